@@ -1,0 +1,5 @@
+"""``python -m kdump``."""
+
+from kdump.cli.main import main
+
+main()

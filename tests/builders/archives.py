@@ -1,0 +1,38 @@
+"""Directories that a real broker wrote, unpacked from their archives with modes and times.
+
+As a script: ``PYTHONPATH=tests python -m builders.archives FOLDER_OF_ARCHIVES TARGET``.
+"""
+
+from __future__ import annotations
+
+import sys
+import tarfile
+from pathlib import Path
+
+from builders.once import made_once
+
+
+def unpack_all(archives: Path, target: Path) -> Path:
+    """Unpack every ``*.tar.xz`` of the folder ``archives`` into ``target``, once; gives ``target``.
+
+    Modes are kept to the bit (a KRaft checkpoint is 0400), which the safer filters of
+    :mod:`tarfile` would not do: the archives are the project's own.
+    """
+    found = sorted(archives.glob("*.tar.xz"))
+    fingerprint = "".join(
+        f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}\n" for path in found
+    )
+
+    def unpack(folder: Path) -> None:
+        for path in found:
+            with tarfile.open(path) as archive:
+                if hasattr(tarfile, "fully_trusted_filter"):
+                    archive.extractall(folder, filter="fully_trusted")
+                else:
+                    archive.extractall(folder)
+
+    return made_once(target, fingerprint, unpack)
+
+
+if __name__ == "__main__":
+    print(unpack_all(Path(sys.argv[1]), Path(sys.argv[2])))

@@ -1,0 +1,98 @@
+"""Kafka's own jars, fetched once by Maven, and the Java programs that the tests drive it with.
+
+As a script it prints the classpath of the jars: ``PYTHONPATH=tests python -m builders.kafka_jars``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from builders.once import made_once
+
+OLDEST_JAVA: Final = 17
+"""What Kafka 4 asks for."""
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_POM: Final = _ROOT / "tests" / "java" / "pom.xml"
+_SOURCES: Final = _ROOT / "tests" / "java" / "src"
+_BUILD: Final = _ROOT / "build"
+
+
+class ReferenceUnavailable(Exception):
+    """Kafka's jars cannot be had here, and why: tests that need them are skipped."""
+
+
+class CompilationFailed(Exception):
+    """The tests' own Java does not compile: tests that need it fail."""
+
+
+def jars_classpath() -> str:
+    """Give the classpath of Kafka and ``kafka-tools``, fetching the jars into ``build/kafka-jars``.
+
+    Raises :class:`ReferenceUnavailable` where Java or Maven is missing, or Maven fails.
+    """
+    _require_java()
+    pom = _POM.read_bytes()
+    jars = made_once(_BUILD / "kafka-jars", hashlib.sha256(pom).hexdigest(), _fetch)
+    return f"{jars}{os.sep}*"
+
+
+def programs_classpath() -> str:
+    """Give the classpath of the compiled ``tests/java/src/*.java``, Kafka's jars behind it.
+
+    Raises :class:`ReferenceUnavailable` as :func:`jars_classpath` does, and
+    :class:`CompilationFailed` with what the compiler said.
+    """
+    jars = jars_classpath()
+    sources = sorted(_SOURCES.rglob("*.java"))
+    digest = hashlib.sha256(_POM.read_bytes())
+    for path in sources:
+        digest.update(path.read_bytes())
+
+    def compile_into(folder: Path) -> None:
+        if sources:
+            options = ["-encoding", "UTF-8", "-Xlint:all,-processing", "-cp", jars]
+            failure = _failure_of("javac", *options, "-d", folder, *sources)
+            if failure:
+                raise CompilationFailed(failure)
+
+    classes = made_once(_BUILD / "java-classes", digest.hexdigest(), compile_into)
+    return f"{classes}{os.pathsep}{jars}"
+
+
+def _require_java() -> None:
+    for program in ("java", "javac"):
+        if shutil.which(program) is None:
+            raise ReferenceUnavailable(f"{program} is not on the PATH")
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(?:1\.)?(\d+)', said.stderr)
+    if version is None or int(version[1]) < OLDEST_JAVA:
+        first_line = said.stderr.partition("\n")[0]
+        raise ReferenceUnavailable(f"Java {OLDEST_JAVA} or later is needed, found: {first_line}")
+
+
+def _fetch(folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise ReferenceUnavailable("mvn is not on the PATH")
+    goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+    failure = _failure_of("mvn", "-q", "-B", "-f", _POM, *goal)
+    if failure:
+        raise ReferenceUnavailable(f"Maven failed: {failure}")
+
+
+def _failure_of(*command: str | Path) -> str:
+    """Run ``command``; gives what it said if it failed, else nothing."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    return (done.stderr + done.stdout).strip() or f"exit status {done.returncode}"
+
+
+if __name__ == "__main__":
+    print(jars_classpath())

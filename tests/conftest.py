@@ -1,0 +1,84 @@
+"""What every test may ask for: the repository, real directories, Kafka's own jars."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+from builders import archives, kafka_jars
+
+hypothesis.settings.register_profile(
+    "ci",
+    deadline=None,
+    derandomize=True,
+    max_examples=100,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def repository_root() -> Path:
+    """Give the directory that holds ``pyproject.toml``."""
+    return Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def fixtures(repository_root: Path) -> Path:
+    """Give the directory where all archives of ``fixtures/`` are unpacked: ``out/``, ``golden/``.
+
+    It is shared by all tests and stays from run to run: copy what is to be changed.
+    """
+    return archives.unpack_all(repository_root / "fixtures", repository_root / "build/fixtures")
+
+
+@pytest.fixture(scope="session")
+def shared_fixtures(repository_root: Path) -> Path:
+    """Give the same for the larger collection of real directories, where that is at hand.
+
+    It lies beside the repository, in ``../shared/fixtures``. Without it the test is skipped.
+    """
+    collection = repository_root.parent / "shared" / "fixtures"
+    if not collection.is_dir():
+        pytest.skip("the larger collection of real directories is not here (../shared/fixtures)")
+    return archives.unpack_all(collection, repository_root / "build/shared-fixtures")
+
+
+@pytest.fixture(scope="session")
+def kafka_classpath(repository_root: Path, testrun_uid: str) -> str:
+    """Give the Java classpath of Kafka 4.3.1 and its tools; skips where it cannot be had."""
+    return _or_skip(kafka_jars.jars_classpath, repository_root, testrun_uid)
+
+
+@pytest.fixture(scope="session")
+def java_classpath(kafka_classpath: str, repository_root: Path, testrun_uid: str) -> str:
+    """Give the classpath of ``tests/java/src/*.java``, compiled, with Kafka's behind it."""
+    return _or_skip(kafka_jars.programs_classpath, repository_root, testrun_uid)
+
+
+def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:
+    """Call ``provide``; where the reference is unavailable, skip, and let the run's others know.
+
+    Maven without a network takes its time to give up: one process of a run tries, the others
+    wait for it and read what it found.
+    """
+    verdict = repository_root / "build" / f"{provide.__name__}.unavailable"
+    verdict.parent.mkdir(exist_ok=True)
+    with verdict.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        run, _, reason = file.read().partition(" ")
+        if run != testrun_uid:
+            try:
+                return provide()
+            except kafka_jars.ReferenceUnavailable as failure:
+                reason = f"Kafka's jars are not available: {failure}"
+                verdict.write_text(f"{testrun_uid} {reason}")
+    pytest.skip(reason)

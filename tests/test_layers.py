@@ -1,0 +1,163 @@
+"""Imports point one way: a layer knows those below it, and nothing of those above."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import kdump
+
+LAYERS: Final = (
+    "formats",
+    "scan",
+    "log",
+    "check",
+    "repair",
+    "clean",
+    "apply",
+    "dump",
+    "pipeline",
+    "cli",
+)
+"""From the bottom up. Each may import itself and those before it."""
+
+CODECS: Final = {"crc32c", "lz4", "snappy", "cramjam", "zstandard"}
+TOUCHES_THE_SYSTEM: Final = {
+    "asyncio",
+    "fcntl",
+    "glob",
+    "mmap",
+    "multiprocessing",
+    "os",
+    "pathlib",
+    "shutil",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "time",
+    "urllib",
+}
+"""Modules of the standard library that formats have no business with."""
+
+PACKAGE: Final = Path(kdump.__file__).parent
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One name that a module imports."""
+
+    path: Path
+    line: int
+    name: str
+    inside_function: bool
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(PACKAGE.parent)}:{self.line} imports {self.name}"
+
+    @property
+    def layer(self) -> str:
+        """The layer that imports, or "" for a module beside the layers."""
+        parts = self.path.relative_to(PACKAGE).parts
+        return parts[0] if len(parts) > 1 else ""
+
+    @property
+    def distribution(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def imported_layer(self) -> str:
+        """The layer that is imported, or "" for what is none."""
+        parts = self.name.split(".")
+        return parts[1] if parts[0] == "kdump" and len(parts) > 1 and parts[1] in LAYERS else ""
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    def visit(node: ast.AST, inside_function: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(path, node.lineno, alias.name, inside_function)
+        elif isinstance(node, ast.ImportFrom):
+            # "from kdump import formats" names a layer as "import kdump.formats" does.
+            for alias in node.names:
+                yield Import(path, node.lineno, f"{node.module}.{alias.name}", inside_function)
+        inside_function |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, inside_function)
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False)
+
+
+MODULES: Final = tuple(sorted(PACKAGE.rglob("*.py")))
+IMPORTS: Final = tuple(found for path in MODULES for found in imports_of(path))
+
+
+def listing(offences: Iterator[Import]) -> list[str]:
+    return [str(offence) for offence in offences]
+
+
+def test_every_package_is_a_layer() -> None:
+    packages = {path.parent.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/*.py")}
+    assert packages <= set(LAYERS)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_a_layer_imports_nothing_from_above(layer: str) -> None:
+    above = LAYERS[LAYERS.index(layer) + 1 :]
+    assert not listing(
+        found for found in IMPORTS if found.layer == layer and found.imported_layer in above
+    )
+
+
+def test_only_the_entry_point_stands_outside_the_layers_and_uses_them() -> None:
+    assert not listing(
+        found
+        for found in IMPORTS
+        if not found.layer and found.imported_layer and found.path.name != "__main__.py"
+    )
+
+
+def test_formats_know_nothing_of_how_failures_are_worded() -> None:
+    assert not listing(
+        found
+        for found in IMPORTS
+        if found.layer == "formats" and found.name.startswith("kdump.errors")
+    )
+
+
+def test_formats_import_only_pure_things_and_codecs() -> None:
+    allowed = ((sys.stdlib_module_names - TOUCHES_THE_SYSTEM) | CODECS) | {"kdump", "numpy"}
+    assert not listing(
+        found for found in IMPORTS if found.layer == "formats" and found.distribution not in allowed
+    )
+
+
+def test_formats_open_no_files() -> None:
+    opening = [
+        f"{path}:{node.lineno}"
+        for path in PACKAGE.glob("formats/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+    assert not opening
+
+
+@pytest.mark.parametrize("distribution", ["click", "rich"])
+def test_only_the_command_line_knows_terminals(distribution: str) -> None:
+    assert not listing(
+        found for found in IMPORTS if found.layer != "cli" and found.distribution == distribution
+    )
+
+
+def test_only_the_pipeline_knows_spark_and_only_once_a_job_begins() -> None:
+    assert not listing(
+        found
+        for found in IMPORTS
+        if found.distribution in {"pyspark", "py4j"}
+        and not (found.layer == "pipeline" and found.inside_function)
+    )

@@ -1,0 +1,28 @@
+"""Style and types: what the tools that are configured in ``pyproject.toml`` say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(["ruff", "check", "--quiet", "--output-format=concise", "."], id="style"),
+        pytest.param(["ruff", "format", "--quiet", "--diff", "."], id="format"),
+        pytest.param(["mypy", "--no-error-summary"], id="types", marks=pytest.mark.slow),
+    ],
+)
+def test_the_tool_has_nothing_to_say(arguments: list[str], repository_root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=repository_root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr

@@ -1,0 +1,143 @@
+"""Every command has its page in ``man/``, every option its paragraph, and none speaks of more."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import docutils.core
+import pytest
+from docutils import nodes
+
+from hatch_build import roff_of
+from kdump.cli import info, ls
+from kdump.cli.main import COMMANDS, cli
+from kdump.cli.output import Column
+
+PAGES: Final = ("kdump", *(f"kdump-{name}" for name in COMMANDS))
+MANUAL: Final = Path(__file__).resolve().parents[1] / "man"
+
+
+def command_of(page: str) -> click.Command:
+    if page == "kdump":
+        return cli
+    command = cli.get_command(click.Context(cli), page.removeprefix("kdump-"))
+    assert command is not None
+    return command
+
+
+def options_of(command: click.Command) -> set[str]:
+    """Give all names of all options that are shown to people, short ones too."""
+    group = None if command is cli else click.Context(cli, **cli.context_settings)
+    context = click.Context(command, parent=group, **command.context_settings)
+    return {
+        name
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option) and not parameter.hidden
+        for name in (*parameter.opts, *parameter.secondary_opts)
+    }
+
+
+def words_of(choice: click.Choice[Any]) -> list[str]:
+    """Give the words as a person types them."""
+    return [
+        item.value for item in choice.shell_complete(click.Context(cli), click.Option(["-x"]), "")
+    ]
+
+
+def document_of(page: str) -> nodes.document:
+    """Parse the page; any warning of docutils is a failure."""
+    document: nodes.document = docutils.core.publish_doctree(
+        (MANUAL / f"{page}.rst").read_text(encoding="utf-8"),
+        settings_overrides={"halt_level": 2, "_disable_config": True},
+    )
+    return document
+
+
+def described_options(page: str) -> Iterator[tuple[set[str], str]]:
+    """Give, for each paragraph about options, their names and the text."""
+    for item in document_of(page).findall(nodes.option_list_item):
+        names = {name.astext() for name in item.findall(nodes.option_string)}
+        text = next(iter(item.findall(nodes.description))).astext()
+        yield names, text
+
+
+def test_every_command_has_a_page_and_every_page_a_command() -> None:
+    assert {path.stem for path in MANUAL.glob("*.rst")} == set(PAGES)
+
+
+def test_the_first_page_names_every_command() -> None:
+    first = document_of("kdump").astext()
+    assert not [name for name in COMMANDS if f"kdump-{name}(1)" not in first]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_has_its_paragraph(page: str) -> None:
+    described = {name for names, text in described_options(page) for name in names if text}
+    assert options_of(command_of(page)) - described == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_paragraph_names_every_word_that_the_option_can_be_given(page: str) -> None:
+    paragraphs = {name: text for names, text in described_options(page) for name in names}
+    unnamed = [
+        (option.opts[0], word)
+        for option in command_of(page).params
+        if isinstance(option, click.Option) and isinstance(option.type, click.Choice)
+        for word in words_of(option.type)
+        if not re.search(rf"\b{re.escape(word)}\b", paragraphs[option.opts[0]])
+    ]
+    assert not unnamed
+
+
+@pytest.mark.parametrize(
+    ("page", "columns"), [("kdump-ls", ls.COLUMNS), ("kdump-info", info.COLUMNS)]
+)
+def test_the_page_names_every_field_of_the_answer(page: str, columns: Iterable[Column]) -> None:
+    # What both commands answer stands in the page of ls.
+    text = document_of(page).astext() + document_of("kdump-ls").astext()
+    fields = {column.name for column in columns} - {"path"}
+    assert not [name for name in fields if not re.search(rf"\b{name}\b", text)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_speaks_of_no_option_that_is_not_there(page: str) -> None:
+    spoken_of = set(re.findall(r"(?<![\w-])(?:--[a-z-]+|-[a-z])\b", document_of(page).astext()))
+    # The first page's examples are of all commands.
+    commands = [command_of(each) for each in (PAGES if page == "kdump" else [page])]
+    assert spoken_of - set().union(*map(options_of, commands)) == set()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_says_what_it_is_for_and_how_the_command_ends(page: str) -> None:
+    titles = [title.astext() for title in document_of(page).findall(nodes.title)]
+    assert titles[0] == page
+    wanted = ["SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"]
+    assert [title for title in titles if title in wanted] == wanted
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_written_for_the_command_that_has_its_name(page: str) -> None:
+    roff = roff_of(MANUAL / f"{page}.rst")
+    assert f".SH NAME\n{page} \\- " in roff
+
+
+@pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")
+@pytest.mark.parametrize("page", PAGES)
+def test_man_shows_the_page_without_a_warning(page: str, tmp_path: Path) -> None:
+    built = tmp_path / f"{page}.1"
+    built.write_text(roff_of(MANUAL / f"{page}.rst"), encoding="utf-8")
+    shown = subprocess.run(
+        ["man", "--warnings", "--local-file", built],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "MANWIDTH": "80"},
+    )
+    assert shown.stderr == ""
+    assert page in shown.stdout

@@ -1,0 +1,94 @@
+"""What holds for every file of the repository, whatever is in it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+
+LARGEST_FILE_BYTES: Final = 2 << 20
+MACHINE: Final = re.compile(
+    r"/(?:work|root|home|Users)/"
+    r"|(?:repo1?\.maven|pypi|pythonhosted|index-url|artifactory|nexus)[./ =]",
+    re.IGNORECASE,
+)
+"""Places that exist on one machine or in one network only."""
+
+
+def repository_files() -> list[Path]:
+    """Give the files that are, or would be, under version control."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode != 0:
+        pytest.skip("this is not a clone: git does not list its files")
+    paths = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Give path and content of what people write; what brokers and tools wrote is left out."""
+    for path in repository_files():
+        name = path.relative_to(ROOT)
+        if name.parts[0] != "fixtures" or name.suffix == ".md":
+            yield str(name), path.read_bytes().decode("utf-8")
+
+
+def test_text_is_clean() -> None:
+    blemishes = {
+        "a carriage return": re.compile(r"\r"),
+        "a tabulator": re.compile(r"\t"),
+        "a blank before the end of a line": re.compile(r" +$", re.MULTILINE),
+        "no line end at the end, or more than one": re.compile(r"[^\n]\Z|\n\n\Z"),
+    }
+    found = [
+        f"{name}: {what}"
+        for name, text in texts()
+        for what, pattern in blemishes.items()
+        if pattern.search(text)
+    ]
+    assert not found
+
+
+def test_nothing_names_a_place_on_one_machine() -> None:
+    here = str(Path(__file__).relative_to(ROOT))
+    found = [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for name, text in texts()
+        if name != here
+        for match in MACHINE.finditer(text)
+    ]
+    assert not found
+
+
+def test_no_file_is_large() -> None:
+    assert not [path for path in repository_files() if path.stat().st_size > LARGEST_FILE_BYTES]
+
+
+def test_the_version_has_its_heading_in_the_changelog_or_is_yet_to_come() -> None:
+    headings = re.findall(
+        r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert headings[0] == "Unreleased"
+
+
+@pytest.mark.parametrize("page", sorted(path.relative_to(ROOT) for path in ROOT.glob("*.md")))
+def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
+    assert not [target for target in targets if not (ROOT / page.parent / target).exists()]
+
+
+@pytest.mark.parametrize("script", ["dev", ".ci/run"])
+def test_the_scripts_can_be_run(script: str) -> None:
+    assert (ROOT / script).stat().st_mode & 0o111 == 0o111

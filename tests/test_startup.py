@@ -1,0 +1,58 @@
+"""What is typed most often must answer at once: heavy packages wait until they are needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from typing import Final
+
+from kdump.cli.main import COMMANDS
+
+HEAVY: Final = frozenset(
+    {
+        "cramjam",
+        "crc32c",
+        "importlib.metadata",
+        "lz4",
+        "numpy",
+        "pyarrow",
+        "pyspark",
+        "rich",
+        "snappy",
+        "zstandard",
+    }
+)
+
+
+def loaded_after(statements: Iterable[str]) -> set[str]:
+    """Run ``statements`` in a fresh interpreter; gives the names of all modules it then holds."""
+    program = "\n".join([*statements, "import sys", "print(*sys.modules)"])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_the_command_line_starts_without_heavy_packages() -> None:
+    assert not HEAVY & loaded_after(["import kdump.cli.main"])
+
+
+def test_the_command_line_starts_without_any_command() -> None:
+    modules = {f"kdump.cli.{name.replace('-', '_')}" for name in COMMANDS}
+    assert not modules & loaded_after(["import kdump.cli.main"])
+
+
+def test_help_and_completion_of_every_command_need_no_heavy_packages() -> None:
+    show_help = [
+        "import click, kdump.cli.main as main",
+        f"for name in {sorted(COMMANDS)!r}:",
+        "    command = main.cli.get_command(None, name)",
+        "    command.get_help(click.Context(command))",
+    ]
+    assert not HEAVY & loaded_after(show_help)
+
+
+def test_the_version_is_printed_without_reading_the_packages_metadata() -> None:
+    asked = ["import kdump.cli.main as main", "assert main.run(['--version']) == 0"]
+    assert "importlib.metadata" not in loaded_after(asked)
