@@ -1,0 +1,61 @@
+"""Bytes as Java reads them into text.
+
+``new String(bytes, UTF_8)`` puts U+FFFD where the bytes are not UTF-8, and so does Python's
+``replace`` handler, but they disagree on one thing: an encoded surrogate (``ED A0..BF``) is one
+malformed sequence to Java, of three bytes or of the two that are there, where Python sees one for
+each byte. Everything else, over-long forms and truncated sequences included, comes out alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+_PIECE_BYTES: Final = 1 << 16
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def java_utf8(data: bytes | bytearray | memoryview) -> str:
+    """The text that Java's ``new String(data, StandardCharsets.UTF_8)`` holds.
+
+    Args:
+        data: any bytes; they need not be UTF-8.
+
+    Returns:
+        The text, with one U+FFFD for each sequence that Java takes for malformed. It never
+        holds a lone surrogate, so it can always be encoded again.
+    """
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        return str(_one_malformed_byte_each(data), "utf-8", "replace")
+
+
+def java_utf8_bytes(data: bytes | memoryview) -> bytes | memoryview:
+    """The UTF-8 of :func:`java_utf8` of ``data``; ``data`` itself where it is UTF-8 already.
+
+    Meant for much text at once. Where fields of unknown bytes stand between ASCII, the whole may
+    be converted together: a malformed sequence never takes in an ASCII byte.
+    """
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return b"".join(_replaced_pieces(_one_malformed_byte_each(data)))
+    return data
+
+
+def _one_malformed_byte_each(data: bytes | bytearray | memoryview) -> bytes:
+    """``data`` with FF, which is malformed wherever it stands, for each encoded surrogate."""
+    return _ENCODED_SURROGATE.sub(b"\xff", data)
+
+
+def _replaced_pieces(data: bytes) -> Iterator[bytes]:
+    """``data`` with U+FFFD for what is malformed, in pieces that stay within a core's cache."""
+    start = 0
+    while start < len(data):
+        end = min(start + _PIECE_BYTES, len(data))
+        while end < len(data) and data[end] >= 0x80:
+            end += 1
+        yield str(data[start:end], "utf-8", "replace").encode()
+        start = end
