@@ -1,0 +1,371 @@
+"""The log of Kafka 0.7, from before there were offsets that count messages.
+
+A file ``<base offset>.kafka`` is a row of entries, each a size and a message. An offset is a byte
+position in the stream of all that was ever written to the partition: an entry's is the file's
+base offset and where it begins in the file, so a file's base is where the one before ends. The
+checksum is CRC-32 (zlib's) over the payload alone: magic and attributes are outside it::
+
+    size: int32                   of what follows
+    magic: int8                   0 or 1
+    attributes: int8              only magic 1; bits 0-1 codec
+    crc: uint32
+    payload
+
+A message whose codec is gzip or snappy wraps others: its payload is another row of entries,
+compressed as one. What it holds has no offsets of its own. With each message a 0.7 consumer was
+given the offset to go on from, :attr:`Message.next_offset`: for all but the last message out of a
+wrapper that is the wrapper's own, so that a consumer that stopped among them read it again.
+
+Follows the 0.7 design and, where that is silent, the classes ``Message``, ``FileMessageSet`` and
+``ByteBufferMessageSet`` of Kafka 0.7.2.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kdump.formats.compression import Buffer, Codec, decompress_chunks
+from kdump.formats.errors import FormatError
+from kdump.formats.message_set import LARGEST_INNER_BYTES, NO_TIMESTAMP, TimestampType
+
+HEADER_FIELDS_V0: Final = (
+    ("size", "i"),
+    ("magic", "b"),
+    ("crc", "I"),
+)
+"""What an entry of magic 0 begins with: name and struct format of each field."""
+
+HEADER_FIELDS_V1: Final = (
+    ("size", "i"),
+    ("magic", "b"),
+    ("attributes", "b"),
+    ("crc", "I"),
+)
+"""What an entry of magic 1 begins with."""
+
+
+def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
+    return struct.Struct(">" + "".join(code for _, code in fields))
+
+
+_SIZE: Final = _layout(HEADER_FIELDS_V0[:1])
+_HEADERS: Final = (_layout(HEADER_FIELDS_V0), _layout(HEADER_FIELDS_V1))
+
+LOG_OVERHEAD_BYTES: Final = _SIZE.size
+"""The size itself, which it does not count (``MessageSet.LogOverhead``)."""
+MIN_SIZE: Final = _HEADERS[0].size - LOG_OVERHEAD_BYTES
+"""The least ``size`` of a message (``Message.MinHeaderSize``)."""
+CODEC_MASK: Final = 0x03
+
+MAX_NESTING: Final = 4
+"""How deep wrappers within wrappers are followed; Kafka set no bound, and wrote one level."""
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class StopReason(enum.Enum):
+    """Why the walk over the entries of a file ended."""
+
+    END = "end"
+    """Exactly at the end of the file."""
+    ZERO_FILL = "zero fill"
+    """Nothing but zeroes follows: space that was set aside, or lost, and never written."""
+    SHORT_TAIL = "short tail"
+    """Bytes are left, but not enough for a size."""
+    TORN_TAIL = "torn tail"
+    """The last entry claims more bytes than the file has."""
+    BAD_LENGTH = "bad length"
+    """A size that no message can have."""
+    BAD_MAGIC = "bad magic"
+    """An entry that fits, and is not a message of 0.7."""
+    BAD_CHECKSUM = "bad checksum"
+    """A message whose payload is not what was written; only :func:`valid_part` stops there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Where a walk ended and why; ``problem`` is None only at a clean end."""
+
+    position: int
+    reason: StopReason
+    problem: FormatError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, plain or wrapping others.
+
+    Attributes:
+        offset: where its entry begins in the partition's stream of bytes; for a message out of
+            a wrapper, where the wrapper's does.
+        next_offset: what a consumer was told to go on from after this message.
+        position: byte at which its entry begins, of the data that it was decoded from; for a
+            message out of a wrapper, of the decompressed entries.
+        magic: 0 or 1.
+        attributes: one byte, signed; 0 in magic 0, which has none.
+        crc: the checksum as stored.
+        payload: the bytes that the producer gave, or the compressed entries.
+    """
+
+    offset: int
+    next_offset: int
+    position: int
+    magic: int
+    attributes: int
+    crc: int
+    payload: bytes = field(repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole entry, its size included."""
+        return _HEADERS[self.magic].size + len(self.payload)
+
+    @property
+    def computed_crc(self) -> int:
+        """The checksum that the message should have."""
+        return zlib.crc32(self.payload)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the checksum holds."""
+        return self.crc == self.computed_crc
+
+    @property
+    def codec(self) -> Codec:
+        """How the wrapped entries are compressed; none in a message that wraps nothing.
+
+        Raises:
+            FormatError: the attributes name a codec that 0.7 does not have.
+        """
+        number = self.attributes & CODEC_MASK
+        if number > Codec.SNAPPY:
+            raise FormatError(
+                "unknown compression codec",
+                position=self.position + LOG_OVERHEAD_BYTES + 1,
+                expected="0 to 2",
+                found=number,
+            )
+        return Codec(number)
+
+    @property
+    def key(self) -> None:
+        """Messages had no keys; with :attr:`value`, what the later formats call it."""
+        return
+
+    @property
+    def value(self) -> bytes:
+        return self.payload
+
+    @property
+    def timestamp(self) -> int:
+        return NO_TIMESTAMP
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return TimestampType.NO_TIMESTAMP_TYPE
+
+
+def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Message | Stop:
+    """Decode the message whose entry begins at ``position`` of ``data``, or say why there is none.
+
+    Args:
+        data: a whole file, or what a wrapper held.
+        position: where to look.
+        base_offset: the offset of ``data[0]``, for a file its name.
+
+    The checksum is not compared: :attr:`Message.is_valid` does.
+    """
+    view = memoryview(data)
+    left_bytes = len(view) - position
+    if left_bytes < LOG_OVERHEAD_BYTES:
+        return _stop_at_tail(view, position)
+    (size,) = _SIZE.unpack_from(view, position)
+    if size == 0 and _is_zero(view[position:]):
+        return Stop(position, StopReason.ZERO_FILL, _problem("zeroes to the end", position))
+    if size < MIN_SIZE:
+        return _bad_length(position, MIN_SIZE, size)
+    end = position + LOG_OVERHEAD_BYTES + size
+    if end > len(view):
+        return Stop(
+            position,
+            StopReason.TORN_TAIL,
+            _problem("message ends early", position, f"{end - position} bytes", left_bytes),
+        )
+    magic = view[position + LOG_OVERHEAD_BYTES]
+    if magic >= len(_HEADERS):
+        return Stop(
+            position,
+            StopReason.BAD_MAGIC,
+            _problem("not a message of Kafka 0.7", position, "magic 0 or 1", f"magic {magic}"),
+        )
+    header = _HEADERS[magic]
+    payload = position + header.size
+    if payload > end:
+        return _bad_length(position, header.size - LOG_OVERHEAD_BYTES, size)
+    fields = header.unpack_from(view, position)
+    return Message(
+        offset=base_offset + position,
+        next_offset=base_offset + end,
+        position=position,
+        magic=magic,
+        attributes=fields[2] if magic else 0,
+        crc=fields[-1],
+        payload=bytes(view[payload:end]),
+    )
+
+
+def walk(data: Buffer, *, base_offset: int = 0, position: int = 0) -> Iterator[Message | Stop]:
+    """Yield every message of a file from ``position`` on, then one :class:`Stop`.
+
+    A message with a wrong checksum is given like the others: its size has led to the next.
+    """
+    while True:
+        found = decode_entry(data, position, base_offset=base_offset)
+        yield found
+        if isinstance(found, Stop):
+            return
+        position += found.size_bytes
+
+
+def valid_part(data: Buffer) -> Stop:
+    """Where the part of a file ends that a 0.7 broker kept when it recovered its newest segment.
+
+    From the first message on that is cut short, no message, or has a wrong checksum, everything
+    was cut off (``FileMessageSet.recover``); a wrapper is one message there, and not opened. At
+    an unknown magic that broker failed to start instead of cutting; the place is the same.
+    """
+    for found in walk(data):
+        if isinstance(found, Stop):
+            return found
+        if not found.is_valid:
+            problem = _problem(
+                "message has a wrong checksum", found.position, found.computed_crc, found.crc
+            )
+            return Stop(found.position, StopReason.BAD_CHECKSUM, problem)
+    raise AssertionError("a walk ends with a stop")
+
+
+def inner_messages(
+    wrapper: Message, *, largest_bytes: int = LARGEST_INNER_BYTES, max_nesting: int = MAX_NESTING
+) -> Iterator[Message]:
+    """Yield the messages that ``wrapper`` holds compressed, those in nested wrappers too.
+
+    Messages in front of damage are given. A last entry that is cut short is passed over in
+    silence, as consumers did.
+
+    Args:
+        wrapper: a message with a codec.
+        largest_bytes: the most that one message may have.
+        max_nesting: how deep wrappers within wrappers are followed.
+
+    Raises:
+        FormatError: the payload does not decompress, the codec is none or unknown, an entry is
+            no message of 0.7, is larger than ``largest_bytes``, is cut short and the only one,
+            or has a wrong checksum; or wrappers are nested deeper than ``max_nesting``. The
+            position counts in the innermost decompressed entries.
+    """
+    if max_nesting < 1:
+        raise FormatError("compressed messages are nested too deep", position=wrapper.position)
+    codec = wrapper.codec
+    if codec is Codec.NONE:
+        raise FormatError(
+            "message wraps no others",
+            position=wrapper.position,
+            expected="gzip or snappy",
+            found=codec.label,
+        )
+    last: Message | None = None
+    chunks = decompress_chunks(codec, wrapper.payload, chunk_bytes=_CHUNK_BYTES, magic=1)
+    for entry in _entries(chunks, largest_bytes):
+        if not entry.is_valid:
+            raise _problem(
+                "message has a wrong checksum", entry.position, entry.computed_crc, entry.crc
+            )
+        within = replace(entry, offset=wrapper.offset, next_offset=wrapper.offset)
+        nested: Iterable[Message] = (within,)
+        if entry.codec is not Codec.NONE:
+            nested = inner_messages(
+                within, largest_bytes=largest_bytes, max_nesting=max_nesting - 1
+            )
+        for message in nested:
+            if last is not None:
+                yield last
+            last = message
+    if last is not None:
+        yield replace(last, next_offset=wrapper.next_offset)
+
+
+def encode_message(payload: bytes, *, magic: int = 1, attributes: int = 0) -> bytes:
+    """Encode one entry, with the right size and checksum.
+
+    For a wrapper, ``attributes`` has the codec's number and ``payload`` the compressed entries.
+    """
+    header = _HEADERS[magic]
+    size = header.size - LOG_OVERHEAD_BYTES + len(payload)
+    crc = zlib.crc32(payload)
+    if magic == 0:
+        return header.pack(size, magic, crc) + payload
+    return header.pack(size, magic, attributes, crc) + payload
+
+
+def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message]:
+    """Decode the whole entries that ``chunks`` make up; their offsets mean nothing."""
+    pending = bytearray()
+    pending_start = 0
+    for chunk in chunks:
+        pending += chunk
+        position = 0
+        while len(pending) - position >= LOG_OVERHEAD_BYTES:
+            (size,) = _SIZE.unpack_from(pending, position)
+            end = position + LOG_OVERHEAD_BYTES + max(size, 0)
+            if end > len(pending):
+                break
+            found = decode_entry(bytes(pending[position:end]))
+            if isinstance(found, Stop):
+                problem = found.problem or _problem("not a message of Kafka 0.7", 0)
+                raise problem.shifted(pending_start + position)
+            yield replace(found, position=pending_start + position)
+            position = end
+        del pending[:position]
+        pending_start += position
+        if len(pending) > largest_bytes:
+            raise _problem(
+                "message in a compressed set is too large",
+                pending_start,
+                f"at most {largest_bytes} bytes",
+            )
+    if pending_start == 0 and len(pending) >= LOG_OVERHEAD_BYTES:
+        raise _problem("message ends early", 0, found=len(pending))
+
+
+def _stop_at_tail(view: memoryview, position: int) -> Stop:
+    tail = view[position:]
+    if not tail:
+        return Stop(position, StopReason.END)
+    if _is_zero(tail):
+        return Stop(position, StopReason.ZERO_FILL, _problem("zeroes to the end", position))
+    problem = _problem("message ends early", position, f"{LOG_OVERHEAD_BYTES} bytes", len(tail))
+    return Stop(position, StopReason.SHORT_TAIL, problem)
+
+
+def _bad_length(position: int, least: int, size: int) -> Stop:
+    problem = _problem(
+        "message is smaller than any can be", position, f"a size of at least {least}", size
+    )
+    return Stop(position, StopReason.BAD_LENGTH, problem)
+
+
+def _problem(
+    what: str, position: int, expected: object | None = None, found: object | None = None
+) -> FormatError:
+    return FormatError(what, position=position, expected=expected, found=found)
+
+
+def _is_zero(view: memoryview) -> bool:
+    parts = (view[start : start + _CHUNK_BYTES] for start in range(0, len(view), _CHUNK_BYTES))
+    return all(bytes(part).count(0) == len(part) for part in parts)

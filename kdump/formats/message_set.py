@@ -1,0 +1,473 @@
+"""Message sets of magic 0 and 1, the formats that Kafka wrote from 0.8 to 0.10.
+
+A set is a row of entries, each an offset, a size that counts what comes behind itself, and a
+message. The checksum is CRC-32 (zlib's) over everything from ``magic`` on::
+
+    offset: int64
+    size: int32
+    crc: uint32
+    magic: int8
+    attributes: int8              bits 0-2 codec, bit 3 log-append time (magic 1)
+    timestamp: int64              only magic 1
+    keySize: int32                negative is null
+    key
+    valueSize: int32              negative is null
+    value
+
+A message whose codec is not none wraps others: its value is another set, compressed as one. The
+wrapper's offset is that of the last message in it. Inner offsets are absolute in magic 0; in
+magic 1 they count from the first message in the wrapper, so that a broker can set the wrapper's
+and leave the rest as it is. If a magic 1 wrapper has log-append time, its timestamp is that of
+every message in it.
+
+Follows ``LegacyRecord`` and ``AbstractLegacyRecordBatch``.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
+
+from kdump.formats.compression import Buffer, Codec, decompress_chunks
+from kdump.formats.errors import FormatError
+
+HEADER_FIELDS: Final = (
+    ("offset", "q"),
+    ("size", "i"),
+    ("crc", "I"),
+    ("magic", "b"),
+    ("attributes", "b"),
+)
+"""What an entry of either magic begins with: name and struct format of each field."""
+
+HEADER_FIELDS_V1: Final = (*HEADER_FIELDS, ("timestamp", "q"))
+"""What an entry of magic 1 begins with."""
+
+
+def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
+    return struct.Struct(">" + "".join(code for _, code in fields))
+
+
+def _field_start(name: str) -> int:
+    before = [field_name for field_name, _ in HEADER_FIELDS].index(name)
+    return _layout(HEADER_FIELDS[:before]).size
+
+
+_HEADER: Final = _layout(HEADER_FIELDS)
+_HEADER_V1: Final = _layout(HEADER_FIELDS_V1)
+_OFFSET_AND_SIZE: Final = _layout(HEADER_FIELDS[:2])
+_BODY: Final = _layout(HEADER_FIELDS[2:])
+_TIMESTAMP: Final = _layout(HEADER_FIELDS_V1[-1:])
+_INT32: Final = struct.Struct(">i")
+
+LOG_OVERHEAD_BYTES: Final = _field_start("crc")
+"""Offset and size: what ``size`` does not count (``Records.LOG_OVERHEAD``)."""
+CHECKED_START: Final = _field_start("magic")
+"""First byte of an entry that its checksum covers."""
+_MAGIC_START: Final = _field_start("magic")
+KEY_SIZE_START_V0: Final = _HEADER.size
+"""Where the size of the key stands in an entry of magic 0."""
+KEY_SIZE_START_V1: Final = _HEADER_V1.size
+
+MIN_SIZE: Final = _HEADER.size - LOG_OVERHEAD_BYTES + 2 * _INT32.size
+"""The least ``size`` of a message (``LegacyRecord.RECORD_OVERHEAD_V0``)."""
+
+LOG_APPEND_TIME_FLAG: Final = 0x08
+NO_TIMESTAMP: Final = -1
+
+_CHUNK_BYTES: Final = 1 << 20
+_HELD_BYTES: Final = 8 << 20
+_ENTRY_OVERHEAD_BYTES: Final = 160  # what the objects take beside the bytes, roughly
+LARGEST_INNER_BYTES: Final = 128 << 20
+"""A compressed set with a larger message is taken for a decompression bomb."""
+
+
+class TimestampType(enum.Enum):
+    """Whose clock set a timestamp; the value is Kafka's name for it."""
+
+    NO_TIMESTAMP_TYPE = "NoTimestampType"
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeader:
+    """What an entry begins with; nothing in it is checked but its presence."""
+
+    offset: int
+    size: int
+    crc: int
+    magic: int
+    attributes: int
+    timestamp: int
+    """Epoch milliseconds; -1 in magic 0."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole entry, offset and size included."""
+        return LOG_OVERHEAD_BYTES + self.size
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return _timestamp_type(self.magic, self.attributes)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, plain or wrapping a set, as an entry of a segment or of a wrapper holds it.
+
+    Attributes:
+        offset: absolute, also for a message out of a wrapper.
+        position: byte at which its entry begins, of the data that it was decoded from; for a
+            message out of a wrapper, of the decompressed set.
+        magic: 0 or 1. In a wrapper Kafka lets other values pass and reads them as 1.
+        attributes: one byte, signed.
+        timestamp: epoch milliseconds, -1 if there is none.
+        timestamp_type: out of a wrapper of magic 1, the wrapper's.
+        key_size_bytes: as stored; any negative value is a null key.
+        value_size_bytes: as stored; any negative value is a null value.
+        crc: the checksum as stored.
+        body: the bytes behind ``size``, from the checksum on.
+    """
+
+    offset: int
+    position: int
+    magic: int
+    attributes: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key_size_bytes: int
+    value_size_bytes: int
+    crc: int
+    body: bytes = field(repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the whole entry, offset and size included."""
+        return LOG_OVERHEAD_BYTES + len(self.body)
+
+    @property
+    def computed_crc(self) -> int:
+        """The checksum that the message should have."""
+        return zlib.crc32(memoryview(self.body)[CHECKED_START - LOG_OVERHEAD_BYTES :])
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the checksum holds (``LegacyRecord.isValid``)."""
+        return self.crc == self.computed_crc
+
+    @property
+    def codec(self) -> Codec:
+        """How the wrapped set is compressed; none in a message that wraps nothing.
+
+        Raises:
+            FormatError: the attributes name a codec that Kafka does not have.
+        """
+        return Codec.of_attributes(self.attributes)
+
+    @property
+    def _value_start(self) -> int:
+        return _key_size_start(self.magic) + 2 * _INT32.size + max(self.key_size_bytes, 0)
+
+    @property
+    def key(self) -> bytes | None:
+        """The key; None is null."""
+        if self.key_size_bytes < 0:
+            return None
+        start = _key_size_start(self.magic) + _INT32.size
+        return self.body[start : start + self.key_size_bytes]
+
+    @property
+    def value(self) -> bytes | None:
+        """The value; None is null.
+
+        Raises:
+            FormatError: it reaches past the message. Everything else about the message is
+                readable then, as it is to Kafka.
+        """
+        if self.value_size_bytes < 0:
+            return None
+        start = self._value_start
+        end = start + self.value_size_bytes
+        if end > len(self.body):
+            raise FormatError(
+                "value reaches past its message",
+                position=self.position + LOG_OVERHEAD_BYTES + start - _INT32.size,
+                expected=f"at most {len(self.body) - start} bytes",
+                found=self.value_size_bytes,
+            )
+        return self.body[start:end]
+
+
+def decode_header(data: Buffer, position: int = 0) -> MessageHeader:
+    """What the entry at ``position`` of ``data`` begins with.
+
+    Raises:
+        FormatError: the bytes end before the header does, or the magic is neither 0 nor 1.
+    """
+    _need(data, position, len(data), _HEADER.size)
+    offset, size, crc, magic, attributes = _HEADER.unpack_from(data, position)
+    if magic == 0:
+        return MessageHeader(offset, size, crc, magic, attributes, NO_TIMESTAMP)
+    if magic != 1:
+        raise FormatError(
+            "not a message of magic 0 or 1", position=position + _MAGIC_START, found=magic
+        )
+    _need(data, position, len(data), _HEADER_V1.size)
+    return MessageHeader(*_HEADER_V1.unpack_from(data, position))
+
+
+def decode_message(data: Buffer, position: int = 0, end: int | None = None) -> Message:
+    """Decode the message whose entry begins at ``position``, and whose bytes end by ``end``.
+
+    The checksum is not compared: :attr:`Message.is_valid` does. Bytes behind the value, which
+    the size counts and nothing uses, are left alone, as Kafka leaves them.
+
+    Raises:
+        FormatError: the entry reaches past ``end``, the magic is neither 0 nor 1, or the key
+            reaches past the message.
+    """
+    end = len(data) if end is None else min(end, len(data))
+    header = decode_header(memoryview(data)[:end], position)
+    if header.size < MIN_SIZE:
+        raise _too_small(header.size, position)
+    _need(data, position, end, header.size_bytes)
+    body = bytes(memoryview(data)[position + LOG_OVERHEAD_BYTES : position + header.size_bytes])
+    return _message(header.offset, position, body)
+
+
+def is_valid(entry: Buffer) -> bool:
+    """Whether ``entry``, from its offset to its last byte, is a message whose checksum holds.
+
+    ``LegacyRecord.isValid``; takes any number of bytes.
+    """
+    if len(entry) < LOG_OVERHEAD_BYTES + MIN_SIZE:
+        return False
+    crc = int.from_bytes(entry[LOG_OVERHEAD_BYTES:CHECKED_START], "big")
+    return crc == zlib.crc32(memoryview(entry)[CHECKED_START:])
+
+
+def update_crc(data: Buffer, crc: int = 0) -> int:
+    """Carry a message's checksum on over ``data``, from ``crc``, that of the bytes before."""
+    return zlib.crc32(data, crc)
+
+
+def inner_messages(
+    wrapper: Message,
+    *,
+    held_bytes: int = _HELD_BYTES,
+    largest_bytes: int = LARGEST_INNER_BYTES,
+) -> Iterator[Message]:
+    """Yield the messages that ``wrapper`` holds compressed, with their absolute offsets.
+
+    As in Kafka's iterator the whole set is read first, so that nothing is given of a set that
+    cannot be taken apart into entries; an entry that is no message, or is itself compressed,
+    ends it in its place. A last entry that is cut short is passed over in silence.
+
+    Args:
+        wrapper: a message with a codec.
+        held_bytes: a set that takes more memory than this is decompressed twice instead of being
+            kept, and no more than its largest message and a chunk are in memory at once.
+        largest_bytes: the most that one message may have.
+
+    Raises:
+        FormatError: the value is null or does not decompress, the codec is none, unknown or
+            zstd (younger than these formats), the set is empty or holds an entry that is too
+            small or too large, the wrapper's offset is less than the last inner one, a message is
+            itself compressed, or its key reaches past it. Positions count in the data that
+            ``wrapper`` was decoded from until the set is decompressed, from then on in the set.
+    """
+    held: list[_Entry] | None = []
+    held_size = 0
+    last_offset: int | None = None
+    for entry in _stored_entries(wrapper, largest_bytes):
+        last_offset = entry.offset
+        if held is not None:
+            held.append(entry)
+            held_size += len(entry.body) + _ENTRY_OVERHEAD_BYTES
+            if held_size > held_bytes:
+                held = None
+    if last_offset is None:
+        raise FormatError("compressed message set is empty", position=wrapper.position)
+
+    base_offset = 0
+    # Some versions of librdkafka left the wrapper's offset at 0.
+    if wrapper.magic > 0 and wrapper.offset != 0:
+        if wrapper.offset < last_offset:
+            raise FormatError(
+                "wrapper's offset is less than that of its last message",
+                position=wrapper.position,
+                expected=f"at least {last_offset}, or 0",
+                found=wrapper.offset,
+            )
+        base_offset = wrapper.offset - last_offset
+    for entry in _stored_entries(wrapper, largest_bytes) if held is None else held:
+        _, _, attributes = _BODY.unpack_from(entry.body)
+        codec = Codec.of_attributes(attributes)
+        if codec is not Codec.NONE:
+            raise FormatError(
+                "message in a compressed set is itself compressed",
+                position=entry.position,
+                found=codec.label,
+            )
+        message = _message(_int64(base_offset + entry.offset), entry.position, entry.body)
+        yield _with_wrappers_time(message, wrapper)
+
+
+def encode_message(
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    *,
+    magic: int,
+    timestamp: int = NO_TIMESTAMP,
+    attributes: int = 0,
+) -> bytes:
+    """Encode one entry of a set of ``magic`` 0 or 1, with the right size and checksum.
+
+    For a wrapper, ``attributes`` has the codec's number and ``value`` the compressed set.
+    """
+    checked = bytearray(struct.pack(">bb", magic, attributes))
+    if magic > 0:
+        checked += struct.pack(">q", timestamp)
+    for content in (key, value):
+        checked += _INT32.pack(-1 if content is None else len(content))
+        checked += content or b""
+    size = CHECKED_START - LOG_OVERHEAD_BYTES + len(checked)
+    return struct.pack(">qiI", offset, size, zlib.crc32(checked)) + checked
+
+
+def _need(data: Buffer, position: int, end: int, size_bytes: int) -> None:
+    if size_bytes > end - position:
+        raise FormatError(
+            "message ends early",
+            position=position,
+            expected=f"{size_bytes} bytes",
+            found=max(end - position, 0),
+        )
+
+
+def _too_small(size: int, position: int) -> FormatError:
+    return FormatError(
+        "message is smaller than any can be",
+        position=position,
+        expected=f"a size of at least {MIN_SIZE}",
+        found=size,
+    )
+
+
+def _timestamp_type(magic: int, attributes: int) -> TimestampType:
+    if magic == 0:
+        return TimestampType.NO_TIMESTAMP_TYPE
+    if attributes & LOG_APPEND_TIME_FLAG:
+        return TimestampType.LOG_APPEND_TIME
+    return TimestampType.CREATE_TIME
+
+
+def _key_size_start(magic: int) -> int:
+    """Where in a message's body the key's size stands."""
+    return (_HEADER if magic == 0 else _HEADER_V1).size - LOG_OVERHEAD_BYTES
+
+
+def _message(offset: int, position: int, body: bytes) -> Message:
+    """Take ``body``, at least :data:`MIN_SIZE` bytes, apart; every magic but 0 is read as 1."""
+    crc, magic, attributes = _BODY.unpack_from(body)
+    key_size_start = _key_size_start(magic)
+    key_start = key_size_start + _INT32.size
+    if key_start + _INT32.size > len(body):
+        raise FormatError(
+            "message of magic 1 is smaller than any can be",
+            position=position,
+            expected=f"a size of at least {key_start + _INT32.size}",
+            found=len(body),
+        )
+    timestamp = NO_TIMESTAMP
+    if magic != 0:
+        (timestamp,) = _TIMESTAMP.unpack_from(body, key_size_start - _TIMESTAMP.size)
+    (key_size,) = _INT32.unpack_from(body, key_size_start)
+    value_size_start = key_start + max(key_size, 0)
+    if value_size_start + _INT32.size > len(body):
+        raise FormatError(
+            "key reaches past its message",
+            position=position + LOG_OVERHEAD_BYTES + key_size_start,
+            expected=f"at most {len(body) - key_start - _INT32.size} bytes",
+            found=key_size,
+        )
+    (value_size,) = _INT32.unpack_from(body, value_size_start)
+    return Message(
+        offset=offset,
+        position=position,
+        magic=magic,
+        attributes=attributes,
+        timestamp=timestamp,
+        timestamp_type=_timestamp_type(magic, attributes),
+        key_size_bytes=key_size,
+        value_size_bytes=value_size,
+        crc=crc,
+        body=body,
+    )
+
+
+class _Entry(NamedTuple):
+    """An entry of a decompressed set: where, the offset that is stored in it, and the rest."""
+
+    position: int
+    offset: int
+    body: bytes
+
+
+def _stored_entries(wrapper: Message, largest_bytes: int) -> Iterator[_Entry]:
+    """Yield every whole entry of the set in ``wrapper``, not yet taken apart."""
+    codec = wrapper.codec
+    if codec in (Codec.NONE, Codec.ZSTD):
+        raise FormatError(
+            "message does not wrap a compressed set",
+            position=wrapper.position,
+            expected="gzip, snappy or lz4",
+            found=codec.label,
+        )
+    value = wrapper.value
+    if value is None:
+        raise FormatError("compressed message set is null", position=wrapper.position)
+    pending = bytearray()
+    pending_start = 0
+    for chunk in decompress_chunks(codec, value, chunk_bytes=_CHUNK_BYTES, magic=wrapper.magic):
+        pending += chunk
+        position = 0
+        while len(pending) - position >= LOG_OVERHEAD_BYTES:
+            offset, size = _OFFSET_AND_SIZE.unpack_from(pending, position)
+            if size < MIN_SIZE:
+                raise _too_small(size, pending_start + position)
+            body = position + LOG_OVERHEAD_BYTES
+            if size > len(pending) - body:
+                break
+            yield _Entry(pending_start + position, offset, bytes(pending[body : body + size]))
+            position = body + size
+        del pending[:position]
+        pending_start += position
+        if len(pending) > largest_bytes:
+            raise FormatError(
+                "message in a compressed set is too large",
+                position=pending_start,
+                expected=f"at most {largest_bytes} bytes",
+            )
+
+
+def _with_wrappers_time(message: Message, wrapper: Message) -> Message:
+    """Give a message of magic 1 the type of its wrapper's time, and that time if it rules."""
+    if message.magic != 1:
+        return message
+    if wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return replace(message, timestamp=wrapper.timestamp, timestamp_type=wrapper.timestamp_type)
+    if message.timestamp_type is not wrapper.timestamp_type:
+        return replace(message, timestamp_type=wrapper.timestamp_type)
+    return message
+
+
+def _int64(value: int) -> int:
+    """Wrap around as Java's long does: stored offsets can be anything."""
+    return (value + 2**63) % 2**64 - 2**63
