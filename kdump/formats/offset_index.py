@@ -1,0 +1,177 @@
+"""The offset index (``.index``): where in a segment's log to begin looking for an offset.
+
+A row of entries, each the last offset of a batch, counted from the segment's base offset, and the
+byte at which that batch begins. While its segment is the active one, the file is as long as the
+index may grow, and zeroes stand behind the entries.
+
+Follows ``org.apache.kafka.storage.internals.log.OffsetIndex`` and ``AbstractIndex``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kdump.formats.errors import FormatError
+from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
+
+ENTRY_FIELDS: Final = (
+    ("relative_offset", ">i4"),
+    ("position", ">i4"),
+)
+"""An entry, in the order of the bytes: name and NumPy type of each field."""
+
+ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
+ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OffsetIndex:
+    """The entries of an offset index, padding included, as columns of shape (n,) and type int64.
+
+    Attributes:
+        base_offset: first offset of the segment.
+        offset: of each entry, absolute.
+        position: of each entry, in bytes from the start of the segment's log.
+        trailing_bytes: how many bytes stand behind the last whole entry.
+
+    """
+
+    base_offset: int
+    offset: Column
+    position: Column
+    trailing_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the file."""
+        return len(self.offset) * ENTRY_BYTES + self.trailing_bytes
+
+
+def decode(data: bytes | bytearray | memoryview, base_offset: int) -> OffsetIndex:
+    """Read an index; any bytes are one.
+
+    Args:
+        data: the whole file.
+        base_offset: of the segment (signed, 64 bits), from the file's name.
+
+    """
+    count, trailing_bytes = divmod(len(data), ENTRY_BYTES)
+    entries = np.frombuffer(data, ENTRY_DTYPE, count)
+    offset = entries["relative_offset"] + np.int64(base_offset)
+    position = entries["position"].astype(np.int64)
+    return OffsetIndex(base_offset, offset, position, trailing_bytes)
+
+
+def encode(index: OffsetIndex) -> bytes:
+    """Give the bytes of the entries (not of a partial one behind them).
+
+    Raises:
+        FormatError: when an offset is further than 32 bits from the base offset, or a position
+            does not fit 32 bits.
+
+    """
+    entries = np.zeros(len(index.offset), ENTRY_DTYPE)
+    entries["relative_offset"] = relative_offsets(index.offset, index.base_offset, ENTRY_BYTES)
+    entries["position"] = index.position
+    _refuse_first(entries["position"] != index.position, index.position, "a position of 32 bits")
+    return entries.tobytes()
+
+
+def relative_offsets(offset: Column, base_offset: int, entry_bytes: int) -> Column:
+    """Count offsets from the base offset, as the indexes store them.
+
+    Raises:
+        FormatError: at the first entry where the outcome does not fit 32 bits.
+
+    """
+    relative = offset - np.int64(base_offset)
+    _refuse_first(
+        relative != relative.astype(np.int32),
+        offset,
+        f"an offset within 32 bits of {base_offset}",
+        entry_bytes,
+    )
+    return relative
+
+
+def _refuse_first(
+    is_wrong: npt.NDArray[np.bool_], column: Column, expected: str, entry_bytes: int = ENTRY_BYTES
+) -> None:
+    if is_wrong.any():
+        slot = int(is_wrong.argmax())
+        raise FormatError(
+            "index entry cannot be stored",
+            position=slot * entry_bytes,
+            expected=expected,
+            found=int(column[slot]),
+        )
+
+
+def count_before_restart(offset: Column, base_offset: int) -> int:
+    """Count the entries before the first one, save slot 0, that holds the base offset itself.
+
+    That is where ``DumpLogSegments`` takes padding to begin.
+    """
+    restarts = offset[1:] == base_offset
+    return 1 + int(restarts.argmax()) if restarts.any() else len(offset)
+
+
+def count_padding(data: bytes | bytearray | memoryview, entry_bytes: int) -> int:
+    """Count the entries at the end of an index that are all zeroes.
+
+    An index that is nothing but a single zero entry has none: its segment may begin at time 0.
+    """
+    count = len(data) // entry_bytes
+    whole = np.frombuffer(data, np.uint8, count * entry_bytes)
+    written = np.flatnonzero(whole)
+    used = -(-(int(written[-1]) + 1) // entry_bytes) if len(written) else 0
+    return 0 if count == 1 else count - used
+
+
+def sanity_problem(index: OffsetIndex) -> FormatError | None:
+    """Give what ``OffsetIndex.sanityCheck`` fails on, as a value, or None if it passes."""
+    if len(index.offset) and index.offset[-1] < index.base_offset:
+        return FormatError(
+            "last entry of the offset index lies below the base offset",
+            position=(len(index.offset) - 1) * ENTRY_BYTES,
+            expected=f"{index.base_offset} or more",
+            found=int(index.offset[-1]),
+        )
+    return partial_entry(index.size_bytes, ENTRY_BYTES)
+
+
+def partial_entry(size_bytes: int, entry_bytes: int) -> FormatError | None:
+    """Give the partial entry at the end of an index of that size, as a value, or None."""
+    trailing_bytes = size_bytes % entry_bytes
+    if not trailing_bytes:
+        return None
+    return FormatError(
+        "index ends in a partial entry",
+        position=size_bytes - trailing_bytes,
+        expected=f"entries of {entry_bytes} bytes",
+        found=f"{trailing_bytes} bytes more",
+    )
+
+
+def lookup(index: OffsetIndex, target_offset: int) -> tuple[int, int]:
+    """Give offset and position of the largest entry at or below ``target_offset``.
+
+    Where there is none, the base offset and position 0 (``OffsetIndex.lookup``).
+    """
+    offset, position = lookup_all(index, np.array([target_offset], np.int64))
+    return int(offset[0]), int(position[0])
+
+
+def lookup_all(index: OffsetIndex, target_offsets: Column) -> tuple[Column, Column]:
+    """Do :func:`lookup` for many offsets; gives a column of offsets and one of positions."""
+    slots = largest_lower_bounds(index.offset, target_offsets, ENTRY_BYTES)
+    if not len(index.offset):
+        return np.full(len(slots), index.base_offset), np.zeros(len(slots), np.int64)
+    has_none = slots == NO_SLOT
+    offset = np.where(has_none, index.base_offset, index.offset[slots])
+    position = np.where(has_none, 0, index.position[slots])
+    return offset, position

@@ -1,0 +1,127 @@
+"""The transaction index (``.txnindex``): the aborted transactions whose markers a segment holds.
+
+A row of entries of 34 bytes in the order of the markers, never padded.
+
+Follows ``org.apache.kafka.storage.internals.log.TransactionIndex`` and ``AbortedTxn``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from kdump.formats.errors import FormatError
+from kdump.formats.offset_index import partial_entry
+
+ENTRY_FIELDS: Final = (
+    ("version", ">i2"),
+    ("producer_id", ">i8"),
+    ("first_offset", ">i8"),
+    ("last_offset", ">i8"),
+    ("last_stable_offset", ">i8"),
+)
+"""An entry, in the order of the bytes: name and NumPy type of each field."""
+
+ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
+ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
+
+CURRENT_VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTxn:
+    """One aborted transaction.
+
+    Attributes:
+        producer_id: who aborted it.
+        first_offset: of its first record.
+        last_offset: of its abort marker.
+        last_stable_offset: of the log, when the marker was written.
+        version: of the entry.
+
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    version: int = CURRENT_VERSION
+
+    @property
+    def version_in_kafka(self) -> int:
+        """The version as Kafka reads it: of the two bytes, which it writes, only the first."""
+        return self.version >> 8
+
+    @property
+    def has_known_version(self) -> bool:
+        """Whether Kafka reads on: it refuses greater versions, and takes negative ones."""
+        return self.version_in_kafka <= CURRENT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIndex:
+    """The entries of a transaction index, and how many bytes stand behind the last whole one."""
+
+    entries: tuple[AbortedTxn, ...]
+    trailing_bytes: int = 0
+
+
+def decode(data: bytes | bytearray | memoryview) -> TransactionIndex:
+    """Read an index, whatever versions its entries claim; any bytes are one."""
+    count, trailing_bytes = divmod(len(data), ENTRY_BYTES)
+    rows: npt.NDArray[np.void] = np.frombuffer(data, ENTRY_DTYPE, count)
+    entries = tuple(
+        AbortedTxn(producer_id, first_offset, last_offset, last_stable_offset, version)
+        for version, producer_id, first_offset, last_offset, last_stable_offset in rows.tolist()
+    )
+    return TransactionIndex(entries, trailing_bytes)
+
+
+def encode(entries: Iterable[AbortedTxn]) -> bytes:
+    """Give the bytes of the entries, one behind the other."""
+    rows = [tuple(getattr(entry, name) for name, _ in ENTRY_FIELDS) for entry in entries]
+    return np.array(rows, ENTRY_DTYPE).tobytes()
+
+
+def version_problem(index: TransactionIndex) -> FormatError | None:
+    """Give the first entry whose version Kafka refuses, as a value, or None."""
+    for slot, entry in enumerate(index.entries):
+        if not entry.has_known_version:
+            return FormatError(
+                "aborted transaction has an unknown version",
+                position=slot * ENTRY_BYTES,
+                expected=CURRENT_VERSION,
+                found=entry.version_in_kafka,
+            )
+    return None
+
+
+def sanity_problem(index: TransactionIndex, start_offset: int) -> FormatError | None:
+    """Give what ``TransactionIndex.sanityCheck`` fails on, as a value, or None if it passes.
+
+    Args:
+        index: the whole index.
+        start_offset: base offset of the segment, from the file's name.
+
+    """
+    for slot, entry in enumerate(index.entries):
+        if not entry.has_known_version:
+            return version_problem(index)
+        if entry.last_offset < start_offset:
+            return FormatError(
+                "aborted transaction ends before its segment begins",
+                position=slot * ENTRY_BYTES,
+                expected=f"a last offset of {start_offset} or more",
+                found=entry.last_offset,
+            )
+    return None
+
+
+def trailing_problem(index: TransactionIndex) -> FormatError | None:
+    """Give the partial entry at the end, which Kafka reads over, as a value, or None."""
+    size_bytes = len(index.entries) * ENTRY_BYTES + index.trailing_bytes
+    return partial_entry(size_bytes, ENTRY_BYTES)
