@@ -1,0 +1,400 @@
+"""The records of Kafka's own topics, and control records, as ``kafka-dump-log`` prints them.
+
+Each topic has a ``parse_*`` function that takes a record's key and value and gives both the text
+that ``org.apache.kafka.tools.DumpLogSegments`` prints for it and the values themselves; the same
+functions stand in :data:`DECODERS` under the names of that tool's decoder options. Bytes that are
+not such a record give the tool's text for them: its messages, and those of the exceptions that it
+prints, are part of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeAlias
+
+from kdump.formats.cursor import Cursor
+from kdump.formats.errors import FormatError
+from kdump.formats.jackson import message_node, node_text
+from kdump.formats.remote_log_metadata import event_text
+from kdump.formats.schema import (
+    Message,
+    MessageValue,
+    RecordType,
+    SchemaError,
+    decode,
+    java_message,
+    read_unsigned_varint,
+)
+from kdump.formats.schemas import (
+    consumer_protocol,
+    control,
+    group_coordinator,
+    metadata,
+    remote_storage,
+    share,
+    transaction,
+)
+
+TOMBSTONE_TEXT: Final = "<DELETE>"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRecord:
+    """A record of an internal topic.
+
+    Attributes:
+        key_text: what the official tool prints after ``key:``; None where it prints no key.
+        payload_text: what it prints after ``payload:``; None where it prints no payload.
+        type_name: Kafka's name for the type of record; None where the type is unknown.
+        version: of the value; None where there is none.
+        key: the fields of the key; None where the topic has no keys or this one is damaged.
+        value: the fields of the value; None in a tombstone and where it is damaged.
+        error: Kafka's words for what is wrong with it; None where nothing is.
+    """
+
+    key_text: str | None = None
+    payload_text: str | None = None
+    type_name: str | None = None
+    version: int | None = None
+    key: MessageValue | None = None
+    value: MessageValue | None = None
+    error: str | None = None
+
+
+Parse: TypeAlias = Callable[[bytes | None, bytes | None, int], ParsedRecord]
+
+
+def parse_offsets(key: bytes | None, value: bytes | None, offset: int) -> ParsedRecord:
+    """A record of ``__consumer_offsets``, as ``--offsets-decoder`` prints it.
+
+    In the value of a classic group of consumers, each member's ``subscription`` and
+    ``assignment`` are structs where they can be read, and the bytes otherwise.
+
+    Args:
+        key: the record's key; None where it has none.
+        value: its value; None in a tombstone.
+        offset: of the record, for the texts about damage.
+
+    Raises:
+        FormatError: the record has no key, which makes the official tool give up.
+    """
+    return _parse_coordinator_record(group_coordinator.RECORD_TYPES, key, value, offset)
+
+
+def parse_transaction_log(key: bytes | None, value: bytes | None, offset: int) -> ParsedRecord:
+    """A record of ``__transaction_state``, as ``--transaction-log-decoder`` prints it.
+
+    Arguments and errors are those of :func:`parse_offsets`.
+    """
+    return _parse_coordinator_record(transaction.RECORD_TYPES, key, value, offset)
+
+
+def parse_share_group_state(key: bytes | None, value: bytes | None, offset: int) -> ParsedRecord:
+    """A record of ``__share_group_state``, as ``--share-group-state-decoder`` prints it.
+
+    Arguments and errors are those of :func:`parse_offsets`.
+    """
+    return _parse_coordinator_record(share.RECORD_TYPES, key, value, offset)
+
+
+def parse_cluster_metadata(key: bytes | None, value: bytes | None, offset: int) -> ParsedRecord:
+    """A record of ``__cluster_metadata`` or of its snapshots, as the official tool prints it.
+
+    Args:
+        key: not looked at: these records have none.
+        value: the record's value.
+        offset: of the record, for the texts about damage.
+    """
+    try:
+        record_type, version, message = _decode_framed(metadata.RECORD_TYPES, value or b"")
+    except FormatError as error:
+        reason = java_message(error)
+        return ParsedRecord(payload_text=f"Error at {offset}, skipping. {reason}", error=reason)
+    data = message_node(record_type.value, message, version)
+    return ParsedRecord(
+        payload_text=node_text({"type": record_type.name, "version": version, "data": data}),
+        type_name=record_type.name,
+        version=version,
+        value=message,
+    )
+
+
+def parse_remote_log_metadata(key: bytes | None, value: bytes | None, offset: int) -> ParsedRecord:
+    """A record of ``__remote_log_metadata``, as ``--remote-log-metadata-decoder`` prints it.
+
+    Args:
+        key: not looked at: these records have none.
+        value: the record's value.
+        offset: of the record, for the texts about damage.
+    """
+    try:
+        if value is None:
+            raise SchemaError(_NULL_VALUE_MESSAGE)
+        record_type, version, message = _decode_framed(remote_storage.RECORD_TYPES, value)
+        text = event_text(record_type.value, message)
+    except FormatError as error:
+        reason = java_message(error)
+        return ParsedRecord(
+            payload_text=f"Error at offset {offset}, skipping. {reason}", error=reason
+        )
+    return ParsedRecord(
+        payload_text=text, type_name=record_type.name, version=version, value=message
+    )
+
+
+DECODERS: Final[Mapping[str, Parse]] = {
+    "offsets": parse_offsets,
+    "transaction-log": parse_transaction_log,
+    "cluster-metadata": parse_cluster_metadata,
+    "remote-log-metadata": parse_remote_log_metadata,
+    "share-group-state": parse_share_group_state,
+}
+"""The decoders by the names that the official tool's options have, less ``-decoder``."""
+
+
+# --- records with a key: consumer offsets, transactions, share groups
+
+
+def _parse_coordinator_record(
+    record_types: Mapping[int, RecordType], key: bytes | None, value: bytes | None, offset: int
+) -> ParsedRecord:
+    """Follows ``CoordinatorRecordMessageParser`` and ``CoordinatorRecordSerde``."""
+    if key is None:
+        raise FormatError(
+            f"Failed to decode message at offset {offset} using the specified decoder "
+            "(message had a missing key)"
+        )
+    record_type = version = key_message = None
+    try:
+        key_cursor = Cursor(key)
+        type_id = _read_prefix(key_cursor, "key")
+        record_type = record_types.get(type_id)
+        if record_type is None or record_type.key is None:
+            return ParsedRecord(
+                key_text=f"Unknown record type {type_id} at offset {offset}, skipping.",
+                error=f"Found an unknown record type {type_id}",
+            )
+        key_message = _read_message(record_type.key, key_cursor, type_id, "key")
+        value_message, value_node = None, None
+        if value is not None:
+            value_cursor = Cursor(value)
+            version = _read_prefix(value_cursor, "value")
+            if version not in record_type.value.versions:
+                _fail(f"Found an unknown record version {version} for {type_id} type")
+            value_message = _read_message(record_type.value, value_cursor, version, "value")
+            value_node = message_node(record_type.value, value_message, version)
+            if record_type is group_coordinator.GROUP_METADATA:
+                _unfold_members(value_message, value_node)
+    except FormatError as error:
+        reason = java_message(error)
+        return ParsedRecord(
+            key_text=f"Error at offset {offset}, skipping. {reason}",
+            type_name=record_type.name if record_type else None,
+            version=version,
+            key=key_message,
+            error=reason,
+        )
+    key_node = message_node(record_type.key, key_message, 0)
+    return ParsedRecord(
+        key_text=node_text({"type": str(type_id), "data": key_node}),
+        payload_text=TOMBSTONE_TEXT
+        if value_node is None
+        else node_text({"version": str(version), "data": value_node}),
+        type_name=record_type.name,
+        version=version,
+        key=key_message,
+        value=value_message,
+    )
+
+
+def _read_prefix(cursor: Cursor, name: str) -> int:
+    try:
+        return cursor.int16()
+    except FormatError:
+        _fail(f"Could not read version from {name}'s buffer.")
+
+
+def _read_message(schema: Message, cursor: Cursor, version: int, name: str) -> MessageValue:
+    try:
+        return decode(schema, cursor, version)
+    except FormatError as error:
+        raise SchemaError(
+            f"Could not read record with version {version} from {name}'s buffer "
+            f"due to: {java_message(error)}.",
+            position=error.position,
+        ) from error
+
+
+_CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+_CONSUMER_PROTOCOL_FIELDS: Final[Mapping[str, Message]] = {
+    "subscription": consumer_protocol.CONSUMER_PROTOCOL_SUBSCRIPTION,
+    "assignment": consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT,
+}
+
+
+def _unfold_members(group: MessageValue, group_node: dict[str, Any]) -> None:
+    """Put structs in place of the bytes that the members of a group of consumers hold."""
+    if group["protocolType"] != _CONSUMER_PROTOCOL_TYPE:
+        return
+    for member, member_node in zip(group["members"], group_node["members"], strict=True):
+        for name, schema in _CONSUMER_PROTOCOL_FIELDS.items():
+            cursor = Cursor(member[name])
+            try:
+                version = cursor.int16()
+                unfolded = decode(schema, cursor, version)
+            except FormatError:
+                # Kafka keeps the bytes too: other clients may write what they like there.
+                continue
+            member[name] = unfolded
+            member_node[name] = message_node(schema, unfolded, version)
+
+
+# --- records that say their type and version at the front: cluster and remote log metadata
+
+_FRAME_VERSION: Final = 1
+_MAX_INT16: Final = 0x7FFF
+
+_NULL_VALUE_MESSAGE: Final = (
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
+    '"org.apache.kafka.common.record.internal.Record.value()" is null'
+)
+
+
+def _decode_framed(
+    record_types: Mapping[int, RecordType], data: bytes
+) -> tuple[RecordType, int, MessageValue]:
+    """Follows ``AbstractApiMessageSerde``; gives type, version and fields."""
+    cursor = Cursor(data)
+    frame_version = _read_frame_number(cursor, "frame version")
+    if frame_version == 0:
+        _fail(
+            "Could not deserialize metadata record with frame version 0. Note that upgrades from "
+            "the preview release of KRaft in 2.8 to newer versions are not supported."
+        )
+    if frame_version != _FRAME_VERSION:
+        _fail(
+            f"Could not deserialize metadata record due to unknown frame version {frame_version}"
+            f"(only frame version {_FRAME_VERSION} is supported)"
+        )
+    type_id = _read_frame_number(cursor, "type")
+    version = _read_frame_number(cursor, "version")
+    record_type = record_types.get(type_id)
+    if record_type is None:
+        _fail(
+            "org.apache.kafka.common.errors.UnsupportedVersionException: "
+            f"Unknown metadata id {type_id}"
+        )
+    try:
+        message = decode(record_type.value, cursor, version)
+    except FormatError as error:
+        raise SchemaError(
+            f"Failed to deserialize record with type {type_id}", position=error.position
+        ) from error
+    if cursor.remaining > 0:
+        _fail(f"Found {cursor.remaining} byte(s) of garbage after {type_id}")
+    return record_type, version, message
+
+
+def _read_frame_number(cursor: Cursor, name: str) -> int:
+    try:
+        number = read_unsigned_varint(cursor)
+    except FormatError:
+        _fail(f"Error while reading {name}")
+    if number > _MAX_INT16:
+        _fail(f"Value for {name} was too large.")
+    # Java narrows what is negative to an int16 without a word.
+    return ((number & 0xFFFF) ^ 0x8000) - 0x8000
+
+
+def _fail(message: str) -> NoReturn:
+    raise SchemaError(message)
+
+
+# --- control records
+
+_CONTROL_KEY_BYTES: Final = 4
+_UNKNOWN_CONTROL_TYPE: Final = "UNKNOWN"
+_CONTROL_LABELS: Final[Mapping[str, str]] = {
+    "LEADER_CHANGE": "LeaderChange:",
+    "SNAPSHOT_HEADER": "SnapshotHeader",
+    "SNAPSHOT_FOOTER": "SnapshotFooter",
+    "KRAFT_VERSION": "KRaftVersion",
+    "KRAFT_VOTERS": "KRaftVoters",
+}
+
+
+def control_record_text(key: bytes | None, value: bytes | None) -> str:
+    """What the official tool prints about a control record after its metadata.
+
+    Args:
+        key: the record's key; None where it has none.
+        value: its value; None where it has none.
+
+    Returns:
+        Text that begins with a space, as ``" endTxnMarker: COMMIT coordinatorEpoch: 0"``.
+
+    Raises:
+        FormatError: key or value are not those of a control record; the official tool gives up.
+    """
+    type_id, record_type, message = _decode_control_record(key, value)
+    if record_type is None:
+        return f" controlType: {_UNKNOWN_CONTROL_TYPE}({type_id})"
+    if record_type.value is control.END_TXN_MARKER:
+        return f" endTxnMarker: {record_type.name} coordinatorEpoch: {message['coordinatorEpoch']}"
+    # The fields are those of the version that the record says it has, though read as version 0.
+    node = message_node(record_type.value, message, message["version"])
+    return f" {_CONTROL_LABELS[record_type.name]} {node_text(node)}"
+
+
+def control_record_value(key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    """A control record's values.
+
+    Args:
+        key: the record's key; None where it has none.
+        value: its value; None where it has none.
+
+    Returns:
+        ``type`` (Kafka's name; ``"UNKNOWN"`` for types above the known ones), ``typeId`` and
+        ``data``, the fields of the value (empty where the type is unknown).
+
+    Raises:
+        FormatError: key or value are not those of a control record.
+    """
+    type_id, record_type, message = _decode_control_record(key, value)
+    name = record_type.name if record_type else _UNKNOWN_CONTROL_TYPE
+    return {"type": name, "typeId": type_id, "data": message}
+
+
+def _decode_control_record(
+    key: bytes | None, value: bytes | None
+) -> tuple[int, RecordType | None, MessageValue]:
+    """Follows ``ControlRecordType``, ``EndTransactionMarker`` and ``ControlRecordUtils``."""
+    if key is None:
+        raise FormatError("control record has no key")
+    if len(key) < _CONTROL_KEY_BYTES:
+        raise FormatError(
+            "Invalid value size found for control record key. Must have at least "
+            f"{_CONTROL_KEY_BYTES} bytes, but found only {len(key)}"
+        )
+    key_cursor = Cursor(key)
+    version = key_cursor.int16()
+    if version < 0:
+        raise FormatError(
+            f"Invalid version found for control record: {version}. May indicate data corruption"
+        )
+    type_id = key_cursor.int16()
+    record_type = control.RECORD_TYPES.get(type_id)
+    if record_type is None:
+        return type_id, None, {}
+    if value is None:
+        raise FormatError(f"control record of type {record_type.name} has no value")
+    value_cursor = Cursor(value)
+    if record_type.value is control.END_TXN_MARKER:
+        version = value_cursor.int16()
+        if version < 0:
+            raise FormatError(
+                f"Invalid version found for end transaction marker: {version}. "
+                "May indicate data corruption"
+            )
+    return type_id, record_type, decode(record_type.value, value_cursor, 0)

@@ -1,0 +1,1 @@
+"""The schemas of Kafka's internal records, one module for each family of them."""
