@@ -1,0 +1,566 @@
+"""The records of magic 2 as columns, decoded many batches at once.
+
+Where a record begins is known only from the one before it, so the batches of a window are
+stepped side by side: one vector of positions, one varint step per record index. Where few
+batches are left that still have records, the steps are taken one by one instead. With every
+start known, each field of all records is one array operation.
+
+Columns hold positions into the bytes, not copies: a null has size -1. What does not decode is
+read again by the plain decoder (``record_batch.decode_records``), which keeps the records in
+front of the damage and says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from kdump.formats import record_batch
+from kdump.formats.compression import Codec, decompress, decompress_chunks
+from kdump.formats.cursor import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, Cursor
+from kdump.formats.errors import FormatError
+from kdump.formats.record_batch import RecordHeader
+from kdump.scan.batches import (
+    LARGEST_WINDOW_BYTES,
+    PADDING_BYTES,
+    BatchColumns,
+    Bytes,
+    Column,
+    Window,
+    read_chunks,
+)
+
+LOCKSTEP_LANES: Final = 24
+"""With fewer batches than this side by side, stepping one record at a time is faster."""
+MOST_RECORDS: Final = 1 << 15
+"""How many records come together at the most: the columns of one take some 130 bytes."""
+STREAM_CHUNK_BYTES: Final = 1 << 20
+"""A batch too large to hold is decoded in pieces of about this size."""
+ARENA_BYTES: Final = 1 << 20
+"""Compressed batches are decoded together once they have expanded to this."""
+_LEAST_RECORD_BYTES: Final = 7
+LARGEST_EXPANSION: Final = 16
+"""A single record may be this many times as large as the compressed batch that holds it …"""
+LARGEST_RECORD_BYTES: Final = 16 << 20
+"""… or this large, whichever is more; beyond, the batch is taken for a decompression bomb."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Records of batches in a row, in order; each column is int64 of shape (n,).
+
+    Attributes:
+        data: what the positions point into, with :data:`PADDING_BYTES` of zeroes behind.
+        batches: the batches; those without a record have no row here.
+        batch: for each record, the row of its batch in ``batches``.
+        offset: absolute.
+        timestamp: epoch milliseconds, of the log's append where the batch says so.
+        sequence: -1 where the batch has none.
+        attributes: of the record itself; nothing has given them a meaning yet.
+        key_start: of its bytes in ``data``; as for the value.
+        key_size: in bytes, -1 for null.
+        headers_start: of the first header in ``data``.
+        headers_count: how many headers.
+        problems: for a row of ``batches``, what ended its records early.
+        is_continued: whether the first batch began in columns given before.
+    """
+
+    data: Bytes
+    batches: BatchColumns
+    batch: Column
+    offset: Column
+    timestamp: Column
+    sequence: Column
+    attributes: Column
+    key_start: Column
+    key_size: Column
+    value_start: Column
+    value_size: Column
+    headers_start: Column
+    headers_count: Column
+    problems: dict[int, FormatError] = field(default_factory=dict)
+    is_continued: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many records."""
+        return len(self.offset)
+
+    def key(self, row: int) -> bytes | None:
+        return self._bytes(self.key_start, self.key_size, row)
+
+    def value(self, row: int) -> bytes | None:
+        return self._bytes(self.value_start, self.value_size, row)
+
+    def _bytes(self, start: Column, size: Column, row: int) -> bytes | None:
+        length = int(size[row])
+        begin = int(start[row])
+        return None if length < 0 else self.data[begin : begin + length].tobytes()
+
+    def headers(self, row: int) -> tuple[RecordHeader, ...]:
+        count = int(self.headers_count[row])
+        if not count:
+            return ()
+        cursor = Cursor(memoryview(self.data), int(self.headers_start[row]))
+        return tuple(record_batch.decode_record_header(cursor) for _ in range(count))
+
+
+@dataclass(slots=True)
+class _Section:
+    """Where the decompressed records of one batch lie in the bytes, and how many to read."""
+
+    start: int
+    end: int
+    count: int
+    must_fill: bool = True
+    """Whether the last record has to end with the section."""
+
+
+def read_records(window: Window) -> Iterator[RecordColumns]:
+    """The records of the batches of ``window`` that are magic 2 (all of them must be).
+
+    Yields:
+        Columns that cover all its batches in order, :data:`MOST_RECORDS` at a time; a batch that
+        is too large to be held, or has more of them, comes in pieces of itself alone.
+    """
+    if window.is_giant:
+        yield from _stream(window, 0)
+        return
+    batches = window.batches
+    is_plain = (batches.attributes & record_batch.CODEC_MASK) == Codec.NONE
+    if is_plain.all() and int(batches.records_count.clip(min=0).sum()) <= MOST_RECORDS:
+        yield _decode_plain(window)
+        return
+    yield from _decode_gathered(window, is_plain.tolist())
+
+
+def _decode_plain(window: Window) -> RecordColumns:
+    starts = window.batches.position - window.start
+    ends = starts + window.batches.size_bytes
+    sections = [
+        _Section(start, end, count)
+        for start, end, count in zip(
+            (starts + record_batch.HEADER_BYTES).tolist(),
+            ends.tolist(),
+            window.batches.records_count.tolist(),
+            strict=True,
+        )
+    ]
+    return _decode(window.data, window.batches, sections)
+
+
+def _decode_gathered(window: Window, is_plain: list[bool]) -> Iterator[RecordColumns]:
+    """Put the decompressed records of batch after batch into one arena, and decode those."""
+    bodies: list[bytes | memoryview] = []
+    sections: list[_Section] = []
+    held_bytes = held_records = first = 0
+    for row, count in enumerate(window.batches.records_count.tolist()):
+        batch = window.batch_bytes(row)
+        body: bytes | memoryview | None = batch[record_batch.HEADER_BYTES :]
+        if count and not is_plain[row]:
+            body = _decompress(window.batches.header(row).attributes, batch)
+        is_held = body is not None and (
+            count <= MOST_RECORDS or len(body) < _LEAST_RECORD_BYTES * MOST_RECORDS
+        )
+        if is_held and body is not None:
+            sections.append(_Section(held_bytes, held_bytes + len(body), count))
+            bodies.append(body)
+            held_bytes += len(body)
+            held_records += min(max(count, 0), MOST_RECORDS)
+        if sections and (not is_held or held_bytes >= ARENA_BYTES or held_records >= MOST_RECORDS):
+            last = first + len(sections)
+            yield _decode_arena(bodies, window.batches.rows(slice(first, last)), sections)
+            bodies, sections, held_bytes, held_records, first = [], [], 0, 0, last
+        if not is_held:
+            yield from _stream(window, row)
+            first = row + 1
+    if sections:
+        yield _decode_arena(bodies, window.batches.rows(slice(first, None)), sections)
+
+
+def _decompress(attributes: int, batch: memoryview) -> bytes | None:
+    """The records of a batch, or None where it has to be streamed, to see how far it is sound."""
+    try:
+        return decompress(
+            Codec.of_attributes(attributes),
+            batch[record_batch.HEADER_BYTES :],
+            limit_bytes=LARGEST_WINDOW_BYTES,
+        )
+    except FormatError:
+        return None
+
+
+def _decode_arena(
+    bodies: list[bytes | memoryview], batches: BatchColumns, sections: list[_Section]
+) -> RecordColumns:
+    arena = np.frombuffer(b"".join([*bodies, bytes(PADDING_BYTES)]), np.uint8)
+    return _decode(arena, batches, sections)
+
+
+def _decode(data: Bytes, batches: BatchColumns, sections: list[_Section]) -> RecordColumns:
+    """The records of ``sections``, one section a batch; damage ends a section early."""
+    problems: dict[int, FormatError] = {}
+    for row, section in enumerate(sections):
+        # A count beyond what the bytes can hold is a lie, and would otherwise become memory.
+        most = (section.end - section.start) // _LEAST_RECORD_BYTES
+        if not 0 <= section.count <= most:
+            _cut_at_damage(data, batches, row, section, problems)
+    columns, bad_rows = _decode_sound(data, batches, sections)
+    if bad_rows:
+        for row in bad_rows:
+            _cut_at_damage(data, batches, row, sections[row], problems)
+        columns, bad_rows = _decode_sound(data, batches, sections)
+        assert not bad_rows, "the plain decoder accepts what the columns do not"
+    columns.problems.update(problems)
+    return columns
+
+
+def _cut_at_damage(
+    data: Bytes,
+    batches: BatchColumns,
+    row: int,
+    section: _Section,
+    problems: dict[int, FormatError],
+) -> None:
+    """Lower the count of ``section`` to the records in front of the damage, and note that."""
+    header = replace(batches.header(row), records_count=section.count)
+    body = memoryview(data)[section.start : section.end]
+    good = 0
+    try:
+        for _ in record_batch.decode_records(header, body):
+            good += 1
+    except FormatError as problem:
+        problems[row] = problem
+    section.count = good
+    section.must_fill = False
+
+
+def _decode_sound(
+    data: Bytes, batches: BatchColumns, sections: list[_Section]
+) -> tuple[RecordColumns, list[int]]:
+    """Columns of all sections, and the rows of those that are not sound."""
+    first = np.array([section.start for section in sections], np.int64)
+    end = np.array([section.end for section in sections], np.int64)
+    count = np.array([section.count for section in sections], np.int64)
+    must_fill = np.array([section.must_fill for section in sections], np.bool_)
+    batch = np.repeat(np.arange(len(sections)), count)
+    start, reached = _record_starts(data, first, end, count)
+    is_bad = must_fill & (count > 0) & (reached != end)
+
+    length, at = _varint(data, start)
+    body_end = at + length
+    attributes = data[at].astype(np.int8).astype(np.int64)
+    timestamp_delta, at = _varlong(data, at + 1)
+    offset_delta, at = _varint(data, at)
+    key_size, key_start = _varint(data, at)
+    at = _advance(data, key_start, key_size)
+    value_size, value_start = _varint(data, at)
+    at = _advance(data, value_start, value_size)
+    headers_count, headers_start = _varint(data, at)
+    at = _skip_headers(data, headers_start, headers_count, body_end)
+
+    is_odd = (at != body_end) | (headers_count < 0)
+    if is_odd.any():
+        is_bad[np.unique(batch[is_odd])] = True
+    bad_rows = np.flatnonzero(is_bad).tolist()
+
+    base_sequence = batches.base_sequence[batch]
+    sequence = np.where(
+        base_sequence >= 0,
+        record_batch.increment_sequences(base_sequence, offset_delta),
+        record_batch.NO_SEQUENCE,
+    )
+    is_append_time = (batches.attributes & record_batch.LOG_APPEND_TIME_FLAG) != 0
+    timestamp = batches.base_timestamp[batch] + timestamp_delta
+    if is_append_time.any():
+        timestamp = np.where(is_append_time[batch], batches.max_timestamp[batch], timestamp)
+    columns = RecordColumns(
+        data=data,
+        batches=batches,
+        batch=batch,
+        offset=batches.base_offset[batch] + offset_delta,
+        timestamp=timestamp,
+        sequence=sequence,
+        attributes=attributes,
+        key_start=key_start,
+        key_size=np.maximum(key_size, -1),
+        value_start=value_start,
+        value_size=np.maximum(value_size, -1),
+        headers_start=headers_start,
+        headers_count=headers_count,
+    )
+    return columns, bad_rows
+
+
+def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tuple[Column, Column]:
+    """Where each record begins, and where the last one of each section ends.
+
+    A section whose lengths lead out of it is given up: its end is then -1.
+    """
+    starts = np.full(int(count.sum()), _beyond(data), np.int64)
+    reached = np.where(count > 0, -1, first)
+    order = np.argsort(-count, kind="stable")
+    slots = (np.cumsum(count) - count)[order]
+    counts = count[order]
+    position = first[order]
+    ends = end[order]
+    steps = int(counts[0]) if len(counts) else 0
+    # How many sections have a record of each index, so that a step touches only those.
+    lanes_at = np.searchsorted(-counts, -np.arange(steps), "left")
+    step = 0
+    for lanes in lanes_at.tolist():
+        if lanes < LOCKSTEP_LANES:
+            break
+        position, ends = position[:lanes], ends[:lanes]
+        starts[slots[:lanes] + step] = position
+        length, body = _varint(data, position)
+        position = body + length
+        is_out = (length < 0) | (position > ends)
+        if is_out.any():
+            # What has left its section stays behind the data, and cannot come back.
+            position = np.where(is_out, _beyond(data), position)
+            ends = np.where(is_out, -1, ends)
+        step += 1
+        is_done = counts[:lanes] == step
+        if is_done.any():
+            reached[order[:lanes][is_done]] = np.where(ends < 0, -1, position)[is_done]
+    view = memoryview(data)
+    for lane in np.flatnonzero(counts > step).tolist():
+        if ends[lane] >= 0:
+            rest = starts[slots[lane] + step : slots[lane] + counts[lane]]
+            reached[order[lane]] = _hop(view, int(position[lane]), int(ends[lane]), rest)
+    return starts, reached
+
+
+def _hop(view: memoryview, position: int, end: int, starts: Column) -> int:
+    """Fill ``starts`` one record after the other; gives the end of the last one, or -1."""
+    found: list[int] = []
+    add = found.append
+    for _ in range(len(starts)):
+        if position >= end:
+            return -1
+        add(position)
+        byte = view[position]
+        position += 1
+        raw = byte & 0x7F
+        shift = 7
+        while byte >= 0x80:
+            if shift > 28:
+                return -1
+            byte = view[position]
+            position += 1
+            raw |= (byte & 0x7F) << shift
+            shift += 7
+        if raw & 1:
+            return -1
+        position += (raw & 0xFFFF_FFFF) >> 1
+        if position > end:
+            return -1
+    starts[:] = found
+    return position
+
+
+def _beyond(data: Bytes) -> int:
+    """A position behind the data, in the padding, where everything reads as 0.
+
+    Whatever leads out of the data ends up here, and so can never equal a sound position.
+    """
+    return len(data) - PADDING_BYTES + 1
+
+
+def _advance(data: Bytes, position: Column, size: Column) -> Column:
+    """Behind ``size`` bytes at ``position``; a negative size is a null and takes none."""
+    return np.minimum(position + np.maximum(size, 0), _beyond(data))
+
+
+def _varint(data: Bytes, position: Column) -> tuple[Column, Column]:
+    """The 32-bit zig-zag integer at each ``position``, and the position behind it."""
+    raw, following = _unsigned(data, position, MAX_VARINT_BYTES)
+    raw &= 0xFFFF_FFFF
+    return (raw >> 1) ^ -(raw & 1), following
+
+
+def _varlong(data: Bytes, position: Column) -> tuple[Column, Column]:
+    """The 64-bit zig-zag integer at each ``position``, and the position behind it."""
+    raw, following = _unsigned(data, position, MAX_VARLONG_BYTES)
+    return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), following
+
+
+def _unsigned(data: Bytes, position: Column, most_bytes: int) -> tuple[Column, Column]:
+    byte = data[position]
+    raw = (byte & 0x7F).astype(np.int64)
+    following = position + 1
+    more = np.flatnonzero(byte & 0x80)
+    shift = 7
+    while more.size and shift < 7 * most_bytes:
+        at = following[more]
+        byte = data[at]
+        raw[more] |= (byte & 0x7F).astype(np.int64) << shift
+        following[more] = at + 1
+        more = more[(byte & 0x80) != 0]
+        shift += 7
+    following[more] = _beyond(data)
+    return raw, np.minimum(following, _beyond(data), out=following)
+
+
+def _skip_headers(data: Bytes, position: Column, headers_count: Column, body_end: Column) -> Column:
+    """The position behind the headers of each record; -1 where they do not fit its body."""
+    rows = np.flatnonzero(headers_count > 0)
+    if not rows.size:
+        return position
+    position = position.copy()
+    left = headers_count[rows]
+    # A header takes two bytes at the least: more of them than that cannot be.
+    is_lie = left > (body_end[rows] - position[rows]) // 2
+    position[rows[is_lie]] = -1
+    rows, left = rows[~is_lie], left[~is_lie]
+    while rows.size:
+        key_size, at = _varint(data, position[rows])
+        value_size, at = _varint(data, _advance(data, at, key_size))
+        at = _advance(data, at, value_size)
+        is_out = (key_size < 0) | (at > body_end[rows])
+        position[rows] = np.where(is_out, -1, at)
+        left = left - 1
+        is_going = (left > 0) & ~is_out
+        rows, left = rows[is_going], left[is_going]
+    return position
+
+
+def _stream(window: Window, row: int) -> Iterator[RecordColumns]:
+    """The records of one batch in pieces, so that neither it nor what it expands to is held."""
+    batches = window.batches.rows(slice(row, row + 1))
+    header = batches.header(0)
+    chunks = _body_chunks(window, row, header)
+    largest = _largest_record(window, row, header)
+    held = bytearray()
+    read = behind = whole = 0
+    is_continued = False
+    problem = None
+    if header.records_count < 0:
+        problem = FormatError(
+            "batch has a negative count of records",
+            expected="0 or more",
+            found=header.records_count,
+        )
+    while problem is None and read < header.records_count:
+        # More records may be held than are given at once.
+        chunk: bytes | memoryview = b""
+        if len(held) < STREAM_CHUNK_BYTES or not whole:
+            try:
+                chunk = next(chunks, b"")
+            except FormatError as failure:
+                problem = failure
+        held += chunk
+        most = min(header.records_count - read, MOST_RECORDS)
+        whole, size, refused = _whole_records(held, most, largest)
+        if problem is None and refused is not None:
+            problem = refused.shifted(behind)
+        if problem is None and not chunk and not whole:
+            problem = FormatError(
+                "batch ends before its last record",
+                position=behind + size,
+                expected=f"{header.records_count} records",
+                found=read + whole,
+            )
+        if not whole:
+            continue
+        data = np.zeros(size + PADDING_BYTES, np.uint8)
+        data[:size] = memoryview(held)[:size]
+        columns = _decode(data, batches, [_Section(0, size, whole)])
+        if columns.problems:
+            problem = columns.problems.pop(0).shifted(behind)
+        yield replace(columns, is_continued=is_continued)
+        is_continued = True
+        read += whole
+        behind += size
+        del held[:size]
+    if problem is None:
+        problem = _bytes_behind(header, held, chunks, behind)
+    if problem is not None or not is_continued:
+        nothing = _decode(np.zeros(PADDING_BYTES, np.uint8), batches, [_Section(0, 0, 0)])
+        problems = {} if problem is None else {0: problem}
+        yield replace(nothing, is_continued=is_continued, problems=problems)
+
+
+def _largest_record(window: Window, row: int, header: record_batch.BatchHeader) -> int:
+    """How large a record may be before it is taken for a lie, in bytes."""
+    if not window.batches.is_valid[row]:
+        return LARGEST_RECORD_BYTES
+    if header.codec_id == Codec.NONE:
+        return header.size_bytes
+    return max(LARGEST_RECORD_BYTES, LARGEST_EXPANSION * header.size_bytes)
+
+
+def _whole_records(held: bytearray, most: int, largest: int) -> tuple[int, int, FormatError | None]:
+    """How many whole records stand at the start of ``held``, at most ``most``, and their size.
+
+    With them, why there can be no further one, if that is known already.
+    """
+    cursor = Cursor(held)
+    count = size = 0
+    while count < most and cursor.remaining >= MAX_VARINT_BYTES:
+        try:
+            length = cursor.varint()
+        except FormatError as refused:
+            return count, size, refused
+        if not 0 <= length <= largest:
+            unbelievable = FormatError(
+                "record length is beyond belief",
+                position=size,
+                expected=f"0 to {largest}",
+                found=length,
+            )
+            return count, size, unbelievable
+        if length > cursor.remaining:
+            break
+        cursor.position += length
+        size = cursor.position
+        count += 1
+    return count, size, None
+
+
+def _bytes_behind(
+    header: record_batch.BatchHeader,
+    held: bytearray,
+    chunks: Iterator[bytes | memoryview],
+    behind: int,
+) -> FormatError | None:
+    if header.records_count == 0:
+        return None
+    try:
+        more = len(held) or len(next(chunks, b""))
+    except FormatError as failure:
+        return failure
+    if not more:
+        return None
+    return FormatError(
+        "batch has bytes behind its last record",
+        position=behind,
+        expected=f"{header.records_count} records that end with the batch",
+        found=f"{more} bytes more",
+    )
+
+
+def _body_chunks(
+    window: Window, row: int, header: record_batch.BatchHeader
+) -> Iterator[bytes | memoryview]:
+    """What stands behind the header, decompressed, in pieces."""
+    position = int(window.batches.position[row])
+    start = position + record_batch.HEADER_BYTES
+    end = position + header.size_bytes
+    if header.codec_id == Codec.NONE:
+        yield from read_chunks(window.source, start, end, STREAM_CHUNK_BYTES)
+        return
+    codec = Codec.of_attributes(header.attributes)
+    if window.is_giant and not window.batches.is_valid[row]:
+        # Its length may well be the lie, and decompressing means to hold all of it.
+        raise FormatError(
+            "batch is too large to be decompressed while its checksum is wrong",
+            expected=f"at most {LARGEST_WINDOW_BYTES} bytes",
+            found=header.size_bytes,
+        )
+    body = b"".join(read_chunks(window.source, start, end))
+    yield from decompress_chunks(codec, body, chunk_bytes=STREAM_CHUNK_BYTES)

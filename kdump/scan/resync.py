@@ -1,0 +1,104 @@
+"""Finding the next batch where the one before does not lead to it.
+
+Behind damage nothing says where a batch begins; what can be believed is a header whose fields
+agree with each other and whose checksum holds over the length that it claims.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import crc32c
+import numpy as np
+
+from kdump.formats import message_set, record_batch
+from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags
+from kdump.scan.source import ByteSource, read_at
+
+LARGEST_BATCH_BYTES: Final = 64 << 20
+"""A larger batch is not believed: what chance puts into a length is mostly large."""
+
+_STEP_BYTES: Final = 1 << 20
+_KNOWN_ATTRIBUTES: Final = 0x7F
+_KNOWN_LEGACY_ATTRIBUTES: Final = 0x0F
+
+
+def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | None:
+    """The first byte at or behind ``start`` at which a sound batch begins, of any magic.
+
+    Args:
+        source: the segment.
+        start: byte at which to begin.
+        end: byte at which the file is taken to end.
+
+    Returns:
+        Its position, or None where there is none before ``end``.
+    """
+    end = source.size_bytes if end is None else min(end, source.size_bytes)
+    for position in range(start, end, _STEP_BYTES):
+        # What begins in this step is judged by its header, which may reach into the next.
+        size = min(_STEP_BYTES + record_batch.HEADER_BYTES, end - position)
+        data = np.frombuffer(read_at(source, position, size) + bytes(PADDING_BYTES), np.uint8)
+        for candidate in _candidates(data, min(_STEP_BYTES, size), position, end):
+            if is_sound_batch(source, candidate, end):
+                return candidate
+    return None
+
+
+def is_sound_batch(source: ByteSource, position: int, end: int) -> bool:
+    """Whether a whole batch stands at ``position`` and its checksum holds."""
+    prefix = read_at(source, position, record_batch.HEADER_BYTES)
+    if len(prefix) <= record_batch.PREFIX_BYTES:
+        return False
+    length = int.from_bytes(prefix[8:12], "big", signed=True)
+    size = record_batch.LOG_OVERHEAD_BYTES + length
+    if length < record_batch.MIN_LENGTH_BYTES or position + size > end:
+        return False
+    if size > LARGEST_BATCH_BYTES:
+        return False
+    batch = read_at(source, position, size)
+    if batch[record_batch.MAGIC_START] in (0, 1):
+        return message_set.is_valid(batch)
+    if batch[record_batch.MAGIC_START] != 2 or size < record_batch.HEADER_BYTES:
+        return False
+    crc = int.from_bytes(batch[record_batch.CRC_START : record_batch.CHECKED_START], "big")
+    return crc == crc32c.crc32c(batch[record_batch.CHECKED_START :])
+
+
+def _candidates(data: Bytes, count: int, position: int, end: int) -> list[int]:
+    """Positions in the first ``count`` bytes whose header could be a batch's."""
+    at = np.flatnonzero(data[record_batch.MAGIC_START : record_batch.MAGIC_START + count] <= 2)
+    # Offsets and lengths have their highest bit clear, which alone rules out most places.
+    at = at[(data[at] < 0x80) & (data[at + record_batch.LENGTH_START] < 0x80)]
+    headers = data[at[:, None] + np.arange(record_batch.HEADER_BYTES)]
+    fields = headers.view(record_batch.HEADER_DTYPE)[:, 0]
+    length = fields["length"].astype(np.int64)
+    remaining = np.minimum(end - position - at, LARGEST_BATCH_BYTES)
+    is_possible = (length >= record_batch.MIN_LENGTH_BYTES) & (
+        length + record_batch.LOG_OVERHEAD_BYTES <= remaining
+    )
+    is_agreed = (
+        (fields["attributes"] & ~_KNOWN_ATTRIBUTES == 0)
+        & (fields["last_offset_delta"] >= 0)
+        & (fields["records_count"] >= 0)
+        & (fields["records_count"].astype(np.int64) - 1 <= fields["last_offset_delta"])
+    )
+    is_possible &= np.where(fields["magic"] < 2, _is_legacy(headers, length), is_agreed)
+    return [int(found) + position for found in at[is_possible]]
+
+
+def _is_legacy(headers: Bytes, length: Column) -> Flags:
+    """Whether the fields of a message of magic 0 or 1 could be one's."""
+    key_size = np.where(
+        headers[:, record_batch.MAGIC_START] == 0,
+        _int32(headers, message_set.KEY_SIZE_START_V0),
+        _int32(headers, message_set.KEY_SIZE_START_V1),
+    )
+    attributes = headers[:, record_batch.MAGIC_START + 1]
+    is_agreed: Flags = (attributes <= _KNOWN_LEGACY_ATTRIBUTES) & (key_size >= -1)
+    return is_agreed & (key_size < length)
+
+
+def _int32(headers: Bytes, start: int) -> Column:
+    field = np.ascontiguousarray(headers[:, start : start + 4])
+    return field.view(">i4")[:, 0].astype(np.int64)

@@ -1,0 +1,118 @@
+"""Which batches and records of a log are wanted: by offset, time and key, with a limit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kdump.formats.message_set import Message
+from kdump.scan.batches import BatchColumns, Flags
+from kdump.scan.records import RecordColumns
+
+_PER_RECORD = (
+    "batch",
+    "offset",
+    "timestamp",
+    "sequence",
+    "attributes",
+    "key_start",
+    "key_size",
+    "value_start",
+    "value_size",
+    "headers_start",
+    "headers_count",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to keep; None does not restrict. Both ``to`` are the first that is not wanted."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time_ms: int | None = None
+    to_time_ms: int | None = None
+    key: bytes | None = None
+    limit: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return self == Selection()
+
+    def wants_offset(self, offset: int) -> bool:
+        """Whether ``offset`` is in range."""
+        return (self.from_offset is None or offset >= self.from_offset) and (
+            self.to_offset is None or offset < self.to_offset
+        )
+
+    def batches(self, batches: BatchColumns) -> Flags:
+        """Which batches may hold a wanted record, as far as headers tell."""
+        mask = np.ones(batches.count, np.bool_)
+        if self.from_offset is not None:
+            mask &= batches.last_offset >= self.from_offset
+        if self.to_offset is not None:
+            # What a message of magic 0 or 1 wraps may begin far below its own offset.
+            mask &= (batches.base_offset < self.to_offset) | (batches.magic < 2)
+        if self.from_time_ms is not None:
+            mask &= batches.max_timestamp >= self.from_time_ms
+        if self.to_time_ms is not None:
+            # The first record's time is mostly the least, but only the records can tell.
+            mask &= (batches.base_timestamp < self.to_time_ms) | (batches.records_count != 1)
+        return mask
+
+    def is_past(self, batches: BatchColumns) -> bool:
+        """Whether all that follows ``batches`` has higher offsets than what is wanted."""
+        if self.to_offset is None:
+            return False
+        # Damage can put a high offset anywhere: only sound batches tell how far the log is.
+        last_offset = batches.last_offset[batches.is_valid]
+        return bool(last_offset.size) and int(last_offset[-1]) >= self.to_offset - 1
+
+    def records(self, columns: RecordColumns) -> RecordColumns:
+        """Only the wanted records, and only the batches that have one of them."""
+        mask = np.ones(columns.count, np.bool_)
+        if self.from_offset is not None:
+            mask &= columns.offset >= self.from_offset
+        if self.to_offset is not None:
+            mask &= columns.offset < self.to_offset
+        if self.from_time_ms is not None:
+            mask &= columns.timestamp >= self.from_time_ms
+        if self.to_time_ms is not None:
+            mask &= columns.timestamp < self.to_time_ms
+        if self.key is not None:
+            mask &= _has_key(columns, self.key)
+        return with_rows(columns, mask)
+
+    def messages(self, messages: list[Message]) -> list[Message]:
+        """Only the wanted messages."""
+        return [message for message in messages if self._wants(message)]
+
+    def _wants(self, message: Message) -> bool:
+        return (
+            self.wants_offset(message.offset)
+            and (self.from_time_ms is None or message.timestamp >= self.from_time_ms)
+            and (self.to_time_ms is None or message.timestamp < self.to_time_ms)
+            and (self.key is None or message.key == self.key)
+        )
+
+
+def _has_key(columns: RecordColumns, key: bytes) -> Flags:
+    rows = np.flatnonzero(columns.key_size == len(key))
+    for index, byte in enumerate(key):
+        rows = rows[columns.data[columns.key_start[rows] + index] == byte]
+    mask = np.zeros(columns.count, np.bool_)
+    mask[rows] = True
+    return mask
+
+
+def with_rows(columns: RecordColumns, mask: Flags) -> RecordColumns:
+    """Only the records in ``mask``, and only the batches that have one, or a problem."""
+    kept = {name: getattr(columns, name)[mask] for name in _PER_RECORD}
+    rows = np.union1d(kept["batch"], np.array(list(columns.problems), np.int64))
+    kept["batch"] = np.searchsorted(rows, kept["batch"])
+    problems = {
+        int(np.searchsorted(rows, row)): problem for row, problem in columns.problems.items()
+    }
+    return replace(columns, batches=columns.batches.rows(rows), problems=problems, **kept)

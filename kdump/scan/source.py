@@ -1,0 +1,78 @@
+"""The one way in which the bytes of a file are read.
+
+Files are read, never mapped: a disk that fails under a mapped page kills the process, while a
+failed read is an :class:`OSError` that can be reported with its file and place.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+
+class ByteSource(Protocol):
+    """Random access to bytes that do not change while they are read."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How many bytes there are."""
+        ...
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill ``buffer`` from ``position`` on; gives how many bytes there were."""
+        ...
+
+
+class FileSource:
+    """A file opened for reading; its size is taken once, when it is opened.
+
+    Raises:
+        OSError: from the constructor and from reads, naming the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file: io.FileIO = path.open("rb", buffering=0)
+        self.size_bytes = os.fstat(self._file.fileno()).st_size
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        filled = 0
+        try:
+            self._file.seek(position)
+            while filled < len(buffer):
+                count = self._file.readinto(buffer[filled:])
+                if not count:
+                    break
+                filled += count
+        except OSError as failure:
+            raise OSError(
+                failure.errno,
+                f"{failure.strerror} (reading at byte {position + filled})",
+                str(self.path),
+            ) from failure
+        return filled
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read_at(source: ByteSource, position: int, size: int) -> bytes:
+    """Up to ``size`` bytes from ``position`` on; fewer only where the source ends."""
+    size = max(0, min(size, source.size_bytes - position))
+    buffer = bytearray(size)
+    filled = source.read_into(memoryview(buffer), position)
+    return bytes(buffer[:filled])

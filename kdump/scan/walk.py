@@ -1,0 +1,200 @@
+"""A segment from front to back, whatever magics it mixes, with or without its records."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kdump.formats import message_set
+from kdump.formats.compression import Codec
+from kdump.formats.errors import FormatError
+from kdump.scan.batches import Stop, StopReason, Window, read_windows
+from kdump.scan.records import RecordColumns, read_records
+from kdump.scan.resync import find_batch, is_sound_batch
+from kdump.scan.selection import Selection, with_rows
+from kdump.scan.source import ByteSource
+
+ALL: Final = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSet:
+    """A batch of magic 0 or 1 and the messages in it: itself, or those that it wraps.
+
+    ``problem`` is what ended them early.
+    """
+
+    window: Window
+    """Has this one batch."""
+    messages: list[message_set.Message]
+    problem: FormatError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Bytes that were passed over to the next sound batch, or to the end of the file."""
+
+    start: int
+    end: int
+    problem: FormatError
+
+
+Step = Window | RecordColumns | MessageSet | Skipped | Stop
+
+
+def walk_segment(
+    source: ByteSource,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    with_records: bool,
+    selection: Selection = ALL,
+    follow_bad: bool = False,
+) -> Iterator[Step]:
+    """The batches of ``source`` in order, and then the :class:`Stop`.
+
+    Args:
+        source: the segment.
+        start: byte at which a batch begins.
+        end: byte at which the file is taken to end.
+        with_records: give records (``RecordColumns`` and ``MessageSet``), not just batches
+            (``Window``).
+        selection: what is wanted; its limit counts records, or batches where there are none.
+            There is no stop where the walk ends with the last that can be wanted.
+        follow_bad: go on at the next sound batch where one does not lead to the next; the bytes
+            between are a :class:`Skipped`.
+    """
+    left = selection.limit
+    for step in _walk(source, start, end, follow_bad):
+        if not isinstance(step, Window):
+            yield step
+            continue
+        for wanted in _wanted(step, selection, with_records):
+            if left is None:
+                yield wanted
+                continue
+            yield _at_most(wanted, left)
+            left -= _size(wanted)
+            if left <= 0:
+                return
+        if selection.is_past(step.batches):
+            return
+
+
+def _walk(
+    source: ByteSource, start: int, end: int | None, follow_bad: bool
+) -> Iterator[Window | Skipped | Stop]:
+    end = source.size_bytes if end is None else min(end, source.size_bytes)
+    position: int | None = start
+    while position is not None:
+        stop = None
+        for window in read_windows(source, position, end):
+            sound, stop = _cut_at_lie(window, end) if follow_bad else (window, None)
+            if sound.batches.count:
+                yield sound
+            stop = stop or window.stop
+            if stop is not None:
+                break
+        assert stop is not None, "a walk ends with a stop"
+        if stop.problem is None or not follow_bad:
+            yield stop
+            return
+        position = find_batch(source, stop.position + 1, end)
+        yield Skipped(stop.position, end if position is None else position, stop.problem)
+    yield Stop(end, StopReason.END)
+
+
+def _wanted(
+    window: Window, selection: Selection, with_records: bool
+) -> Iterator[Window | RecordColumns | MessageSet]:
+    mask = selection.batches(window.batches)
+    if not mask.all():
+        window = window.rows(mask)
+    is_legacy = window.batches.magic < 2
+    edges = [0, *(np.flatnonzero(np.diff(is_legacy)) + 1).tolist(), len(is_legacy)]
+    for begin, end in itertools.pairwise(edges):
+        if begin == end:
+            continue
+        run = window.rows(slice(begin, end))
+        if not with_records:
+            yield run
+        elif is_legacy[begin]:
+            for row in range(end - begin):
+                message_set = _message_set(run.rows(slice(row, row + 1)))
+                messages = selection.messages(message_set.messages)
+                if messages or message_set.problem:
+                    yield replace(message_set, messages=messages)
+        else:
+            for columns in read_records(run):
+                if selection.is_all:
+                    yield columns
+                    continue
+                kept = selection.records(columns)
+                if kept.count or kept.problems:
+                    yield kept
+
+
+def _at_most(
+    step: Window | RecordColumns | MessageSet, count: int
+) -> Window | RecordColumns | MessageSet:
+    if isinstance(step, Window):
+        return step.rows(slice(0, count))
+    if isinstance(step, RecordColumns):
+        return with_rows(step, np.arange(step.count) < count)
+    return replace(step, messages=step.messages[:count])
+
+
+def _size(step: Window | RecordColumns | MessageSet) -> int:
+    """What a limit counts."""
+    if isinstance(step, Window):
+        return step.batches.count
+    return step.count if isinstance(step, RecordColumns) else len(step.messages)
+
+
+def _message_set(window: Window) -> MessageSet:
+    if window.is_giant:
+        problem = FormatError(
+            "message is too large to be read",
+            expected=f"at most {len(window.data)} bytes",
+            found=int(window.batches.size_bytes[0]),
+        )
+        return MessageSet(window, [], problem)
+    messages: list[message_set.Message] = []
+    try:
+        outer = message_set.decode_message(window.batch_bytes(0))
+        if outer.codec is Codec.NONE:
+            messages.append(outer)
+        else:
+            messages.extend(message_set.inner_messages(outer))
+    except FormatError as problem:
+        return MessageSet(window, messages, problem)
+    return MessageSet(window, messages)
+
+
+def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:
+    """``window`` up to the first batch that is not sound and leads to none that is.
+
+    Its length may well be the lie. Where the next batch is sound, the length was right and only
+    the content is damaged.
+    """
+    batches = window.batches
+    for row in np.flatnonzero(~batches.is_valid).tolist():
+        following = int(batches.next_position[row])
+        if row + 1 < batches.count:
+            leads_on = bool(batches.is_valid[row + 1])
+        else:
+            leads_on = following == end or is_sound_batch(window.source, following, end)
+        if leads_on:
+            continue
+        problem = FormatError(
+            "batch is damaged, and no batch follows where it says that it ends",
+            position=int(batches.position[row]),
+            expected=f"a batch at byte {following}",
+        )
+        stop = Stop(int(batches.position[row]), StopReason.BAD_LENGTH, problem)
+        return window.rows(slice(0, row)), stop
+    return window, None

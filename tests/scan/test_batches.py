@@ -1,0 +1,118 @@
+"""Windows of batches: what is walked, where the walk ends and why."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders.batches import batch, batches, record
+from builders.message_sets import message
+from builders.sources import BytesSource
+from kdump.formats import record_batch
+from kdump.scan import batches as scanned
+from kdump.scan.batches import Stop, StopReason, Window, read_windows
+
+ZEROES = bytes(100)
+
+
+def windows(data: bytes, window_bytes: int = 1 << 20, **options: bool) -> list[Window]:
+    return list(read_windows(BytesSource(data), window_bytes=window_bytes, **options))
+
+
+def stop_of(data: bytes) -> Stop:
+    stop = windows(data)[-1].stop
+    assert stop is not None
+    return stop
+
+
+def positions(found: list[Window]) -> list[int]:
+    return [position for window in found for position in window.batches.position.tolist()]
+
+
+def test_columns_say_what_the_headers_say() -> None:
+    parts = batches(5, records_each=4)
+    (window,) = windows(b"".join(parts))
+    headers = [record_batch.decode_header(part) for part in parts]
+    assert [window.batches.header(row) for row in range(5)] == headers
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), max_size=20),
+    window_bytes=st.integers(64, 2_000),
+)
+def test_windows_of_any_size_give_every_batch_once(counts: list[int], window_bytes: int) -> None:
+    parts = [batch([record(n) for n in range(count)]) for count in counts]
+    found = windows(b"".join(parts), window_bytes)
+    starts = [sum(map(len, parts[:n])) for n in range(len(parts))]
+    assert positions(found) == starts
+
+
+def test_a_wrong_checksum_is_marked_and_passed_over() -> None:
+    first, second, third = batches(3)
+    damaged = second[:-1] + bytes([second[-1] ^ 1])
+    (window,) = windows(first + damaged + third)
+    assert window.batches.is_valid.tolist() == [True, False, True]
+
+
+def test_without_checksums_damage_inside_a_batch_is_not_seen() -> None:
+    (part,) = batches(1)
+    (window,) = windows(part[:-1] + b"\xff", checksums=False)
+    assert window.batches.is_valid.tolist() == [True]
+
+
+def test_magics_may_be_mixed() -> None:
+    (window,) = windows(message(0, magic=0) + message(1, magic=1) + batch([record(2)]))
+    assert window.batches.magic.tolist() == [0, 1, 2]
+    assert window.batches.is_valid.all()
+    assert window.batches.last_offset.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("tail", "reason"),
+    [
+        pytest.param(b"", StopReason.END, id="end"),
+        pytest.param(b"\1" * 17, StopReason.SHORT_TAIL, id="short tail"),
+        pytest.param(batches(1)[0][:-1], StopReason.TORN_TAIL, id="torn tail"),
+        pytest.param(ZEROES, StopReason.ZERO_FILL, id="zero fill"),
+        pytest.param(struct.pack(">qi", 9, 13) + ZEROES, StopReason.BAD_LENGTH, id="too short"),
+        pytest.param(struct.pack(">qi", 9, -1) + ZEROES, StopReason.BAD_LENGTH, id="negative"),
+        pytest.param(
+            struct.pack(">qiib", 9, 20, 0, 2) + bytes(15), StopReason.TORN_HEADER, id="no header"
+        ),
+    ],
+)
+def test_the_stop_says_why_and_where(tail: bytes, reason: StopReason) -> None:
+    sound = b"".join(batches(3))
+    stop = stop_of(sound + tail)
+    assert (stop.reason, stop.position) == (reason, len(sound))
+    assert (stop.problem is None) == (reason is StopReason.END)
+
+
+@given(st.binary(max_size=300), st.integers(17, 200))
+def test_any_bytes_come_to_a_stop(data: bytes, window_bytes: int) -> None:
+    found = windows(data, window_bytes)
+    assert all(window.stop is None for window in found[:-1])
+    assert found[-1].stop is not None
+    assert found[-1].stop.position <= len(data)
+
+
+def test_a_giant_comes_alone_with_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanned, "LARGEST_WINDOW_BYTES", 500)
+    small, large = batches(1)[0], batch([record(9, value=bytes(2_000))])
+    found = windows(small + large + small, window_bytes=300)
+    assert [window.is_giant for window in found if window.batches.count] == [False, True, False]
+    assert all(window.batches.is_valid.all() for window in found)
+    assert positions(found) == [0, len(small), len(small) + len(large)]
+
+
+def test_a_file_that_shrinks_under_the_reader_is_an_error() -> None:
+    class Shrunk(BytesSource):
+        @property
+        def size_bytes(self) -> int:
+            return len(self.data) + 50
+
+    with pytest.raises(OSError, match="shorter"):
+        list(read_windows(Shrunk(b"".join(batches(2)))))

@@ -1,0 +1,55 @@
+"""Finding the next sound batch behind damage."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from builders.batches import batch, batches, record
+from builders.message_sets import message
+from builders.sources import BytesSource
+from kdump.scan import resync
+from kdump.scan.resync import find_batch, is_sound_batch
+
+NOISE = random.Random(7).randbytes(5_000)
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        pytest.param(batch([record(5)]), id="magic 2"),
+        pytest.param(message(5, magic=1), id="magic 1"),
+        pytest.param(message(5, magic=0), id="magic 0"),
+    ],
+)
+@pytest.mark.parametrize("gap", [0, 1, 61, 4_000])
+def test_a_sound_batch_is_found_behind_noise(sound: bytes, gap: int) -> None:
+    source = BytesSource(NOISE[:gap] + sound + NOISE)
+    assert find_batch(source, 0) == gap
+
+
+def test_the_search_goes_on_over_the_edges_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "_STEP_BYTES", 100)
+    sound = batch([record(5)])
+    for gap in range(180, 320):
+        assert find_batch(BytesSource(NOISE[:gap] + sound), 0) == gap
+
+
+def test_noise_is_not_a_batch() -> None:
+    assert find_batch(BytesSource(NOISE), 0) is None
+
+
+def test_a_batch_with_a_wrong_checksum_is_not_believed() -> None:
+    first, second = batches(2)
+    assert find_batch(BytesSource(first[:-1] + b"\xff" + second), 0) == len(first)
+
+
+def test_a_batch_that_is_cut_short_is_not_believed() -> None:
+    (part,) = batches(1)
+    assert not is_sound_batch(BytesSource(part[:-1]), 0, len(part) - 1)
+
+
+def test_the_search_begins_where_it_is_told() -> None:
+    first, second = batches(2)
+    assert find_batch(BytesSource(first + second), 1) == len(first)
