@@ -1,0 +1,138 @@
+"""Checkpoint files: lines of text that say how far something has come.
+
+Four of them lie in the root of a log directory and map partitions to offsets; each partition has
+one of its own that maps leader epochs to their first offset. All are written alike::
+
+    0                   version
+    2                   how many entries follow
+    orders 0 1093       topic, partition, offset     (leader-epoch-checkpoint: epoch, offset)
+    orders 1 0
+
+An empty file, and one that ends behind its version, reads as no entries; anything else that does
+not fit is malformed as a whole. Follows ``CheckpointFile``, ``OffsetCheckpointFile`` and
+``LeaderEpochCheckpointFile``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from kdump.formats.errors import FormatError
+from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.formats.names import TopicPartition
+from kdump.formats.text_lines import decode_lines, line_start, malformed_line
+
+VERSION: Final = 0
+
+_NAME: Final = "checkpoint"
+_BLANKS: Final = re.compile(r"\s+", re.ASCII)
+
+Entry = TypeVar("Entry")
+
+
+class OffsetEntry(NamedTuple):
+    """A line of an offset checkpoint."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+class EpochEntry(NamedTuple):
+    """A line of a leader epoch checkpoint: an epoch, and the first offset written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+def decode_offset_checkpoint(data: bytes) -> list[OffsetEntry]:
+    """The entries of an offset checkpoint, in the order of the lines.
+
+    A partition that is listed twice has the offset of its last line, for Kafka and so for
+    ``dict`` of the result.
+
+    Raises:
+        FormatError: where Kafka's reader fails; the position is the first byte of that line,
+            which is also named by its number.
+    """
+    return _decode(data, _offset_entry, "TOPIC PARTITION OFFSET")
+
+
+def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochEntry]:
+    """The entries of a leader epoch checkpoint, in the order of the lines.
+
+    Raises:
+        FormatError: as :func:`decode_offset_checkpoint`.
+    """
+    return _decode(data, _epoch_entry, "EPOCH OFFSET")
+
+
+def encode_offset_checkpoint(entries: Iterable[OffsetEntry]) -> bytes:
+    """The file that Kafka writes for these entries, in their order."""
+    return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in entries)
+
+
+def encode_leader_epoch_checkpoint(entries: Iterable[EpochEntry]) -> bytes:
+    """The file that Kafka writes for these entries, in their order."""
+    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    body = list(lines)
+    return "".join(f"{line}\n" for line in (VERSION, len(body), *body)).encode()
+
+
+def _decode(data: bytes, parse: Callable[[str], Entry | None], layout: str) -> list[Entry]:
+    lines = decode_lines(data, _NAME)
+    if not lines:
+        return []
+    if parse_int(lines[0]) != VERSION:
+        raise malformed_line(data, _NAME, lines, 0, f"version {VERSION}")
+    if len(lines) == 1:
+        return []
+    count = parse_int(lines[1])
+    if count is None or count < 0:
+        raise malformed_line(data, _NAME, lines, 1, "the number of entries")
+    entries = []
+    for index in range(2, len(lines)):
+        entry = parse(lines[index])
+        if entry is None:
+            raise malformed_line(data, _NAME, lines, index, layout)
+        entries.append(entry)
+    if len(entries) != count:
+        raise FormatError(
+            "checkpoint has another number of entries than its line 2 says",
+            position=line_start(data, 1),
+            expected=count,
+            found=len(entries),
+        )
+    return entries
+
+
+def _fields(line: str) -> list[str]:
+    """The fields between blanks; as Java's ``Pattern.split``, without empty ones at the end."""
+    fields = _BLANKS.split(line)
+    while len(fields) > 1 and not fields[-1]:
+        fields.pop()
+    return fields
+
+
+def _offset_entry(line: str) -> OffsetEntry | None:
+    fields = _fields(line)
+    if len(fields) != 3:
+        return None
+    partition, offset = parse_int(fields[1]), parse_long(fields[2])
+    if partition is None or offset is None:
+        return None
+    return OffsetEntry(TopicPartition(fields[0], partition), offset)
+
+
+def _epoch_entry(line: str) -> EpochEntry | None:
+    fields = _fields(line)
+    if len(fields) != 2:
+        return None
+    epoch, start_offset = parse_int(fields[0]), parse_long(fields[1])
+    if epoch is None or start_offset is None:
+        return None
+    return EpochEntry(epoch, start_offset)

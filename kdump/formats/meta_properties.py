@@ -1,0 +1,69 @@
+"""``meta.properties``: to which cluster and node a log directory belongs.
+
+Version 0 (no version line) was written before KRaft and may lack anything; version 1 has cluster
+and node. Follows ``MetaProperties``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from kdump.formats.errors import FormatError
+from kdump.formats.java_numbers import parse_int
+from kdump.formats.properties import decode_properties
+from kdump.formats.uuids import parse_uuid
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """What ``meta.properties`` says; None where it says nothing.
+
+    Attributes:
+        version: of the file: 0 or 1.
+        cluster_id: any text; Kafka makes it of a UUID.
+        node_id: in version 0 the property ``broker.id``.
+        directory_id: of this log directory.
+    """
+
+    version: int
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: uuid.UUID | None
+
+
+def decode_meta_properties(data: bytes) -> MetaProperties:
+    """Read the file.
+
+    Raises:
+        FormatError: where a broker refuses it: an unknown version, a number or UUID that is none,
+            or a property that its version must have.
+    """
+    properties = decode_properties(data)
+    version_text = properties.get("version", "0")
+    version = parse_int(version_text.strip())
+    if version not in (0, 1):
+        raise FormatError(
+            "meta.properties has an unknown version", expected="0 or 1", found=repr(version_text)
+        )
+    node_property = "broker.id" if version == 0 else "node.id"
+    node_text = properties.get(node_property)
+    node_id = None if node_text is None else parse_int(node_text)
+    if node_id is None and (node_text is not None or version == 1):
+        raise FormatError(
+            f"meta.properties has no valid {node_property}",
+            expected="a number",
+            found="nothing" if node_text is None else repr(node_text),
+        )
+    cluster_id = properties.get("cluster.id")
+    if cluster_id is None and version == 1:
+        raise FormatError("meta.properties has no cluster.id", expected="one in version 1")
+    directory_text = properties.get("directory.id")
+    directory_id = None if directory_text is None else parse_uuid(directory_text)
+    if directory_text is not None and directory_id is None:
+        raise FormatError(
+            "meta.properties has no valid directory.id",
+            expected="a UUID in base64",
+            found=repr(directory_text),
+        )
+    return MetaProperties(version, cluster_id, node_id, directory_id)

@@ -1,0 +1,285 @@
+"""Names of the files and directories of a log directory.
+
+Inside a partition::
+
+    <offset, 20 digits>.log|.index|.timeindex|.txnindex|.snapshot [.swap|.cleaned|.deleted]
+    <end offset, 20 digits>-<epoch, 10 digits>.checkpoint [.deleted]           KRaft snapshots
+    <end offset, 20 digits>-<epoch, 10 digits>-<random>.checkpoint.part        one being written
+    <offset, 11 or 20 digits>.kafka                                            Kafka 0.7
+    leader-epoch-checkpoint, partition.metadata, quorum-state [.tmp]
+
+and a partition itself::
+
+    <topic>-<partition>
+    <topic>-<partition>.<unique id>-delete|-future|-stray
+    <topic>_<partition>                                                        Kafka 0.7's design
+
+Follows ``LocalLog.parseTopicPartitionName``, ``LogFileUtils`` and ``Snapshots``.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kdump.formats.errors import FormatError
+from kdump.formats.java_numbers import parse_int, parse_long
+
+LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+QUORUM_STATE: Final = "quorum-state"
+
+RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT: Final = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
+CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
+LOCK_FILE: Final = ".lock"
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+"""A directory among the partitions that Kafka does not take for one (``RemoteIndexCache``)."""
+
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""What small files are called while they are written, before they take their name's place."""
+
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+
+PARTITION_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
+"""The files of a partition that are not named after an offset."""
+
+LOG_DIRECTORY_FILES: Final = frozenset(
+    {
+        RECOVERY_POINT_CHECKPOINT,
+        LOG_START_OFFSET_CHECKPOINT,
+        REPLICATION_OFFSET_CHECKPOINT,
+        CLEANER_OFFSET_CHECKPOINT,
+        META_PROPERTIES,
+        BOOTSTRAP_CHECKPOINT,
+        CLEAN_SHUTDOWN_MARKER,
+        LOCK_FILE,
+    }
+)
+"""The files that Kafka itself keeps in the root of a log directory."""
+
+
+class TopicPartition(NamedTuple):
+    """A topic and one of its partitions; prints as ``topic-0``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class FileKind(enum.Enum):
+    """What a file that is named after an offset holds; the value is its extension."""
+
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TRANSACTION_INDEX = ".txnindex"
+    PRODUCER_SNAPSHOT = ".snapshot"
+    LOG_0_7 = ".kafka"
+
+
+class FileStage(enum.Enum):
+    """Where in its life a file is; the value is the suffix behind its extension."""
+
+    LIVE = ""
+    CLEANED = ".cleaned"
+    """Being written, by the cleaner or by a split; dropped when the broker starts."""
+    SWAP = ".swap"
+    """Complete, and taking the place of others; a starting broker finishes that."""
+    DELETED = ".deleted"
+    """Out of use, waiting for its deletion."""
+
+
+class PartitionState(enum.Enum):
+    """What the name of a partition's directory says of it; the value is its suffix."""
+
+    LIVE = ""
+    FUTURE = "-future"
+    """A copy on its way from another log directory of the same broker."""
+    DELETE = "-delete"
+    """Its topic was deleted, its files not yet."""
+    STRAY = "-stray"
+    """A broker found that it does not belong there."""
+
+
+_OFFSET_FILE: Final = re.compile(
+    r"([0-9]{20,})"
+    r"(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)"
+    r"(|\.cleaned|\.swap|\.deleted)"
+)
+_OFFSET_FILE_0_7: Final = re.compile(r"([0-9]{11}|[0-9]{20})\.kafka")
+_KINDS: Final = {kind.value: kind for kind in FileKind}
+_STAGES: Final = {stage.value: stage for stage in FileStage}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFileName:
+    """The name of a file that begins with an offset.
+
+    Attributes:
+        offset: base offset of the segment; of a producer snapshot, the offset that it reaches up
+            to, exclusive; in Kafka 0.7 a byte position in the stream.
+        kind: what is in it.
+        stage: live, or left over from something.
+    """
+
+    offset: int
+    kind: FileKind
+    stage: FileStage = FileStage.LIVE
+
+    def __str__(self) -> str:
+        return f"{self.offset:020d}{self.kind.value}{self.stage.value}"
+
+
+@functools.lru_cache(maxsize=4096)
+def parse_offset_file_name(name: str) -> OffsetFileName | None:
+    """What a file's name says, or None for a name that Kafka does not write.
+
+    A loading broker is less exact: it takes ``7.log`` for a segment at 7, and then looks for it
+    under the name with twenty digits. Such a file is foreign here.
+
+    Partitions share many names (``00000000000000000000.log``), so the latest are remembered.
+    """
+    match = _OFFSET_FILE.fullmatch(name)
+    if match is None:
+        match = _OFFSET_FILE_0_7.fullmatch(name)
+        if match is None:
+            return None
+        offset = parse_long(match[1])
+        return None if offset is None else OffsetFileName(offset, FileKind.LOG_0_7)
+    digits = match[1]
+    offset = parse_long(digits)
+    if offset is None or len(digits) > 20:
+        return None
+    return OffsetFileName(offset, _KINDS[match[2]], _STAGES[match[3]])
+
+
+class SnapshotStage(enum.Enum):
+    """Where in its life a KRaft snapshot is; the value is the suffix behind ``.checkpoint``."""
+
+    LIVE = ""
+    PARTIAL = ".part"
+    DELETED = ".deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshotName:
+    """The name of a KRaft snapshot.
+
+    Attributes:
+        end_offset: first offset that the snapshot does not cover.
+        epoch: leader epoch of the last record that it covers.
+        stage: complete, being written, or waiting for its deletion.
+        unique_part: what stands between epoch and extension while it is written, else empty.
+    """
+
+    end_offset: int
+    epoch: int
+    stage: SnapshotStage = SnapshotStage.LIVE
+    unique_part: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.end_offset:020d}-{self.epoch:010d}{self.unique_part}"
+            f".checkpoint{self.stage.value}"
+        )
+
+
+_METADATA_SNAPSHOT: Final = re.compile(
+    r"([0-9]{20})-([0-9]{10})(.*)\.checkpoint(|\.part|\.deleted)", re.DOTALL
+)
+_SNAPSHOT_STAGES: Final = {stage.value: stage for stage in SnapshotStage}
+
+
+def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
+    """What the name of a KRaft snapshot says, or None for any other name."""
+    match = _METADATA_SNAPSHOT.fullmatch(name)
+    if match is None:
+        return None
+    end_offset, epoch = parse_long(match[1]), parse_int(match[2])
+    if end_offset is None or epoch is None:
+        return None
+    return MetadataSnapshotName(end_offset, epoch, _SNAPSHOT_STAGES[match[4]], match[3])
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectoryName:
+    """The name of a partition's directory.
+
+    Attributes:
+        topic: as the name has it; in a ``-delete`` or ``-stray`` directory it may be cut short,
+            because the whole name has 255 characters at most.
+        partition: its number.
+        state: live, or one of the three suffixes.
+        unique_id: what stands between partition and suffix (32 hexadecimal digits, if Kafka made
+            it); empty for a live partition.
+    """
+
+    topic: str
+    partition: int
+    state: PartitionState = PartitionState.LIVE
+    unique_id: str = ""
+
+    def __str__(self) -> str:
+        name = f"{self.topic}-{self.partition}"
+        if self.state is not PartitionState.LIVE:
+            name += f".{self.unique_id}{self.state.value}"
+        return name
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+_SUFFIXED_DIRECTORY: Final = re.compile(r"\S+-\S+\.\S+(?:-delete|-future|-stray)", re.ASCII)
+_SUFFIXED_STATES: Final = tuple(s for s in PartitionState if s is not PartitionState.LIVE)
+
+
+def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
+    """What the name of a directory in a log directory says.
+
+    Raises:
+        FormatError: for a name that Kafka refuses; a broker does not start on a log directory
+            that has one (``LocalLog.parseTopicPartitionName``).
+    """
+    state, stem, unique_id = PartitionState.LIVE, name, ""
+    for suffixed in _SUFFIXED_STATES:
+        if name.endswith(suffixed.value):
+            if not _SUFFIXED_DIRECTORY.fullmatch(name):
+                raise _refused(name, f"TOPIC-PARTITION.ID{suffixed.value}")
+            state = suffixed
+            stem, _, rest = name.rpartition(".")
+            unique_id = rest.removesuffix(suffixed.value)
+    topic, dash, digits = stem.rpartition("-")
+    partition = parse_int(digits)
+    if not dash or not topic or partition is None:
+        raise _refused(name, "TOPIC-PARTITION")
+    return PartitionDirectoryName(topic, partition, state, unique_id)
+
+
+def _refused(name: str, expected: str) -> FormatError:
+    return FormatError(
+        "directory name is not that of a partition", expected=expected, found=repr(name)
+    )
+
+
+_DIRECTORY_0_7: Final = re.compile(r"(.+)[-_]([0-9]{1,10})", re.DOTALL)
+
+
+def parse_0_7_directory_name(name: str) -> TopicPartition | None:
+    """What the name of a Kafka 0.7 partition says, or None for any other name.
+
+    Both ``topic_0``, as the design has it, and ``topic-0``, as brokers made them.
+    """
+    match = _DIRECTORY_0_7.fullmatch(name)
+    partition = parse_int(match[2]) if match else None
+    return None if match is None or partition is None else TopicPartition(match[1], partition)

@@ -1,0 +1,63 @@
+"""``partition.metadata``: the id of the topic that a partition's directory belongs to.
+
+Two lines, ``version: 0`` and ``topic_id: <UUID>``, the last without an end. Follows
+``PartitionMetadataReadBuffer``, which looks at what stands behind the colons only.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.formats.errors import FormatError
+from kdump.formats.java_numbers import parse_int
+from kdump.formats.names import PARTITION_METADATA
+from kdump.formats.text_lines import decode_lines, malformed_line
+from kdump.formats.uuids import ZERO_UUID, format_uuid, parse_uuid
+
+VERSION: Final = 0
+
+_COLON: Final = re.compile(r":\s+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """What ``partition.metadata`` says."""
+
+    version: int
+    topic_id: uuid.UUID
+
+
+def decode_partition_metadata(data: bytes) -> PartitionMetadata:
+    """Read the file; what stands behind its second line is not looked at.
+
+    Raises:
+        FormatError: where Kafka's reader fails.
+    """
+    lines = decode_lines(data, PARTITION_METADATA)
+    version = parse_int(_value(lines, 0))
+    if version is None or version < VERSION:
+        raise _malformed(data, lines, 0, f"version: {VERSION} or greater")
+    topic_id = parse_uuid(_value(lines, 1))
+    if topic_id is None or topic_id == ZERO_UUID:
+        raise _malformed(data, lines, 1, "topic_id: a UUID in base64 that is not zero")
+    return PartitionMetadata(version, topic_id)
+
+
+def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
+    """The file that Kafka writes."""
+    return f"version: {metadata.version}\ntopic_id: {format_uuid(metadata.topic_id)}".encode()
+
+
+def _value(lines: list[str], index: int) -> str:
+    """What stands behind the one colon of a line; nothing where there is none, or more."""
+    parts = _COLON.split(lines[index]) if index < len(lines) else []
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts[1] if len(parts) == 2 else ""
+
+
+def _malformed(data: bytes, lines: list[str], index: int, expected: str) -> FormatError:
+    return malformed_line(data, PARTITION_METADATA, lines, index, expected)

@@ -1,0 +1,1 @@
+"""A partition and a log directory as they lie on disk."""

@@ -1,0 +1,218 @@
+"""Where each partition's log begins and ends, in offsets and in time, as far as that is on disk.
+
+Checkpoints say most of it. The rest is in a few entries of the indexes and in batch headers, so
+that a directory of any size is looked over by a handful of small reads a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from kdump.formats.names import FileKind, PartitionState
+from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.log.directory import Checkpoints, Offsets
+from kdump.log.headers import batch_span_at, batch_spans
+from kdump.log.index_tail import (
+    OffsetIndexEntry,
+    last_offset_entry,
+    last_time_entry,
+    offset_entry_at_or_below,
+)
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.scan.source import ByteSource, FileSource
+
+Found = TypeVar("Found")
+
+NO_CHECKPOINTS: Final = Checkpoints()
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """What is known offline of a log; None for what is not.
+
+    Attributes:
+        log_start_offset: the larger of the first segment's base offset and what
+            ``log-start-offset-checkpoint`` says, which is how a broker decides it.
+        log_end_offset: the next offset to be written. After a clean stop, what
+            ``recovery-point-offset-checkpoint`` says; otherwise, and for logs that are not in
+            it, one above the last batch that follows, header by header, from the last entry of
+            the active segment's offset index. Checksums are not looked at: a recovering broker
+            may end the log sooner. Kafka 0.7: the position behind the last byte.
+        recovery_point: what ``recovery-point-offset-checkpoint`` says. A broker takes a
+            partition that is not in it to have 0.
+        high_watermark: what ``replication-offset-checkpoint`` says.
+        earliest_timestamp_ms: of the first record of the first batch that reaches the log start
+            offset, if that batch's header tells it.
+        latest_timestamp_ms: the largest: of each segment by its time index's last entry; of the
+            active one after an unclean stop, and where a time index has none, also by the
+            batches from the offset index's last entry on.
+    """
+
+    log_start_offset: int | None
+    log_end_offset: int | None
+    recovery_point: int | None
+    high_watermark: int | None
+    earliest_timestamp_ms: int | None
+    latest_timestamp_ms: int | None
+
+
+def read_bounds(
+    partition: Partition, checkpoints: Checkpoints = NO_CHECKPOINTS, *, is_clean: bool = False
+) -> LogBounds:
+    """Find the bounds of a partition's log.
+
+    Args:
+        partition: the partition.
+        checkpoints: of the log directory that it is in; none for a partition on its own.
+        is_clean: whether that directory was left by a clean stop.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    recovery_point = _checkpointed(checkpoints.recovery_points, partition)
+    log_start_offset = _log_start_offset(
+        partition, _checkpointed(checkpoints.log_start_offsets, partition)
+    )
+    end, latest = _find_end(partition, recovery_point if is_clean else None)
+    return LogBounds(
+        log_start_offset=log_start_offset,
+        log_end_offset=end,
+        recovery_point=recovery_point,
+        high_watermark=_checkpointed(checkpoints.high_watermarks, partition),
+        earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset),
+        latest_timestamp_ms=latest,
+    )
+
+
+def _checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
+    """What a checkpoint says of a partition.
+
+    A log on its way between directories stands in it under the partition's plain name; what is
+    to be deleted, or was set aside, does not, and the name may by now be that of another log.
+    """
+    if offsets is None or partition.topic_partition is None:
+        return None
+    if partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+        return None
+    return offsets.get(partition.topic_partition)
+
+
+def _log_start_offset(partition: Partition, checkpointed: int | None) -> int | None:
+    if not partition.segments:
+        return checkpointed
+    return max(partition.segments[0].base_offset, checkpointed or 0)
+
+
+def _find_end(partition: Partition, known_end: int | None) -> tuple[int | None, int | None]:
+    """The log end offset, and the latest timestamp."""
+    if not partition.segments:
+        return known_end, None
+    active = partition.segments[-1]
+    if active.is_0_7:
+        return active.base_offset + active.log_bytes, None
+    if known_end is not None and known_end < active.base_offset:
+        # The checkpoint speaks of another log than this one.
+        known_end = None
+    tails = [
+        _read_tail(partition, segment, by_headers=known_end is None and segment is active)
+        for segment in partition.segments
+        if segment.log_bytes or segment is active
+    ]
+    latest = max(tail.latest_timestamp_ms for tail in tails)
+    return (
+        tails[-1].end_offset if known_end is None else known_end,
+        None if latest == NO_TIMESTAMP else latest,
+    )
+
+
+class _Tail(NamedTuple):
+    """The end of one segment; the offset is right only if its headers were asked for."""
+
+    end_offset: int
+    latest_timestamp_ms: int
+
+
+def _read_tail(partition: Partition, segment: Segment, *, by_headers: bool) -> _Tail:
+    """The end of a segment: by the log's headers where the time index is not enough."""
+    end, latest = segment.base_offset, NO_TIMESTAMP
+    if not segment.log_bytes:
+        return _Tail(end, latest)
+    if segment.time_index_bytes:
+        entry = _in_file(partition.segment_path(segment, FileKind.TIME_INDEX), last_time_entry)
+        if entry is not None:
+            latest = entry.timestamp
+    if by_headers or latest == NO_TIMESTAMP:
+        with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+            start = _last_indexed_position(partition, segment, log)
+            for span in batch_spans(log, start, segment.base_offset):
+                end = span.last_offset + 1
+                if span.max_timestamp_ms is not None:
+                    latest = max(latest, span.max_timestamp_ms)
+    return _Tail(end, latest)
+
+
+def _last_indexed_position(partition: Partition, segment: Segment, log: ByteSource) -> int:
+    """Where the batch of the offset index's last entry begins; 0 where that does not hold."""
+    return _indexed_position(partition, segment, log, last_offset_entry)
+
+
+def _position_below(partition: Partition, segment: Segment, log: ByteSource, offset: int) -> int:
+    """Where to begin looking for ``offset``, by the offset index; 0 where that does not hold."""
+    relative_offset = offset - segment.base_offset
+    return _indexed_position(
+        partition, segment, log, lambda index: offset_entry_at_or_below(index, relative_offset)
+    )
+
+
+def _indexed_position(
+    partition: Partition,
+    segment: Segment,
+    log: ByteSource,
+    find: Callable[[ByteSource], OffsetIndexEntry | None],
+) -> int:
+    """Where the batch of an entry of the offset index begins, if that batch is there; else 0."""
+    if not segment.offset_index_bytes:
+        return 0
+    entry = _in_file(partition.segment_path(segment, FileKind.OFFSET_INDEX), find)
+    if entry is None or entry.position <= 0:
+        return 0
+    span = batch_span_at(log, entry.position)
+    # Before Kafka 4 an entry could stand for several batches that were appended together: its
+    # offset is then the last one's, its position the first one's.
+    is_there = span is not None and (
+        segment.base_offset <= span.base_offset <= segment.base_offset + entry.relative_offset
+    )
+    return entry.position if is_there else 0
+
+
+def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> int | None:
+    """Of the first record of the first batch that is not wholly below the log start offset."""
+    if log_start_offset is None:
+        return None
+    segments = partition.segments
+    first = max(
+        (i for i, segment in enumerate(segments) if segment.base_offset <= log_start_offset),
+        default=0,
+    )
+    for segment in segments[first:]:
+        if segment.is_0_7:
+            return None
+        if not segment.log_bytes:
+            continue
+        with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+            start = 0
+            if segment.base_offset < log_start_offset:
+                start = _position_below(partition, segment, log, log_start_offset)
+            for span in batch_spans(log, start, segment.base_offset):
+                if span.last_offset >= log_start_offset:
+                    return span.first_timestamp_ms
+    return None
+
+
+def _in_file(path: Path, find: Callable[[ByteSource], Found]) -> Found:
+    with FileSource(path) as source:
+        return find(source)

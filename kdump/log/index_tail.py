@@ -1,0 +1,103 @@
+"""The last entries of an index file, found without reading the rest of it.
+
+An index in use is padded with zeroes to the size that it may grow to, ten megabytes unless set
+otherwise, so its last entry is searched for. Only a few entries are read.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from kdump.formats import offset_index, time_index
+from kdump.scan.source import ByteSource, read_at
+
+_PAGE_BYTES: Final = 4096
+
+
+def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
+    """The entry that the NumPy types of ``fields`` describe."""
+    return struct.Struct(">" + "".join({">i4": "i", ">i8": "q"}[code] for _, code in fields))
+
+
+_OFFSET_ENTRY: Final = _layout(offset_index.ENTRY_FIELDS)
+_TIME_ENTRY: Final = _layout(time_index.ENTRY_FIELDS)
+
+
+class OffsetIndexEntry(NamedTuple):
+    """An entry of an offset index."""
+
+    relative_offset: int
+    position: int
+
+
+class TimeIndexEntry(NamedTuple):
+    """An entry of a time index."""
+
+    timestamp: int
+    relative_offset: int
+
+
+def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
+    """The last entry before the padding; None where there is none.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    slot = _count_used(source, _OFFSET_ENTRY) - 1
+    return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
+
+
+def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> OffsetIndexEntry | None:
+    """The last entry whose offset is not above ``relative_offset``; None where there is none.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    low, high = 0, _count_used(source, _OFFSET_ENTRY)
+    while low < high:
+        middle = (low + high) // 2
+        if _entry(source, _OFFSET_ENTRY, middle)[0] <= relative_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return None if low == 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, low - 1))
+
+
+def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
+    """The last entry before the padding; None where there is none.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    slot = _count_used(source, _TIME_ENTRY) - 1
+    return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
+
+
+def _count_used(source: ByteSource, layout: struct.Struct) -> int:
+    """How many entries stand before the padding.
+
+    Two reads are enough for an index that is full, or that fits a page but for its padding; the
+    entries of any other are halved, a read each time, until a page of them is left.
+    """
+    low, high = 0, source.size_bytes // layout.size
+    page = _PAGE_BYTES // layout.size
+    if high > page and any(_entry(source, layout, high - 1)):
+        return high
+    # Wherever the last entry is, it is likely to be near the beginning.
+    middle = min(page, high) - 1
+    while high - low > page:
+        if any(_entry(source, layout, middle)):
+            low = middle + 1
+        else:
+            high = middle
+        middle = (low + high) // 2
+    data = read_at(source, low * layout.size, (high - low) * layout.size)
+    # No entry is all zeroes but padding, and an entry's last byte may be zero.
+    return low + -(-len(data.rstrip(b"\0")) // layout.size)
+
+
+def _entry(source: ByteSource, layout: struct.Struct, slot: int) -> tuple[int, ...]:
+    data = read_at(source, slot * layout.size, layout.size)
+    # A file that became shorter while it was read has nothing there any more.
+    return layout.unpack(data.ljust(layout.size, b"\0"))

@@ -1,0 +1,294 @@
+"""A partition's directory: its segments, and whatever else lies in it.
+
+Listing one costs a directory scan and a ``stat`` for each file; nothing is opened. The small
+files are read when they are asked for.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdump.formats import names
+from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
+from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotStage, TopicPartition
+from kdump.formats.partition_metadata import PartitionMetadata, decode_partition_metadata
+from kdump.formats.quorum_state import QuorumState, decode_quorum_state
+from kdump.log.segment import Segment
+
+
+class LeftoverKind(enum.Enum):
+    """Why a file of Kafka's is not in use."""
+
+    DELETED = "deleted"
+    """Renamed to ``.deleted``, and not yet gone."""
+    CLEANED = "cleaned"
+    """The cleaner, or a split, had not finished it."""
+    SWAP = "swap"
+    """Complete, but the files that it replaces were not yet gone."""
+    ORPHAN = "orphan"
+    """An index without its log."""
+    TEMPORARY = "temporary"
+    """A small file, or a KRaft snapshot, that was being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file that is not in use, but has a name that Kafka gave it."""
+
+    name: str
+    kind: LeftoverKind
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSnapshotFile:
+    """A ``.snapshot`` file: the producers' state up to ``offset``, exclusive."""
+
+    offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSnapshotFile:
+    """A ``.checkpoint`` file of the metadata log: the cluster's state up to ``end_offset``."""
+
+    end_offset: int
+    epoch: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A partition as it lies on disk.
+
+    Attributes:
+        path: its directory.
+        topic_partition: from the directory's name; None for a directory that was given another
+            name, as happens to copies.
+        state: what the name's suffix says.
+        segments: by base offset.
+        producer_snapshots: by offset; without those of stage ``.deleted``.
+        metadata_snapshots: of the cluster's metadata, by end offset and epoch; the complete ones.
+        leftovers: by name.
+        foreign: names that Kafka does not write there, directories among them.
+        total_bytes: of all files, as their sizes say: preallocated space counts, holes too.
+    """
+
+    path: Path
+    topic_partition: TopicPartition | None
+    state: PartitionState
+    segments: tuple[Segment, ...]
+    producer_snapshots: tuple[ProducerSnapshotFile, ...]
+    metadata_snapshots: tuple[MetadataSnapshotFile, ...]
+    leftovers: tuple[Leftover, ...]
+    foreign: tuple[str, ...]
+    total_bytes: int
+
+    @property
+    def log_bytes(self) -> int:
+        """Of the segments' logs: what Kafka calls the size of the log."""
+        return sum(segment.log_bytes for segment in self.segments)
+
+    @property
+    def is_0_7(self) -> bool:
+        return bool(self.segments) and self.segments[0].is_0_7
+
+    @property
+    def is_cluster_metadata(self) -> bool:
+        return (
+            self.topic_partition is not None
+            and self.topic_partition.topic == names.CLUSTER_METADATA_TOPIC
+        )
+
+    @property
+    def leftover_counts(self) -> Mapping[LeftoverKind, int]:
+        """How many leftovers of each kind that occurs."""
+        return Counter(leftover.kind for leftover in self.leftovers)
+
+    def segment_path(self, segment: Segment, kind: FileKind) -> Path:
+        """One of the files of ``segment``, whether it is there or not."""
+        return self.path / segment.file_name(kind)
+
+    def read_metadata(self) -> PartitionMetadata | None:
+        """``partition.metadata``; None where there is none.
+
+        Raises:
+            FormatError: the file is malformed.
+            OSError: it cannot be read.
+        """
+        data = _read_if_there(self.path / names.PARTITION_METADATA)
+        return None if data is None else decode_partition_metadata(data)
+
+    def read_leader_epochs(self) -> list[EpochEntry] | None:
+        """``leader-epoch-checkpoint``; None where there is none.
+
+        Raises:
+            FormatError: the file is malformed.
+            OSError: it cannot be read.
+        """
+        data = _read_if_there(self.path / names.LEADER_EPOCH_CHECKPOINT)
+        return None if data is None else decode_leader_epoch_checkpoint(data)
+
+    def read_quorum_state(self) -> QuorumState | None:
+        """``quorum-state``, which only the cluster's metadata has; None where there is none.
+
+        Raises:
+            FormatError: the file is malformed.
+            OSError: it cannot be read.
+        """
+        data = _read_if_there(self.path / names.QUORUM_STATE)
+        return None if data is None else decode_quorum_state(data)
+
+
+def _read_if_there(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+_LEFTOVER_OF_STAGE: Final = {
+    FileStage.CLEANED: LeftoverKind.CLEANED,
+    FileStage.SWAP: LeftoverKind.SWAP,
+    FileStage.DELETED: LeftoverKind.DELETED,
+}
+_LEFTOVER_OF_SNAPSHOT_STAGE: Final = {
+    SnapshotStage.PARTIAL: LeftoverKind.TEMPORARY,
+    SnapshotStage.DELETED: LeftoverKind.DELETED,
+}
+_TEMPORARY_NAMES: Final = frozenset(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
+_LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
+_INDEX_KINDS: Final = (
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.TRANSACTION_INDEX,
+)
+
+
+def read_partition(
+    path: Path, topic_partition: TopicPartition | None, state: PartitionState = PartitionState.LIVE
+) -> Partition:
+    """List a partition's directory.
+
+    Args:
+        path: the directory.
+        topic_partition: which partition it is, if that is known.
+        state: what its name says.
+
+    Raises:
+        OSError: the directory cannot be listed, or a file in it has no size to be had. A file
+            that goes away in between is taken as gone.
+    """
+    listing = _Listing()
+    with os.scandir(path) as entries:
+        for entry in entries:
+            try:
+                size_bytes = entry.stat().st_size if entry.is_file() else None
+            except OSError as failure:
+                if entry.is_symlink():
+                    size_bytes = None  # it leads nowhere, or in circles
+                elif isinstance(failure, FileNotFoundError):
+                    continue
+                else:
+                    raise
+            listing.add(entry.name, size_bytes)
+    return listing.partition(path, topic_partition, state)
+
+
+class _Listing:
+    """What a directory scan has come upon so far."""
+
+    def __init__(self) -> None:
+        # By extension: a text is hashed faster than a member of an enumeration.
+        self.sizes: dict[str, dict[int, int]] = {kind.value: {} for kind in FileKind}
+        self.names_0_7: dict[int, str] = {}
+        self.metadata_snapshots: list[MetadataSnapshotFile] = []
+        self.leftovers: list[Leftover] = []
+        self.foreign: list[str] = []
+        self.total_bytes = 0
+
+    def add(self, name: str, size_bytes: int | None) -> None:
+        """Take in one entry; a size of None means that it is not a file."""
+        if size_bytes is None:
+            self.foreign.append(name)
+            return
+        self.total_bytes += size_bytes
+        if name in names.PARTITION_FILES:
+            return
+        parsed = names.parse_offset_file_name(name)
+        if parsed is None:
+            self._add_other(name, size_bytes)
+        elif parsed.stage is not FileStage.LIVE:
+            self.leftovers.append(Leftover(name, _LEFTOVER_OF_STAGE[parsed.stage], size_bytes))
+        else:
+            self.sizes[parsed.kind.value][parsed.offset] = size_bytes
+            if parsed.kind is FileKind.LOG_0_7:
+                self.names_0_7[parsed.offset] = name
+
+    def _add_other(self, name: str, size_bytes: int) -> None:
+        snapshot = names.parse_metadata_snapshot_name(name)
+        if snapshot is None:
+            if name in _TEMPORARY_NAMES:
+                self.leftovers.append(Leftover(name, LeftoverKind.TEMPORARY, size_bytes))
+            else:
+                self.foreign.append(name)
+        elif snapshot.stage is SnapshotStage.LIVE:
+            self.metadata_snapshots.append(
+                MetadataSnapshotFile(snapshot.end_offset, snapshot.epoch, size_bytes)
+            )
+        else:
+            kind = _LEFTOVER_OF_SNAPSHOT_STAGE[snapshot.stage]
+            self.leftovers.append(Leftover(name, kind, size_bytes))
+
+    def partition(
+        self, path: Path, topic_partition: TopicPartition | None, state: PartitionState
+    ) -> Partition:
+        return Partition(
+            path=path,
+            topic_partition=topic_partition,
+            state=state,
+            segments=tuple(self._segments()),
+            producer_snapshots=tuple(
+                ProducerSnapshotFile(offset, size)
+                for offset, size in sorted(self.sizes[FileKind.PRODUCER_SNAPSHOT.value].items())
+            ),
+            metadata_snapshots=tuple(
+                sorted(self.metadata_snapshots, key=lambda file: (file.end_offset, file.epoch))
+            ),
+            leftovers=tuple(
+                sorted((*self.leftovers, *self._orphans()), key=lambda leftover: leftover.name)
+            ),
+            foreign=tuple(sorted(self.foreign)),
+            total_bytes=self.total_bytes,
+        )
+
+    def _segments(self) -> Iterator[Segment]:
+        offset_indexes, time_indexes, transaction_indexes = (
+            self.sizes[kind.value] for kind in _INDEX_KINDS
+        )
+        for log_kind in _LOG_KINDS:
+            for base_offset, log_bytes in sorted(self.sizes[log_kind.value].items()):
+                yield Segment(
+                    base_offset=base_offset,
+                    log_bytes=log_bytes,
+                    offset_index_bytes=offset_indexes.get(base_offset),
+                    time_index_bytes=time_indexes.get(base_offset),
+                    transaction_index_bytes=transaction_indexes.get(base_offset),
+                    log_kind=log_kind,
+                    log_name=self.names_0_7.get(base_offset, "")
+                    or str(names.OffsetFileName(base_offset, log_kind)),
+                )
+
+    def _orphans(self) -> Iterator[Leftover]:
+        logs = self.sizes[FileKind.LOG.value]
+        for kind in _INDEX_KINDS:
+            for offset, size_bytes in self.sizes[kind.value].items():
+                if offset not in logs:
+                    name = str(names.OffsetFileName(offset, kind))
+                    yield Leftover(name, LeftoverKind.ORPHAN, size_bytes)

@@ -1,0 +1,31 @@
+"""What could not be read, or made sense of, while a directory was looked at: a value each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdump.formats.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file or directory about which less is known than should be.
+
+    Attributes:
+        path: which.
+        error: a :class:`FormatError` where its content is damaged, else why it cannot be read.
+    """
+
+    path: Path
+    error: FormatError | OSError
+
+    @property
+    def is_damage(self) -> bool:
+        """Whether the data is to blame, rather than the machine or a permission."""
+        return isinstance(self.error, FormatError)
+
+    def __str__(self) -> str:
+        if isinstance(self.error, OSError):
+            return f"{self.path}: {self.error.strerror or self.error}"
+        return f"{self.path}: {self.error}"

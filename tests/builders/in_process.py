@@ -1,0 +1,74 @@
+"""kdump's command line, run in this process as a shell would run it."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+CRASHED: Final = 1
+"""The exit status of an interpreter that an exception ended; kdump has no reason to give it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run left: the bytes of both streams, and the exit status."""
+
+    stdout: bytes
+    stderr: bytes
+    exit_status: int
+
+
+def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
+    """Run ``kdump ARGS`` with ``cwd`` as the working directory, both streams caught.
+
+    The streams are caught below Python, at the file descriptors, because fast code may write
+    there. An exception that leaves kdump becomes what it would be in a process of its own: a
+    traceback on standard error and exit status :data:`CRASHED`.
+    """
+    from kdump.cli import main
+
+    with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+        with contextlib.chdir(cwd), _redirected(1, stdout), _redirected(2, stderr):
+            try:
+                exit_status = main.run(args)
+            except Exception:
+                traceback.print_exc()
+                exit_status = CRASHED
+        return Outcome(_content(stdout), _content(stderr), exit_status)
+
+
+@contextlib.contextmanager
+def _redirected(descriptor: int, file: IO[bytes]) -> Iterator[None]:
+    """Let ``descriptor`` (1 or 2), and the stream of that name in :mod:`sys`, end in ``file``."""
+    name = {1: "stdout", 2: "stderr"}[descriptor]
+    stream_before = getattr(sys, name)
+    stream_before.flush()
+    saved = os.dup(descriptor)
+    os.dup2(file.fileno(), descriptor)
+    stream = io.TextIOWrapper(
+        io.BufferedWriter(io.FileIO(descriptor, "w", closefd=False)),
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
+    setattr(sys, name, stream)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # a command may have closed or detached it
+            stream.flush()
+        setattr(sys, name, stream_before)
+        os.dup2(saved, descriptor)
+        os.close(saved)
+
+
+def _content(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()

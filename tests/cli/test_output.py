@@ -1,0 +1,308 @@
+"""Rows become text, tables, JSON and CSV; programs get raw values, people readable ones."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.cli.output import (
+    SAMPLE_ROWS,
+    Column,
+    Kind,
+    OutputFormat,
+    escape_controls,
+    format_bytes,
+    format_json,
+    format_timestamp,
+    open_output,
+)
+
+COLUMNS = (
+    Column("name", "Name"),
+    Column("records", "Records", Kind.NUMBER),
+    Column("log_bytes", "Size", Kind.BYTES),
+    Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-"),
+    Column("leftovers", "Leftovers", alert=True),
+    Column("detail", "Detail", for_people=False),
+)
+ROW: dict[str, Any] = {
+    "name": "orders",
+    "records": 12,
+    "log_bytes": 1536,
+    "latest_timestamp_ms": 1_767_225_600_123,
+    "leftovers": {"swap": 3},
+    "detail": [1, 2],
+}
+UNKNOWN: dict[str, Any] = {
+    "name": "x",
+    "records": None,
+    "log_bytes": None,
+    "latest_timestamp_ms": None,
+    "leftovers": {},
+    "detail": None,
+}
+
+PLAIN_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def written(
+    output_format: OutputFormat,
+    rows: Iterable[dict[str, Any]],
+    *,
+    upright: bool = False,
+    stream: io.BytesIO | None = None,
+) -> str:
+    stream = io.BytesIO() if stream is None else stream
+    with open_output(output_format, COLUMNS, upright=upright, stream=stream) as out:
+        out.rows(rows)
+    return stream.getvalue().decode(errors="surrogateescape")
+
+
+class Terminal(io.BytesIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class TestText:
+    def test_columns_are_aligned_numbers_to_the_right(self) -> None:
+        assert written(OutputFormat.TEXT, [ROW, UNKNOWN]).splitlines() == [
+            "NAME    RECORDS     SIZE  LATEST                    LEFTOVERS",
+            "orders       12  1.5 KiB  2026-01-01T00:00:00.123Z  swap: 3",
+            "x             ?        ?  -",
+        ]
+
+    def test_without_rows_there_is_a_header(self) -> None:
+        assert written(OutputFormat.TEXT, []) == "NAME  RECORDS  SIZE  LATEST  LEFTOVERS\n"
+
+    def test_a_cell_that_a_row_lacks_is_empty(self) -> None:
+        header, line = written(OutputFormat.TEXT, [{"records": 1}]).splitlines()
+        assert line == "1".rjust(header.index("RECORDS") + len("RECORDS"))
+
+    def test_rows_can_stand_upright(self) -> None:
+        assert written(OutputFormat.TEXT, [ROW, {"name": "x"}], upright=True).splitlines() == [
+            "Name:       orders",
+            "Records:    12",
+            "Size:       1.5 KiB",
+            "Latest:     2026-01-01T00:00:00.123Z",
+            "Leftovers:  swap: 3",
+            "",
+            "Name:       x",
+        ]
+
+    def test_widths_are_found_from_the_first_rows_and_the_rest_streams(self) -> None:
+        stream = io.BytesIO()
+        with open_output(OutputFormat.TEXT, COLUMNS, stream=stream) as out:
+            out.rows({"name": "a"} for _ in range(SAMPLE_ROWS - 1))
+            assert not stream.getvalue()
+            out.row({"name": "a"})
+            out.row({"name": "longer than all"})
+        assert stream.getvalue().count(b"\n") == SAMPLE_ROWS + 2
+
+    def test_one_very_long_name_does_not_widen_all_lines(self) -> None:
+        lines = written(OutputFormat.TEXT, [{"name": "n" * 249, "records": 1}, ROW]).splitlines()
+        assert len(lines[2]) < 130
+
+    @pytest.mark.parametrize("output_format", [OutputFormat.TEXT, OutputFormat.TABLE])
+    def test_control_characters_are_escaped(self, output_format: OutputFormat) -> None:
+        text = written(output_format, [{"name": "a\x1b[31m\nb\udcff\u202e"}])
+        assert "a\\x1b[31m\\nb\\xff\\u202e" in text
+
+
+class TestTable:
+    def test_into_a_pipe_there_is_no_colour_and_no_fold(self) -> None:
+        text = written(OutputFormat.TABLE, [ROW | {"name": "n" * 300}])
+        assert "n" * 300 in text
+        assert "\x1b" not in text
+
+    def test_brackets_are_text(self) -> None:
+        assert "[bold]x" in written(OutputFormat.TABLE, [{"name": "[bold]x"}])
+
+    def test_on_a_terminal_alerts_are_in_colour(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        assert "\x1b[1;33mswap: 3" in written(OutputFormat.TABLE, [ROW], stream=Terminal())
+
+    def test_no_color_is_honoured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("TERM", "xterm-256color")
+        monkeypatch.setenv("NO_COLOR", "1")
+        assert "33m" not in written(OutputFormat.TABLE, [ROW], stream=Terminal())
+
+    def test_rows_can_stand_upright(self) -> None:
+        text = written(OutputFormat.TABLE, [ROW], upright=True)
+        assert [line.split()[1] for line in text.splitlines()[1:-1]] == [
+            "Name",
+            "Records",
+            "Size",
+            "Latest",
+            "Leftovers",
+        ]
+
+    def test_on_a_narrow_terminal_nothing_is_lost(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "40")
+        monkeypatch.setenv("NO_COLOR", "1")
+        monkeypatch.setenv("TERM", "dumb")
+        stream = Terminal()
+        with open_output(
+            OutputFormat.TABLE, (Column("n", "N", Kind.NUMBER),), stream=stream
+        ) as out:
+            out.row({"n": int("1234567890" * 10)})
+        digits = "".join(c for c in stream.getvalue().decode() if c.isdigit())
+        assert digits == "1234567890" * 10
+
+
+class TestJson:
+    def test_lines_have_raw_values_and_all_keys_of_the_row(self) -> None:
+        first, second = written(OutputFormat.JSONL, [ROW | {"other": 1}, UNKNOWN]).splitlines()
+        assert json.loads(first) == ROW | {"other": 1}
+        assert json.loads(second) == UNKNOWN
+
+    def test_an_array_has_the_rows(self) -> None:
+        assert json.loads(written(OutputFormat.JSON, [ROW, UNKNOWN])) == [ROW, UNKNOWN]
+        assert json.loads(written(OutputFormat.JSON, [])) == []
+
+    def test_every_row_is_written_as_it_comes(self) -> None:
+        stream = io.BytesIO()
+        with open_output(OutputFormat.JSON, COLUMNS, stream=stream) as out:
+            for _ in range(2000):
+                out.row(ROW)
+            assert stream.getvalue().count(b"orders") > 1000
+
+    @given(PLAIN_VALUES)
+    def test_any_value_is_read_back(self, value: Any) -> None:
+        assert json.loads(format_json(value)) == value
+
+    def test_names_that_are_not_utf_8_are_read_back(self) -> None:
+        name = os.fsdecode(b"t\xff")
+        text = written(OutputFormat.JSONL, [{"name": name}])
+        assert json.loads(text.encode().decode("utf-8"))["name"] == name
+
+    def test_text_is_not_escaped_but_where_it_could_do_harm(self) -> None:
+        assert format_json("é\x9b") == '"é\\u009b"'
+
+
+class TestCsv:
+    def test_the_header_has_all_columns_and_cells_are_raw(self) -> None:
+        rows = list(csv.reader(io.StringIO(written(OutputFormat.CSV, [ROW, UNKNOWN]))))
+        assert rows == [
+            [column.name for column in COLUMNS],
+            ["orders", "12", "1536", "1767225600123", '{"swap":3}', "[1,2]"],
+            ["x", "", "", "", "{}", ""],
+        ]
+
+    def test_a_row_may_lack_columns(self) -> None:
+        assert written(OutputFormat.CSV, [{"records": 1}]).splitlines()[1] == ",1,,,,"
+
+    def test_into_a_pipe_bytes_are_as_they_are(self) -> None:
+        stream = io.BytesIO()
+        written(OutputFormat.CSV, [{"name": os.fsdecode(b"t\xff\x1b")}], stream=stream)
+        assert b"\nt\xff\x1b," in stream.getvalue()
+
+    def test_on_a_terminal_control_characters_are_escaped(self) -> None:
+        text = written(OutputFormat.CSV, [{"name": "a\x1b\nb"}], stream=Terminal())
+        assert "\na\\x1b\\nb," in text
+
+
+@pytest.mark.parametrize("output_format", OutputFormat)
+def test_the_stream_stays_open(output_format: OutputFormat) -> None:
+    stream = io.BytesIO()
+    written(output_format, [ROW], stream=stream)
+    assert not stream.closed
+
+
+@pytest.mark.parametrize("output_format", [OutputFormat.JSONL, OutputFormat.CSV])
+def test_what_came_before_a_failure_is_written(output_format: OutputFormat) -> None:
+    def rows() -> Iterator[dict[str, Any]]:
+        yield ROW
+        raise ZeroDivisionError
+
+    stream = io.BytesIO()
+    with pytest.raises(ZeroDivisionError):
+        written(output_format, rows(), stream=stream)
+    assert b"orders" in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1024**2 - 1, "1.0 MiB"),
+        (5 * 1024**4 // 2, "2.5 TiB"),
+        (2**63 - 1, "8.0 EiB"),
+        (2**80, "1048576.0 EiB"),
+    ],
+)
+def test_sizes_are_in_the_largest_unit(size_bytes: int, text: str) -> None:
+    assert format_bytes(size_bytes) == text
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (1_767_225_600_007, "2026-01-01T00:00:00.007Z"),
+        (2**63 - 1, "9223372036854775807 ms"),
+        (-(2**63), "-9223372036854775808 ms"),
+    ],
+)
+def test_times_are_in_utc_whatever_the_local_zone(timestamp_ms: int, text: str) -> None:
+    assert format_timestamp(timestamp_ms) == text
+
+
+@given(st.text(), st.binary())
+def test_nothing_harmful_is_left_after_escaping(text: str, name: bytes) -> None:
+    escaped = escape_controls(text + os.fsdecode(name))
+    escaped.encode()
+    assert escaped.isprintable() or not any(c < " " or "\x7f" <= c < "\xa0" for c in escaped)
+
+
+def test_a_closed_pipe_ends_the_command_quietly() -> None:
+    program = (
+        "from kdump.cli import output\n"
+        "import kdump.cli.main as main, click\n"
+        "@main.cli.command('flood')\n"
+        "def flood():\n"
+        "    columns = [output.Column('n', 'N')]\n"
+        "    with output.open_output(output.OutputFormat.JSONL, columns) as out:\n"
+        "        out.rows({'n': n} for n in range(10**7))\n"
+        "main.COMMANDS.clear()\n"
+        "main.LazyGroup.get_command = lambda self, ctx, name: flood\n"
+        "main.main()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, "flood"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process:
+        assert process.stdout.readline() == b'{"n":0}\n'
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
+
+
+def test_a_real_terminal_is_known_as_one() -> None:
+    reader, writer = pty.openpty()
+    with io.FileIO(writer, "w") as stream, io.FileIO(reader, "r") as screen:
+        with open_output(OutputFormat.CSV, COLUMNS[:1], stream=stream) as out:
+            out.row({"name": "a\x1bb"})
+        assert b"a\\x1bb" in screen.read(100)
