@@ -1,0 +1,157 @@
+"""How a record's key and value become text: Kafka's decoders, and one's own."""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kdump.errors import UsageProblem
+from kdump.formats import internal_topics
+from kdump.formats.errors import FormatError
+from kdump.formats.internal_topics import ParsedRecord
+from kdump.formats.java_text import java_utf8
+
+Decoder = Callable[[bytes], object]
+
+
+class Contents(Protocol):
+    """Text for the key and the value of one record; None where there is nothing to print."""
+
+    def text(
+        self, key: bytes | None, value: bytes | None, offset: int
+    ) -> tuple[str | None, str | None]:
+        """Raises :class:`FormatError` where the official tool gives up."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Utf8Contents:
+    """Keys and values as UTF-8, read as Java reads it: ``StringDecoder`` for both."""
+
+    def text(
+        self, key: bytes | None, value: bytes | None, offset: int
+    ) -> tuple[str | None, str | None]:
+        return (
+            None if key is None else java_utf8(key),
+            None if value is None else java_utf8(value),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedContents:
+    """Keys and values through a decoder each."""
+
+    key_decoder: Decoder
+    value_decoder: Decoder
+
+    def text(
+        self, key: bytes | None, value: bytes | None, offset: int
+    ) -> tuple[str | None, str | None]:
+        return _decoded(self.key_decoder, key), _decoded(self.value_decoder, value)
+
+
+def _decoded(decoder: Decoder, data: bytes | None) -> str | None:
+    return None if data is None else str(decoder(data))
+
+
+@dataclass(frozen=True, slots=True)
+class EscapedContents:
+    """What other contents give, made fit for a terminal by ``escape``."""
+
+    contents: Contents
+    escape: Callable[[str], str]
+
+    def text(
+        self, key: bytes | None, value: bytes | None, offset: int
+    ) -> tuple[str | None, str | None]:
+        key_text, value_text = self.contents.text(key, value, offset)
+        return (
+            None if key_text is None else self.escape(key_text),
+            None if value_text is None else self.escape(value_text),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicContents:
+    """The records of one of Kafka's internal topics."""
+
+    parse: Callable[[bytes | None, bytes | None, int], ParsedRecord]
+
+    def text(
+        self, key: bytes | None, value: bytes | None, offset: int
+    ) -> tuple[str | None, str | None]:
+        parsed = self.parse(key, value, offset)
+        return parsed.key_text, parsed.payload_text
+
+
+def topic_contents(name: str) -> TopicContents:
+    """Contents of the internal topic that the official tool calls ``name``."""
+    return TopicContents(internal_topics.DECODERS[name])
+
+
+def _integer(layout: struct.Struct, data: bytes) -> int:
+    if len(data) < layout.size:
+        raise FormatError("value is too short", expected=f"{layout.size} bytes", found=len(data))
+    (value,) = layout.unpack_from(data)
+    return int(value)
+
+
+def _int32(data: bytes) -> int:
+    return _integer(struct.Struct(">i"), data)
+
+
+def _int64(data: bytes) -> int:
+    return _integer(struct.Struct(">q"), data)
+
+
+STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
+DECODERS: Final[dict[str, Decoder]] = {
+    STRING_DECODER: java_utf8,
+    "org.apache.kafka.tools.api.IntegerDecoder": _int32,
+    "org.apache.kafka.tools.api.LongDecoder": _int64,
+    # Kafka's own prints the address of a Java array, which helps nobody.
+    "org.apache.kafka.tools.api.DefaultDecoder": bytes.hex,
+}
+"""Kafka's own decoder classes."""
+
+
+def find_decoder(name: str) -> Decoder:
+    """The decoder called ``name``: one of Kafka's classes, or a Python ``module:function``.
+
+    The function takes the bytes of a key or a value, and what it returns is printed.
+
+    Raises:
+        UsageProblem: where there is no such decoder.
+    """
+    if name in DECODERS:
+        return DECODERS[name]
+    module_name, separator, function_name = name.partition(":")
+    if not separator:
+        raise UsageProblem(
+            f"no decoder is called {name}; there are {', '.join(DECODERS)},"
+            " and a Python function as MODULE:FUNCTION"
+        )
+    try:
+        function = getattr(importlib.import_module(module_name), function_name)
+    except (ImportError, AttributeError) as failure:
+        raise UsageProblem(f"decoder {name} cannot be loaded: {failure}") from failure
+    if not callable(function):
+        raise UsageProblem(f"decoder {name} is not a function")
+
+    def decode(data: bytes) -> object:
+        try:
+            return function(data)
+        except Exception as failure:
+            raise FormatError(f"decoder {name} failed: {failure}") from failure
+
+    return decode
+
+
+def find_contents(key_decoder: str, value_decoder: str) -> Contents:
+    """Contents through two decoders by name (:func:`find_decoder`)."""
+    if key_decoder == value_decoder == STRING_DECODER:
+        return Utf8Contents()
+    return DecodedContents(find_decoder(key_decoder), find_decoder(value_decoder))

@@ -1,0 +1,232 @@
+"""The fields of the rows of each kind of file, in order, and rows made short for a table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from kdump.dump.files import DumpKind
+
+Row = dict[str, Any]
+
+_SEGMENT: Final = (
+    "file",
+    "type",
+    "position",
+    "size_bytes",
+    "magic",
+    "base_offset",
+    "last_offset",
+    "codec",
+    "crc",
+    "is_valid",
+    "attributes",
+    "timestamp_type",
+    "base_timestamp_ms",
+    "max_timestamp_ms",
+    "last_offset_delta",
+    "records_count",
+    "partition_leader_epoch",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "last_sequence",
+    "is_transactional",
+    "is_control",
+    "delete_horizon_ms",
+    "batch_position",
+    "offset",
+    "timestamp_ms",
+    "sequence",
+    "key_size_bytes",
+    "value_size_bytes",
+    "key",
+    "key_encoding",
+    "value",
+    "value_encoding",
+    "headers",
+    "control",
+    "record_type",
+    "record_version",
+    "decoded_key",
+    "decoded_value",
+    "decoding_error",
+    "reason",
+)
+
+_FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
+    DumpKind.SEGMENT: _SEGMENT,
+    DumpKind.METADATA_SNAPSHOT: _SEGMENT,
+    DumpKind.SEGMENT_0_7: (
+        "file",
+        "type",
+        "position",
+        "size_bytes",
+        "magic",
+        "offset",
+        "next_offset",
+        "codec",
+        "crc",
+        "is_valid",
+        "attributes",
+        "batch_position",
+        "value",
+        "value_encoding",
+        "reason",
+    ),
+    DumpKind.OFFSET_INDEX: (
+        "file",
+        "type",
+        "offset",
+        "relative_offset",
+        "position",
+        "entries",
+    ),
+    DumpKind.TIME_INDEX: (
+        "file",
+        "type",
+        "timestamp_ms",
+        "offset",
+        "relative_offset",
+        "entries",
+    ),
+    DumpKind.TRANSACTION_INDEX: (
+        "file",
+        "type",
+        "version",
+        "producer_id",
+        "first_offset",
+        "last_offset",
+        "last_stable_offset",
+    ),
+    DumpKind.PRODUCER_SNAPSHOT: (
+        "file",
+        "type",
+        "version",
+        "crc",
+        "is_valid",
+        "entries",
+        "producer_id",
+        "producer_epoch",
+        "coordinator_epoch",
+        "first_sequence",
+        "last_sequence",
+        "last_offset",
+        "offset_delta",
+        "timestamp_ms",
+        "current_txn_first_offset",
+    ),
+    DumpKind.SMALL_FILE: (
+        "file",
+        "type",
+        "topic",
+        "partition",
+        "offset",
+        "epoch",
+        "start_offset",
+        "version",
+        "broker_epoch",
+        "topic_id",
+        "cluster_id",
+        "node_id",
+        "directory_id",
+        "data_version",
+        "leader_id",
+        "leader_epoch",
+        "voted_id",
+        "voted_directory_id",
+        "current_voters",
+    ),
+}
+
+_MOST_CHARACTERS: Final = 60
+"""Of a key or value in a table; the other forms have all of it."""
+
+_SEGMENT_TABLE: Final = (
+    "type",
+    "position",
+    "offsets",
+    "timestamp_ms",
+    "size_bytes",
+    "key",
+    "value",
+    "remarks",
+)
+
+
+def fields_of(kinds: Iterable[DumpKind]) -> list[str]:
+    """The fields that rows of files of these kinds can have, each once, in order."""
+    return list(dict.fromkeys(name for kind in kinds for name in _FIELDS[kind]))
+
+
+def table_fields(kind: DumpKind, rows: Sequence[Row]) -> list[str]:
+    """What a table of one file shows: of a segment a choice, of others what ``rows`` have."""
+    if kind in (DumpKind.SEGMENT, DumpKind.METADATA_SNAPSHOT):
+        return list(_SEGMENT_TABLE)
+    return [name for name in _FIELDS[kind][1:] if any(name in row for row in rows)]
+
+
+def table_row(row: Row) -> Row:
+    """``row`` of a segment with what matters at a glance; any other row as it is."""
+    if row["type"] == "batch":
+        return {
+            "type": row["type"],
+            "position": row["position"],
+            "offsets": f"{row['base_offset']} to {row['last_offset']}",
+            "timestamp_ms": row["max_timestamp_ms"],
+            "size_bytes": row["size_bytes"],
+            "remarks": ", ".join(_batch_remarks(row)),
+        }
+    if row["type"] == "record" and "headers" in row:
+        return {
+            "type": row["type"],
+            "offsets": str(row["offset"]),
+            "timestamp_ms": row["timestamp_ms"],
+            "size_bytes": max(row["key_size_bytes"], 0) + max(row["value_size_bytes"], 0),
+            "key": _shortened(row.get("decoded_key", row["key"])),
+            "value": _shortened(row.get("decoded_value", row["value"])),
+            "remarks": ", ".join(_record_remarks(row)),
+        }
+    if "reason" in row:
+        return {**row, "remarks": row["reason"]}
+    return row
+
+
+def _shortened(content: object) -> str | None:
+    if content is None:
+        return None
+    text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+    return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
+
+
+def _batch_remarks(row: Row) -> Iterable[str]:
+    if not row["is_valid"]:
+        yield "CHECKSUM WRONG"
+    if row["magic"] < 2:
+        yield f"magic {row['magic']}"
+    if row["codec"] != "none":
+        yield row["codec"]
+    if row.get("records_count") is not None:
+        count = row["records_count"]
+        yield "1 record" if count == 1 else f"{count} records"
+    if row.get("producer_id", -1) >= 0:
+        yield f"producer {row['producer_id']} epoch {row['producer_epoch']}"
+    if row.get("is_transactional"):
+        yield "transactional"
+    if row.get("is_control"):
+        yield "control"
+    if row["timestamp_type"] == "LogAppendTime":
+        yield "LogAppendTime"
+
+
+def _record_remarks(row: Row) -> Iterable[str]:
+    if "control" in row:
+        yield str(row["control"]["type"])
+    if row.get("record_type"):
+        yield str(row["record_type"])
+    for side in ("key", "value"):
+        if row[f"{side}_encoding"] == "base64":
+            yield f"{side} in base64"
+    if row["headers"]:
+        yield "headers " + ", ".join(header["key"] for header in row["headers"])

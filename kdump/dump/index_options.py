@@ -1,0 +1,24 @@
+"""What the command line can ask of the dump of an index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+DEFAULT_MAX_MESSAGE_SIZE_BYTES: Final = 5 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDumpOptions:
+    """The official tool's options that matter to indexes.
+
+    Attributes:
+        verify_index_only: check the entries against the log, print none.
+        index_sanity_check: do what a starting broker does to decide whether to rebuild an index,
+            and nothing else.
+        max_message_size_bytes: how far from an entry's position its batch may reach.
+    """
+
+    verify_index_only: bool = False
+    index_sanity_check: bool = False
+    max_message_size_bytes: int = DEFAULT_MAX_MESSAGE_SIZE_BYTES

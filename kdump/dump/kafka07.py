@@ -1,0 +1,165 @@
+"""A segment of Kafka 0.7, as text in the manner of the official tool, and as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Final
+
+from kdump.dump.contents import Contents
+from kdump.dump.dumped_file import DumpedFile
+from kdump.dump.log_text import RECORD_INDENT, contents_text
+from kdump.dump.problems import Problem
+from kdump.dump.report import DumpReport
+from kdump.dump.segment import SegmentOptions
+from kdump.dump.segment_rows import text_field
+from kdump.formats import kafka07
+from kdump.formats.compression import Codec
+from kdump.formats.errors import FormatError
+from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.scan.source import ByteSource, FileSource, read_at
+
+Row = dict[str, Any]
+
+_CHUNK_BYTES: Final = 1 << 20
+_LARGEST_CHUNK_BYTES: Final = 64 << 20
+_NEEDS_MORE: Final = (StopReason.TORN_TAIL, StopReason.SHORT_TAIL, StopReason.ZERO_FILL)
+
+
+def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[bytes]:
+    """Print the messages, and with ``deep`` those that they wrap; offsets are byte positions.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
+    contents = options.text.contents
+    yield f"Log starting offset: {file.base_offset or 0}\n".encode()
+    with FileSource(file.path) as source:
+        for entry in _entries(source, file.base_offset or 0, options.max_bytes):
+            if isinstance(entry, Stop):
+                trailing = source.size_bytes - entry.position
+                if entry.problem is not None and options.max_bytes is None:
+                    report.problem(Problem.from_format_error(file.path, entry.problem))
+                    name = file.path.name
+                    yield f"Found {trailing} invalid bytes at the end of {name}\n".encode()
+                return
+            if not options.selection.wants_offset(entry.offset):
+                continue
+            lines = [_outer_line(entry)]
+            if not entry.is_valid:
+                report.note_damage()
+            if options.deep:
+                messages, problem = _messages(entry)
+                lines += [_record_line(message, contents) for message in messages]
+                if problem is not None:
+                    report.problem(Problem.from_format_error(file.path, problem, at=entry.position))
+            yield "".join(line + "\n" for line in lines).encode()
+
+
+def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[Row]:
+    """Rows of type ``message`` (as it lies in the file), ``record`` and ``trailing_bytes``."""
+    with FileSource(file.path) as source:
+        for entry in _entries(source, file.base_offset or 0, options.max_bytes):
+            if isinstance(entry, Stop):
+                if entry.problem is not None:
+                    report.problem(Problem.from_format_error(file.path, entry.problem))
+                    yield {
+                        "type": "trailing_bytes",
+                        "position": entry.position,
+                        "size_bytes": source.size_bytes - entry.position,
+                        "reason": str(entry.problem),
+                    }
+                return
+            if not options.selection.wants_offset(entry.offset):
+                continue
+            if not entry.is_valid:
+                report.note_damage()
+            yield {"type": "message", "position": entry.position, **_fields(entry)}
+            messages, problem = _messages(entry)
+            for message in messages:
+                yield {
+                    "type": "record",
+                    "batch_position": entry.position,
+                    **_fields(message),
+                    **text_field("value", message.payload),
+                }
+            if problem is not None:
+                report.problem(Problem.from_format_error(file.path, problem, at=entry.position))
+
+
+def _fields(message: Message) -> Row:
+    return {
+        "offset": message.offset,
+        "next_offset": message.next_offset,
+        "size_bytes": message.size_bytes,
+        "magic": message.magic,
+        "attributes": message.attributes,
+        "codec": _codec_label(message),
+        "crc": message.crc,
+        "is_valid": message.is_valid,
+    }
+
+
+def _codec_label(message: Message) -> str:
+    try:
+        return message.codec.label
+    except FormatError:
+        return "unknown"
+
+
+def _outer_line(message: Message) -> str:
+    return (
+        f"offset: {message.offset} position: {message.position} size: {message.size_bytes}"
+        f" magic: {message.magic} compresscodec: {_codec_label(message)} crc: {message.crc}"
+        f" isvalid: {'true' if message.is_valid else 'false'}"
+    )
+
+
+def _record_line(message: Message, contents: Contents | None) -> str:
+    line = (
+        f"{RECORD_INDENT} offset: {message.offset} nextOffset: {message.next_offset}"
+        f" payloadSize: {len(message.payload)}"
+        f" isValid: {'true' if message.is_valid else 'false'} crc: {message.crc}"
+    )
+    if contents is None:
+        return line
+    _, payload = contents.text(None, message.payload, message.offset)
+    return f"{line} {contents_text(None, payload)}"
+
+
+def _messages(entry: Message) -> tuple[list[Message], FormatError | None]:
+    messages: list[Message] = []
+    try:
+        if entry.codec is Codec.NONE:
+            return [entry], None
+        messages.extend(kafka07.inner_messages(entry))
+    except FormatError as problem:
+        return messages, problem
+    return messages, None
+
+
+def _entries(
+    source: ByteSource, base_offset: int, max_bytes: int | None
+) -> Iterator[Message | Stop]:
+    """The entries of a file, read in pieces; positions count from the start of the file."""
+    end = source.size_bytes if max_bytes is None else min(max_bytes, source.size_bytes)
+    start = 0
+    wanted = _CHUNK_BYTES
+    while True:
+        chunk = read_at(source, start, min(wanted, end - start))
+        is_last = start + len(chunk) >= end
+        used = 0
+        for found in kafka07.walk(chunk, base_offset=base_offset + start):
+            if isinstance(found, Message):
+                yield replace(found, position=start + found.position)
+                used = found.position + found.size_bytes
+            elif (
+                is_last
+                or found.reason not in (StopReason.END, *_NEEDS_MORE)
+                or (not used and wanted >= _LARGEST_CHUNK_BYTES)
+            ):
+                problem = None if found.problem is None else found.problem.shifted(start)
+                yield Stop(start + found.position, found.reason, problem)
+                return
+        wanted = _CHUNK_BYTES if used else 8 * wanted
+        start += used

@@ -1,0 +1,202 @@
+"""A log segment as the official tool's text, byte for byte.
+
+``org.apache.kafka.tools.DumpLogSegments`` prints a line a batch and, where asked, a line a
+record; those of magic 2 are put together in :mod:`kdump.dump.record_lines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from kdump.formats import record_batch
+from kdump.formats.compression import Codec
+from kdump.formats.errors import FormatError
+from kdump.formats.java_text import java_utf8_bytes
+from kdump.scan.batches import BatchColumns, Column, Window
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet
+
+if TYPE_CHECKING:
+    from kdump.dump.contents import Contents
+
+RECORD_INDENT: Final = "|"
+TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+_NO_TIMESTAMP_TYPE: Final = "NoTimestampType"
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """What the official tool's options say about the records of a log.
+
+    Attributes:
+        contents: how keys and values become text, or None to leave them out.
+        skip_record_metadata: leave out everything else, and control records.
+    """
+
+    contents: Contents | None = None
+    skip_record_metadata: bool = False
+
+
+Damage = Callable[[int, FormatError], None]
+"""Called with the position of a batch and what could not be printed of its records."""
+
+
+def batch_lines(batches: BatchColumns) -> list[str]:
+    """One line a batch, without line ends."""
+    columns = [
+        batches.position,
+        batches.size_bytes,
+        batches.base_offset,
+        batches.last_offset,
+        batches.magic,
+        batches.crc,
+        batches.attributes,
+        batches.max_timestamp,
+        batches.base_timestamp,
+        batches.producer_id,
+        batches.producer_epoch,
+        batches.partition_leader_epoch,
+        batches.base_sequence,
+        _last_sequence(batches),
+        batches.records_count,
+        batches.is_valid,
+    ]
+    lines = []
+    for (
+        position,
+        size,
+        base_offset,
+        last_offset,
+        magic,
+        crc,
+        attributes,
+        max_timestamp,
+        base_timestamp,
+        producer_id,
+        producer_epoch,
+        leader_epoch,
+        base_sequence,
+        last_sequence,
+        count,
+        is_valid,
+    ) in zip(*(column.tolist() for column in columns), strict=True):
+        codec = attributes & record_batch.CODEC_MASK
+        if magic >= 2:
+            transactional = "true" if attributes & record_batch.TRANSACTIONAL_FLAG else "false"
+            control = "true" if attributes & record_batch.CONTROL_FLAG else "false"
+            horizon = (
+                f"OptionalLong[{base_timestamp}]"
+                if attributes & record_batch.DELETE_HORIZON_FLAG
+                else "OptionalLong.empty"
+            )
+            start = (
+                f"baseOffset: {base_offset} lastOffset: {last_offset} count: {count}"
+                f" baseSequence: {base_sequence} lastSequence: {last_sequence}"
+                f" producerId: {producer_id} producerEpoch: {producer_epoch}"
+                f" partitionLeaderEpoch: {leader_epoch} isTransactional: {transactional}"
+                f" isControl: {control} deleteHorizonMs: {horizon}"
+            )
+        else:
+            start = f"offset: {last_offset}"
+        lines.append(
+            f"{start} position: {position} {timestamp_type(magic, attributes)}: {max_timestamp}"
+            f" size: {size} magic: {magic} compresscodec: {_CODEC_LABELS[codec]}"
+            f" crc: {crc} isvalid: {'true' if is_valid else 'false'}"
+        )
+    return lines
+
+
+_CODEC_LABELS: Final = (*(codec.label for codec in Codec), "unknown", "unknown", "unknown")
+
+
+def timestamp_type(magic: int, attributes: int) -> str:
+    """What the official tool calls the timestamps of a batch."""
+    if magic == 0:
+        return _NO_TIMESTAMP_TYPE
+    return TIMESTAMP_TYPES[bool(attributes & record_batch.LOG_APPEND_TIME_FLAG)]
+
+
+def _last_sequence(batches: BatchColumns) -> Column:
+    return np.where(
+        batches.base_sequence == record_batch.NO_SEQUENCE,
+        record_batch.NO_SEQUENCE,
+        record_batch.increment_sequences(batches.base_sequence, batches.last_offset_delta),
+    )
+
+
+def batches_text(window: Window, damage: Damage) -> bytes:
+    """The lines of the batches of ``window``."""
+    batches = window.batches
+    codecs = batches.attributes & record_batch.CODEC_MASK
+    for row in np.flatnonzero(codecs > Codec.ZSTD).tolist():
+        problem = FormatError("unknown compression codec", expected="0 to 4", found=codecs[row])
+        damage(int(batches.position[row]), problem)
+    for row in np.flatnonzero(batches.magic < 0).tolist():
+        problem = FormatError("unknown magic", expected="0 to 2", found=int(batches.magic[row]))
+        damage(int(batches.position[row]), problem)
+    return "".join(line + "\n" for line in batch_lines(batches)).encode()
+
+
+def message_set_text(step: MessageSet, options: TextOptions, damage: Damage) -> bytes:
+    """The lines of a batch of magic 0 or 1 and of its messages."""
+    batches = step.window.batches
+    lines = batch_lines(batches)
+    kind = timestamp_type(int(batches.magic[0]), int(batches.attributes[0]))
+    position = int(batches.position[0])
+    for message in step.messages:
+        metadata = (
+            f"{RECORD_INDENT} offset: {message.offset} {kind}: {message.timestamp}"
+            f" keySize: {message.key_size_bytes} valueSize: {message.value_size_bytes}"
+            f" isValid: {'true' if message.is_valid else 'false'} crc: {message.crc}"
+        )
+        content: str | None = None
+        if options.contents is not None:
+            try:
+                key, payload = options.contents.text(message.key, message.value, message.offset)
+                content = contents_text(key, payload)
+            except FormatError as problem:
+                damage(position, problem)
+        lines.append(_record_line(metadata, content, options))
+    if step.problem is not None:
+        damage(position, step.problem)
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def contents_text(key: str | None, payload: str | None) -> str:
+    """What stands behind a record's metadata."""
+    return " ".join(
+        part
+        for part in (
+            None if key is None else f"key: {key}",
+            None if payload is None else f"payload: {payload}",
+        )
+        if part is not None
+    )
+
+
+def _record_line(metadata: str, content: str | None, options: TextOptions) -> str:
+    if options.skip_record_metadata:
+        return f"{RECORD_INDENT} {content}" if content else ""
+    return f"{metadata} {content}" if content else metadata
+
+
+def records_text(
+    columns: RecordColumns, options: TextOptions, damage: Damage
+) -> bytes | memoryview:
+    """The lines of the batches of ``columns``, each followed by those of its records."""
+    heads = [line + "\n" for line in batch_lines(columns.batches)]
+    if columns.is_continued:
+        heads[0] = ""
+    text: bytes | memoryview = "".join(heads).encode()
+    if columns.count:
+        # Arrow is imported when there are records to print, not for batches alone.
+        from kdump.dump.record_lines import join_lines
+
+        text = join_lines(columns, heads, options, damage)
+    for row, problem in columns.problems.items():
+        damage(int(columns.batches.position[row]), problem)
+    return java_utf8_bytes(text)

@@ -1,0 +1,156 @@
+"""An ``.index`` file as the official tool's text, and as rows.
+
+Follows ``DumpLogSegments.dumpIndex``. Where that tool dies, because the log is missing or an entry
+leads to no batch, the entries are printed all the same, and a problem says what it died of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kdump.dump.dumped_file import DumpedFile
+from kdump.dump.index_options import IndexDumpOptions
+from kdump.dump.indexed_log import Fault, batches_at, open_log
+from kdump.dump.problems import Problem
+from kdump.dump.report import DumpReport
+from kdump.formats import offset_index
+from kdump.formats.index_search import Column
+from kdump.formats.names import FileKind
+from kdump.formats.offset_index import ENTRY_BYTES, OffsetIndex
+from kdump.scan.source import ByteSource
+
+_BLOCK_ENTRIES: Final = 1 << 15
+"""How many entries are checked and printed together."""
+
+
+def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Iterator[str]:
+    """Print an offset index, held against the log beside it.
+
+    Yields:
+        Text for standard output, in pieces.
+
+    Raises:
+        OSError: when the index, or a log that is there, cannot be read.
+    """
+    index = offset_index.decode(file.path.read_bytes(), file.base_offset or 0)
+    log, log_problem = open_log(file.neighbour(FileKind.LOG), file.path)
+    problem = file.base_offset_problem or log_problem
+    partial = offset_index.partial_entry(index.size_bytes, ENTRY_BYTES)
+    try:
+        if not len(index.offset):
+            yield f"{file.name} is empty.\n"
+        elif options.index_sanity_check:
+            insane = offset_index.sanity_problem(index)
+            if insane is None:
+                yield f"{file.name} passed sanity check.\n"
+            elif partial is None or insane.what != partial.what:
+                problem = problem or Problem.from_format_error(file.path, insane)
+        else:
+            checked = _Entries(file, index, log, options, report)
+            yield from checked.text()
+            problem = problem or checked.problem
+    finally:
+        if log is not None:
+            log.close()
+    if problem is not None:
+        report.problem(problem)
+    if partial is not None:
+        report.problem(Problem.from_format_error(file.path, partial))
+
+
+class _Entries:
+    """The entries of an index on their way to standard output, checked as they pass."""
+
+    def __init__(
+        self,
+        file: DumpedFile,
+        index: OffsetIndex,
+        log: ByteSource | None,
+        options: IndexDumpOptions,
+        report: DumpReport,
+    ) -> None:
+        self._file = file
+        self._index = index
+        self._log = log
+        self._options = options
+        self._report = report
+        self.problem: Problem | None = None
+
+    def text(self) -> Iterator[str]:
+        index = self._index
+        count = offset_index.count_before_restart(index.offset, index.base_offset)
+        for first in range(0, count, _BLOCK_ENTRIES):
+            last = min(first + _BLOCK_ENTRIES, count)
+            offset, position = index.offset[first:last], index.position[first:last]
+            if self._log is not None:
+                self._check(self._log, first, offset, position)
+                if first == 0 and self.problem is not None and self._begins_with_padding():
+                    offset, position = offset[1:], position[1:]
+            if not self._options.verify_index_only:
+                lines = map("offset: {} position: {}\n".format, offset.tolist(), position.tolist())
+                yield "".join(lines)
+
+    def _check(self, log: ByteSource, first: int, offset: Column, position: Column) -> None:
+        batches = batches_at(log, position, self._options.max_message_size_bytes)
+        is_batch = batches.fault == Fault.NONE
+        is_other = is_batch & (batches.last_offset != offset)
+        self._report.offset_mismatches(
+            self._file.absolute_name, offset[is_other], batches.last_offset[is_other]
+        )
+        if self.problem is None and not is_batch.all():
+            slot = int(is_batch.argmin())
+            self.problem = Problem(
+                self._file.path,
+                (first + slot) * ENTRY_BYTES,
+                "offset index entry leads to no batch",
+                f"a batch at byte {position[slot]} of the log, which has {log.size_bytes} bytes",
+                Fault(int(batches.fault[slot])).phrase,
+            )
+
+    def _begins_with_padding(self) -> bool:
+        index = self._index
+        return bool(index.offset[0] == index.base_offset and index.position[0] == 0)
+
+
+def rows(
+    file: DumpedFile, options: IndexDumpOptions, report: DumpReport
+) -> Iterator[dict[str, object]]:
+    """Each entry as a row, and the padding behind them as one; then checks as :func:`dump` does.
+
+    No rows where the options ask for nothing but a check.
+
+    Raises:
+        OSError: when the index, or a neighbour that is there, cannot be read.
+    """
+    if not (options.verify_index_only or options.index_sanity_check):
+        yield from _rows(file)
+    for _ in dump(file, replace(options, verify_index_only=True), report):
+        pass
+
+
+def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
+    data = file.path.read_bytes()
+    index = offset_index.decode(data, file.base_offset or 0)
+    padding = offset_index.count_padding(data, ENTRY_BYTES)
+    used = len(index.offset) - padding
+    for slot in range(0, used, _BLOCK_ENTRIES):
+        block = slice(slot, min(slot + _BLOCK_ENTRIES, used))
+        relative = index.offset[block] - np.int64(index.base_offset)
+        for offset, relative_offset, position in zip(
+            index.offset[block].tolist(),
+            relative.tolist(),
+            index.position[block].tolist(),
+            strict=True,
+        ):
+            yield {
+                "type": "offset_index_entry",
+                "offset": offset,
+                "relative_offset": relative_offset,
+                "position": position,
+            }
+    if padding:
+        yield {"type": "index_padding", "entries": padding, "size_bytes": padding * ENTRY_BYTES}

@@ -1,0 +1,47 @@
+"""What a dump could not make sense of: one value a place, one line a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdump.formats.errors import FormatError
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Damage at one place of one file.
+
+    Attributes:
+        path: the file that was being dumped, as the command named it.
+        position: the byte in that file, or None where the file as a whole is meant.
+        what: what is wrong, without place (``"offset index entry points past the log"``).
+        expected: what would have been right, where that can be said.
+        found: what is there instead.
+    """
+
+    path: Path
+    position: int | None
+    what: str
+    expected: str | None = None
+    found: str | None = None
+
+    @classmethod
+    def from_format_error(cls, path: Path, error: FormatError, *, at: int = 0) -> Problem:
+        """The problem that ``error`` is, its position counted from byte ``at`` of ``path``."""
+        return cls(
+            path,
+            at + error.position,
+            error.what,
+            None if error.expected is None else str(error.expected),
+            None if error.found is None else str(error.found),
+        )
+
+    def __str__(self) -> str:
+        place = f"{self.path}" if self.position is None else f"{self.path}: byte {self.position}"
+        text = f"{place}: {self.what}"
+        if self.expected is not None:
+            text += f", expected {self.expected}"
+        if self.found is not None:
+            text += f", found {self.found}"
+        return text

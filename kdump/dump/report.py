@@ -1,0 +1,288 @@
+"""What a dump says on standard error, in the official tool's words and order.
+
+``org.apache.kafka.tools.DumpLogSegments`` gathers what it noticed about indexes and offsets while
+it prints, and tells it after the last file: file by file in the iteration order of a
+``java.util.HashMap`` keyed by absolute file name, within a file in the order of a ``TreeMap`` or
+of arrival. :class:`DumpReport` keeps the same book, and next to it what that tool dies of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kdump.dump.problems import Problem
+
+Offsets = NDArray[np.int64]
+
+_NO_OFFSET: Final = -1
+"""What the official tool takes for the offset before a file's first record."""
+
+
+class DumpReport:
+    """Collects what the dumped files get wrong, and says it.
+
+    Methods that take a ``file`` mean its :attr:`~kdump.dump.dumped_file.DumpedFile.absolute_name`;
+    offsets and timestamps are signed 64-bit integers.
+
+    Args:
+        say: writes one line (without its line end) to standard error, at once.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._damaged = False
+        self._offset_mismatches = _PairsByFile()
+        self._timestamp_mismatches = _PairsByFile()
+        self._out_of_order_timestamps = _PairsByFile()
+        self._offsets_not_found = _PairsByFile()
+        self._non_consecutive = _PairsByFile()
+
+    @property
+    def damaged(self) -> bool:
+        """Whether anything seen so far calls for exit status 4."""
+        return self._damaged
+
+    def problem(self, problem: Problem) -> None:
+        """Say at once what the official tool would have died of, or does not notice."""
+        self._damaged = True
+        self._say(str(problem))
+
+    def note_damage(self) -> None:
+        """Damage that the output itself tells of, so that nothing is to be said."""
+        self._damaged = True
+
+    def remark(self, line: str, *, damage: bool) -> None:
+        """Say at once a line that the official tool says at once too."""
+        self._damaged |= damage
+        self._say(line)
+
+    def offset_mismatches(self, file: str, indexed: Offsets, last_in_batch: Offsets) -> None:
+        """Offset index entries whose position holds a batch that ends with another offset."""
+        self._damaged |= len(indexed) > 0
+        self._offset_mismatches.extend(file, indexed, last_in_batch)
+
+    def timestamp_mismatches(self, file: str, indexed: Offsets, in_log: Offsets) -> None:
+        """Time index entries whose timestamp is not the greatest in the batch they name."""
+        self._damaged |= len(indexed) > 0
+        self._timestamp_mismatches.extend(file, indexed, in_log)
+
+    def out_of_order_timestamps(self, file: str, timestamps: Offsets, previous: Offsets) -> None:
+        """Time index entries that are not later than the entry before them."""
+        self._damaged |= len(timestamps) > 0
+        self._out_of_order_timestamps.extend(file, timestamps, previous)
+
+    def offsets_not_found(self, file: str, indexed: Offsets, in_log: Offsets) -> None:
+        """Time index entries whose offset ends no batch: what ends behind it, or -1."""
+        self._damaged |= len(indexed) > 0
+        self._offsets_not_found.extend(file, indexed, in_log)
+
+    def non_consecutive(self, file: str, previous_offset: int, offset: int) -> None:
+        """A record whose offset is not its predecessor's plus one.
+
+        ``previous_offset`` is -1 before the first record. Compaction leaves gaps, which are no
+        damage; an offset that goes back is.
+        """
+        self.non_consecutives(
+            file, np.array([previous_offset], np.int64), np.array([offset], np.int64)
+        )
+
+    def non_consecutives(self, file: str, previous_offsets: Offsets, offsets: Offsets) -> None:
+        """Many of :meth:`non_consecutive` at once, in the order of the log."""
+        goes_back = (offsets <= previous_offsets) & (previous_offsets != _NO_OFFSET)
+        self._damaged |= bool(goes_back.any())
+        self._non_consecutive.extend(file, previous_offsets, offsets)
+
+    def finish(self) -> None:
+        """Say what was collected, after the last file."""
+        for line in self.collected_lines():
+            self._say(line)
+
+    def collected_lines(self) -> Iterator[str]:
+        """The lines of :meth:`finish`."""
+        for file, pairs in self._offset_mismatches.items():
+            yield f"Mismatches in :{file}"
+            for offset, log_offset in pairs.descending():
+                yield f"  Index offset: {offset}, log offset: {log_offset}"
+        for file, pairs in self._timestamp_mismatches.items():
+            yield f"Found timestamp mismatch in :{file}"
+            for timestamp, log_timestamp in pairs.as_arrived():
+                yield f"  Index timestamp: {timestamp}, log timestamp: {log_timestamp}"
+        for file, pairs in self._out_of_order_timestamps.items():
+            yield f"Found out of order timestamp in :{file}"
+            for timestamp, previous in pairs.as_arrived():
+                yield f"  Index timestamp: {timestamp}, Previously indexed timestamp: {previous}"
+        for file, pairs in self._offsets_not_found.items():
+            yield f"The following indexed offsets are not found in :{file}"
+            for offset, log_offset in pairs.as_arrived():
+                yield f"Indexed offset: {offset}, found log offset: {log_offset}"
+        for file, pairs in self._non_consecutive.items():
+            yield f"Non-consecutive offsets in {file}"
+            for previous, offset in pairs.ascending():
+                yield f"  {previous} is followed by {offset}"
+
+
+class Pairs:
+    """Pairs of signed 64-bit integers, kept small: a compacted log has millions of gaps.
+
+    A block is its first pair and the differences to the next ones, in the narrowest integers that
+    hold them (two bytes a pair where a compacted log lost a few offsets at a time).
+    """
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Offsets, NDArray[np.signedinteger]]] = []
+        self._pending: list[tuple[Offsets, Offsets]] = []
+        self._pending_count = 0
+        self._last_key: int | None = None
+        self._keys_ascend = True
+
+    def extend(self, keys: Offsets, values: Offsets) -> None:
+        """Append pairs; the arrays are of equal length."""
+        if not len(keys):
+            return
+        ascending = bool((keys[1:] > keys[:-1]).all())
+        follows = self._last_key is None or int(keys[0]) > self._last_key
+        self._keys_ascend = self._keys_ascend and ascending and follows
+        self._last_key = int(keys[-1])
+        self._pending.append((keys, values))
+        self._pending_count += len(keys)
+        if self._pending_count >= _BLOCK_PAIRS:
+            self._pack()
+
+    def as_arrived(self) -> Iterator[tuple[int, int]]:
+        """All pairs, in the order they came."""
+        self._pack()
+        for block in self._blocks:
+            yield from _each_pair(_unpacked(block))
+
+    def ascending(self) -> Iterator[tuple[int, int]]:
+        """By key, the last value of each key: how a ``TreeMap`` keeps them."""
+        if self._keys_ascend:
+            yield from self.as_arrived()
+        else:
+            yield from _each_pair(self._as_tree())
+
+    def descending(self) -> Iterator[tuple[int, int]]:
+        """By key from the greatest down, the last value of each key."""
+        self._pack()
+        if self._keys_ascend:
+            for block in reversed(self._blocks):
+                yield from _each_pair(_unpacked(block)[:, ::-1])
+        else:
+            yield from _each_pair(self._as_tree()[:, ::-1])
+
+    def _as_tree(self) -> Offsets:
+        self._pack()
+        pairs = np.concatenate([_unpacked(block) for block in self._blocks], axis=1)
+        pairs = pairs[:, np.argsort(pairs[0], kind="stable")]
+        last_of_key = np.append(pairs[0, 1:] != pairs[0, :-1], True)
+        return pairs[:, last_of_key]
+
+    def _pack(self) -> None:
+        if not self._pending:
+            return
+        pairs = np.array(
+            [
+                np.concatenate([keys for keys, _ in self._pending]),
+                np.concatenate([values for _, values in self._pending]),
+            ],
+            dtype=np.int64,
+        )
+        self._pending.clear()
+        self._pending_count = 0
+        steps = np.diff(pairs, axis=1)
+        if steps.size:
+            reach = min(int(steps.min()), -int(steps.max()) - 1)
+            steps = steps.astype(np.min_scalar_type(reach))
+        self._blocks.append((pairs[:, :1].copy(), steps))
+
+
+_BLOCK_PAIRS: Final = 1 << 16
+
+
+def _unpacked(block: tuple[Offsets, NDArray[np.signedinteger]]) -> Offsets:
+    # Differences were taken modulo 2**64 and are summed up modulo 2**64: always the same again.
+    first, steps = block
+    return np.cumsum(np.concatenate([first, steps.astype(np.int64)], axis=1), axis=1)
+
+
+def _each_pair(pairs: Offsets) -> Iterator[tuple[int, int]]:
+    return zip(pairs[0].tolist(), pairs[1].tolist(), strict=True)
+
+
+class _PairsByFile:
+    """``HashMap<String, …>`` as ``computeIfAbsent`` fills it, one call a pair."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[str, Pairs] = {}
+        self._order = JavaHashOrder()
+
+    def extend(self, file: str, keys: Offsets, values: Offsets) -> None:
+        if not len(keys):
+            return
+        self._order.touch(file)
+        if len(keys) > 1:
+            # The map grows in the call after the one that filled it, also for a known key. A
+            # third call finds nothing left to do.
+            self._order.touch(file)
+        self._pairs.setdefault(file, Pairs()).extend(keys, values)
+
+    def items(self) -> Iterator[tuple[str, Pairs]]:
+        for file in self._order:
+            yield file, self._pairs[file]
+
+
+class JavaHashOrder:
+    """The order in which a ``java.util.HashMap`` filled by ``computeIfAbsent`` lists its keys.
+
+    Buckets in the order of the hash; within a bucket a new key goes first, and doubling the table
+    keeps the order within each half. Buckets of eight keys or more in a table of 64 or more, which
+    Java turns into trees, are kept as lists.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: list[list[str]] = [[] for _ in range(16)]
+        self._count = 0
+
+    def touch(self, key: str) -> None:
+        """One call of ``computeIfAbsent`` for ``key``."""
+        if self._count > len(self._buckets) * 3 // 4:
+            self._double()
+        bucket = self._bucket(key)
+        if key in bucket:
+            return
+        bucket.insert(0, key)
+        self._count += 1
+        if len(bucket) >= _CROWDED and len(self._buckets) < _SMALLEST_TABLE_WITH_TREES:
+            self._double()
+
+    def __iter__(self) -> Iterator[str]:
+        for bucket in self._buckets:
+            yield from bucket
+
+    def _bucket(self, key: str) -> list[str]:
+        spread = java_string_hash(key)
+        spread ^= spread >> 16
+        return self._buckets[spread & (len(self._buckets) - 1)]
+
+    def _double(self) -> None:
+        keys = list(self)
+        self._buckets = [[] for _ in range(2 * len(self._buckets))]
+        for key in keys:
+            self._bucket(key).append(key)
+
+
+_CROWDED: Final = 8
+_SMALLEST_TABLE_WITH_TREES: Final = 64
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode`` of ``text``, as an unsigned 32-bit integer."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value

@@ -1,0 +1,94 @@
+"""The small files of a log directory, which the official tool does not read: text, and rows.
+
+Checkpoints of offsets and of leader epochs, ``partition.metadata``, ``meta.properties``,
+``quorum-state`` and the marker of a clean shutdown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from kdump.dump.dumped_file import DumpedFile
+from kdump.dump.problems import Problem
+from kdump.dump.report import DumpReport
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
+from kdump.formats.clean_shutdown import decode_clean_shutdown
+from kdump.formats.errors import FormatError
+from kdump.formats.meta_properties import decode_meta_properties
+from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.quorum_state import decode_quorum_state
+from kdump.formats.uuids import format_uuid
+
+Row = dict[str, Any]
+
+
+def _offset_checkpoint(data: bytes) -> Iterator[Row]:
+    for entry in decode_offset_checkpoint(data):
+        topic, partition = entry.topic_partition
+        yield {
+            "type": "checkpoint_entry",
+            "topic": topic,
+            "partition": partition,
+            "offset": entry.offset,
+        }
+
+
+def _leader_epoch_checkpoint(data: bytes) -> Iterator[Row]:
+    for entry in decode_leader_epoch_checkpoint(data):
+        yield {"type": "leader_epoch", "epoch": entry.epoch, "start_offset": entry.start_offset}
+
+
+def _one(kind: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Iterator[Row]]:
+    def rows_of(data: bytes) -> Iterator[Row]:
+        value = decode(data)
+        fields = {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+        yield {"type": kind, **fields}
+
+    return rows_of
+
+
+def _plain(value: object) -> object:
+    return format_uuid(value) if isinstance(value, uuid.UUID) else value
+
+
+READERS: Final[dict[str, Callable[[bytes], Iterator[Row]]]] = {
+    names.RECOVERY_POINT_CHECKPOINT: _offset_checkpoint,
+    names.LOG_START_OFFSET_CHECKPOINT: _offset_checkpoint,
+    names.REPLICATION_OFFSET_CHECKPOINT: _offset_checkpoint,
+    names.CLEANER_OFFSET_CHECKPOINT: _offset_checkpoint,
+    names.LEADER_EPOCH_CHECKPOINT: _leader_epoch_checkpoint,
+    names.PARTITION_METADATA: _one("partition_metadata", decode_partition_metadata),
+    names.META_PROPERTIES: _one("meta_properties", decode_meta_properties),
+    names.QUORUM_STATE: _one("quorum_state", decode_quorum_state),
+    names.CLEAN_SHUTDOWN_MARKER: _one("clean_shutdown", decode_clean_shutdown),
+}
+"""By the name of the file: from its bytes to its rows, raising FormatError."""
+
+
+def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
+    """The rows of ``file``, read as one that is called ``name``.
+
+    Raises:
+        OSError: when the file cannot be read.
+    """
+    try:
+        yield from READERS[name](file.path.read_bytes())
+    except FormatError as problem:
+        report.problem(Problem.from_format_error(file.path, problem))
+
+
+def dump(file: DumpedFile, name: str, report: DumpReport) -> Iterator[str]:
+    """A line a row: ``name: value`` pairs, as the official tool writes the entries of an index."""
+    for row in rows(file, name, report):
+        pairs = (f"{field}: {_word(value)}" for field, value in row.items() if field != "type")
+        yield " ".join(pairs) + "\n"
+
+
+def _word(value: object) -> str:
+    return "none" if value is None else str(value)

@@ -1,0 +1,155 @@
+"""A ``.timeindex`` file as the official tool's text, and as rows.
+
+Follows ``DumpLogSegments.dumpTimeIndex``. Where that tool dies, because the log or the offset index
+is missing or damaged, the entries are printed all the same, and a problem says what it died of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from kdump.dump.dumped_file import DumpedFile
+from kdump.dump.index_options import IndexDumpOptions
+from kdump.dump.indexed_log import NO_OFFSET, NO_TIMESTAMP, find_batches, open_log
+from kdump.dump.problems import Problem
+from kdump.dump.report import DumpReport
+from kdump.formats import offset_index, time_index
+from kdump.formats.index_search import Column
+from kdump.formats.names import FileKind
+from kdump.formats.time_index import ENTRY_BYTES, TimeIndex
+from kdump.scan.source import FileSource
+
+_BLOCK_ENTRIES: Final = 1 << 15
+"""How many entries are looked up or printed together."""
+
+
+def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Iterator[str]:
+    """Print a time index, held against the offset index and the log beside it.
+
+    Yields:
+        Text for standard output, in pieces.
+
+    Raises:
+        OSError: when the index, or a neighbour that is there, cannot be read.
+    """
+    index = time_index.decode(file.path.read_bytes(), file.base_offset or 0)
+    count = offset_index.count_before_restart(index.offset, index.base_offset)
+    starts, starts_problem = _starts(file, index.offset[:count])
+    log, problem = open_log(file.neighbour(FileKind.LOG), file.path)
+    problem = file.base_offset_problem or problem or starts_problem
+    partial = offset_index.partial_entry(index.size_bytes, ENTRY_BYTES)
+    try:
+        if options.index_sanity_check:
+            insane = time_index.sanity_problem(index)
+            if insane is None:
+                yield f"{file.name} passed sanity check.\n"
+            elif partial is None or insane.what != partial.what:
+                problem = problem or Problem.from_format_error(file.path, insane)
+        else:
+            if not options.verify_index_only:
+                yield from _text(index, count)
+            if log is not None:
+                damage = _check(file, index, starts, log, report)
+                problem = problem or damage
+    finally:
+        if log is not None:
+            log.close()
+    if problem is not None:
+        report.problem(problem)
+    if partial is not None:
+        report.problem(Problem.from_format_error(file.path, partial))
+
+
+def _starts(file: DumpedFile, targets: Column) -> tuple[Column, Problem | None]:
+    """Where in the log the offset index says to begin looking for each of ``targets``.
+
+    At its start, where there is no offset index. The official tool creates an empty one then, and
+    dies of that, the first time.
+    """
+    path = file.neighbour(FileKind.OFFSET_INDEX)
+    starts = np.zeros(len(targets), np.int64)
+    try:
+        index = offset_index.decode(path.read_bytes(), file.base_offset or 0)
+    except FileNotFoundError:
+        what = "the offset index beside it is missing"
+        return starts, Problem(file.path, None, what, path.name, "no file")
+    for first in range(0, len(targets), _BLOCK_ENTRIES):
+        block = slice(first, first + _BLOCK_ENTRIES)
+        starts[block] = offset_index.lookup_all(index, targets[block])[1]
+    return starts, None
+
+
+def _text(index: TimeIndex, count: int) -> Iterator[str]:
+    for first in range(0, count, _BLOCK_ENTRIES):
+        block = slice(first, min(first + _BLOCK_ENTRIES, count))
+        timestamps, offsets = index.timestamp[block].tolist(), index.offset[block].tolist()
+        yield "".join(map("timestamp: {} offset: {}\n".format, timestamps, offsets))
+
+
+def _check(
+    file: DumpedFile, index: TimeIndex, starts: Column, log: FileSource, report: DumpReport
+) -> Problem | None:
+    """Hold the first entries, one a start, against the log; gives what the official tool dies of.
+
+    ``starts`` are the bytes of the log from which on to look for each.
+    """
+    count = len(starts)
+    timestamp, offset = index.timestamp[:count], index.offset[:count]
+    found = find_batches(log, starts, offset)
+    is_end = found.is_found & (found.last_offset == offset)
+    is_missing = ~is_end & (found.is_found | ~found.has_failed)
+    name = file.absolute_name
+    in_log = np.where(found.is_found, found.last_offset, NO_OFFSET)
+    report.offsets_not_found(name, offset[is_missing], in_log[is_missing])
+    is_wrong = is_end & (found.max_timestamp != timestamp)
+    report.timestamp_mismatches(name, timestamp[is_wrong], found.max_timestamp[is_wrong])
+    previous = np.append(np.int64(NO_TIMESTAMP), timestamp)[:count]
+    is_late = is_end & (previous >= timestamp)
+    report.out_of_order_timestamps(name, timestamp[is_late], previous[is_late])
+    if found.first_failure is None:
+        return None
+    return Problem.from_format_error(log.path, found.first_failure[1])
+
+
+def rows(
+    file: DumpedFile, options: IndexDumpOptions, report: DumpReport
+) -> Iterator[dict[str, object]]:
+    """Each entry as a row, and the padding behind them as one; then checks as :func:`dump` does.
+
+    No rows where the options ask for nothing but a check.
+
+    Raises:
+        OSError: when the index, or a neighbour that is there, cannot be read.
+    """
+    if not (options.verify_index_only or options.index_sanity_check):
+        yield from _rows(file)
+    for _ in dump(file, replace(options, verify_index_only=True), report):
+        pass
+
+
+def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
+    data = file.path.read_bytes()
+    index = time_index.decode(data, file.base_offset or 0)
+    padding = offset_index.count_padding(data, ENTRY_BYTES)
+    used = len(index.offset) - padding
+    for slot in range(0, used, _BLOCK_ENTRIES):
+        block = slice(slot, min(slot + _BLOCK_ENTRIES, used))
+        relative = index.offset[block] - np.int64(index.base_offset)
+        for timestamp, offset, relative_offset in zip(
+            index.timestamp[block].tolist(),
+            index.offset[block].tolist(),
+            relative.tolist(),
+            strict=True,
+        ):
+            yield {
+                "type": "time_index_entry",
+                "timestamp_ms": timestamp,
+                "offset": offset,
+                "relative_offset": relative_offset,
+            }
+    if padding:
+        yield {"type": "index_padding", "entries": padding, "size_bytes": padding * ENTRY_BYTES}

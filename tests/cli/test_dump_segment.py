@@ -1,0 +1,387 @@
+"""``kdump dump-segment`` as a person or a script meets it: options, forms, damage, exit status.
+
+That its text equals the official tool's is shown by ``tests/test_golden.py`` and
+``tests/differential``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
+from builders.in_process import Outcome, run_kdump
+from builders.index_files import offset_index_bytes
+from builders.message_sets import message_07
+
+NAME = f"{0:020d}.log"
+SOUND, DAMAGE_LEFT, OPERATIONAL_ERROR, USAGE = 0, 4, 8, 16
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    """Ten batches of three records, offsets 0 to 29."""
+    path = tmp_path / NAME
+    path.write_bytes(b"".join(batches(10, 3)))
+    return path
+
+
+def dump(path: Path, *options: str) -> Outcome:
+    return run_kdump(["dump-segment", *options, path.name], path.parent)
+
+
+def rows(path: Path, *options: str) -> list[dict[str, Any]]:
+    outcome = dump(path, "--output", "jsonl", *options)
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def offsets(path: Path, *options: str) -> list[int]:
+    return [row["offset"] for row in rows(path, *options) if row["type"] == "record"]
+
+
+# ---- Which files ----
+
+
+def test_files_may_be_named_with_commas_and_as_arguments(segment: Path) -> None:
+    other = segment.with_name(f"{30:020d}.log")
+    other.write_bytes(b"")
+    outcome = run_kdump(["dump-segment", "--files", NAME, other.name], segment.parent)
+    dumped = [line for line in outcome.stdout.splitlines() if line.startswith(b"Dumping ")]
+    assert dumped == [f"Dumping {NAME}".encode(), f"Dumping {other.name}".encode()]
+
+
+def test_no_file_is_wrong_usage(tmp_path: Path) -> None:
+    assert run_kdump(["dump-segment"], tmp_path).exit_status == USAGE
+
+
+def test_a_missing_file_does_not_keep_the_next_from_being_read(segment: Path) -> None:
+    outcome = run_kdump(["dump-segment", "missing.log", NAME], segment.parent)
+    assert outcome.exit_status == OPERATIONAL_ERROR
+    assert outcome.stderr == b"kdump: missing.log: No such file or directory\n"
+    assert b"baseOffset: 27" in outcome.stdout
+
+
+def test_a_directory_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "topic-0").mkdir()
+    outcome = run_kdump(["dump-segment", "topic-0"], tmp_path)
+    assert outcome.exit_status == OPERATIONAL_ERROR
+    assert outcome.stderr.count(b"\n") == 1
+    assert b"is a directory" in outcome.stderr
+
+
+@pytest.mark.parametrize("suffix", [".swap", ".cleaned", ".deleted"])
+def test_leftovers_are_read_like_what_they_were(segment: Path, suffix: str) -> None:
+    plain = dump(segment)
+    left = segment.rename(segment.with_name(NAME + suffix))
+    outcome = dump(left)
+    assert outcome.stdout.splitlines()[1:] == plain.stdout.splitlines()[1:]
+    assert outcome.exit_status == SOUND
+
+
+def test_a_checkpoint_is_shown_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text("0\n2\na-b 0 17\nc 12 0\n")
+    outcome = dump(path)
+    assert outcome.stdout.decode().splitlines()[1:] == [
+        "topic: a-b partition: 0 offset: 17",
+        "topic: c partition: 12 offset: 0",
+    ]
+
+
+def test_a_malformed_checkpoint_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text("0\n2\na-b 0 17\n")
+    outcome = dump(path)
+    assert outcome.exit_status == DAMAGE_LEFT
+    assert outcome.stderr.count(b"\n") == 1
+
+
+def test_a_log_of_kafka_0_7_is_read(tmp_path: Path) -> None:
+    path = tmp_path / f"{1_000:020d}.kafka"
+    path.write_bytes(message_07(b"first") + message_07(b"second"))
+    found = [row for row in rows(path) if row["type"] == "record"]
+    assert [row["value"] for row in found] == ["first", "second"]
+    assert [row["offset"] for row in found] == [1_000, 1_000 + len(message_07(b"first"))]
+
+
+# ---- Which records ----
+
+
+def test_a_range_of_offsets(segment: Path) -> None:
+    assert offsets(segment, "--from-offset", "7", "--to-offset", "11") == [7, 8, 9, 10]
+
+
+def test_a_range_of_times(segment: Path) -> None:
+    first = f"{BASE_TIMESTAMP_MS + 4}"
+    found = offsets(segment, "--from-time", first, "--to-time", "2026-01-01T00:00:00.007Z")
+    assert found == [4, 5, 6]
+
+
+def test_a_limit(segment: Path) -> None:
+    assert offsets(segment, "--limit", "5") == [0, 1, 2, 3, 4]
+
+
+def test_a_key(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(batch([record(0, b"a"), record(1, "ключ".encode()), record(2, None)]))
+    assert offsets(path, "--key", "ключ") == [1]
+
+
+def test_text_shows_only_batches_with_a_wanted_record(segment: Path) -> None:
+    text = dump(segment, "--print-data-log", "--from-offset", "7", "--to-offset", "8").stdout
+    assert [line.split()[:3] for line in text.splitlines()[2:]] == [
+        [b"baseOffset:", b"6", b"lastOffset:"],
+        [b"|", b"offset:", b"7"],
+    ]
+
+
+def test_an_index_that_holds_is_used(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = segment.stat().st_size // 10
+    write_index(segment, [(14, 4 * size), (23, 7 * size)])
+    # What stands in front of the indexed batch is not read: it may as well be nothing at all.
+    data = segment.read_bytes()
+    segment.write_bytes(bytes(7 * size) + data[7 * size :])
+    assert offsets(segment, "--from-offset", "25") == [25, 26, 27, 28, 29]
+
+
+@pytest.mark.parametrize("entries", [[(23, 5)], [(22, 7)], [(23, 7), (14, 4)], [(23, 10**6)]])
+def test_an_index_that_does_not_hold_is_left_aside(
+    segment: Path, entries: list[tuple[int, int]]
+) -> None:
+    size = segment.stat().st_size // 10
+    write_index(segment, [(offset, place * size) for offset, place in entries])
+    assert offsets(segment, "--from-offset", "25") == [25, 26, 27, 28, 29]
+
+
+def write_index(segment: Path, entries: list[tuple[int, int]]) -> None:
+    segment.with_suffix(".index").write_bytes(offset_index_bytes(entries))
+
+
+@pytest.mark.parametrize("option", ["--from-time", "--to-time"])
+def test_a_time_that_is_none_is_wrong_usage(segment: Path, option: str) -> None:
+    assert dump(segment, option, "yesterday").exit_status == USAGE
+
+
+# ---- Keys and values ----
+
+
+@pytest.mark.parametrize(
+    ("decoder", "shown"),
+    [
+        ("org.apache.kafka.tools.api.IntegerDecoder", "1094795585"),
+        ("org.apache.kafka.tools.api.LongDecoder", "4702111234474983745"),
+        ("org.apache.kafka.tools.api.DefaultDecoder", "4141414141414141"),
+        ("org.apache.kafka.tools.api.StringDecoder", "AAAAAAAA"),
+        ("binascii:hexlify", "b'4141414141414141'"),
+    ],
+)
+def test_a_value_decoder_by_name(tmp_path: Path, decoder: str, shown: str) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(batch([record(0, b"k", b"A" * 8)]))
+    outcome = dump(path, "--value-decoder-class", decoder)
+    assert outcome.stdout.decode().endswith(f" key: k payload: {shown}\n")
+
+
+def test_a_decoder_that_is_none_is_wrong_usage(segment: Path) -> None:
+    for decoder in ("com.example.Decoder", "binascii:nothing", "no.such.module:function"):
+        outcome = dump(segment, "--key-decoder-class", decoder)
+        assert outcome.exit_status == USAGE
+        assert outcome.stderr.count(b"\n") == 1
+
+
+def test_a_decoder_that_fails_is_damage_of_that_record_alone(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(batch([record(0, b"k", b"zz"), record(1, b"k", b"6b")]))
+    outcome = dump(path, "--value-decoder-class", "binascii:unhexlify")
+    assert outcome.stdout.decode().endswith("payload: b'k'\n")
+    assert outcome.exit_status == DAMAGE_LEFT
+
+
+def test_bytes_that_are_not_text_are_base64_and_marked(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(batch([record(0, b"\xff", None, [(b"h", b"\xfe"), (b"n", None)])]))
+    (row,) = (row for row in rows(path) if row["type"] == "record")
+    assert (row["key"], row["key_encoding"]) == ("/w==", "base64")
+    assert (row["value"], row["value_encoding"]) == (None, None)
+    first, second = row["headers"]
+    assert (first["key"], first["value"], first["value_encoding"]) == ("h", "/g==", "base64")
+    assert second["value"] is None
+
+
+# ---- Forms ----
+
+
+def test_json_is_one_array_of_what_jsonl_has(segment: Path) -> None:
+    whole = json.loads(dump(segment, "--output", "json").stdout)
+    assert whole == rows(segment)
+
+
+def test_csv_has_a_head_and_a_line_a_row(segment: Path) -> None:
+    text = dump(segment, "--output", "csv").stdout.decode()
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert [row["type"] for row in found].count("record") == 30
+    assert [row["offset"] for row in found if row["type"] == "record"][-1] == "29"
+
+
+def test_a_table_has_no_colour_in_a_pipe(segment: Path) -> None:
+    outcome = dump(segment, "--output", "table", "--limit", "2")
+    assert b"\x1b" not in outcome.stdout
+    assert b"0 to 2" in outcome.stdout
+
+
+def test_every_field_of_a_row_has_a_column(segment: Path) -> None:
+    head = dump(segment, "--output", "csv").stdout.decode().splitlines()[0].split(",")
+    assert {name for row in rows(segment) for name in row} <= set(head)
+
+
+# ---- Damage ----
+
+
+@pytest.mark.parametrize("output", ["text", "jsonl"])
+def test_a_torn_tail_exits_4_and_shows_what_is_there(segment: Path, output: str) -> None:
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size - 1)
+    outcome = dump(segment, "--output", output)
+    assert outcome.exit_status == DAMAGE_LEFT
+    assert b"24" in outcome.stdout
+
+
+def test_a_wrong_checksum_exits_4(segment: Path) -> None:
+    data = bytearray(segment.read_bytes())
+    data[-1] ^= 1
+    segment.write_bytes(data)
+    outcome = dump(segment)
+    assert outcome.stdout.count(b"isvalid: false") == 1
+    assert outcome.exit_status == DAMAGE_LEFT
+
+
+def test_zeroes_are_told_with_place_expected_and_found(segment: Path) -> None:
+    size = segment.stat().st_size
+    with segment.open("ab") as file:
+        file.write(bytes(1_000))
+    outcome = dump(segment)
+    line = outcome.stderr.decode()
+    assert line.startswith(f"{NAME}: byte {size}: ")
+    assert "expected" in line
+    assert "found" in line
+    assert line.count("\n") == 1
+    assert outcome.exit_status == DAMAGE_LEFT
+
+
+def test_follow_bad_goes_on_behind_the_damage(segment: Path) -> None:
+    size = segment.stat().st_size // 10
+    data = segment.read_bytes()
+    segment.write_bytes(data[: 3 * size] + bytes(size) + data[4 * size :])
+    assert offsets(segment) == list(range(9))
+    kept = [*range(9), *range(12, 30)]
+    assert offsets(segment, "--follow-bad") == kept
+    outcome = dump(segment, "--follow-bad")
+    assert f"{size} bytes skipped".encode() in outcome.stderr
+    assert outcome.exit_status == DAMAGE_LEFT
+
+
+def test_a_file_full_of_damage_is_not_told_batch_by_batch(tmp_path: Path) -> None:
+    parts = batches(100, 1)
+    path = tmp_path / NAME
+    path.write_bytes(b"".join(part[:57] + (9).to_bytes(4) + part[61:] for part in parts))
+    outcome = dump(path, "--deep-iteration")
+    assert len(outcome.stderr.splitlines()) == 21
+    assert b"80 more problems" in outcome.stderr
+
+
+def test_a_read_error_names_the_file_and_the_byte(
+    segment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(io.FileIO):
+        def readinto(self, buffer: Any) -> int:
+            raise OSError(5, "Input/output error")
+
+    def failing(self: Path, *_: object, **__: object) -> io.FileIO:
+        return Failing(self)
+
+    monkeypatch.setattr(Path, "open", failing)
+    outcome = dump(segment)
+    assert outcome.exit_status == OPERATIONAL_ERROR
+    assert b"Input/output error (reading at byte 0)" in outcome.stderr
+
+
+def test_nothing_is_written(segment: Path) -> None:
+    segment.with_suffix(".index").write_bytes(bytes(13))
+    segment.with_suffix(".timeindex").write_bytes(bytes(13))
+    before = state(segment.parent)
+    run_kdump(["dump-segment", *(path.name for path in segment.parent.iterdir())], segment.parent)
+    assert state(segment.parent) == before
+
+
+def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
+    return {
+        path.name: (path.stat().st_mtime_ns, path.stat().st_ctime_ns, path.read_bytes())
+        for path in directory.iterdir()
+    }
+
+
+# ---- Pipes and terminals ----
+
+
+def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"".join(batches(2_000, 20)))
+    command = [sys.executable, "-m", "kdump", "dump-segment", "--print-data-log", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == SOUND
+
+
+@pytest.fixture
+def on_a_terminal(tmp_path: Path) -> Any:
+    """Runs kdump with a terminal as its standard output, and gives what the terminal got."""
+
+    def run(*args: str) -> bytes:
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "kdump", *args],
+            stdout=theirs,
+            cwd=tmp_path,
+            env={**os.environ, "TERM": "xterm"},
+        ) as process:
+            os.close(theirs)
+            received = bytearray()
+            while True:
+                try:
+                    part = os.read(ours, 65_536)
+                except OSError:  # the terminal's other end was closed
+                    break
+                if not part:
+                    break
+                received += part
+            process.wait()
+        os.close(ours)
+        return bytes(received)
+
+    return run
+
+
+def test_control_characters_are_escaped_on_a_terminal(tmp_path: Path, on_a_terminal: Any) -> None:
+    (tmp_path / NAME).write_bytes(batch([record(0, b"\x1b[2J", b"line\nline")]))
+    shown = on_a_terminal("dump-segment", "--print-data-log", NAME)
+    assert b"\x1b" not in shown
+    assert rb"key: \x1b[2J payload: line\nline" in shown
+
+
+def test_control_characters_go_into_a_pipe_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(batch([record(0, b"\x1b[2J", b"line\nline")]))
+    assert dump(path, "--print-data-log").stdout.endswith(b"key: \x1b[2J payload: line\nline\n")
