@@ -1,0 +1,195 @@
+"""Recorded runs of ``kafka-dump-log`` over real directories, and kdump held against them.
+
+A collection, unpacked by :mod:`builders.archives`, has ``out/NAME/`` (a directory as a broker left
+it) and ``golden/NAME/`` (what the official tool printed, run from ``out/NAME``), with one line of
+``golden/NAME/INDEX.jsonl`` for each run.
+
+As a script, with the folder of a collection and perhaps one name of it, it prints each difference:
+``PYTHONPATH=tests python -m builders.golden FOLDER [NAME] [--filter 'GLOB']``. The glob is held
+against ``file.mode``, such as ``*/__consumer_offsets-*.offsets``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import itertools
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from builders.in_process import Outcome, run_kdump
+
+SCRATCH: Final = "/SCRATCH/"
+"""How absolute paths begin in recorded standard errors; the directory's name follows."""
+
+SOUND: Final = 0
+DAMAGE_LEFT: Final = 4
+OPERATIONAL_ERROR: Final = 8
+
+_REPORTS: Final = re.compile(
+    rb"""^Found\ \d+\ invalid\ bytes\ at\ the\ end\ of\ |
+         \ isvalid:\ false$ |
+         \ isValid:\ false\  |
+         ^Mismatches\ in\ : |
+         ^Found\ timestamp\ mismatch\ in\ : |
+         ^Found\ out\ of\ order\ timestamp\ in\ : |
+         ^The\ following\ indexed\ offsets\ are\ not\ found\ in\ : |
+         ^Snapshot\ (contained\ an\ unknown|failed|is\ corrupt) """,
+    re.MULTILINE | re.VERBOSE,
+)
+"""The official tool's ways to say that a file is damaged."""
+
+_OWN_PROBLEM: Final = re.compile(rb"^\S+: byte \d+: .*\n", re.MULTILINE)
+"""A line with which kdump tells of damage, in its own words."""
+
+_OFFSETS: Final = re.compile(rb"^(?:base|)[oO]ffset: (\d+)(?: lastOffset: (\d+))?", re.MULTILINE)
+
+_IGNORED: Final = b"Ignoring unknown file "
+
+_GAP: Final = re.compile(rb"^  (-?\d+) is followed by (-?\d+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One run of the official tool: its arguments, working directory, streams and fate."""
+
+    name: str
+    args: tuple[str, ...]
+    cwd: Path
+    stdout: bytes
+    stderr: bytes
+    died: bool
+
+
+def recorded_runs(collection: Path, name: str, pattern: str = "*") -> Iterator[Recorded]:
+    """Give the runs over the directory ``name`` whose ``file.mode`` matches ``pattern``."""
+    cwd = collection / "out" / name
+    folder = collection / "golden" / name
+    for line in (folder / "INDEX.jsonl").read_text().splitlines():
+        run = json.loads(line)
+        label = f"{run['file']}.{run['mode']}"
+        if not fnmatch.fnmatchcase(label, pattern):
+            continue
+        stderr = (folder / run["err"]).read_bytes() if "err" in run else b""
+        yield Recorded(
+            name=label,
+            args=tuple(run["args"]),
+            cwd=cwd,
+            stdout=(folder / run["out"]).read_bytes(),
+            stderr=stderr.replace(f"{SCRATCH}{name}/".encode(), f"{cwd}/".encode()),
+            died=run["rc"] != 0,
+        )
+
+
+def differences(recorded: Recorded, ours: Outcome) -> list[str]:
+    """Say in which ways kdump's ``ours`` is not what it owes to the recorded run; empty is none.
+
+    Where the official tool lived, standard output is the same byte for byte, and so is standard
+    error, but for lines with which kdump tells of damage that goes unnoticed there. Where it
+    died, kdump printed the same up to the line that it died in, perhaps more, and said why. Of
+    files that it ignores and kdump reads, only the beginning is the same. The exit status is 4
+    where it died or either reported damage, else 0; a file that both ignore may be an error.
+    """
+    found = []
+    ignored = _IGNORED in recorded.stderr and _IGNORED not in ours.stderr
+    partly = recorded.died or ignored
+    expected = recorded.stdout[: recorded.stdout.rfind(b"\n") + 1] if partly else recorded.stdout
+    if ours.stdout != expected and not (partly and ours.stdout.startswith(expected)):
+        found.append("stdout: " + first_difference(expected, ours.stdout))
+    echoed = _OWN_PROBLEM.sub(b"", ours.stderr)
+    if recorded.died:
+        if not ours.stderr.strip():
+            found.append("stderr: nothing is said where the official tool died")
+    elif recorded.stderr != echoed and not ignored:
+        found.append("stderr: " + first_difference(recorded.stderr, echoed))
+    told = echoed != ours.stderr or reports_damage(recorded.stdout, recorded.stderr)
+    wanted = {DAMAGE_LEFT} if recorded.died or told else {SOUND}
+    if SOUND in wanted and _falls(recorded.stdout):
+        wanted = {SOUND, DAMAGE_LEFT}
+    if _IGNORED in recorded.stderr:
+        wanted |= {SOUND, DAMAGE_LEFT, OPERATIONAL_ERROR}
+    if ours.exit_status not in wanted:
+        said = ours.stderr.decode(errors="replace")[-600:]
+        found.append(f"exit status: expected {wanted}, found {ours.exit_status}; stderr: {said}")
+    return found
+
+
+def reports_damage(stdout: bytes, stderr: bytes) -> bool:
+    """Tell whether the official tool's output speaks of damage.
+
+    Its remark that an offset is followed by a greater one is none: every segment above offset 0
+    (``-1 is followed by N``) and every compacted one has it. Offsets that fall are.
+    """
+    if _REPORTS.search(stdout) or _REPORTS.search(stderr):
+        return True
+    return any(int(after) <= int(before) for before, after in _GAP.findall(stderr))
+
+
+def _falls(stdout: bytes) -> bool:
+    """Tell whether offsets fall from batch to batch.
+
+    The official tool remembers one successor of each offset, so that it may forget a fall.
+    """
+    pairs = _OFFSETS.findall(stdout)
+    ends = [int(last or first) for first, last in pairs]
+    begins = [int(first) for first, _ in pairs]
+    return any(begin <= end for end, begin in zip(ends, begins[1:], strict=False))
+
+
+def first_difference(expected: bytes, found: bytes) -> str:
+    """Show the first line in which two outputs part, with its number."""
+    theirs, ours = expected.split(b"\n"), found.split(b"\n")
+    for number, (expected_line, found_line) in enumerate(zip(theirs, ours, strict=False), 1):
+        if expected_line != found_line:
+            return f"line {number}:\n  expected {_shown(expected_line, found_line)}"
+    shared = min(len(theirs), len(ours))
+    if shared < len(theirs):
+        return f"line {shared + 1} is missing: {theirs[shared][:400]!r}"
+    if shared < len(ours):
+        return f"line {shared + 1} is too much: {ours[shared][:400]!r}"
+    return "none"
+
+
+def _shown(expected: bytes, found: bytes) -> str:
+    """Two lines beneath each other, from shortly before the column where they part."""
+    pairs = zip(expected, found, strict=False)
+    column = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    start = max(0, column - 80)
+    mark = f"(from column {start}) " if start else ""
+    ours, theirs = found[start : start + 400], expected[start : start + 400]
+    return f"{mark}{theirs!r}\n     found {mark}{ours!r}"
+
+
+def main() -> int:
+    """Hold kdump against the recorded runs of a collection; gives the number of differing runs."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("collection", type=Path)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--filter", default="*")
+    parser.add_argument("--show", type=int, default=5, help="differences to print")
+    options = parser.parse_args()
+    collection = options.collection.resolve()
+    names = options.names or sorted(path.name for path in (collection / "golden").iterdir())
+    runs = differing = 0
+    begin = time.monotonic()
+    for name in names:
+        for recorded in recorded_runs(collection, name, options.filter):
+            runs += 1
+            found = differences(recorded, run_kdump(["dump-segment", *recorded.args], recorded.cwd))
+            if found:
+                differing += 1
+                if differing <= options.show:
+                    print(f"{name}: kdump dump-segment {' '.join(recorded.args)}")
+                    print("  " + "\n  ".join(found))
+    print(f"{runs - differing} of {runs} runs equal, {time.monotonic() - begin:.1f} s")
+    return min(differing, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""Kafka's own tool beside kdump, and what Kafka's own classes wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.duel import Duel, Files, files_of, generate
+from builders.official import OfficialTool
+
+
+@pytest.fixture(scope="session")
+def duel(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Duel]:
+    """Give both tools, ready to run over the same files."""
+    arena = tmp_path_factory.mktemp("arena")
+    with OfficialTool(java_classpath, arena) as official:
+        yield Duel(official, arena)
+
+
+@pytest.fixture(scope="session")
+def segments(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
+    """Give two partitions of each kind that ``SegmentWriter`` writes, under ``KIND-NUMBER``."""
+    return _generated(java_classpath, tmp_path_factory.mktemp("segments"), "SegmentWriter", 30)
+
+
+@pytest.fixture(scope="session")
+def internal_topics(
+    java_classpath: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Files]:
+    """Give eight partitions of each internal topic, under ``TOPIC-NUMBER``."""
+    folder = tmp_path_factory.mktemp("internal-topics")
+    return _generated(java_classpath, folder, "InternalTopicWriter", 40)
+
+
+def _generated(classpath: str, folder: Path, program: str, count: int) -> dict[str, Files]:
+    generate(classpath, program, folder, 1, count)
+    return {path.name: files_of(path) for path in sorted(folder.iterdir())}
