@@ -1,0 +1,194 @@
+"""Makes what the bench reads: segments of a given size and shape, and a large log directory.
+
+Everything is made with fixed seeds, so that two machines measure over the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+EPOCH_MS: Final = 1_767_225_600_000
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_AFTER_CHECKSUM: Final = struct.Struct(">hiqqqhii")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_BYTES_BEFORE_LENGTH_ENDS: Final = 12
+_CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
+
+_BATCHES_IN_POOL: Final = 500
+"""A segment repeats this many batches, each time at another offset, which no checksum covers."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShape:
+    """What a segment is made of.
+
+    Attributes:
+        name: of the directory that it lies in.
+        size_bytes: of the file, met to within a batch.
+        records_per_batch: of 100-byte values and 12-byte keys.
+        values: ``"text"`` (JSON with random words), ``"random"`` (any bytes).
+        codec: ``"none"``, ``"lz4"`` or ``"zstd"``.
+    """
+
+    name: str
+    size_bytes: int
+    records_per_batch: int = 97
+    values: str = "text"
+    codec: str = "none"
+
+
+def make_segment(shape: SegmentShape, folder: Path) -> Path:
+    """Write ``FOLDER/NAME/00000000000000000000.log``, where it is not there yet; gives its path."""
+    path = folder / shape.name / f"{0:020d}.log"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_suffix(".unfinished")
+        with unfinished.open("wb") as file:
+            for batch in _batches(shape):
+                if file.tell() >= shape.size_bytes:
+                    break
+                file.write(batch)
+        unfinished.rename(path)
+    return path
+
+
+def _batches(shape: SegmentShape) -> Iterator[bytearray]:
+    """Give batch after batch, without end."""
+    rng = random.Random(1)
+    pool: list[bytearray] = []
+    base_offset = 0
+    while True:
+        if len(pool) < _BATCHES_IN_POOL:
+            batch = _batch(shape, rng)
+            pool.append(batch)
+        else:
+            batch = pool[base_offset // shape.records_per_batch % _BATCHES_IN_POOL]
+        _BASE_OFFSET.pack_into(batch, 0, base_offset)
+        yield batch
+        base_offset += shape.records_per_batch
+
+
+def _batch(shape: SegmentShape, rng: random.Random) -> bytearray:
+    import crc32c
+
+    value = _VALUES[shape.values]
+    records = bytearray()
+    for delta in range(shape.records_per_batch):
+        key = b"key-%08d" % rng.randrange(100_000)
+        content = value(rng)
+        body = b"".join(
+            (
+                b"\0",
+                _varint(delta),
+                _varint(delta),
+                _varint(len(key)),
+                key,
+                _varint(len(content)),
+                content,
+                b"\0",
+            )
+        )
+        records += _varint(len(body)) + body
+    compressed = _compressed(bytes(records), shape.codec)
+    count = shape.records_per_batch
+    fields = (_CODECS[shape.codec], count - 1, EPOCH_MS, EPOCH_MS + count - 1, -1, -1, -1, count)
+    checksum = crc32c.crc32c(_AFTER_CHECKSUM.pack(*fields) + compressed)
+    length = _HEADER.size + len(compressed) - _BYTES_BEFORE_LENGTH_ENDS
+    return bytearray(_HEADER.pack(0, length, 0, 2, checksum, *fields) + compressed)
+
+
+def _compressed(content: bytes, codec: str) -> bytes:
+    if codec == "zstd":
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=3).compress(content)
+    if codec == "lz4":
+        import lz4.frame
+
+        frame: bytes = lz4.frame.compress(
+            content, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False
+        )
+        return frame
+    return content
+
+
+def _varint(value: int) -> bytes:
+    zigzag = value << 1
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+_WORDS: Final = (
+    "order",
+    "basket",
+    "status",
+    "region",
+    "omega",
+    "gamma",
+    "iota",
+    "lambda",
+    "temperature",
+    "alpha",
+    "pending",
+    "shipped",
+)
+
+
+def _text(rng: random.Random) -> bytes:
+    words = " ".join(rng.choice(_WORDS) for _ in range(12))
+    return f'{{"id":{rng.randrange(10**9):09d},"note":"{words}'.encode()[:98].ljust(98) + b'"}'
+
+
+def _random_bytes(rng: random.Random) -> bytes:
+    return rng.randbytes(100)
+
+
+_VALUES: Final[dict[str, Callable[[random.Random], bytes]]] = {
+    "text": _text,
+    "random": _random_bytes,
+}
+
+
+def make_log_directory(folder: Path, partitions: int) -> Path:
+    """Write a log directory of ``partitions`` partitions with six files each; gives its path."""
+    directory = folder / f"directory-{partitions}"
+    if directory.exists():
+        return directory
+    unfinished = directory.with_name(directory.name + ".unfinished")
+    unfinished.mkdir(parents=True)
+    batch = bytes(_batch(SegmentShape("any", 0, records_per_batch=5), random.Random(1)))
+    files = {
+        f"{0:020d}.log": batch,
+        f"{0:020d}.index": b"",
+        f"{0:020d}.timeindex": struct.pack(">qi", EPOCH_MS + 4, 4),
+        f"{5:020d}.snapshot": bytes.fromhex("0001 5f0dbc4d 00000000"),
+        "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+    }
+    names = [f"topic-{number // 10:04d}-{number % 10}" for number in range(partitions)]
+    for name in names:
+        partition = unfinished / name
+        partition.mkdir()
+        for file, content in files.items():
+            (partition / file).write_bytes(content)
+        topic_id = f"{name[6:10]:A<22}"
+        (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    lines = [name.rpartition("-")[0] + f" {name[-1]} 5" for name in names]
+    for checkpoint in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (unfinished / checkpoint).write_text("\n".join(["0", str(partitions), *lines, ""]))
+    (unfinished / "meta.properties").write_text(
+        "#\n#Sat Nov 21 00:00:00 UTC 2026\ncluster.id=kdumpBenchAAAAAAAAAAAA\nversion=1\n"
+        "node.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
+    )
+    (unfinished / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
+    unfinished.rename(directory)
+    return directory
