@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.files import DumpKind, DumpOptions
     from kdump.dump.report import DumpReport
+    from kdump.dump.workers import Worker
 
 _STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 _TOPIC_DECODERS: Final = {
@@ -218,28 +220,41 @@ def _contents(options: dict[str, Any]) -> Contents | None:
 
 
 def _print_text(
-    files: Iterable[DumpedFile], options: DumpOptions, report: DumpReport
+    files: Sequence[DumpedFile], options: DumpOptions, report: DumpReport
 ) -> ExitStatus:
     from kdump.dump.files import dump_text
 
     out = sys.stdout.buffer
     is_terminal = sys.stdout.isatty()
     status = ExitStatus.SOUND
-    for file in files:
-        out.write(f"Dumping {file.name}\n".encode("utf-8", "surrogateescape"))
-        kind = _kind(file)
-        if kind is None:
-            status |= ExitStatus.OPERATIONAL_ERROR
-            continue
-        try:
-            for text in dump_text(file, kind, options, report):
-                out.write(_for_terminal(text) if is_terminal else text)
-        except BrokenPipeError:
-            raise
-        except OSError as failure:
-            status |= _unreadable(file, failure)
-    out.flush()
+    with _workers(files, options) as workers:
+        for file in files:
+            out.write(f"Dumping {file.name}\n".encode("utf-8", "surrogateescape"))
+            kind = _kind(file)
+            if kind is None:
+                status |= ExitStatus.OPERATIONAL_ERROR
+                continue
+            try:
+                for text in dump_text(file, kind, options, report, workers):
+                    out.write(_for_terminal(text) if is_terminal else text)
+            except BrokenPipeError:
+                raise
+            except OSError as failure:
+                status |= _unreadable(file, failure)
+        out.flush()
     return status
+
+
+def _workers(
+    files: Sequence[DumpedFile], options: DumpOptions
+) -> contextlib.AbstractContextManager[Sequence[Worker]]:
+    """Processes to share the work with, where records of much are to be printed."""
+    if not options.segment.deep or not options.segment.is_whole:
+        return contextlib.nullcontext(())
+    from kdump.dump.workers import start_workers
+
+    sizes = (file.path.stat().st_size for file in files if file.path.is_file())
+    return start_workers(options.segment.text, sum(sizes))
 
 
 def _for_terminal(text: bytes | memoryview) -> bytes:

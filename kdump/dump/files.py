@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kdump.dump import segment
 from kdump.dump.dumped_file import DumpedFile
@@ -19,6 +19,9 @@ from kdump.dump.report import DumpReport
 from kdump.dump.segment import SegmentOptions, SegmentReading
 from kdump.formats import names
 from kdump.scan.source import FileSource
+
+if TYPE_CHECKING:
+    from kdump.dump.workers import Worker
 
 Row = dict[str, Any]
 
@@ -83,16 +86,22 @@ class DumpOptions:
 
 
 def dump_text(
-    file: DumpedFile, kind: DumpKind, options: DumpOptions, report: DumpReport
+    file: DumpedFile,
+    kind: DumpKind,
+    options: DumpOptions,
+    report: DumpReport,
+    workers: Sequence[Worker] = (),
 ) -> Iterator[bytes | memoryview]:
     """The official tool's text, but for its first line, or text in its manner.
+
+    ``workers`` may make a part of the text of a segment.
 
     Raises:
         OSError: when the file cannot be read.
     """
     match kind:
         case DumpKind.SEGMENT | DumpKind.METADATA_SNAPSHOT:
-            yield from segment.dump(file, options.segment, report)
+            yield from segment.dump(file, options.segment, report, workers)
         case DumpKind.SEGMENT_0_7:
             from kdump.dump import kafka07
 

@@ -6,7 +6,7 @@ record; those of magic 2 are put together in :mod:`kdump.dump.record_lines`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.java_text import java_utf8_bytes
+from kdump.formats.message_set import Message
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
@@ -130,15 +131,23 @@ def _last_sequence(batches: BatchColumns) -> Column:
 
 def batches_text(window: Window, damage: Damage) -> bytes:
     """The lines of the batches of ``window``."""
-    batches = window.batches
+    _note_unknown(window.batches, damage)
+    return "".join(line + "\n" for line in batch_lines(window.batches)).encode()
+
+
+def _note_unknown(
+    batches: BatchColumns, damage: Damage, told: Collection[int] = frozenset()
+) -> None:
+    """Note the batches whose codec or magic Kafka does not know, but for the rows in ``told``."""
     codecs = batches.attributes & record_batch.CODEC_MASK
-    for row in np.flatnonzero(codecs > Codec.ZSTD).tolist():
-        problem = FormatError("unknown compression codec", expected="0 to 4", found=codecs[row])
+    for row in np.flatnonzero((codecs > Codec.ZSTD) | (batches.magic < 0)).tolist():
+        if row in told:
+            continue
+        if batches.magic[row] < 0:
+            problem = FormatError("unknown magic", expected="0 to 2", found=batches.magic[row])
+        else:
+            problem = FormatError("unknown compression codec", expected="0 to 4", found=codecs[row])
         damage(int(batches.position[row]), problem)
-    for row in np.flatnonzero(batches.magic < 0).tolist():
-        problem = FormatError("unknown magic", expected="0 to 2", found=int(batches.magic[row]))
-        damage(int(batches.position[row]), problem)
-    return "".join(line + "\n" for line in batch_lines(batches)).encode()
 
 
 def message_set_text(step: MessageSet, options: TextOptions, damage: Damage) -> bytes:
@@ -148,22 +157,30 @@ def message_set_text(step: MessageSet, options: TextOptions, damage: Damage) -> 
     kind = timestamp_type(int(batches.magic[0]), int(batches.attributes[0]))
     position = int(batches.position[0])
     for message in step.messages:
-        metadata = (
-            f"{RECORD_INDENT} offset: {message.offset} {kind}: {message.timestamp}"
-            f" keySize: {message.key_size_bytes} valueSize: {message.value_size_bytes}"
-            f" isValid: {'true' if message.is_valid else 'false'} crc: {message.crc}"
-        )
+        metadata = ""
         content: str | None = None
-        if options.contents is not None:
-            try:
+        try:
+            if not options.skip_record_metadata:
+                metadata = _message_metadata(message, kind)
+            if options.contents is not None:
                 key, payload = options.contents.text(message.key, message.value, message.offset)
                 content = contents_text(key, payload)
-            except FormatError as problem:
-                damage(position, problem)
+        except FormatError as problem:
+            damage(position, problem)
+            if not metadata and not options.skip_record_metadata:
+                continue
         lines.append(_record_line(metadata, content, options))
     if step.problem is not None:
         damage(position, step.problem)
     return "".join(line + "\n" for line in lines).encode()
+
+
+def _message_metadata(message: Message, kind: str) -> str:
+    return (
+        f"{RECORD_INDENT} offset: {message.offset} {kind}: {message.timestamp}"
+        f" keySize: {message.key_size_bytes} valueSize: {message.value_size_bytes}"
+        f" isValid: {'true' if message.is_valid else 'false'} crc: {message.crc}"
+    )
 
 
 def contents_text(key: str | None, payload: str | None) -> str:
@@ -199,4 +216,5 @@ def records_text(
         text = join_lines(columns, heads, options, damage)
     for row, problem in columns.problems.items():
         damage(int(columns.batches.position[row]), problem)
+    _note_unknown(columns.batches, damage, columns.problems)
     return java_utf8_bytes(text)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.log_text import (
+    Damage,
     TextOptions,
     batches_text,
     message_set_text,
@@ -25,11 +27,14 @@ from kdump.formats.names import (
     FileKind,
     parse_metadata_snapshot_name,
 )
-from kdump.scan.batches import BatchColumns, Column, Stop, Window, read_windows
+from kdump.scan.batches import Column, Stop, Window, read_windows
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
-from kdump.scan.walk import MessageSet, Skipped, Step, walk_segment
+from kdump.scan.walk import MessageSet, Skipped, Step, expand_window, walk_segment
+
+if TYPE_CHECKING:
+    from kdump.dump.workers import Worker
 
 MOST_PROBLEMS: Final = 20
 """Of one file, this many are said one by one, the others only counted."""
@@ -53,11 +58,25 @@ class SegmentOptions:
     follow_bad: bool = False
     text: TextOptions = field(default_factory=TextOptions)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of a segment is read, from its first batch to where the walk ends."""
+        return self.max_bytes is None and self.selection.is_all and not self.follow_bad
+
 
 def dump(
-    file: DumpedFile, options: SegmentOptions, report: DumpReport
+    file: DumpedFile,
+    options: SegmentOptions,
+    report: DumpReport,
+    workers: Sequence[Worker] = (),
 ) -> Iterator[bytes | memoryview]:
     """Print a segment as the official tool's ``dumpLog`` does.
+
+    Args:
+        file: what to print.
+        options: what of it.
+        report: where to say what is wrong with it.
+        workers: who may make a part of the text.
 
     Yields:
         Text for standard output, in pieces.
@@ -68,16 +87,63 @@ def dump(
     with FileSource(file.path) as source:
         yield _opening(file, report)
         reading = SegmentReading(file, source, options, report)
-        for step in reading.steps():
-            if isinstance(step, Window):
-                yield batches_text(step, reading.damage)
-            elif isinstance(step, RecordColumns):
-                yield records_text(step, options.text, reading.damage)
-            elif isinstance(step, MessageSet):
-                yield message_set_text(step, options.text, reading.damage)
-            elif isinstance(step, Stop):
-                yield reading.trailing_text(step)
+        if workers and options.is_whole and options.deep:
+            yield from _shared_text(reading, source, options.text, workers)
+        else:
+            for step in reading.steps():
+                if isinstance(step, Stop):
+                    yield reading.trailing_text(step)
+                elif not isinstance(step, Skipped):
+                    yield step_text(step, options.text, reading.damage)
         reading.finish()
+
+
+def step_text(
+    step: Window | RecordColumns | MessageSet, options: TextOptions, damage: Damage
+) -> bytes | memoryview:
+    """The lines of a part of a segment."""
+    if isinstance(step, Window):
+        return batches_text(step, damage)
+    if isinstance(step, RecordColumns):
+        return records_text(step, options, damage)
+    return message_set_text(step, options, damage)
+
+
+def window_texts(
+    window: Window, options: TextOptions, notes: Notes
+) -> Iterator[bytes | memoryview]:
+    """The lines of all batches and records of ``window``; what is wrong with them in ``notes``."""
+    for step in expand_window(window, with_records=True):
+        notes.add(step)
+        yield step_text(step, options, notes.add_damage)
+
+
+def _shared_text(
+    reading: SegmentReading, source: FileSource, options: TextOptions, workers: Sequence[Worker]
+) -> Iterator[bytes | memoryview]:
+    """The lines of a whole segment, of which the workers and this process each make a part.
+
+    Windows go round: the first of each round is for this process, so that it never only waits.
+    """
+    windows = read_windows(source)
+    while group := list(itertools.islice(windows, 1 + len(workers))):
+        asked = [
+            worker.ask(window)
+            for worker, window in zip(workers, group[1:], strict=False)
+            if window.batches.count and not window.is_giant
+        ]
+        for window in group:
+            if asked and asked[0].position == window.start:
+                answer = asked.pop(0)
+                yield from answer.texts()
+                notes = answer.notes
+            else:
+                notes = Notes()
+                yield from window_texts(window, options, notes)
+            reading.take(notes)
+            if window.stop is not None:
+                reading.note_stop(window.stop)
+                yield reading.trailing_text(window.stop)
 
 
 def _opening(file: DumpedFile, report: DumpReport) -> bytes:
@@ -91,6 +157,51 @@ def _opening(file: DumpedFile, report: DumpReport) -> bytes:
         report.problem(file.base_offset_problem)
         return b""
     return f"Log starting offset: {file.base_offset}\n".encode()
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is to be said about parts of a segment that follow on each other.
+
+    Attributes:
+        damage: the position of a batch, and what is wrong with its records.
+        has_invalid: whether a batch's checksum is wrong.
+        first_offset: of the first record; None where there is none.
+        last_offset: of the last one.
+        gaps: offsets that do not follow on the one before: those before, and those.
+    """
+
+    damage: list[tuple[int, FormatError]] = field(default_factory=list)
+    has_invalid: bool = False
+    first_offset: int | None = None
+    last_offset: int | None = None
+    gaps: list[tuple[Column, Column]] = field(default_factory=list)
+
+    def add(self, step: Window | RecordColumns | MessageSet) -> None:
+        """Take in the next part."""
+        batches = step.window.batches if isinstance(step, MessageSet) else step.batches
+        self.has_invalid |= not batches.is_valid.all()
+        if isinstance(step, RecordColumns):
+            self._add_offsets(step.offset)
+        elif isinstance(step, MessageSet):
+            self._add_offsets(np.array([message.offset for message in step.messages], np.int64))
+
+    def add_damage(self, position: int, problem: FormatError) -> None:
+        """Take in what is wrong with the records of the batch at ``position``."""
+        self.damage.append((position, problem))
+
+    def _add_offsets(self, offset: Column) -> None:
+        if not len(offset):
+            return
+        if self.last_offset is None:
+            self.first_offset = int(offset[0])
+            previous, offset = offset[:-1], offset[1:]
+        else:
+            previous = np.concatenate([[self.last_offset], offset[:-1]])
+        is_gap = offset != previous + 1
+        if is_gap.any():
+            self.gaps.append((previous[is_gap], offset[is_gap]))
+        self.last_offset = int(offset[-1]) if len(offset) else self.first_offset
 
 
 class SegmentReading:
@@ -134,24 +245,44 @@ class SegmentReading:
             follow_bad=options.follow_bad,
         )
         for step in steps:
-            if isinstance(step, Window):
-                self._note_batches(step.batches)
-            elif isinstance(step, RecordColumns):
-                self._note_batches(step.batches)
-                self._note_offsets(step.offset)
-            elif isinstance(step, MessageSet):
-                self._note_batches(step.window.batches)
-                offsets = [message.offset for message in step.messages]
-                self._note_offsets(np.array(offsets, np.int64))
-            elif isinstance(step, Skipped):
+            if isinstance(step, Skipped):
                 self._note_skipped(step)
+            elif isinstance(step, Stop):
+                self.note_stop(step)
             else:
-                self._note_stop(step)
+                notes = Notes()
+                notes.add(step)
+                self.take(notes)
             yield step
+
+    def take(self, notes: Notes) -> None:
+        """Say what there is to say about the next part of the segment."""
+        if notes.has_invalid:
+            self._report.note_damage()
+        for position, problem in notes.damage:
+            self.damage(position, problem)
+        if notes.first_offset is None or not self._options.selection.is_all:
+            return
+        name = self._file.absolute_name
+        if notes.first_offset != self._previous_offset + 1:
+            self._report.non_consecutive(name, self._previous_offset, notes.first_offset)
+        for previous, offset in notes.gaps:
+            self._report.non_consecutives(name, previous, offset)
+        assert notes.last_offset is not None
+        self._previous_offset = notes.last_offset
 
     def damage(self, position: int, problem: FormatError) -> None:
         """Say what is wrong with the batch at ``position`` of the file."""
         self._problem(Problem.from_format_error(self._file.path, problem, at=position))
+
+    def note_stop(self, stop: Stop) -> None:
+        """Say why the walk over the segment ended, where that is damage."""
+        if stop.problem is None:
+            return
+        if stop.is_fatal_to_kafka:
+            self._problem(Problem.from_format_error(self._file.path, stop.problem))
+        elif not self._is_limited:
+            self._report.note_damage()
 
     def trailing_text(self, stop: Stop) -> bytes:
         """The official tool's line on what stands behind the last batch."""
@@ -175,20 +306,6 @@ class SegmentReading:
         if self._problems <= MOST_PROBLEMS:
             self._report.problem(problem)
 
-    def _note_batches(self, batches: BatchColumns) -> None:
-        if not batches.is_valid.all():
-            self._report.note_damage()
-
-    def _note_offsets(self, offset: Column) -> None:
-        if not len(offset) or not self._options.selection.is_all:
-            return
-        previous = np.concatenate([[self._previous_offset], offset[:-1]])
-        is_gap = offset != previous + 1
-        if is_gap.any():
-            name = self._file.absolute_name
-            self._report.non_consecutives(name, previous[is_gap], offset[is_gap])
-        self._previous_offset = int(offset[-1])
-
     def _note_skipped(self, skipped: Skipped) -> None:
         problem = Problem.from_format_error(self._file.path, skipped.problem)
         size = skipped.end - skipped.start
@@ -206,14 +323,6 @@ class SegmentReading:
                 problem.found,
             )
         )
-
-    def _note_stop(self, stop: Stop) -> None:
-        if stop.problem is None:
-            return
-        if stop.is_fatal_to_kafka:
-            self._problem(Problem.from_format_error(self._file.path, stop.problem))
-        elif not self._is_limited:
-            self._report.note_damage()
 
     def _start(self) -> int:
         """Where to begin reading: behind what the selection leaves out, if an index tells."""

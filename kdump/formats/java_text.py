@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 _PIECE_BYTES: Final = 1 << 16
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
@@ -38,6 +40,8 @@ def java_utf8_bytes(data: bytes | memoryview) -> bytes | memoryview:
     Meant for much text at once. Where fields of unknown bytes stand between ASCII, the whole may
     be converted together: a malformed sequence never takes in an ASCII byte.
     """
+    if not len(data) or int(np.frombuffer(data, np.uint8).max()) < 0x80:
+        return data
     try:
         str(data, "utf-8")
     except UnicodeDecodeError:

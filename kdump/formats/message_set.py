@@ -129,7 +129,6 @@ class Message:
         timestamp: epoch milliseconds, -1 if there is none.
         timestamp_type: out of a wrapper of magic 1, the wrapper's.
         key_size_bytes: as stored; any negative value is a null key.
-        value_size_bytes: as stored; any negative value is a null value.
         crc: the checksum as stored.
         body: the bytes behind ``size``, from the checksum on.
     """
@@ -141,7 +140,6 @@ class Message:
     timestamp: int
     timestamp_type: TimestampType
     key_size_bytes: int
-    value_size_bytes: int
     crc: int
     body: bytes = field(repr=False)
 
@@ -174,11 +172,36 @@ class Message:
         return _key_size_start(self.magic) + 2 * _INT32.size + max(self.key_size_bytes, 0)
 
     @property
+    def value_size_bytes(self) -> int:
+        """As stored; any negative value is a null value.
+
+        Raises:
+            FormatError: the key reaches past the message, so that there is no telling. What
+                stands in front of the key is readable then, as it is to Kafka.
+        """
+        start = self._value_start - _INT32.size
+        if start + _INT32.size > len(self.body):
+            key_size_start = _key_size_start(self.magic)
+            raise FormatError(
+                "key reaches past its message",
+                position=self.position + LOG_OVERHEAD_BYTES + key_size_start,
+                expected=f"at most {len(self.body) - key_size_start - 2 * _INT32.size} bytes",
+                found=self.key_size_bytes,
+            )
+        return int(_INT32.unpack_from(self.body, start)[0])
+
+    @property
     def key(self) -> bytes | None:
-        """The key; None is null."""
+        """The key; None is null.
+
+        Raises:
+            FormatError: it reaches past the message.
+        """
         if self.key_size_bytes < 0:
             return None
         start = _key_size_start(self.magic) + _INT32.size
+        if start + self.key_size_bytes > len(self.body):
+            _ = self.value_size_bytes
         return self.body[start : start + self.key_size_bytes]
 
     @property
@@ -186,19 +209,20 @@ class Message:
         """The value; None is null.
 
         Raises:
-            FormatError: it reaches past the message. Everything else about the message is
-                readable then, as it is to Kafka.
+            FormatError: it or the key reaches past the message. Everything else about the
+                message is readable then, as it is to Kafka.
         """
-        if self.value_size_bytes < 0:
+        size_bytes = self.value_size_bytes
+        if size_bytes < 0:
             return None
         start = self._value_start
-        end = start + self.value_size_bytes
+        end = start + size_bytes
         if end > len(self.body):
             raise FormatError(
                 "value reaches past its message",
                 position=self.position + LOG_OVERHEAD_BYTES + start - _INT32.size,
                 expected=f"at most {len(self.body) - start} bytes",
-                found=self.value_size_bytes,
+                found=size_bytes,
             )
         return self.body[start:end]
 
@@ -228,8 +252,8 @@ def decode_message(data: Buffer, position: int = 0, end: int | None = None) -> M
     the size counts and nothing uses, are left alone, as Kafka leaves them.
 
     Raises:
-        FormatError: the entry reaches past ``end``, the magic is neither 0 nor 1, or the key
-            reaches past the message.
+        FormatError: the entry reaches past ``end``, the magic is neither 0 nor 1, or the entry
+            is too small for its magic.
     """
     end = len(data) if end is None else min(end, len(data))
     header = decode_header(memoryview(data)[:end], position)
@@ -389,15 +413,6 @@ def _message(offset: int, position: int, body: bytes) -> Message:
     if magic != 0:
         (timestamp,) = _TIMESTAMP.unpack_from(body, key_size_start - _TIMESTAMP.size)
     (key_size,) = _INT32.unpack_from(body, key_size_start)
-    value_size_start = key_start + max(key_size, 0)
-    if value_size_start + _INT32.size > len(body):
-        raise FormatError(
-            "key reaches past its message",
-            position=position + LOG_OVERHEAD_BYTES + key_size_start,
-            expected=f"at most {len(body) - key_start - _INT32.size} bytes",
-            found=key_size,
-        )
-    (value_size,) = _INT32.unpack_from(body, value_size_start)
     return Message(
         offset=offset,
         position=position,
@@ -406,7 +421,6 @@ def _message(offset: int, position: int, body: bytes) -> Message:
         timestamp=timestamp,
         timestamp_type=_timestamp_type(magic, attributes),
         key_size_bytes=key_size,
-        value_size_bytes=value_size,
         crc=crc,
         body=body,
     )

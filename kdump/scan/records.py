@@ -12,11 +12,13 @@ front of the damage and says what is wrong.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress, decompress_chunks
@@ -33,7 +35,7 @@ from kdump.scan.batches import (
     read_chunks,
 )
 
-LOCKSTEP_LANES: Final = 24
+LOCKSTEP_LANES: Final = 48
 """With fewer batches than this side by side, stepping one record at a time is faster."""
 MOST_RECORDS: Final = 1 << 15
 """How many records come together at the most: the columns of one take some 130 bytes."""
@@ -310,15 +312,16 @@ def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tu
     steps = int(counts[0]) if len(counts) else 0
     # How many sections have a record of each index, so that a step touches only those.
     lanes_at = np.searchsorted(-counts, -np.arange(steps), "left")
+    steps_by_pair = _steps_by_pair()
+    pairs = np.ndarray(len(data) - 1, np.uint16, data, strides=(1,))
     step = 0
     for lanes in lanes_at.tolist():
         if lanes < LOCKSTEP_LANES:
             break
         position, ends = position[:lanes], ends[:lanes]
         starts[slots[:lanes] + step] = position
-        length, body = _varint(data, position)
-        position = body + length
-        is_out = (length < 0) | (position > ends)
+        position = _following(data, pairs, steps_by_pair, position)
+        is_out = position > ends
         if is_out.any():
             # What has left its section stays behind the data, and cannot come back.
             position = np.where(is_out, _beyond(data), position)
@@ -333,6 +336,35 @@ def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tu
             rest = starts[slots[lane] + step : slots[lane] + counts[lane]]
             reached[order[lane]] = _hop(view, int(position[lane]), int(ends[lane]), rest)
     return starts, reached
+
+
+def _following(
+    data: Bytes,
+    pairs: npt.NDArray[np.uint16],
+    steps_by_pair: npt.NDArray[np.int16],
+    position: Column,
+) -> Column:
+    """Where the record behind the one at each ``position`` begins; beyond for a bad length."""
+    steps = steps_by_pair[pairs[position]]
+    if steps.min() > 0:
+        return position + steps
+    length, body = _varint(data, position)
+    return np.where(length < 0, _beyond(data), body + length)
+
+
+@functools.cache
+def _steps_by_pair() -> npt.NDArray[np.int16]:
+    """For the first two bytes of a record, how far it reaches; 0 where they do not tell.
+
+    They do where its length is a varint of one or two bytes and not negative, which spares the
+    steps of decoding it.
+    """
+    pair = np.arange(1 << 16, dtype=np.uint16)
+    first, second = pair.view(np.uint8).reshape(-1, 2).astype(np.int64).T
+    is_single = first < 0x80
+    raw = np.where(is_single, first, (first & 0x7F) | (second << 7))
+    is_known = (raw & 1 == 0) & (is_single | (second < 0x80))
+    return np.where(is_known, (raw >> 1) + np.where(is_single, 1, 2), 0).astype(np.int16)
 
 
 def _hop(view: memoryview, position: int, end: int, starts: Column) -> int:

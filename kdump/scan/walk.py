@@ -73,7 +73,7 @@ def walk_segment(
         if not isinstance(step, Window):
             yield step
             continue
-        for wanted in _wanted(step, selection, with_records):
+        for wanted in expand_window(step, selection, with_records=with_records):
             if left is None:
                 yield wanted
                 continue
@@ -108,9 +108,13 @@ def _walk(
     yield Stop(end, StopReason.END)
 
 
-def _wanted(
-    window: Window, selection: Selection, with_records: bool
+def expand_window(
+    window: Window, selection: Selection = ALL, *, with_records: bool
 ) -> Iterator[Window | RecordColumns | MessageSet]:
+    """What is wanted of the batches of ``window``, in order.
+
+    The arguments are those of :func:`walk_segment`, but a limit is not kept here.
+    """
     mask = selection.batches(window.batches)
     if not mask.all():
         window = window.rows(mask)

@@ -165,8 +165,17 @@ def test_a_value_that_reaches_past_its_message_leaves_the_rest_readable() -> Non
 def test_a_key_that_reaches_past_its_message_is_an_error_with_its_place() -> None:
     entry = bytearray(message(0, b"key", b"value", magic=0))
     entry[18:22] = struct.pack(">i", 2**31 - 1)
-    with pytest.raises(FormatError, match="key reaches past its message at byte 118"):
-        decode_message(bytes(100) + entry, 100)
+    found = decode_message(bytes(100) + entry, 100)
+    for read in (lambda: found.key, lambda: found.value_size_bytes, lambda: found.value):
+        with pytest.raises(FormatError, match="key reaches past its message at byte 118"):
+            read()
+
+
+def test_a_key_that_reaches_past_its_message_leaves_the_rest_readable() -> None:
+    entry = bytearray(message(7, b"key", b"value", magic=1))
+    entry[26:30] = struct.pack(">i", 99)
+    found = decode_message(entry)
+    assert (found.offset, found.timestamp, found.key_size_bytes) == (7, TIMESTAMP_MS, 99)
 
 
 def test_a_length_of_2_gib_in_a_small_file_takes_no_memory() -> None:

@@ -1,0 +1,151 @@
+"""Processes that make a part of the text of a large segment, so that all cores print.
+
+A worker is a fork of this process: it has the options, and is told which bytes of which file to
+print. Its answer comes through a pipe, which holds it back until it is read, so that no more
+than a window of text waits anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from kdump.dump.log_text import TextOptions
+from kdump.dump.segment import Notes, window_texts
+from kdump.scan.batches import PADDING_BYTES, Window, read_windows
+from kdump.scan.source import FileSource
+
+WORTHWHILE_BYTES: Final = 16 << 20
+"""Below this, one process is done before another has imported what it needs."""
+MOST_WORKERS: Final = 3
+
+_PIECE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Whole batches of a file: what a worker is asked for."""
+
+    path: str
+    start: int
+    end: int
+
+
+class Answer:
+    """What a worker makes of the window that it was asked for."""
+
+    def __init__(self, connection: Connection, position: int) -> None:
+        self._connection = connection
+        self.position = position
+        """Of the window, in its file."""
+        self.notes = Notes()
+        """About the window, once all texts were taken."""
+
+    def texts(self) -> Iterator[bytes]:
+        """The text, in pieces.
+
+        Raises:
+            OSError: when the file cannot be read, or the worker is gone.
+        """
+        while True:
+            try:
+                piece = self._connection.recv_bytes()
+            except EOFError:
+                raise OSError("a process that made a part of the text ended early") from None
+            if piece:
+                yield piece
+                continue
+            outcome = self._connection.recv()
+            if isinstance(outcome, OSError):
+                raise outcome
+            self.notes = outcome
+            return
+
+
+class Worker:
+    """A process that prints windows."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def ask(self, window: Window) -> Answer:
+        """Have ``window`` of a file printed."""
+        assert isinstance(window.source, FileSource), "a worker reads files"
+        end = window.start + len(window.data) - PADDING_BYTES
+        self._connection.send(_Part(str(window.source.path), window.start, end))
+        return Answer(self._connection, window.start)
+
+
+@contextlib.contextmanager
+def start_workers(options: TextOptions, size_bytes: int) -> Iterator[Sequence[Worker]]:
+    """Workers for printing ``size_bytes`` of segments: none where they would not be worth it.
+
+    None either where forking would be unsound: in a process that has threads, or in which Arrow,
+    which starts its own, was used.
+    """
+    count = min(_usable_cores() - 1, MOST_WORKERS)
+    is_alone = threading.active_count() == 1 and "pyarrow" not in sys.modules
+    if size_bytes < WORTHWHILE_BYTES or count < 1 or not is_alone:
+        yield ()
+        return
+    context = multiprocessing.get_context("fork")
+    sys.stdout.flush()
+    workers: list[Worker] = []
+    ours: list[Connection] = []
+    for _ in range(count):
+        connection, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs, [*ours, connection], options))
+        process.daemon = True
+        process.start()
+        theirs.close()
+        ours.append(connection)
+        workers.append(Worker(connection))
+    try:
+        yield workers
+    finally:
+        for connection in ours:
+            connection.close()
+
+
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+
+def _serve(connection: Connection, inherited: Sequence[Connection], options: TextOptions) -> None:
+    """Answer until the other end of the pipe is closed."""
+    # ^C reaches the whole group; the process that asks is the one to end it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for other in inherited:
+        other.close()
+    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        while True:
+            part: _Part = connection.recv()
+            notes = Notes()
+            try:
+                for text in _texts(part, options, notes):
+                    for first in range(0, len(text), _PIECE_BYTES):
+                        connection.send_bytes(text[first : first + _PIECE_BYTES])
+            except (BrokenPipeError, ConnectionResetError):
+                raise
+            except OSError as failure:
+                connection.send_bytes(b"")
+                connection.send(failure)
+                continue
+            connection.send_bytes(b"")
+            connection.send(notes)
+
+
+def _texts(part: _Part, options: TextOptions, notes: Notes) -> Iterator[bytes | memoryview]:
+    with FileSource(Path(part.path)) as source:
+        size = part.end - part.start
+        for window in read_windows(source, part.start, part.end, window_bytes=size):
+            yield from window_texts(window, options, notes)

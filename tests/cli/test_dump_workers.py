@@ -1,0 +1,134 @@
+"""``kdump dump-segment`` with several processes that make the text: as with one, but sooner."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batch, batches, record
+from builders.message_sets import wrapped_values
+
+NAME = f"{0:020d}.log"
+
+PROGRAM = """
+import os, sys
+from kdump.cli.main import run
+from kdump.dump import workers
+from kdump.scan import batches
+workers.WORTHWHILE_BYTES = {worthwhile}
+workers._usable_cores = lambda: 3
+batches.WINDOW_BYTES = 2_000
+batches.read_windows.__kwdefaults__["window_bytes"] = 2_000
+{more}
+sys.exit(run(sys.argv[1:]))
+"""
+
+DIES = """
+from kdump.dump import workers
+workers._texts = lambda *_: os._exit(3)
+"""
+
+FAILS = """
+from kdump.dump import workers
+def fails(*_):
+    raise OSError(5, "Input/output error", "segment")
+workers._texts = fails
+"""
+
+
+def dump(
+    path: Path, *options: str, shared: bool, more: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    program = PROGRAM.format(worthwhile=0 if shared else 1 << 62, more=more)
+    return subprocess.run(
+        [sys.executable, "-c", program, "dump-segment", *options, path.name],
+        cwd=path.parent,
+        capture_output=True,
+        check=False,
+    )
+
+
+def damaged(part: bytes, at: int) -> bytes:
+    return part[:at] + bytes([part[at] ^ 0x55]) + part[at + 1 :]
+
+
+SOUND = batches(60, 7)
+
+CONTENTS = {
+    "sound": SOUND,
+    "a wrong checksum": [*SOUND[:31], damaged(SOUND[31], -1 % len(SOUND[31])), *SOUND[32:]],
+    "a wrong count": [*SOUND[:31], damaged(SOUND[31], 60), *SOUND[32:]],
+    "gaps and offsets that go back": [*SOUND[:10], *SOUND[40:], *SOUND[20:30]],
+    "a torn tail": [*SOUND, SOUND[0][:40]],
+    "zeroes": [*SOUND, bytes(500)],
+    "mixed magics": [wrapped_values([b"x"] * 30), *SOUND, wrapped_values([b"y"], first_offset=9)],
+    "a large batch": [*SOUND[:5], batch([record(35, value=b"v" * 9_000)]), *SOUND[6:]],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
+@pytest.mark.parametrize("options", [["--print-data-log"], ["--deep-iteration"]])
+def test_the_outcome_is_that_of_one_process(
+    tmp_path: Path, content: list[bytes], options: list[str]
+) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"".join(content))
+    alone = dump(path, *options, shared=False)
+    shared = dump(path, *options, shared=True)
+    assert shared.stdout == alone.stdout
+    assert shared.stderr == alone.stderr
+    assert shared.returncode == alone.returncode
+
+
+@pytest.mark.parametrize(("more", "what"), [(DIES, b"ended early"), (FAILS, b"Input/output")])
+def test_a_worker_that_fails_is_an_operational_error(
+    tmp_path: Path, more: str, what: bytes
+) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"".join(SOUND))
+    run = dump(path, "--print-data-log", shared=True, more=more)
+    assert run.returncode == 8
+    assert what in run.stderr
+    assert run.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("end", ["closed pipe", "interrupt"])
+def test_no_process_is_left_behind(tmp_path: Path, end: str) -> None:
+    path = tmp_path / NAME
+    path.write_bytes(b"".join(batches(3_000, 7)))
+    program = PROGRAM.format(worthwhile=0, more="")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "dump-segment", "--print-data-log", NAME],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        if end == "interrupt":
+            os.killpg(process.pid, signal.SIGINT)
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait()
+    assert said == b"" or end == "interrupt"
+    assert group_ends(process.pid)
+
+
+def group_ends(group: int) -> bool:
+    """Whether every process of ``group`` ends within ten seconds."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+    return False
