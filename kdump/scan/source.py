@@ -6,8 +6,8 @@ failed read is an :class:`OSError` that can be reported with its file and place.
 
 from __future__ import annotations
 
-import io
 import os
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -35,7 +35,7 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: io.FileIO = path.open("rb", buffering=0)
+        self._file = FileIO(path)
         self.size_bytes = os.fstat(self._file.fileno()).st_size
 
     def read_into(self, buffer: memoryview, position: int) -> int:

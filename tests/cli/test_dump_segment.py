@@ -305,10 +305,7 @@ def test_a_read_error_names_the_file_and_the_byte(
         def readinto(self, buffer: Any) -> int:
             raise OSError(5, "Input/output error")
 
-    def failing(self: Path, *_: object, **__: object) -> io.FileIO:
-        return Failing(self)
-
-    monkeypatch.setattr(Path, "open", failing)
+    monkeypatch.setattr("kdump.scan.source.FileIO", Failing)
     outcome = dump(segment)
     assert outcome.exit_status == OPERATIONAL_ERROR
     assert b"Input/output error (reading at byte 0)" in outcome.stderr
