@@ -318,7 +318,7 @@ def _hand_over(file: DumpedFile, rows: Iterable[dict[str, Any]], output: Output)
 
 
 def _column(name: str) -> Column:
-    title = name.removesuffix("_ms").removesuffix("_bytes").replace("_", " ")
+    title = name.removesuffix("_ms").removesuffix("_bytes").replace("_", " ").capitalize()
     if name.endswith("timestamp_ms"):
         return Column(name, title, Kind.TIMESTAMP_MS, unknown="")
     if name.endswith("_bytes"):

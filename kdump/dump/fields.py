@@ -184,13 +184,18 @@ def table_row(row: Row) -> Row:
             "offsets": str(row["offset"]),
             "timestamp_ms": row["timestamp_ms"],
             "size_bytes": max(row["key_size_bytes"], 0) + max(row["value_size_bytes"], 0),
-            "key": _shortened(row.get("decoded_key", row["key"])),
-            "value": _shortened(row.get("decoded_value", row["value"])),
+            "key": _shortened(_content(row, "key")),
+            "value": _shortened(_content(row, "value")),
             "remarks": ", ".join(_record_remarks(row)),
         }
     if "reason" in row:
         return {**row, "remarks": row["reason"]}
     return row
+
+
+def _content(row: Row, side: str) -> object:
+    """The key or value of a record as a person wants it; nothing for control records."""
+    return None if "control" in row else row.get(f"decoded_{side}", row[side])
 
 
 def _shortened(content: object) -> str | None:
@@ -223,6 +228,7 @@ def _batch_remarks(row: Row) -> Iterable[str]:
 def _record_remarks(row: Row) -> Iterable[str]:
     if "control" in row:
         yield str(row["control"]["type"])
+        return
     if row.get("record_type"):
         yield str(row["record_type"])
     for side in ("key", "value"):
