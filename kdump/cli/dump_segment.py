@@ -169,8 +169,8 @@ def command(
 def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
     from kdump.dump.files import DumpOptions
     from kdump.dump.index_options import IndexDumpOptions
-    from kdump.dump.log_text import TextOptions
     from kdump.dump.segment import SegmentOptions
+    from kdump.dump.text_options import TextOptions
     from kdump.scan.selection import Selection
 
     key = options["key"]

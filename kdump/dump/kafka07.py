@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from kdump.dump.contents import Contents
 from kdump.dump.dumped_file import DumpedFile
-from kdump.dump.log_text import RECORD_INDENT, contents_text
+from kdump.dump.log_text import contents_text
 from kdump.dump.problems import Problem
 from kdump.dump.report import DumpReport
 from kdump.dump.segment import SegmentOptions
 from kdump.dump.segment_rows import text_field
+from kdump.dump.text_options import RECORD_INDENT
 from kdump.formats import kafka07
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError

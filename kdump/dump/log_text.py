@@ -6,12 +6,12 @@ record; those of magic 2 are put together in :mod:`kdump.dump.record_lines`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection
+from typing import Final
 
 import numpy as np
 
+from kdump.dump.text_options import RECORD_INDENT, TIMESTAMP_TYPES, Damage, TextOptions
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
@@ -21,29 +21,7 @@ from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
 
-if TYPE_CHECKING:
-    from kdump.dump.contents import Contents
-
-RECORD_INDENT: Final = "|"
-TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
 _NO_TIMESTAMP_TYPE: Final = "NoTimestampType"
-
-
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """What the official tool's options say about the records of a log.
-
-    Attributes:
-        contents: how keys and values become text, or None to leave them out.
-        skip_record_metadata: leave out everything else, and control records.
-    """
-
-    contents: Contents | None = None
-    skip_record_metadata: bool = False
-
-
-Damage = Callable[[int, FormatError], None]
-"""Called with the position of a batch and what could not be printed of its records."""
 
 
 def batch_lines(batches: BatchColumns) -> list[str]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdump.dump.contents import Contents, Utf8Contents
-from kdump.dump.log_text import RECORD_INDENT, TIMESTAMP_TYPES, Damage, TextOptions
+from kdump.dump.text_options import RECORD_INDENT, TIMESTAMP_TYPES, Damage, TextOptions
 from kdump.formats import record_batch
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import control_record_text

@@ -19,8 +19,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
-from kdump.dump.log_text import TextOptions
-from kdump.dump.segment import Notes, window_texts
+from kdump.dump.text_options import TextOptions
+from kdump.dump.window_text import Notes, window_texts
 from kdump.scan.batches import PADDING_BYTES, Window, read_windows
 from kdump.scan.source import FileSource
 

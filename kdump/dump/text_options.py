@@ -1,0 +1,32 @@
+"""What the text of records shows, and the words that its lines share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from kdump.formats.errors import FormatError
+
+if TYPE_CHECKING:
+    from kdump.dump.contents import Contents
+
+RECORD_INDENT: Final = "|"
+TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
+"""By the bit of a batch's attributes that tells."""
+
+Damage: TypeAlias = Callable[[int, FormatError], None]
+"""Called with the position of a batch and what could not be printed of its records."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """What the official tool's options say about the records of a log.
+
+    Attributes:
+        contents: how keys and values become text, or None to leave them out.
+        skip_record_metadata: leave out everything else, and control records.
+    """
+
+    contents: Contents | None = None
+    skip_record_metadata: bool = False
