@@ -1,0 +1,128 @@
+"""The options of commands whose work an engine does: which one, how, and whether it is watched."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+from kdump.cli.output import format_bytes
+from kdump.pipeline.engine import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE)
+_POWERS: Final = "KMGTP"
+
+
+class SizeParameter(click.ParamType[int]):
+    """A number of bytes: ``1073741824``, ``1g``, ``512 MiB``; units are powers of 1024."""
+
+    name = "size"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        match = _SIZE.fullmatch(str(value).strip())
+        if match is None:
+            self.fail(f"{str(value)!r} is not a size such as 512MiB or 1g", param, ctx)
+        power = _POWERS.index(match[2].upper()) + 1 if match[2] else 0
+        return int(match[1]) * int(1024**power)
+
+
+class PropertyParameter(click.ParamType[tuple[str, str]]):
+    """A property and its value, as ``KEY=VALUE``."""
+
+    name = "property"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, separator, content = str(value).partition("=")
+        if not separator or not key.strip():
+            self.fail(f"{str(value)!r} is not of the form KEY=VALUE", param, ctx)
+        return key.strip(), content
+
+
+@dataclass(frozen=True, slots=True)
+class EngineArguments:
+    """What the command line says of the engine; the argument that a command is given."""
+
+    options: EngineOptions
+    progress: bool | None
+    """Whether progress was asked for, or asked to be left out; None for neither."""
+
+
+def engine_options(command: Command) -> Command:
+    """Give a command the options of an engine, as its one argument ``engine``.
+
+    That is an :class:`EngineArguments`.
+    """
+    return _gathered(
+        command,
+        click.option(
+            "--engine",
+            type=click.Choice(EngineChoice, case_sensitive=False),
+            default=EngineChoice.AUTO,
+            help="What does the work: local (this process and one worker a core), spark, or auto "
+            "(the default), which is spark for much of it.",
+        ),
+        click.option(
+            "--engine-threshold",
+            "engine_threshold",
+            type=SizeParameter(),
+            default=DEFAULT_THRESHOLD_BYTES,
+            metavar="SIZE",
+            help="From how many bytes on --engine auto is spark "
+            f"({format_bytes(DEFAULT_THRESHOLD_BYTES)} unless given).",
+        ),
+        click.option(
+            "--master",
+            metavar="URL",
+            help="Spark's master: local[*] (the default), or a cluster's whose nodes see the same "
+            "paths. With --engine auto this asks for Spark.",
+        ),
+        click.option(
+            "--spark-conf",
+            "spark_conf",
+            type=PropertyParameter(),
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A property of Spark's. Can be given many times.",
+        ),
+        click.option(
+            "--progress/--no-progress",
+            "progress",
+            default=None,
+            help="Show how far the work is, on standard error: on a terminal it is shown unless "
+            "told otherwise; elsewhere --progress gives a line every few seconds.",
+        ),
+    )
+
+
+def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any,
+        engine: EngineChoice,
+        engine_threshold: int,
+        master: str | None,
+        spark_conf: Sequence[tuple[str, str]],
+        progress: bool | None,
+        **others: Any,
+    ) -> Any:
+        options = EngineOptions(engine, engine_threshold, master, tuple(spark_conf))
+        return command(*args, engine=EngineArguments(options, progress), **others)
+
+    decorated: Any = with_one_argument
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]

@@ -1,0 +1,1 @@
+"""Jobs over many segments, in this process and its workers or on Spark."""

@@ -1,0 +1,91 @@
+"""The archive of Spark's classes, made once, in the background.
+
+A JVM that maps the archive starts Spark in half the time. To make it, a JVM runs a small job
+(at half the speed), and then takes ten seconds to write: no run of kdump should wait for that, so
+the first one on Spark leaves a process behind that does it at the lowest priority. It is
+``python -m kdump.pipeline.spark_archive``. Where anything goes wrong there is no archive, and no
+harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from kdump.errors import KdumpError
+from kdump.pipeline.spark_java import archive_path, find_java
+from kdump.pipeline.spark_session import SparkSession, find_spark, python_path
+
+_LEAST_PRIORITY: Final = 19
+_ABANDONED_SECONDS: Final = 600
+_PART_SUFFIX: Final = ".part"
+
+
+def make_in_background() -> None:
+    """Make sure that there is an archive some time later. Never fails, never waits."""
+    with contextlib.suppress(KdumpError, OSError):
+        archive = _path()
+        if archive is not None and _is_wanted(archive):
+            process = subprocess.Popen(  # noqa: S603 - no shell
+                [sys.executable, "-m", __name__],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=os.environ | {"PYTHONPATH": python_path()},
+                start_new_session=True,
+            )
+            # It is meant to outlive this process, of which Popen would warn.
+            process.returncode = 0
+
+
+def make() -> None:
+    """Make the archive; does nothing where it is, or is being made.
+
+    Raises:
+        KdumpError: Spark does not start.
+        OSError: the cache cannot be written.
+    """
+    archive = _path()
+    if archive is None or not _is_wanted(archive):
+        return
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    part = archive.with_suffix(f".{os.getpid()}{_PART_SUFFIX}")
+    part.touch()
+    session = SparkSession(None, {}, archive_to=part)
+    try:
+        # What an engine's job makes Spark load.
+        session.context.parallelize([[0], [1]], 2).foreachPartition(_visit)
+        session.finish()
+        part.replace(archive)
+    finally:
+        session.abort()
+        part.unlink(missing_ok=True)
+
+
+def _visit(partition: object) -> None:
+    """Do nothing with a partition."""
+
+
+def _path() -> Path | None:
+    return archive_path(find_java(os.environ), find_spark())
+
+
+def _is_wanted(archive: Path) -> bool:
+    """Whether there is no archive yet, and nobody else about to leave one."""
+    if archive.exists():
+        return False
+    oldest = time.time() - _ABANDONED_SECONDS
+    parts = archive.parent.glob(f"{archive.stem}.*{_PART_SUFFIX}")
+    return not any(part.stat().st_mtime > oldest for part in parts)
+
+
+if __name__ == "__main__":
+    os.nice(_LEAST_PRIORITY)
+    with contextlib.suppress(KdumpError, OSError):
+        make()

@@ -1,0 +1,75 @@
+"""Small programs in processes of their own, which find kdump and these builders."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+_PATH = os.pathsep.join(str(Path(__file__).resolve().parents[up]) for up in (1, 2))
+_PATIENCE_SECONDS = 60
+
+
+def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python program to its end; it must not fail."""
+    return subprocess.run(
+        [sys.executable, "-c", program, *args],
+        env=os.environ | {"PYTHONPATH": _PATH},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+    )
+
+
+class InterruptedProgram:
+    """A program that ``^C`` is pressed on while its workers wait.
+
+    It is given the path of a named pipe, which :class:`builders.jobs.WaitForEver` writes to: the
+    pipe has ended when no worker is left.
+    """
+
+    def __init__(self, program: str, folder: Path, *args: str) -> None:
+        path = folder / "program.py"
+        path.write_text(program)
+        pipe = folder / "pipe"
+        os.mkfifo(pipe)
+        self.workers: list[int] = []
+        self._pipe = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self._process = subprocess.Popen(
+            [sys.executable, str(path), str(pipe), *args],
+            env=os.environ | {"PYTHONPATH": _PATH},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            # A process group, as a shell makes one for each command.
+            start_new_session=True,
+        )
+
+    def wait_for_workers(self, count: int) -> None:
+        """Wait until so many workers are at work."""
+        while len(self.workers) < count:
+            said = self._read()
+            assert said, self._process.communicate()[1]
+            self.workers += map(int, said.split())
+
+    def interrupt(self) -> None:
+        """Interrupt every process of the group, as a terminal does, and wait for the program."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        said = self._process.communicate(timeout=_PATIENCE_SECONDS)[1]
+        assert self._process.returncode == -signal.SIGINT
+        assert said.count("Traceback") == 1, said
+
+    def workers_left(self) -> bool:
+        """Whether a worker is still there after a while."""
+        said = self._read()
+        os.close(self._pipe)
+        return said != b""
+
+    def _read(self) -> bytes | None:
+        """What is in the pipe; nothing if it has ended, None if neither happens."""
+        ready = select.select([self._pipe], [], [], _PATIENCE_SECONDS)[0]
+        return os.read(self._pipe, 1024) if ready else None

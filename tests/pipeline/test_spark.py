@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from builders.jobs import CountBatches, FailOn, KillWorker, TellExecutable, TellProcess, parent_of
+from builders.programs import InterruptedProgram, in_a_fresh_process
+from kdump.errors import KdumpError
+from kdump.pipeline import spark_java, spark_session
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+from kdump.pipeline.job import JobFailedError, Split
+from kdump.pipeline.local import LocalEngine
+from kdump.pipeline.spark import SparkEngine
+
+SPARK = EngineOptions(EngineChoice.SPARK)
+
+
+def test_workers_run_the_python_that_runs_here(spark: SparkEngine) -> None:
+    [(_, executable)] = spark.run(TellExecutable(), [Split("any")])
+    assert executable == sys.executable
+
+
+def test_a_failure_names_the_file_and_the_byte(work: list[Split], spark: SparkEngine) -> None:
+    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    with pytest.raises(JobFailedError) as caught:
+        list(spark.run(CountBatches(), [*work, gone]))
+    assert str(caught.value) == (
+        "gone/00000000000000000000.log from byte 4096: No such file or directory"
+    )
+
+
+def test_a_bug_is_told_with_its_trace(work: list[Split], spark: SparkEngine) -> None:
+    with pytest.raises(JobFailedError, match="ZeroDivisionError: no bytes a second") as caught:
+        list(spark.run(FailOn(work[-1].path), work))
+    assert "builders/jobs.py" in caught.value.trace
+
+
+def test_a_split_whose_worker_dies_is_done_again(
+    work: list[Split], spark: SparkEngine, tmp_path: Path
+) -> None:
+    job = KillWorker(work[-1].path, scar=str(tmp_path / "scar"))
+    with LocalEngine() as here:
+        expected = dict(here.run(CountBatches(), work))
+    assert dict(spark.run(job, work)) == expected
+    assert (tmp_path / "scar").exists()
+
+
+def test_a_split_on_which_every_worker_dies_is_named(work: list[Split], spark: SparkEngine) -> None:
+    with pytest.raises(JobFailedError, match="each time it was tried") as caught:
+        list(spark.run(KillWorker(work[0].path), work))
+    assert caught.value.split.path == work[0].path
+
+
+def test_a_job_that_is_left_early_does_not_hold_up_the_next(
+    work: list[Split], spark: SparkEngine
+) -> None:
+    with contextlib.closing(spark.run(TellProcess(), work)) as results:
+        next(results)
+    assert len(list(spark.run(TellProcess(), work))) == len(work)
+
+
+def test_a_context_that_is_there_is_used_and_left_alone(
+    work: list[Split], spark: SparkEngine
+) -> None:
+    list(spark.run(TellProcess(), work))
+    with open_engine(SPARK, total_bytes=0) as other:
+        assert len(list(other.run(TellProcess(), work))) == len(work)
+    assert len(list(spark.run(TellProcess(), work))) == len(work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "url"),
+    [
+        (None, "local[*,4]"),
+        ("local", "local[1,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+    ],
+)
+def test_on_this_machine_too_a_task_is_tried_again(asked: str | None, url: str) -> None:
+    assert spark_session.master_url(asked) == url
+
+
+def test_properties_that_were_asked_for_win() -> None:
+    found = spark_session.properties("local[2,4]", {"spark.ui.enabled": "true"})
+    assert found["spark.ui.enabled"] == "true"
+    assert found["spark.app.name"] == "kdump"
+
+
+@pytest.mark.parametrize("java_home", [True, False], ids=["in JAVA_HOME", "on the path"])
+def test_without_java_one_line_says_so(
+    java_home: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path) if java_home else "")
+    with pytest.raises(KdumpError) as caught:
+        spark_java.find_java(os.environ)
+    where = f"in JAVA_HOME ({tmp_path})" if java_home else "on the PATH"
+    assert str(caught.value) == (
+        f"Spark needs Java 17 or 21, and there is none {where}: "
+        "use --engine local, which needs neither Java nor Spark"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "Error: LinkageError\njava.lang.UnsupportedClassVersionError: org/apache",
+            "it needs Java 17 or 21, and {java} is older",
+        ),
+        ("Error occurred during initialization of VM", "Error occurred during initialization"),
+        ("", "{java} ended with status 1"),
+    ],
+)
+def test_a_java_that_does_not_start_spark_is_told_in_one_line(
+    said: str, reason: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n")
+    java.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    spark = spark_java.Spark(tmp_path, "0")
+    process = spark_java.JavaProcess(spark, heap="64m")
+    try:
+        with pytest.raises(KdumpError) as caught:
+            process.wait_for_gateway()
+    finally:
+        process.abort()
+    assert f"Spark did not start: {reason.format(java=java.resolve())}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+NO_PYSPARK = """
+import sys
+sys.modules["pyspark"] = None
+from kdump.errors import KdumpError
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+try:
+    with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0):
+        pass
+except KdumpError as failure:
+    print(failure)
+"""
+
+
+def test_without_pyspark_one_line_says_so() -> None:
+    said = in_a_fresh_process(NO_PYSPARK).stdout
+    assert said == (
+        "pyspark cannot be imported (import of pyspark halted; None in sys.modules): "
+        "use --engine local, which needs neither Java nor Spark\n"
+    )
+
+
+NOTHING_OF_SPARK = """
+import sys
+from kdump.pipeline.engine import EngineOptions, open_engine
+import kdump.cli.engine_options, kdump.pipeline.spark
+from builders.jobs import TellProcess
+from kdump.pipeline.job import Split
+with open_engine(total_bytes=0) as engine:
+    list(engine.run(TellProcess(), [Split("any")]))
+print("pyspark" in sys.modules, "py4j" in sys.modules)
+"""
+
+
+def test_pyspark_is_not_imported_before_it_is_used() -> None:
+    assert in_a_fresh_process(NOTHING_OF_SPARK).stdout.split() == ["False", "False"]
+
+
+WHOLE_RUN = """
+import os
+from builders.jobs import TellProcess
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+from kdump.pipeline.job import Split
+options = EngineOptions(EngineChoice.SPARK, master="local[1]")
+with open_engine(options, total_bytes=0) as engine:
+    for split, process in engine.run(TellProcess(), [Split("any")]):
+        print(split.path, process != os.getpid())
+"""
+
+
+def test_a_run_on_spark_says_nothing_of_its_own(cache: Path) -> None:
+    done = in_a_fresh_process(WHOLE_RUN)
+    assert (done.stdout, done.stderr) == ("any True\n", "")
+
+
+INTERRUPTED = """
+import sys
+from builders.jobs import WaitForEver
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+from kdump.pipeline.job import Split
+options = EngineOptions(EngineChoice.SPARK, master="local[2]")
+with open_engine(options, total_bytes=0) as engine:
+    splits = [Split(str(number), 0, None, 1 << 30) for number in range(2)]
+    list(engine.run(WaitForEver(sys.argv[1]), splits))
+"""
+
+
+def test_an_interrupt_ends_all_processes(tmp_path: Path, cache: Path) -> None:
+    interrupted = InterruptedProgram(INTERRUPTED, tmp_path)
+    interrupted.wait_for_workers(2)
+    java = parent_of(parent_of(interrupted.workers[0]))
+    assert "java" in Path(f"/proc/{java}/exe").readlink().parts
+    interrupted.interrupt()
+    assert not interrupted.workers_left()
+    assert not Path(f"/proc/{java}").exists()
