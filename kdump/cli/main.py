@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "dump-segment": "Print any file of a log directory.",
     "info": "What a log directory is, and what it holds in all.",
     "ls": "The partitions of log directories.",
+    "verify": "What is sound in log directories, what is damaged, what would be lost.",
 }
 """Name and summary of each command; the module is ``kdump.cli.<name with underscores>``.
 
@@ -110,4 +111,7 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
 
 def main() -> NoReturn:
     """The entry point of the ``kdump`` script."""
+    # NumPy would start a thread a core for linear algebra, of which there is none here; without
+    # them start-up is quicker, and processes can be forked.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.exit(run())
