@@ -1,0 +1,217 @@
+"""A partition's directory as the loader changes it: names and what would be under them.
+
+Nothing is written and no segment is held: what is under a name is a range of a file that is on
+disk, or bytes that were made. In the end the difference to the disk is the wanted state.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdump.formats.names import FileKind
+from kdump.repair.refusal import Refused
+from kdump.repair.wanted import (
+    CopiedFrom,
+    Gone,
+    Kept,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+    WantedFile,
+)
+from kdump.scan.source import ByteSource, FileSource, read_at
+
+SNAPSHOT_SUFFIX = ".snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The bytes from ``start`` to ``end`` of the file ``name`` as it is on disk."""
+
+    name: str
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Bytes that loading makes, and how many zeroes are behind them."""
+
+    data: bytes
+    padding_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + self.padding_bytes
+
+
+Content = Stored | Written
+
+
+class RangeSource:
+    """A part of another source as a source of its own."""
+
+    def __init__(self, source: ByteSource, start: int, size_bytes: int) -> None:
+        self._source = source
+        self._start = start
+        self.size_bytes = size_bytes
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        size = max(0, min(len(buffer), self.size_bytes - position))
+        return self._source.read_into(buffer[:size], self._start + position)
+
+
+class BytesSource:
+    """Bytes in memory as a source."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self.size_bytes = len(data)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        piece = self._data[position : position + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class Workspace:
+    """The regular files of the directory ``path`` by name, and what loading makes of them.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._on_disk: dict[str, int] = {}
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    self._on_disk[entry.name] = entry.stat().st_size
+        self._contents: dict[str, Content] = {
+            name: Stored(name, 0, size) for name, size in self._on_disk.items()
+        }
+        self._snapshot_names = {name for name in self._on_disk if name.endswith(SNAPSHOT_SUFFIX)}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._contents
+
+    def names(self) -> list[str]:
+        """All names, in the order in which Kafka sorts files."""
+        return sorted(self._contents)
+
+    def snapshot_names(self) -> list[str]:
+        """Names that end as those of producer snapshots, sorted."""
+        return sorted(self._snapshot_names)
+
+    def content(self, name: str) -> Content:
+        return self._contents[name]
+
+    def size_bytes(self, name: str) -> int:
+        return self._contents[name].size_bytes
+
+    def put(self, name: str, content: Content) -> None:
+        """Let ``name`` have ``content``, whether or not it was there."""
+        self._contents[name] = content
+        if name.endswith(SNAPSHOT_SUFFIX):
+            self._snapshot_names.add(name)
+
+    def remove(self, name: str) -> bool:
+        """Take ``name`` away; gives whether it was there."""
+        self._snapshot_names.discard(name)
+        return self._contents.pop(name, None) is not None
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Let what is under ``name`` be under ``new_name``, instead of what was there."""
+        content = self._contents[name]
+        self.remove(name)
+        self.put(new_name, content)
+
+    def truncate(self, name: str, size_bytes: int) -> None:
+        """Cut to ``size_bytes``, if there is more."""
+        if size_bytes < self.size_bytes(name):
+            self.put(name, part_of(self._contents[name], 0, size_bytes))
+
+    def open(self, name: str) -> AbstractContextManager[ByteSource]:
+        """What is under ``name``, for reading."""
+        return self.open_content(self._contents[name])
+
+    @contextmanager
+    def open_content(self, content: Content) -> Iterator[ByteSource]:
+        """``content``, for reading."""
+        if isinstance(content, Written):
+            yield BytesSource(content.data + bytes(content.padding_bytes))
+            return
+        with FileSource(self.path / content.name) as source:
+            # A file that became shorter since it was listed is not the one that was looked at.
+            if source.size_bytes < content.end:
+                raise OSError(f"{source.path} became shorter while it was read")
+            yield RangeSource(source, content.start, content.size_bytes)
+
+    def read(self, name: str) -> bytes:
+        """All that is under ``name``; for small files."""
+        with self.open(name) as source:
+            return read_at(source, 0, source.size_bytes)
+
+    def wanted(self) -> dict[str, WantedFile]:
+        """What becomes of each file that was there or is there, by name."""
+        uses = Counter(c.name for c in self._contents.values() if isinstance(c, Stored))
+        names = sorted(self._on_disk.keys() | self._contents.keys())
+        return {name: self._wanted(name, uses) for name in names}
+
+    def _wanted(self, name: str, uses: Counter[str]) -> WantedFile:
+        content = self._contents.get(name)
+        if content is None:
+            return Gone()
+        if isinstance(content, Written):
+            return self._wanted_bytes(name, content.data + bytes(content.padding_bytes))
+        if content.name == name and content.start == 0:
+            return self._kept(name, content.end)
+        is_only_use = uses[content.name] == 1 and content.name not in self._contents
+        if content.start == 0 and is_only_use:
+            return RenamedFrom(content.name, content.end)
+        return CopiedFrom(content.name, content.start, content.end)
+
+    def _kept(self, name: str, size_bytes: int) -> WantedFile:
+        return Kept() if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
+
+    def _wanted_bytes(self, name: str, data: bytes) -> WantedFile:
+        """What is made anew is often what is there, but for the padding."""
+        if self._on_disk.get(name, -1) < len(data):
+            return NewBytes(data)
+        with FileSource(self.path / name) as source:
+            is_there = read_at(source, 0, len(data)) == data
+        return self._kept(name, len(data)) if is_there else NewBytes(data)
+
+
+def file_name(offset: int, kind: FileKind) -> str:
+    """Name of a file at ``offset``; Java puts the sign in front of all twenty digits."""
+    sign = "-" if offset < 0 else ""
+    return f"{sign}{abs(offset):020d}{kind.value}"
+
+
+def part_of(content: Content, start: int, end: int) -> Content:
+    """The bytes from ``start`` to ``end`` of what ``content`` stands for."""
+    if isinstance(content, Stored):
+        return Stored(content.name, content.start + start, content.start + end)
+    data = content.data[start:end]
+    return Written(data, end - start - len(data))
+
+
+def require_readable_length(name: str, size_bytes: int) -> None:
+    """Refuse a segment that is longer than Kafka's positions can tell.
+
+    Raises:
+        Refused: it is (``FileRecords``).
+    """
+    if size_bytes > 2**31 - 1:
+        raise Refused("the segment is larger than 2147483647 bytes", name, "KafkaException")

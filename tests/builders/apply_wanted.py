@@ -1,0 +1,50 @@
+"""A wanted state made real on a copy of a directory, without any of the care that repairs take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kdump.repair.wanted import (
+    CopiedFrom,
+    Gone,
+    Kept,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+    WantedFile,
+)
+
+
+def apply_wanted(directory: Path, files: Mapping[str, WantedFile]) -> None:
+    """Give each of ``files`` what is wanted for it."""
+    contents = {name: _content(directory, name, wanted) for name, wanted in files.items()}
+    for name, content in contents.items():
+        path = directory / name
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif not path.exists() or path.read_bytes() != content:
+            path.write_bytes(content)
+
+
+def _content(directory: Path, name: str, wanted: WantedFile) -> bytes | None:
+    """What a file is to hold, read before anything is changed; None for nothing."""
+    match wanted:
+        case Gone():
+            return None
+        case Kept():
+            return (directory / name).read_bytes()
+        case KeptUpTo(size_bytes):
+            return _range(directory / name, 0, size_bytes)
+        case RenamedFrom(source, size_bytes):
+            return _range(directory / source, 0, size_bytes)
+        case CopiedFrom(source, start, end):
+            return _range(directory / source, start, end)
+        case NewBytes(data):
+            return data
+
+
+def _range(path: Path, start: int, end: int) -> bytes:
+    content = path.read_bytes()[start:end]
+    assert len(content) == end - start, f"{path} is too short"
+    return content

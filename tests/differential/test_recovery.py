@@ -1,0 +1,91 @@
+"""The wanted state is what Kafka's own loader leaves, byte for byte; refused is what it refuses.
+
+Partitions of all sorts are generated, settled by Kafka once, and then damaged the way crashes,
+bad disks and people do it. Producer snapshots are compared to the byte, too: kdump writes their
+entries in the order of Kafka's hash maps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from builders.loading import EXPIRING, Arena, Clock, Difference, LoaderServer
+from kdump.repair.segment import IndexSettings
+
+pytestmark = pytest.mark.differential
+
+DEFAULTS = IndexSettings()
+SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)]
+
+
+@pytest.fixture(scope="module")
+def server(java_classpath: str) -> Iterator[LoaderServer]:
+    """Give Kafka's loader, ready to be asked again and again."""
+    with LoaderServer(java_classpath) as running:
+        yield running
+
+
+def no_differences(found: Sequence[Difference]) -> None:
+    """Fail with the first few of the differences, if there are any."""
+    if found:
+        shown = "\n".join(str(difference) for difference in found[:3])
+        pytest.fail(f"{len(found)} partitions differ, such as\n{shown}", pytrace=False)
+
+
+@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+def test_an_unclean_directory_is_left_as_kafka_leaves_it(
+    server: LoaderServer, tmp_path: Path, seed: int
+) -> None:
+    arena = Arena(server, tmp_path, DEFAULTS)
+    arena.generate(random.Random(seed), 150, clean=False)
+
+    no_differences(arena.compare())
+
+
+@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+def test_a_clean_directory_is_left_as_kafka_leaves_it(
+    server: LoaderServer, tmp_path: Path, seed: int
+) -> None:
+    arena = Arena(server, tmp_path, DEFAULTS)
+    arena.generate(random.Random(seed), 80, clean=True)
+
+    no_differences(arena.compare())
+
+
+@pytest.mark.parametrize("interval_bytes", [0, 300])
+def test_the_index_interval_decides_alike(
+    server: LoaderServer, tmp_path: Path, interval_bytes: int
+) -> None:
+    arena = Arena(server, tmp_path, IndexSettings(interval_bytes=interval_bytes))
+    arena.generate(random.Random(interval_bytes), 40, clean=False)
+
+    no_differences(arena.compare())
+
+
+def test_indexes_that_are_full_are_refused_alike(server: LoaderServer, tmp_path: Path) -> None:
+    arena = Arena(server, tmp_path, DEFAULTS)
+    arena.generate(random.Random(7), 40, clean=False)
+    arena.settings = IndexSettings(interval_bytes=300, max_bytes=240)
+
+    no_differences(arena.compare())
+
+
+def test_producers_expire_by_the_clock_alike(server: LoaderServer, tmp_path: Path) -> None:
+    arena = Arena(server, tmp_path, DEFAULTS, EXPIRING)
+    arena.generate(random.Random(8), 40, clean=False)
+
+    no_differences(arena.compare())
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
+def test_the_whole_directory_is_left_as_the_log_manager_leaves_it(
+    server: LoaderServer, tmp_path: Path, clean: bool
+) -> None:
+    arena = Arena(server, tmp_path, DEFAULTS, Clock())
+    arena.generate(random.Random(9), 25, clean=clean, damage=False)
+
+    no_differences(arena.compare(whole=True))

@@ -1,0 +1,228 @@
+import java.io.BufferedReader;
+import java.io.File;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Properties;
+import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Delayed;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
+
+import kafka.log.LogManager;
+import kafka.server.builders.LogManagerBuilder;
+
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.common.utils.Timer;
+import org.apache.kafka.server.util.Scheduler;
+import org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler;
+import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
+import org.apache.kafka.storage.internals.log.CleanerConfig;
+import org.apache.kafka.storage.internals.log.LogConfig;
+import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
+
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Loads log directories as a starting broker does, and stops as it stops, again and again in one JVM.
+ *
+ * <p>A request is a line on standard input, its fields separated by tabs: {@code whole} or {@code each}, the log
+ * directory, the time in milliseconds, after how many producers expire, and topic properties as {@code KEY=VALUE}. With
+ * {@code whole} Kafka's own {@code LogManager} does it all, and one partition that does not load fails the request. With
+ * {@code each} every partition is loaded by itself, so that those that do not load leave the others alone, and the
+ * checkpoints have lines for those that did.
+ *
+ * <p>An answer is a line for each partition that did not load, {@code NAME}, a tab and why, and an empty line.
+ * The clock stands still, and nothing happens in the background.
+ */
+public final class LoaderServer {
+    private static final String RECOVERY_POINTS = "recovery-point-offset-checkpoint";
+    private static final String LOG_STARTS = "log-start-offset-checkpoint";
+    private static final String HIGH_WATERMARKS = "replication-offset-checkpoint";
+    private static final int MAX_TRANSACTION_MS = 15 * 60 * 1000;
+
+    private LoaderServer() { }
+
+    /** Does at once what is to be done once, and never what is to be done again and again. */
+    private static final class AtOnce implements Scheduler {
+        @Override
+        public void startup() { }
+
+        @Override
+        public void shutdown() { }
+
+        @Override
+        public void resizeThreadPool(int size) { }
+
+        @Override
+        public ScheduledFuture<?> schedule(String name, Runnable task, long delayMs, long periodMs) {
+            if (periodMs <= 0) {
+                task.run();
+            }
+            return new Done();
+        }
+    }
+
+    /** What stands for a task that is over. */
+    private static final class Done extends CompletableFuture<Void> implements ScheduledFuture<Void> {
+        Done() {
+            complete(null);
+        }
+
+        @Override
+        public long getDelay(TimeUnit unit) {
+            return 0;
+        }
+
+        @Override
+        public int compareTo(Delayed other) {
+            return 0;
+        }
+    }
+
+    /** A clock that stands still. */
+    private static final class StoppedClock implements Time {
+        private final long nowMs;
+
+        StoppedClock(long nowMs) {
+            this.nowMs = nowMs;
+        }
+
+        @Override
+        public long milliseconds() {
+            return nowMs;
+        }
+
+        @Override
+        public long hiResClockMs() {
+            return nowMs;
+        }
+
+        @Override
+        public long nanoseconds() {
+            return nowMs * 1_000_000;
+        }
+
+        @Override
+        public void sleep(long ms) {
+            Time.SYSTEM.sleep(ms);
+        }
+
+        @Override
+        public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) throws InterruptedException {
+            Time.SYSTEM.waitObject(object, condition, deadlineMs);
+        }
+
+        @Override
+        public Timer timer(long timeoutMs) {
+            return Time.SYSTEM.timer(timeoutMs);
+        }
+    }
+
+    public static void main(String[] unused) throws IOException {
+        PrintStream answers = System.out;
+        System.setOut(System.err);
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            String[] fields = line.split("\t");
+            File directory = new File(fields[1]).getAbsoluteFile();
+            Time time = new StoppedClock(Long.parseLong(fields[2]));
+            ProducerStateManagerConfig producers = new ProducerStateManagerConfig(Integer.parseInt(fields[3]), false);
+            LogConfig config = config(Arrays.asList(fields).subList(4, fields.length));
+            Map<String, String> refused;
+            if (fields[0].equals("whole")) {
+                refused = loadWhole(directory, config, time, producers);
+            } else {
+                refused = loadEach(directory, config, time, producers);
+            }
+            refused.forEach((name, why) -> answers.println(name + "\t" + why.replaceAll("\\s+", " ")));
+            answers.println();
+            answers.flush();
+        }
+    }
+
+    private static LogConfig config(List<String> properties) {
+        Map<String, Object> values = new HashMap<>();
+        values.put("file.delete.delay.ms", "0");
+        for (String property : properties) {
+            String[] pair = property.split("=", 2);
+            values.put(pair[0], pair[1]);
+        }
+        return new LogConfig(values);
+    }
+
+    private static Map<String, String> loadWhole(File directory, LogConfig config, Time time,
+                                                 ProducerStateManagerConfig producers) {
+        LogManager manager = new LogManagerBuilder()
+            .setLogDirs(List.of(directory))
+            .setConfigRepository(resource -> new Properties())
+            .setInitialDefaultConfig(config)
+            .setCleanerConfig(new CleanerConfig(false))
+            .setRecoveryThreadsPerDataDir(1)
+            .setProducerStateManagerConfig(producers.producerIdExpirationMs(), false)
+            .setScheduler(new AtOnce())
+            .setBrokerTopicStats(new BrokerTopicStats(false))
+            .setLogDirFailureChannel(new LogDirFailureChannel(1))
+            .setTime(time)
+            .build();
+        Map<String, String> refused = new TreeMap<>();
+        try {
+            scala.Function1<UnifiedLog, Object> isStray = log -> false;
+            manager.loadLogs(config, CollectionConverters.asScala(new HashMap<String, LogConfig>()), isStray);
+        } catch (Throwable failure) {
+            refused.put(directory.getName(), failure.toString());
+        } finally {
+            manager.shutdown(-1L);
+        }
+        return refused;
+    }
+
+    private static Map<String, String> loadEach(File directory, LogConfig config, Time time,
+                                                ProducerStateManagerConfig producers) throws IOException {
+        boolean isClean = new CleanShutdownFileHandler(directory.getPath()).exists();
+        Map<TopicPartition, Long> recoveryPoints = offsets(directory, RECOVERY_POINTS);
+        Map<TopicPartition, Long> logStarts = offsets(directory, LOG_STARTS);
+        Map<TopicPartition, Long> highWatermarks = offsets(directory, HIGH_WATERMARKS);
+        Map<TopicPartition, Long> newRecoveryPoints = new HashMap<>();
+        Map<TopicPartition, Long> newLogStarts = new HashMap<>();
+        Map<String, String> refused = new TreeMap<>();
+        for (File partition : directory.listFiles(File::isDirectory)) {
+            try {
+                TopicPartition name = UnifiedLog.parseTopicPartitionName(partition);
+                UnifiedLog log = UnifiedLog.create(partition, config, logStarts.getOrDefault(name, 0L),
+                    recoveryPoints.getOrDefault(name, 0L), new AtOnce(), new BrokerTopicStats(false), time,
+                    MAX_TRANSACTION_MS, producers, Integer.MAX_VALUE,
+                    new LogDirFailureChannel(1), isClean, Optional.empty());
+                log.updateHighWatermark(Math.min(highWatermarks.getOrDefault(name, 0L), log.logEndOffset()));
+                log.flush(true);
+                log.close();
+                newRecoveryPoints.put(name, log.recoveryPoint());
+                if (log.logStartOffset() > log.logSegments().get(0).baseOffset()) {
+                    newLogStarts.put(name, log.logStartOffset());
+                }
+            } catch (Throwable failure) {
+                refused.put(partition.getName(), failure.toString());
+            }
+        }
+        new OffsetCheckpointFile(new File(directory, RECOVERY_POINTS), null).write(newRecoveryPoints);
+        new OffsetCheckpointFile(new File(directory, LOG_STARTS), null).write(newLogStarts);
+        return refused;
+    }
+
+    private static Map<TopicPartition, Long> offsets(File directory, String name) throws IOException {
+        File file = new File(directory, name);
+        return file.exists() ? new OffsetCheckpointFile(file, null).read() : Map.of();
+    }
+}

@@ -1,0 +1,101 @@
+"""What loading would do, in the operator's words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from builders.batches import batches
+from builders.log_directories import write_partition
+from builders.recovery import joined, load, log_name, positions
+from kdump.formats.record_batch import CRC_START
+from kdump.repair.verdict import Verdict, VerdictKind, verdict
+
+TWO_SEGMENTS = {base: joined(batches(4, base_offset=base)) for base in (0, 12)}
+
+
+def with_damage(base_offset: int, batch: int) -> dict[int, bytes]:
+    """Two segments, one batch of one of them with a wrong checksum."""
+    log = bytearray(TWO_SEGMENTS[base_offset])
+    log[positions(batches(4))[batch] + CRC_START] ^= 1
+    return {**TWO_SEGMENTS, base_offset: bytes(log)}
+
+
+def judged(path: Path, logs: dict[int, bytes]) -> Verdict:
+    return verdict(load(write_partition(path / "orders-0", logs)))
+
+
+def test_a_clean_partition_is_sound(tmp_path: Path) -> None:
+    path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
+
+    assert verdict(load(path, is_clean=True)) == Verdict(VerdictKind.SOUND, "sound")
+
+
+def test_after_a_crash_only_the_active_segment_is_unclean(tmp_path: Path) -> None:
+    path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
+
+    assert verdict(load(path, recovery_point=12)) == Verdict(
+        VerdictKind.UNCLEAN, "only the active segment is unclean, as after any crash"
+    )
+
+
+def test_several_unflushed_segments_are_counted(tmp_path: Path) -> None:
+    found = judged(tmp_path, TWO_SEGMENTS)
+
+    assert found.kind is VerdictKind.UNCLEAN
+    assert found.sentence.startswith("a broker would go through 2 segments")
+
+
+def test_a_cut_says_what_goes_and_from_where(tmp_path: Path) -> None:
+    found = judged(tmp_path, with_damage(12, 1))
+
+    at = positions(batches(4))[1]
+    assert found == Verdict(
+        VerdictKind.LOSS,
+        "a broker would cut 2 batches (offsets 18–23, 6 records) "  # noqa: RUF001
+        f"from segment {log_name(12)}, from byte {at} on",
+    )
+
+
+def test_a_cut_without_a_sound_batch_is_counted_in_bytes(tmp_path: Path) -> None:
+    found = judged(tmp_path, {0: TWO_SEGMENTS[0] + bytes(100)})
+
+    assert found.sentence.startswith("a broker would cut 100 bytes without a sound batch")
+
+
+def test_segments_that_go_are_named_with_the_reason(tmp_path: Path) -> None:
+    found = judged(tmp_path, with_damage(0, 3))
+
+    assert f"delete 1 segment ({log_name(12)}) with 4 batches" in found.sentence
+    assert found.sentence.endswith("because it follows what was cut")
+
+
+def test_leftovers_are_said_to_lose_nothing(tmp_path: Path) -> None:
+    path = write_partition(
+        tmp_path / "orders-0", TWO_SEGMENTS, others={f"{log_name(0)}.cleaned": b""}
+    )
+
+    assert verdict(load(path)) == Verdict(
+        VerdictKind.REBUILT, "a broker would delete 1 leftover; no batch is lost"
+    )
+
+
+def test_indexes_that_are_rebuilt_are_named(tmp_path: Path) -> None:
+    path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
+    (path / f"{0:020d}.index").unlink()
+
+    assert verdict(load(path, is_clean=True)) == Verdict(
+        VerdictKind.REBUILT,
+        "a broker would rebuild the indexes of segment 0 because its offset index is missing;"
+        " no batch is lost",
+    )
+
+
+def test_a_refusal_says_why_and_where(tmp_path: Path) -> None:
+    path = write_partition(
+        tmp_path / "orders-0", TWO_SEGMENTS, others={"leader-epoch-checkpoint": b"1\n0\n"}
+    )
+    found = verdict(load(path))
+
+    assert found.kind is VerdictKind.REFUSED
+    assert found.sentence.startswith("a broker would refuse to start: ")
+    assert found.sentence.endswith("(KafkaStorageException, leader-epoch-checkpoint)")
