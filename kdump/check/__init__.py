@@ -1,0 +1,1 @@
+"""Invariants of a log directory: one function each, one finding code each."""

@@ -1,0 +1,56 @@
+"""Findings as they are made, with an end to how many of one code are told apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Final
+
+from kdump.check.findings import Finding
+
+MOST_OF_A_CODE: Final = 20
+"""So many findings of one code are told one by one in a part of a file; the rest are counted."""
+
+
+class Collector:
+    """Takes findings about one part of one file."""
+
+    def __init__(self) -> None:
+        self._findings: list[Finding] = []
+        self._more: dict[str, Finding] = {}
+        self._count: Counter[str] = Counter()
+
+    def add(self, finding: Finding) -> None:
+        """Take one finding."""
+        self._count[finding.code] += 1
+        if self._count[finding.code] <= MOST_OF_A_CODE:
+            self._findings.append(finding)
+            return
+        last = self._more.get(finding.code)
+        if last is None or finding.severity > last.severity:
+            self._more[finding.code] = finding
+
+    def add_each(self, code: str, rows: Iterable[int], describe: Callable[[int], Finding]) -> None:
+        """Take a finding of ``code`` for each of ``rows``; only those told apart are described."""
+        for row in rows:
+            if self._count[code] <= MOST_OF_A_CODE:
+                self.add(describe(row))
+            else:
+                self._count[code] += 1
+
+    def findings(self) -> tuple[Finding, ...]:
+        """What was taken, in that order; what is too much of one code as one finding at the end."""
+        return (
+            *self._findings,
+            *(
+                replace(
+                    finding,
+                    what=f"{finding.what}; and {self._count[code] - MOST_OF_A_CODE - 1} more"
+                    " like it in this part of the file",
+                )
+                if self._count[code] > MOST_OF_A_CODE + 1
+                else finding
+                for code, finding in self._more.items()
+            ),
+        )

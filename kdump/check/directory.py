@@ -1,0 +1,345 @@
+"""A log directory, checked: the files in its root, and what they say of its partitions."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kdump.check import invariants
+from kdump.check.findings import Finding, Place
+from kdump.check.part import ByteAccount
+from kdump.formats import names
+from kdump.formats.errors import FormatError
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.formats.uuids import format_uuid
+from kdump.log.directory import LogDirectory, Offsets
+from kdump.log.partition import Partition
+
+_OFFSET_CHECKPOINTS: Final = (
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+    names.REPLICATION_OFFSET_CHECKPOINT,
+    names.CLEANER_OFFSET_CHECKPOINT,
+)
+_WHAT_AN_EMPTY_ONE_MEANS: Final = {
+    names.RECOVERY_POINT_CHECKPOINT: "every log is recovered from its start after an unclean stop",
+    names.LOG_START_OFFSET_CHECKPOINT: "logs start with their first segment",
+    names.REPLICATION_OFFSET_CHECKPOINT: "every high watermark is taken to be 0",
+    names.CLEANER_OFFSET_CHECKPOINT: "the cleaner begins at the start of every log",
+}
+
+
+def check_directory(directory: LogDirectory) -> Iterator[Finding]:
+    """Check what can be said of a log directory before its partitions were looked at."""
+    yield from _check_problems(directory)
+    yield from _check_refused(directory)
+    yield from _check_empty(directory)
+    yield from _check_without_partition(directory)
+
+
+def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
+    """The files in the root can be read, and are what their names say."""
+    for problem in directory.problems:
+        path, error = problem.path, problem.error
+        if isinstance(error, OSError):
+            yield unreadable(path, error)
+            continue
+        if path.name == names.META_PROPERTIES:
+            invariant, what = (
+                invariants.META_PROPERTIES_MALFORMED,
+                "a broker does not start on a directory whose meta.properties cannot be read",
+            )
+        elif path.name == names.CLEAN_SHUTDOWN_MARKER:
+            invariant, what = (
+                invariants.CLEAN_SHUTDOWN_MALFORMED,
+                "the marker of a clean stop cannot be read; its being there is what counts",
+            )
+        else:
+            meaning = _WHAT_AN_EMPTY_ONE_MEANS.get(path.name, "")
+            invariant, what = (
+                invariants.CHECKPOINT_MALFORMED,
+                f"a checkpoint cannot be read, and a broker takes it for empty: {meaning}",
+            )
+        yield invariant.broken(
+            Place(str(path), error.position),
+            f"{what} ({error.what})",
+            expected=error.expected,
+            found=error.found,
+        )
+
+
+def unreadable(path: Path | str, failure: OSError) -> Finding:
+    """The finding for a file or directory that the machine does not give."""
+    return invariants.FILE_UNREADABLE.broken(
+        Place(str(failure.filename or path)), f"cannot be read: {failure.strerror or failure}"
+    )
+
+
+def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
+    """Every directory in a log directory is named as a partition."""
+    for name in directory.refused:
+        yield invariants.DIRECTORY_REFUSED.broken(
+            Place(str(directory.path / name)),
+            "not the name of a partition: a broker does not start on this log directory",
+            expected="TOPIC-PARTITION",
+            found=repr(name),
+        )
+
+
+def _checkpoints(directory: LogDirectory) -> Mapping[str, Offsets | None]:
+    checkpoints = directory.checkpoints
+    return dict(
+        zip(
+            _OFFSET_CHECKPOINTS,
+            (
+                checkpoints.recovery_points,
+                checkpoints.log_start_offsets,
+                checkpoints.high_watermarks,
+                checkpoints.cleaner_offsets,
+            ),
+            strict=True,
+        )
+    )
+
+
+def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
+    """An offset checkpoint has a line where there are logs."""
+    if not directory.partitions:
+        return
+    for name, offsets in _checkpoints(directory).items():
+        if offsets is not None and not offsets:
+            yield invariants.CHECKPOINT_EMPTY.broken(
+                Place(str(directory.path / name)),
+                f"the checkpoint has no entries: {_WHAT_AN_EMPTY_ONE_MEANS[name]}",
+            )
+
+
+def _check_without_partition(directory: LogDirectory) -> Iterator[Finding]:
+    """Every partition that a checkpoint names is there."""
+    there = {partition.topic_partition for partition in directory.partitions}
+    unlisted = {_name_of(directory, name) for name in directory.unreadable}
+    for name, offsets in _checkpoints(directory).items():
+        for topic_partition in offsets or ():
+            if topic_partition not in there and str(topic_partition) not in unlisted:
+                yield invariants.CHECKPOINT_WITHOUT_PARTITION.broken(
+                    Place(str(directory.path / name)),
+                    f"a line is about {topic_partition}, which is not in this directory",
+                )
+
+
+def _name_of(directory: LogDirectory, name: str) -> str:
+    try:
+        return str(names.parse_partition_directory_name(name).topic_partition)
+    except FormatError:
+        return name
+
+
+def check_offsets(
+    directory: LogDirectory, partition: Partition, end_offset: int
+) -> Iterator[Finding]:
+    """Hold what the checkpoints say of a partition against where its log ends.
+
+    Args:
+        directory: that the partition is in.
+        partition: which.
+        end_offset: one above its last sound batch.
+    """
+    key = partition.topic_partition
+    if key is None or partition.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+        return
+    recovery_point = (directory.checkpoints.recovery_points or {}).get(key)
+    if recovery_point is not None and recovery_point > end_offset:
+        yield invariants.RECOVERY_POINT_BEYOND_END.broken(
+            Place(str(directory.path / names.RECOVERY_POINT_CHECKPOINT), None, recovery_point),
+            f"{key} was flushed up to an offset that its log does not reach",
+            expected=f"at most {end_offset}",
+            found=recovery_point,
+            loss=f"offsets {end_offset} to {recovery_point - 1} were there once",
+        )
+    log_start_offset = (directory.checkpoints.log_start_offsets or {}).get(key)
+    if log_start_offset is not None and log_start_offset > end_offset:
+        yield invariants.LOG_START_BEYOND_END.broken(
+            Place(str(directory.path / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
+            f"{key} starts behind the end of its log: a starting broker deletes every segment",
+            expected=f"at most {end_offset}",
+            found=log_start_offset,
+            loss="the whole log",
+        )
+
+
+def check_broker(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
+    """Hold the log directories of one broker against each other."""
+    yield from _check_same_broker(directories)
+    yield from _check_directory_ids(directories)
+    yield from _check_partition_twice(directories)
+
+
+def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """All directories belong to one cluster and one node, and all of them say so."""
+    known = [each for each in directories if each.meta_properties is not None]
+    for each in directories:
+        has_file = any(problem.path.name == names.META_PROPERTIES for problem in each.problems)
+        if known and each.meta_properties is None and not has_file:
+            yield invariants.META_PROPERTIES_MISSING.broken(
+                Place(str(each.path / names.META_PROPERTIES)),
+                "there is no meta.properties, but another directory of the broker has one",
+            )
+    for each in known[1:]:
+        first, other = known[0].meta_properties, each.meta_properties
+        assert first is not None
+        assert other is not None
+        if (first.cluster_id, first.node_id) != (other.cluster_id, other.node_id):
+            yield invariants.META_PROPERTIES_MISMATCH.broken(
+                Place(str(each.path / names.META_PROPERTIES)),
+                "the directories are of different clusters or nodes:"
+                " a broker does not start on them together",
+                expected=f"cluster {first.cluster_id}, node {first.node_id}",
+                found=f"cluster {other.cluster_id}, node {other.node_id}",
+            )
+
+
+def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """No two directories have one id."""
+    seen: dict[object, Path] = {}
+    for each in directories:
+        directory_id = each.meta_properties and each.meta_properties.directory_id
+        if not directory_id:
+            continue
+        if directory_id in seen:
+            yield invariants.DIRECTORY_ID_TWICE.broken(
+                Place(str(each.path / names.META_PROPERTIES)),
+                f"the directory has the id of {seen[directory_id]}:"
+                " one of the two is a copy, and a broker does not start on both",
+                found=format_uuid(directory_id),
+            )
+        seen.setdefault(directory_id, each.path)
+
+
+def _check_partition_twice(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """A partition lives in one directory only; a copy on its way is none of it."""
+    seen: dict[tuple[TopicPartition, PartitionState], Path] = {}
+    for each in directories:
+        for partition in each.partitions:
+            if partition.topic_partition is None or partition.state not in (
+                PartitionState.LIVE,
+                PartitionState.FUTURE,
+            ):
+                continue
+            key = (partition.topic_partition, partition.state)
+            if key in seen:
+                yield invariants.PARTITION_TWICE.broken(
+                    Place(str(partition.path)),
+                    f"the partition is also {seen[key]}: a broker does not start with both",
+                )
+            seen.setdefault(key, partition.path)
+
+
+def check_access(directory: Path) -> Iterator[Finding]:
+    """Whether the user to whom a log directory belongs can read and write all that is in it.
+
+    Symbolic links are named. The user's groups are not known here: a file of another user whose
+    group is that of the directory is judged by its bits for the group.
+
+    Raises:
+        OSError: the directory itself cannot be looked at.
+    """
+    owner = directory.stat()
+    for path in _walk(directory):
+        try:
+            status = path.lstat()
+            if stat.S_ISLNK(status.st_mode):
+                yield _link(path)
+                status = path.stat()
+        except OSError as failure:
+            yield unreadable(path, failure)
+            continue
+        missing = missing_access(status, owner.st_uid, owner.st_gid, path.name)
+        if missing:
+            yield invariants.FILE_PERMISSIONS.broken(
+                Place(str(path)),
+                f"the user to whom the log directory belongs cannot {missing} it;"
+                " a broker takes the directory for failed",
+                expected=f"user {owner.st_uid} may {missing}",
+                found=f"user {status.st_uid}, group {status.st_gid},"
+                f" mode {stat.S_IMODE(status.st_mode):04o}",
+            )
+
+
+def _walk(directory: Path) -> Iterator[Path]:
+    """The directory, and all in it down to the files of partitions."""
+    yield directory
+    with os.scandir(directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            yield Path(entry.path)
+            if entry.is_dir(follow_symlinks=False):
+                try:
+                    with os.scandir(entry.path) as files:
+                        yield from (Path(file.path) for file in sorted(files, key=_name))
+                except OSError:
+                    continue  # the partition is among the directory's problems
+
+
+def _name(entry: os.DirEntry[str]) -> str:
+    return entry.name
+
+
+def _link(path: Path) -> Finding:
+    return invariants.SYMBOLIC_LINK.broken(
+        Place(str(path)),
+        "a symbolic link; a broker follows it, but what it renames or deletes is the link",
+        found=f"a link to {path.readlink()}",
+    )
+
+
+def missing_access(status: os.stat_result, user_id: int, group_id: int, name: str) -> str:
+    """What the user may not do with a file: ``read``, ``write``, both in words, or nothing."""
+    if user_id == 0:
+        return ""
+    mode = status.st_mode
+    if status.st_uid == user_id:
+        bits = mode >> 6
+    elif status.st_gid == group_id:
+        bits = mode >> 3
+    else:
+        bits = mode
+    wanted = {"read": 4, "write": 2}
+    if names.parse_metadata_snapshot_name(name) is not None:
+        del wanted["write"]  # Kafka itself makes them read-only
+    if stat.S_ISDIR(mode):
+        wanted["enter"] = 1
+    return " or ".join(word for word, bit in wanted.items() if not bits & bit)
+
+
+def root_account(directory: LogDirectory) -> ByteAccount:
+    """The account of the files in the root of a log directory.
+
+    Raises:
+        OSError: one cannot be looked at.
+    """
+    damaged = {problem.path.name for problem in directory.problems if problem.is_damage}
+    account = ByteAccount()
+    for name in _files(directory.path):
+        size = (directory.path / name).stat().st_size
+        if name in directory.foreign:
+            account += ByteAccount(foreign_bytes=size)
+        elif name in damaged:
+            account += ByteAccount(damaged_bytes=size)
+        else:
+            account += ByteAccount(sound_bytes=size)
+    return account
+
+
+def _files(path: Path) -> list[str]:
+    with os.scandir(path) as entries:
+        return [entry.name for entry in entries if entry.is_file()]
+
+
+def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
+    """What lies in the root of a log directory and is not a broker's."""
+    for name in directory.foreign:
+        yield invariants.FOREIGN_FILE.broken(
+            Place(str(directory.path / name)), "not a file of Kafka's; a broker leaves it alone"
+        )

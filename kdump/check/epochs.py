@@ -1,0 +1,103 @@
+"""Leader epochs: those of the batches rise, and the checkpoint agrees with them."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+
+from kdump.check import invariants
+from kdump.check.collector import MOST_OF_A_CODE
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.part import EpochRun, SegmentPart
+from kdump.formats import names
+from kdump.formats.errors import FormatError
+from kdump.log.partition import Partition
+
+
+class EpochCheck:
+    """Takes the leader epochs of a log, part by part in order."""
+
+    def __init__(self, log_start_offset: int) -> None:
+        self._log_start_offset = log_start_offset
+        self._runs: list[EpochRun] = []
+        self._went_back = 0
+
+    def take(self, part: SegmentPart) -> Iterator[Finding]:
+        """Take a part; gives where the epochs go back."""
+        for run in part.epochs:
+            before = self._runs[-1] if self._runs else None
+            if before is not None and run.epoch == before.epoch:
+                continue
+            if before is not None and run.epoch < before.epoch:
+                self._went_back += 1
+                if self._went_back <= MOST_OF_A_CODE:
+                    yield invariants.LEADER_EPOCH_ORDER.broken(
+                        Place(part.path, run.position, run.base_offset),
+                        "a batch has an older leader epoch than one before it",
+                        expected=f"{before.epoch} or more",
+                        found=run.epoch,
+                    )
+                continue
+            self._runs.append(run)
+
+    def finish(
+        self, partition: Partition, end_offset: int, *, is_expected: bool
+    ) -> Iterator[Finding]:
+        """Hold ``leader-epoch-checkpoint`` against the epochs that were taken.
+
+        Args:
+            partition: whose.
+            end_offset: where its log ends.
+            is_expected: whether it must be there.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        path = str(partition.path / names.LEADER_EPOCH_CHECKPOINT)
+        try:
+            entries = partition.read_leader_epochs()
+        except FormatError as problem:
+            yield invariants.EPOCHS_MALFORMED.broken(
+                Place(path, problem.position),
+                f"the leader epoch checkpoint cannot be read: {problem.what}",
+                expected=problem.expected,
+                found=problem.found,
+            )
+            return
+        runs = [run for run in self._runs if run.epoch >= 0]
+        if not runs:
+            return
+        if entries is None:
+            yield invariants.EPOCHS_MISSING.broken(
+                Place(path),
+                "there is no leader epoch checkpoint, but batches have epochs",
+                severity=None if is_expected else Severity.INFO,
+            )
+            return
+        ordered = sorted(entries, key=lambda entry: entry.start_offset)
+        starts = [entry.start_offset for entry in ordered]
+        for index, run in enumerate(runs):
+            offset = max(run.base_offset, self._log_start_offset)
+            following = runs[index + 1].base_offset if index + 1 < len(runs) else end_offset
+            if offset >= following:
+                continue
+            at = bisect.bisect_right(starts, offset) - 1
+            if at < 0:
+                yield invariants.EPOCHS_MISSING.broken(
+                    Place(path, None, offset),
+                    "the leader epoch checkpoint begins behind batches that have one",
+                    expected=f"epoch {run.epoch} from offset {offset} or before",
+                    found=f"offset {starts[0]}" if starts else "no entries",
+                )
+            elif ordered[at].epoch != run.epoch:
+                invariant = (
+                    invariants.EPOCHS_MISSING
+                    if all(entry.epoch != run.epoch for entry in entries)
+                    else invariants.EPOCHS_MISMATCH
+                )
+                yield invariant.broken(
+                    Place(path, None, offset),
+                    "the leader epoch checkpoint contradicts a batch",
+                    expected=f"epoch {run.epoch} at offset {offset}",
+                    found=f"epoch {ordered[at].epoch}",
+                )

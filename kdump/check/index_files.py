@@ -1,0 +1,155 @@
+"""What must hold of an index file by itself: its size, the order of its entries, its padding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from kdump.check import invariants
+from kdump.check.batches import SegmentScope
+from kdump.check.collector import Collector
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.part import ByteAccount
+from kdump.formats import offset_index, time_index, transaction_index
+from kdump.formats.index_search import Column
+from kdump.formats.transaction_index import TransactionIndex
+
+
+def check_offset_index(path: Path, scope: SegmentScope, into: Collector) -> ByteAccount:
+    """Check an offset index; nothing where it is not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    data = _read(path)
+    if data is None:
+        return ByteAccount()
+    size = offset_index.ENTRY_BYTES
+    account, used = _check_size(path, data, size, scope, into)
+    index = offset_index.decode(data[: used * size], scope.base_offset)
+    is_bad = np.zeros(used, np.bool_)
+    if used:
+        is_bad[0] = index.offset[0] < scope.base_offset or index.position[0] < 0
+        is_bad[1:] = (index.offset[1:] <= index.offset[:-1]) | (
+            index.position[1:] <= index.position[:-1]
+        )
+
+    def describe(slot: int) -> Finding:
+        return invariants.OFFSET_INDEX_ORDER.broken(
+            Place(str(path), slot * size, int(index.offset[slot])),
+            "an entry of the offset index does not come behind the one before",
+            expected=_behind(index.offset, index.position, slot, scope.base_offset),
+            found=f"offset {int(index.offset[slot])} at byte {int(index.position[slot])}",
+        )
+
+    rows = np.flatnonzero(is_bad).tolist()
+    into.add_each(invariants.OFFSET_INDEX_ORDER.code, rows, describe)
+    return account
+
+
+def check_time_index(path: Path, scope: SegmentScope, into: Collector) -> ByteAccount:
+    """Check a time index; nothing where it is not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    data = _read(path)
+    if data is None:
+        return ByteAccount()
+    size = time_index.ENTRY_BYTES
+    account, used = _check_size(path, data, size, scope, into)
+    index = time_index.decode(data[: used * size], scope.base_offset)
+    is_bad = np.zeros(used, np.bool_)
+    if used:
+        is_bad[0] = index.offset[0] < scope.base_offset
+        is_bad[1:] = (index.offset[1:] < index.offset[:-1]) | (
+            index.timestamp[1:] <= index.timestamp[:-1]
+        )
+
+    def describe(slot: int) -> Finding:
+        return invariants.TIME_INDEX_ORDER.broken(
+            Place(str(path), slot * size, int(index.offset[slot])),
+            "an entry of the time index does not come behind the one before",
+            expected=_behind(index.offset, index.timestamp, slot, scope.base_offset, "timestamp"),
+            found=f"offset {int(index.offset[slot])}, timestamp {int(index.timestamp[slot])}",
+        )
+
+    rows = np.flatnonzero(is_bad).tolist()
+    into.add_each(invariants.TIME_INDEX_ORDER.code, rows, describe)
+    return account
+
+
+def _behind(offset: Column, other: Column, slot: int, base_offset: int, name: str = "byte") -> str:
+    if slot == 0:
+        return f"offset {base_offset} or more"
+    return f"more than offset {int(offset[slot - 1])}, {name} {int(other[slot - 1])}"
+
+
+def _check_size(
+    path: Path, data: bytes, entry_bytes: int, scope: SegmentScope, into: Collector
+) -> tuple[ByteAccount, int]:
+    """Check size and padding; gives the account, and how many entries are used."""
+    count, trailing = divmod(len(data), entry_bytes)
+    padding = offset_index.count_padding(data, entry_bytes)
+    if trailing:
+        into.add(partial_entry(path, len(data), entry_bytes))
+    if padding:
+        into.add(
+            invariants.INDEX_PADDING.broken(
+                Place(str(path), (count - padding) * entry_bytes),
+                "zeroes stand behind the last entry of an index, as a killed broker leaves it"
+                if scope.is_active
+                else "zeroes stand behind the last entry of an index that is full",
+                found=f"{padding * entry_bytes} bytes",
+                severity=Severity.INFO if scope.may_be_torn else None,
+            )
+        )
+    used = count - padding
+    return ByteAccount(used * entry_bytes, padding * entry_bytes, trailing), used
+
+
+def partial_entry(path: Path, size_bytes: int, entry_bytes: int) -> Finding:
+    """The finding for an index that does not end with an entry."""
+    trailing = size_bytes % entry_bytes
+    return invariants.INDEX_SIZE.broken(
+        Place(str(path), size_bytes - trailing),
+        "an index ends in part of an entry",
+        expected=f"a multiple of {entry_bytes} bytes",
+        found=f"{size_bytes} bytes",
+    )
+
+
+def check_transaction_index(
+    path: Path, into: Collector
+) -> tuple[TransactionIndex | None, ByteAccount]:
+    """Check a transaction index by itself; gives what is in it, None where it is not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    data = _read(path)
+    if data is None:
+        return None, ByteAccount()
+    index = transaction_index.decode(data)
+    size = transaction_index.ENTRY_BYTES
+    if index.trailing_bytes:
+        into.add(partial_entry(path, len(data), size))
+    for slot, entry in enumerate(index.entries):
+        if not entry.has_known_version:
+            into.add(
+                invariants.TRANSACTION_INDEX_VERSION.broken(
+                    Place(str(path), slot * size),
+                    "an entry of the transaction index has a version that Kafka refuses",
+                    expected=transaction_index.CURRENT_VERSION,
+                    found=entry.version_in_kafka,
+                )
+            )
+    return index, ByteAccount(len(data) - index.trailing_bytes, 0, index.trailing_bytes)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

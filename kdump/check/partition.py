@@ -1,0 +1,265 @@
+"""A partition, checked: its parts put behind each other, and all that must agree across files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.check import invariants
+from kdump.check.batches import SegmentScope, offset_gap_finding, offset_order_finding
+from kdump.check.collector import Collector
+from kdump.check.epochs import EpochCheck
+from kdump.check.findings import Finding, Place
+from kdump.check.index_files import check_transaction_index
+from kdump.check.part import ByteAccount, Level, SegmentPart
+from kdump.check.partition_files import check_files
+from kdump.check.producers import Replay
+from kdump.check.snapshots import check_snapshot, missing_snapshot
+from kdump.check.transactions import check_aborted
+from kdump.formats.names import FileKind, PartitionState
+from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.formats.transaction_index import AbortedTxn
+from kdump.log.directory import LogDirectory
+from kdump.log.index_tail import last_time_entry
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.scan.source import FileSource
+
+_SEQUENCE_CODES: Final = frozenset(
+    {invariants.PRODUCER_SEQUENCE_GAP.code, invariants.PRODUCER_SEQUENCE_REPEAT.code}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionScope:
+    """What has to be known around a partition to check it.
+
+    Attributes:
+        partition: as it lies on disk.
+        is_clean: whether its log directory was left by a clean stop, and it was part of that.
+        log_start_offset: what the checkpoint says of it, 0 where it says nothing.
+        is_compacted: whether the cleaner has been over it, as its checkpoint says.
+        needs_metadata: whether a broker of this directory wants ``partition.metadata``.
+        topic_ids: the id of each topic, as the cluster's metadata has it; None where unknown.
+    """
+
+    partition: Partition
+    is_clean: bool = False
+    log_start_offset: int = 0
+    is_compacted: bool = False
+    needs_metadata: bool = False
+    topic_ids: Mapping[str, str] | None = None
+
+    def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
+        """Each segment, and what has to be known to check it."""
+        segments = self.partition.segments
+        for index, segment in enumerate(segments):
+            is_active = index == len(segments) - 1
+            yield (
+                segment,
+                SegmentScope(
+                    path=str(self.partition.segment_path(segment, segment.log_kind)),
+                    base_offset=segment.base_offset,
+                    next_base_offset=None if is_active else segments[index + 1].base_offset,
+                    is_active=is_active,
+                    is_clean=self.is_clean,
+                ),
+            )
+
+
+def scope_in(
+    partition: Partition,
+    directory: LogDirectory | None,
+    topic_ids: Mapping[str, str] | None = None,
+) -> PartitionScope:
+    """What the log directory says of one of its partitions."""
+    if directory is None or partition.topic_partition is None:
+        return PartitionScope(partition)
+    checkpoints = directory.checkpoints
+    is_part = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+    key = partition.topic_partition
+    starts = checkpoints.log_start_offsets if is_part else None
+    cleaned = checkpoints.cleaner_offsets if is_part else None
+    return PartitionScope(
+        partition,
+        # The Raft layer loads the cluster's metadata as after a crash, always.
+        is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
+        log_start_offset=0 if starts is None else starts.get(key, 0),
+        is_compacted=cleaned is not None and cleaned.get(key, 0) > 0,
+        needs_metadata=needs_partition_metadata(directory) and is_part,
+        topic_ids=topic_ids,
+    )
+
+
+def needs_partition_metadata(directory: LogDirectory) -> bool:
+    """Whether the brokers of this directory know topics by id, as since KRaft they must."""
+    properties = directory.meta_properties
+    return properties is not None and properties.version >= 1
+
+
+class PartitionCheck:
+    """Puts the parts of a partition together, as they come, in order.
+
+    Attributes:
+        account: of all its files, once :meth:`finish` is through.
+        batches: how many sound ones.
+        records: in them.
+        end_offset: one above the greatest offset; the last segment's base where there is none.
+    """
+
+    def __init__(self, scope: PartitionScope, level: Level) -> None:
+        self.scope = scope
+        self.level = level
+        self.account = ByteAccount()
+        self.batches = self.records = 0
+        segments = scope.partition.segments
+        self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
+        self._epochs = EpochCheck(scope.log_start_offset)
+        self._replay = Replay()
+        self._segment: Segment | None = None
+        self._part: SegmentPart | None = None
+        self._max_timestamp = NO_TIMESTAMP
+        self._aborted: list[AbortedTxn] = []
+        self._is_thinned = scope.is_compacted
+        self._is_damaged = False
+        self._last_offset: int | None = None
+        self._snapshots = {file.offset for file in scope.partition.producer_snapshots}
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the log has all that its producers ever wrote, as far as this can be told."""
+        segments = self.scope.partition.segments
+        return not self._is_thinned and bool(segments) and segments[0].base_offset == 0
+
+    def take(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
+        """Take the next part; gives its findings, and what is wrong between it and those before.
+
+        Raises:
+            OSError: a file of the partition cannot be read.
+        """
+        if self._segment is not segment:
+            yield from self._end_segment()
+            yield from self._begin_segment(segment)
+        else:
+            yield from self._join(part)
+        yield from part.findings
+        self._part = part
+        self.account += part.account + part.index_account
+        self.batches += part.batches
+        self.records += part.records
+        self._is_thinned |= part.is_thinned
+        self._is_damaged |= part.account.damaged_bytes > 0
+        self._max_timestamp = max(self._max_timestamp, part.max_timestamp)
+        if part.last_offset is not None and part.max_offset is not None:
+            self._last_offset = part.last_offset
+            self.end_offset = max(self.end_offset, part.max_offset + 1)
+        yield from self._epochs.take(part)
+        if self.level > Level.QUICK:
+            for finding in self._replay.take(part.events, part.path, self._aborted):
+                if not (self._is_thinned and finding.code in _SEQUENCE_CODES):
+                    yield finding
+
+    def _join(self, part: SegmentPart) -> Iterator[Finding]:
+        """Check what lies between two parts of a segment."""
+        before = self._part
+        if before is None or part.first_offset is None or self._last_offset is None:
+            return
+        place = Place(part.path, part.first_position, part.first_offset)
+        if part.first_offset <= self._last_offset:
+            yield offset_order_finding(place, self._last_offset, part.first_offset)
+        elif part.first_offset > self._last_offset + 1 and not (
+            before.ends_damaged or part.starts_damaged or part.starts_legacy
+        ):
+            self._is_thinned = True
+            yield offset_gap_finding(place, self._last_offset, part.first_offset)
+
+    def _begin_segment(self, segment: Segment) -> Iterator[Finding]:
+        self._segment, self._part = segment, None
+        self._max_timestamp, self._aborted = NO_TIMESTAMP, []
+        before = self._last_offset
+        if before is not None and segment.base_offset > before + 1:
+            yield invariants.SEGMENT_GAP.broken(
+                Place(str(self.scope.partition.path), None, before + 1),
+                f"offsets {before + 1} to {segment.base_offset - 1} are missing between two"
+                " segments, as compaction and retention can leave it",
+            )
+            self._is_thinned |= not self._is_damaged
+        yield from self._check_snapshot(segment.base_offset, is_first=before is None)
+
+    def _check_snapshot(self, offset: int, *, is_first: bool) -> Iterator[Finding]:
+        """Hold the producer snapshot at ``offset`` against the state there."""
+        if self.level == Level.QUICK:
+            return
+        if offset in self._snapshots:
+            yield from check_snapshot(
+                self.scope.partition, offset, self._replay, is_whole=self._is_whole
+            )
+        elif not is_first and self._replay.entries():
+            is_expected = offset < self.end_offset or self.scope.is_clean
+            if is_expected and not self._is_damaged:
+                yield missing_snapshot(self.scope.partition, offset)
+
+    def _end_segment(self) -> Iterator[Finding]:
+        segment = self._segment
+        if segment is None:
+            return
+        yield from self._check_present(segment)
+        yield from self._check_last_time(segment)
+        path = self.scope.partition.segment_path(segment, FileKind.TRANSACTION_INDEX)
+        into = Collector()
+        index, account = check_transaction_index(path, into)
+        self.account += account
+        if self.level > Level.QUICK and not self._is_damaged:
+            check_aborted(path, index, self._aborted, into, is_whole=self._is_whole)
+        yield from into.findings()
+
+    def _check_present(self, segment: Segment) -> Iterator[Finding]:
+        """A segment has an offset index and a time index."""
+        for kind, size_bytes in (
+            (FileKind.OFFSET_INDEX, segment.offset_index_bytes),
+            (FileKind.TIME_INDEX, segment.time_index_bytes),
+        ):
+            if size_bytes is None and not segment.is_0_7:
+                yield invariants.INDEX_MISSING.broken(
+                    Place(str(self.scope.partition.segment_path(segment, kind))),
+                    "a segment has no "
+                    + ("offset index" if kind is FileKind.OFFSET_INDEX else "time index"),
+                )
+
+    def _check_last_time(self, segment: Segment) -> Iterator[Finding]:
+        """The last entry of the time index is the greatest timestamp of the segment."""
+        if not segment.time_index_bytes and self._max_timestamp == NO_TIMESTAMP:
+            return
+        is_active = segment is self.scope.partition.segments[-1]
+        if segment.time_index_bytes is None or (is_active and not self.scope.is_clean):
+            return
+        path = self.scope.partition.segment_path(segment, FileKind.TIME_INDEX)
+        with FileSource(path) as source:
+            entry = last_time_entry(source)
+        last = NO_TIMESTAMP if entry is None else entry.timestamp
+        if last < self._max_timestamp:
+            yield invariants.TIME_INDEX_LAST.broken(
+                Place(str(path)),
+                "the time index ends below the greatest timestamp of its segment",
+                expected=self._max_timestamp,
+                found=last,
+            )
+
+    def finish(self) -> Iterator[Finding]:
+        """Check what is left once all parts were taken.
+
+        Raises:
+            OSError: a file of the partition cannot be read.
+        """
+        yield from self._end_segment()
+        partition = self.scope.partition
+        bases = {segment.base_offset for segment in partition.segments}
+        if partition.segments and self.end_offset not in bases:
+            yield from self._check_snapshot(self.end_offset, is_first=False)
+        yield from self._epochs.finish(
+            partition, self.end_offset, is_expected=self.scope.needs_metadata
+        )
+        into = Collector()
+        self.account += check_files(self.scope, bases | {self.end_offset}, into)
+        yield from into.findings()

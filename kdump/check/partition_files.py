@@ -1,0 +1,218 @@
+"""The files of a partition that are not a segment's: snapshots, leftovers, metadata, strangers."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kdump.check import invariants
+from kdump.check.collector import Collector
+from kdump.check.findings import Place, Severity
+from kdump.check.part import ByteAccount
+from kdump.check.snapshots import check_snapshot_file
+from kdump.formats import names
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind, OffsetFileName, PartitionState
+from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.uuids import format_uuid
+from kdump.log.partition import LeftoverKind, Partition
+
+if TYPE_CHECKING:
+    from kdump.check.partition import PartitionScope
+
+_LEFTOVERS: Final = {
+    LeftoverKind.SWAP: (
+        invariants.LEFTOVER_SWAP,
+        (
+            "a swap was not finished; a starting broker finishes it, or drops it where a .cleaned"
+            " file at or below it shows that it was not complete"
+        ),
+    ),
+    LeftoverKind.CLEANED: (
+        invariants.LEFTOVER_CLEANED,
+        (
+            "what was being cleaned or split never took its place; a starting broker deletes it,"
+            " and what it was made from is still there"
+        ),
+    ),
+    LeftoverKind.DELETED: (
+        invariants.LEFTOVER_DELETED,
+        "the file is out of use and waits to be deleted, which a starting broker does",
+    ),
+    LeftoverKind.ORPHAN: (
+        invariants.INDEX_ORPHAN,
+        "an index has no log beside it; a starting broker deletes it",
+    ),
+    LeftoverKind.TEMPORARY: (
+        invariants.LEFTOVER_TEMPORARY,
+        "a file was being written, and never took its name",
+    ),
+}
+_STATES: Final = {
+    PartitionState.DELETE: (
+        invariants.DIRECTORY_DELETE,
+        "the topic of this partition was deleted; a starting broker deletes the directory",
+    ),
+    PartitionState.FUTURE: (
+        invariants.DIRECTORY_FUTURE,
+        "the partition is on its way here from another log directory",
+    ),
+    PartitionState.STRAY: (
+        invariants.DIRECTORY_STRAY,
+        "a broker found that this partition is not its own; nothing reads or deletes it",
+    ),
+}
+
+
+def check_files(scope: PartitionScope, boundaries: set[int], into: Collector) -> ByteAccount:
+    """Check all files of a partition but those of its segments.
+
+    Args:
+        scope: the partition.
+        boundaries: offsets at which a segment begins, and where the log ends: where producer
+            snapshots belong.
+        into: takes the findings.
+
+    Returns:
+        The account of those files.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    partition = scope.partition
+    _check_state(partition, into)
+    account = _check_snapshots(partition, boundaries, into)
+    account += _check_leftovers(partition, into)
+    account += _check_metadata(scope, into)
+    account += _check_foreign(partition, into)
+    for name in (names.LEADER_EPOCH_CHECKPOINT, names.QUORUM_STATE):
+        account += ByteAccount(sound_bytes=_size(partition.path / name))
+    return account + ByteAccount(
+        sound_bytes=sum(file.size_bytes for file in partition.metadata_snapshots)
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _check_state(partition: Partition, into: Collector) -> None:
+    """What the suffix of a partition's directory means."""
+    if partition.state in _STATES:
+        invariant, what = _STATES[partition.state]
+        into.add(invariant.broken(Place(str(partition.path)), what))
+
+
+def _check_snapshots(partition: Partition, boundaries: set[int], into: Collector) -> ByteAccount:
+    """Producer snapshots can be read, and lie where a segment begins or the log ends."""
+    account = ByteAccount()
+    newest = max((file.offset for file in partition.producer_snapshots), default=-1)
+    for file in partition.producer_snapshots:
+        path = partition.path / str(OffsetFileName(file.offset, FileKind.PRODUCER_SNAPSHOT))
+        data = path.read_bytes()
+        finding = check_snapshot_file(str(path), data)
+        if finding is not None:
+            into.add(finding)
+            account += ByteAccount(damaged_bytes=len(data))
+            continue
+        account += ByteAccount(sound_bytes=len(data))
+        if file.offset not in boundaries:
+            into.add(
+                invariants.SNAPSHOT_STRAY.broken(
+                    Place(str(path), None, file.offset),
+                    "no segment begins at the offset of this producer snapshot;"
+                    " a starting broker deletes it"
+                    + (", unless it is to load it first" if file.offset == newest else ""),
+                )
+            )
+    return account
+
+
+def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
+    """What is left over of something, and what that was."""
+    account = ByteAccount()
+    for leftover in partition.leftovers:
+        invariant, what = _LEFTOVERS[leftover.kind]
+        into.add(
+            invariant.broken(
+                Place(str(partition.path / leftover.name)),
+                what,
+                found=f"{leftover.size_bytes} bytes",
+            )
+        )
+        account += ByteAccount(sound_bytes=leftover.size_bytes)
+    return account
+
+
+def _check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
+    """``partition.metadata`` is there, and says what the cluster's metadata says."""
+    partition = scope.partition
+    path = partition.path / names.PARTITION_METADATA
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        if scope.needs_metadata:
+            into.add(
+                invariants.PARTITION_METADATA_MISSING.broken(
+                    Place(str(path)),
+                    "there is no partition.metadata: a starting broker renames the directory to"
+                    " -stray, and begins an empty log",
+                    loss="the whole partition, as far as readers can see",
+                )
+            )
+        return ByteAccount()
+    try:
+        metadata = decode_partition_metadata(data)
+    except FormatError as problem:
+        into.add(
+            invariants.PARTITION_METADATA_MALFORMED.broken(
+                Place(str(path), problem.position),
+                f"partition.metadata cannot be read: {problem.what}",
+                expected=problem.expected,
+                found=problem.found,
+            )
+        )
+        return ByteAccount(damaged_bytes=len(data))
+    topic = None if partition.topic_partition is None else partition.topic_partition.topic
+    topic_id = format_uuid(metadata.topic_id)
+    if scope.topic_ids is not None and topic is not None and not partition.is_cluster_metadata:
+        wanted = scope.topic_ids.get(topic)
+        if partition.state is PartitionState.LIVE and wanted != topic_id:
+            into.add(
+                invariants.PARTITION_METADATA_MISMATCH.broken(
+                    Place(str(path)),
+                    "the cluster's metadata has another id for the topic"
+                    if wanted
+                    else "the cluster's metadata has no such topic",
+                    expected=wanted,
+                    found=topic_id,
+                    loss="the whole partition: a starting broker renames it to -stray",
+                )
+            )
+    return ByteAccount(sound_bytes=len(data))
+
+
+def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
+    """What is in a partition's directory and not a broker's."""
+    account = ByteAccount()
+    for name in partition.foreign:
+        path = partition.path / name
+        status = os.lstat(path)
+        is_file = stat.S_ISREG(status.st_mode)
+        size = path.stat().st_size if path.is_file() else 0
+        into.add(
+            invariants.FOREIGN_FILE.broken(
+                Place(str(path)),
+                "not a file of Kafka's; a broker leaves it alone"
+                if is_file
+                else "not a file: a broker leaves it alone",
+                severity=Severity.INFO,
+            )
+        )
+        account += ByteAccount(foreign_bytes=size)
+    return account

@@ -1,0 +1,249 @@
+"""What must hold of the records of a batch: looked at by a deep check, and in control batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from kdump.check import invariants
+from kdump.check.batches import SegmentScope
+from kdump.check.collector import Collector
+from kdump.check.findings import Finding
+from kdump.check.part import EndMarker
+from kdump.formats import message_set, record_batch
+from kdump.formats.compression import Codec, decompress
+from kdump.formats.errors import FormatError
+from kdump.formats.internal_topics import control_record_value
+from kdump.scan.batches import LARGEST_WINDOW_BYTES, Window
+from kdump.scan.records import RecordColumns, read_records
+
+_ABORT: Final = 0
+_COMMIT: Final = 1
+
+
+class BatchRecords:
+    """Checks the records of batches, which may come in pieces."""
+
+    def __init__(self, scope: SegmentScope, into: Collector) -> None:
+        self._scope = scope
+        self._into = into
+        self._offset_before = -1
+        self.records = 0
+
+    def check(self, window: Window) -> set[int]:
+        """Check the records of batches of magic 2; gives the rows of those that are damaged."""
+        damaged: set[int] = set()
+        first_row = 0
+        for columns in read_records(window):
+            if columns.is_continued:
+                first_row -= 1
+            damaged |= {row + first_row for row in self._check(window, columns)}
+            self.records += columns.count
+            first_row += columns.batches.count
+        return damaged
+
+    def _check(self, window: Window, columns: RecordColumns) -> set[int]:
+        for row, problem in columns.problems.items():
+            self._into.add(record_problem(self._scope, window, columns, row, problem))
+        return (
+            set(columns.problems) | self._check_offsets(columns) | self._check_timestamps(columns)
+        )
+
+    def _check_offsets(self, columns: RecordColumns) -> set[int]:
+        """Offsets rise inside each batch, and none lies outside what its header says."""
+        batches, batch = columns.batches, columns.batch
+        if not columns.count:
+            return set()
+        is_bad = (columns.offset > batches.last_offset[batch]) | (
+            columns.offset < batches.base_offset[batch]
+        )
+        goes_back = (columns.offset[1:] <= columns.offset[:-1]) & (batch[1:] == batch[:-1])
+        is_bad[1:] |= goes_back
+        if columns.is_continued:
+            is_bad[0] |= batch[0] == 0 and columns.offset[0] <= self._offset_before
+        self._offset_before = int(columns.offset[-1])
+        if not is_bad.any():
+            return set()
+        rows = np.flatnonzero(is_bad).tolist()
+
+        def describe(row: int) -> Finding:
+            owner = int(batch[row])
+            return invariants.RECORD_OFFSETS.broken(
+                self._scope.of_batch(batches, owner),
+                "a record's offset does not fit its batch, or the record before",
+                expected=f"rising, from {int(batches.base_offset[owner])}"
+                f" to {int(batches.last_offset[owner])}",
+                found=int(columns.offset[row]),
+            )
+
+        self._into.add_each(invariants.RECORD_OFFSETS.code, rows, describe)
+        return set(batch[is_bad].tolist())
+
+    def _check_timestamps(self, columns: RecordColumns) -> set[int]:
+        """The greatest timestamp of a batch is that of one of its records."""
+        batches = columns.batches
+        if not columns.count:
+            return set()
+        greatest = np.full(batches.count, np.iinfo(np.int64).min)
+        edges = np.flatnonzero(np.diff(columns.batch, prepend=-1))
+        greatest[columns.batch[edges]] = np.maximum.reduceat(columns.timestamp, edges)
+        if columns.is_continued or batches.count == 1:
+            # Only the last piece of a batch that comes in pieces could tell.
+            whole = int(batches.records_count[0]) == columns.count
+            if not whole:
+                return set()
+        has_records = greatest != np.iinfo(np.int64).min
+        is_bad = has_records & (greatest != batches.max_timestamp)
+        for row in columns.problems:
+            is_bad[row] = False
+        if not is_bad.any():
+            return set()
+
+        def describe(row: int) -> Finding:
+            return invariants.BATCH_MAX_TIMESTAMP.broken(
+                self._scope.of_batch(batches, row),
+                "the header's greatest timestamp is not that of the records",
+                expected=int(greatest[row]),
+                found=int(batches.max_timestamp[row]),
+            )
+
+        self._into.add_each(
+            invariants.BATCH_MAX_TIMESTAMP.code, np.flatnonzero(is_bad).tolist(), describe
+        )
+        return set(np.flatnonzero(is_bad).tolist())
+
+
+def record_problem(
+    scope: SegmentScope, window: Window, columns: RecordColumns, row: int, problem: FormatError
+) -> Finding:
+    """The finding for a batch whose records end early."""
+    batches = columns.batches
+    place = scope.of_batch(batches, row)
+    loss = f"some of {int(batches.records_count[row])} records"
+    if _is_undecodable(window, int(batches.position[row]), int(batches.attributes[row])):
+        invariant = invariants.BATCH_CODEC
+    elif "behind its last record" in problem.what or "ends before" in problem.what:
+        invariant = invariants.BATCH_FILL
+    else:
+        invariant = invariants.RECORD_MALFORMED
+    return invariant.broken(
+        place, problem.what, expected=problem.expected, found=problem.found, loss=loss
+    )
+
+
+def _is_undecodable(window: Window, position: int, attributes: int) -> bool:
+    """Whether it is the compression that is wrong with a batch, and not what it holds."""
+    if attributes & record_batch.CODEC_MASK == Codec.NONE or window.is_giant:
+        return False
+    row = int(np.searchsorted(window.batches.position, position))
+    body = window.batch_bytes(row)[record_batch.HEADER_BYTES :]
+    try:
+        decompress(Codec.of_attributes(attributes), body, limit_bytes=LARGEST_WINDOW_BYTES)
+    except FormatError:
+        return True
+    return False
+
+
+def check_message_set(
+    window: Window, row: int, scope: SegmentScope, into: Collector
+) -> tuple[int, bool]:
+    """Check the messages of one entry of magic 0 or 1.
+
+    Returns:
+        How many there are, and whether they are damaged.
+    """
+    if window.is_giant:
+        return 0, False
+    place = scope.of_batch(window.batches, row)
+    count = 0
+    greatest = message_set.NO_TIMESTAMP
+    offset_before: int | None = None
+    try:
+        outer = message_set.decode_message(window.batch_bytes(row))
+        if outer.codec is Codec.NONE:
+            _ = outer.value
+            return 1, False
+        for message in message_set.inner_messages(outer):
+            _ = message.value
+            if not message.is_valid:
+                raise FormatError(
+                    "the checksum of a message in a compressed set does not hold",
+                    position=message.position,
+                )
+            if offset_before is not None and message.offset <= offset_before:
+                into.add(
+                    invariants.RECORD_OFFSETS.broken(
+                        place,
+                        "the offsets in a compressed message set go back",
+                        expected=f"more than {offset_before}",
+                        found=message.offset,
+                    )
+                )
+                return count, True
+            offset_before = message.offset
+            greatest = max(greatest, message.timestamp)
+            count += 1
+    except FormatError as problem:
+        invariant = (
+            invariants.BATCH_CODEC
+            if count == 0 and window.batches.attributes[row] & record_batch.CODEC_MASK
+            else invariants.RECORD_MALFORMED
+        )
+        into.add(
+            invariant.broken(place, problem.what, expected=problem.expected, found=problem.found)
+        )
+        return count, True
+    if outer.magic == 1 and greatest != outer.timestamp:
+        into.add(
+            invariants.BATCH_MAX_TIMESTAMP.broken(
+                place,
+                "the timestamp of a compressed message set is not the greatest in it",
+                expected=greatest,
+                found=outer.timestamp,
+            )
+        )
+        return count, True
+    return count, False
+
+
+def control_records(
+    window: Window, row: int, scope: SegmentScope, into: Collector
+) -> Iterator[EndMarker]:
+    """Check one control batch, which holds one record; gives the marker, if it is one.
+
+    A control batch without a record is what compaction leaves of a transaction that is gone.
+    """
+    header = window.batches.header(row)
+    place = scope.of_batch(window.batches, row)
+    if header.records_count == 0:
+        return
+    try:
+        body = decompress(
+            Codec.of_attributes(header.attributes),
+            window.batch_bytes(row)[record_batch.HEADER_BYTES :],
+            limit_bytes=LARGEST_WINDOW_BYTES,
+        )
+        for record in record_batch.decode_records(header, body):
+            control = control_record_value(record.key, record.value)
+            if control["typeId"] in (_ABORT, _COMMIT):
+                yield EndMarker(
+                    producer_id=header.producer_id,
+                    producer_epoch=header.producer_epoch,
+                    coordinator_epoch=control["data"]["coordinatorEpoch"],
+                    offset=header.base_offset,
+                    timestamp=record.timestamp,
+                    is_abort=control["typeId"] == _ABORT,
+                    position=int(window.batches.position[row]),
+                )
+    except FormatError as problem:
+        into.add(
+            invariants.CONTROL_RECORD.broken(
+                place,
+                f"a control record is malformed: {problem.what}",
+                expected=problem.expected,
+                found=problem.found,
+                loss="what it decided: for a transaction, whether it was committed",
+            )
+        )

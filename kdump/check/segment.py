@@ -1,0 +1,411 @@
+"""A part of a segment, checked: its log byte by byte, and the index entries that lead into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kdump.check import batches as batch_checks
+from kdump.check import kafka07
+from kdump.check.batches import SegmentScope
+from kdump.check.collector import Collector
+from kdump.check.index_entries import OffsetEntries, TimeEntries
+from kdump.check.index_files import check_offset_index, check_time_index
+from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
+from kdump.check.producers import RunBuilder
+from kdump.check.records import BatchRecords, check_message_set, control_records
+from kdump.formats import offset_index, record_batch, time_index
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind
+from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.scan.batches import (
+    WINDOW_BYTES,
+    BatchColumns,
+    Column,
+    Flags,
+    Stop,
+    StopReason,
+    Window,
+    read_chunks,
+    read_windows,
+)
+from kdump.scan.resync import find_batch, is_sound_batch
+from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.walk import Skipped
+
+_BEFORE_ALL: Final = -1
+_WINDOW_BYTES: Final = 2 << 20
+"""More than readers of records take together: there is less to do for each batch."""
+_DEEP_WINDOW_BYTES: Final = WINDOW_BYTES
+
+
+def check_part(
+    scope: SegmentScope, start: int, end: int | None, level: Level, now_ms: int
+) -> SegmentPart:
+    """Check the batches of a segment that begin from byte ``start`` on and before byte ``end``.
+
+    Args:
+        scope: the segment.
+        start: byte at which a batch begins.
+        end: byte at which the next part begins; None for the last part.
+        level: how far to go.
+        now_ms: what time it is.
+
+    Raises:
+        OSError: the log, or an index that is there, cannot be read.
+    """
+    if scope.is_0_7:
+        return kafka07.check_segment(scope, level)
+    with FileSource(Path(scope.path)) as source:
+        check = _PartCheck(scope, source, start, end, level, now_ms)
+        return check.run()
+
+
+class _PartCheck:
+    """What a part has come to so far."""
+
+    def __init__(
+        self,
+        scope: SegmentScope,
+        source: ByteSource,
+        start: int,
+        end: int | None,
+        level: Level,
+        now_ms: int,
+    ) -> None:
+        self.scope = scope
+        self.source = source
+        self.start = start
+        self.limit = source.size_bytes if end is None else min(end, source.size_bytes)
+        self.is_last = end is None
+        self.level = level
+        self.now_ms = now_ms
+        self.findings = Collector()
+        self.position = start
+        self.sound_bytes = self.padding_bytes = self.damaged_bytes = 0
+        self.batches = self.records = 0
+        self.first_offset: int | None = None
+        self.first_position: int | None = None
+        self.last_offset: int | None = None
+        self.sound_end = start
+        self.max_offset = _BEFORE_ALL
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
+        self.epochs: list[EpochRun] = []
+        self.runs = RunBuilder()
+        self.is_thinned = False
+        self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
+        self.deep = BatchRecords(scope, self.findings)
+        self.offset_entries, self.time_entries = self._index_entries()
+
+    def _check_index_files(self) -> ByteAccount:
+        return check_offset_index(
+            self.scope.file(FileKind.OFFSET_INDEX), self.scope, self.findings
+        ) + check_time_index(self.scope.file(FileKind.TIME_INDEX), self.scope, self.findings)
+
+    def _index_entries(self) -> tuple[OffsetEntries | None, TimeEntries | None]:
+        base_offset = self.scope.base_offset
+        offset_path = self.scope.file(FileKind.OFFSET_INDEX)
+        time_path = self.scope.file(FileKind.TIME_INDEX)
+        offsets: OffsetEntries | None = None
+        times: TimeEntries | None = None
+        data = _used_entries(offset_path, offset_index.ENTRY_BYTES)
+        if data:
+            index = offset_index.decode(data, base_offset)
+            offsets = OffsetEntries(str(offset_path), index, self.start, self.findings)
+        data = _used_entries(time_path, time_index.ENTRY_BYTES)
+        if data:
+            times = TimeEntries(str(time_path), time_index.decode(data, base_offset), self.findings)
+        return offsets, times
+
+    def run(self) -> SegmentPart:
+        index_account = self._check_index_files() if self.start == 0 else ByteAccount()
+        for step in self._steps():
+            if isinstance(step, Window):
+                self._take_window(step)
+            else:
+                self._take_skipped(step)
+            if self.position >= self.limit:
+                break
+        if self.is_last:
+            if self.offset_entries is not None:
+                self.offset_entries.finish(self.source.size_bytes)
+            if self.time_entries is not None and not self.damaged_bytes:
+                self.time_entries.finish(is_first=self.start == 0)
+        return SegmentPart(
+            path=self.scope.path,
+            start=self.start,
+            end=self.position,
+            findings=self.findings.findings(),
+            account=ByteAccount(self.sound_bytes, self.padding_bytes, self.damaged_bytes),
+            index_account=index_account,
+            batches=self.batches,
+            records=self.records,
+            first_offset=self.first_offset,
+            first_position=self.first_position,
+            last_offset=self.last_offset,
+            max_offset=None if self.max_offset == _BEFORE_ALL else self.max_offset,
+            max_timestamp=self.max_timestamp,
+            max_timestamp_offset=self.max_timestamp_offset,
+            epochs=tuple(self.epochs),
+            events=self.runs.events(),
+            is_thinned=self.is_thinned,
+            starts_legacy=self.starts_legacy,
+            starts_damaged=self.starts_damaged,
+            ends_damaged=self.is_behind_damage,
+        )
+
+    def _steps(self) -> Iterator[Window | Skipped]:
+        """Windows of batches, and what lies between them; to the end of the file at the latest."""
+        position: int | None = self.start
+        end = self.source.size_bytes
+        while position is not None:
+            stop = None
+            for whole in self._windows(position):
+                window, stop = _cut_at_lie(whole, end)
+                if window.batches.count:
+                    yield window
+                stop = stop or whole.stop
+                if stop is not None:
+                    break
+            if stop is None or stop.problem is None:
+                return
+            position = find_batch(self.source, stop.position + 1)
+            yield Skipped(stop.position, end if position is None else position, stop.problem)
+
+    def _windows(self, position: int) -> Iterator[Window]:
+        return read_windows(
+            self.source,
+            position,
+            checksums=self.level > Level.QUICK,
+            window_bytes=_DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES,
+        )
+
+    # ---- Batches ----
+
+    def _take_window(self, window: Window) -> None:
+        if int(window.batches.position[-1]) >= self.limit:
+            window = window.rows(window.batches.position < self.limit)
+        batches = good = window.batches
+        if not batches.count:
+            return
+        end = int(batches.next_position[-1])
+        last_offset = batches.last_offset
+        is_usual = self._is_usual(batches, last_offset)
+        if not is_usual:
+            window, good = self._check_each(window)
+        if self.level >= Level.DEEP and good.count:
+            window, good = self._check_records(window)
+        if good.count:
+            if good is not batches:
+                last_offset = good.last_offset
+            self._take_sound(window, last_offset, is_usual=is_usual)
+        if self.offset_entries is not None:
+            self.offset_entries.check(good, end)
+        self.is_behind_damage = not good.count or int(good.next_position[-1]) != end
+        self.position = end
+
+    def _is_usual(self, batches: BatchColumns, last_offset: Column) -> bool:
+        """Whether nothing about the headers needs a second look: most windows are such.
+
+        What this says of many batches at once, :mod:`kdump.check.batches` says of each.
+        """
+        scope = self.scope
+        base_offset = batches.base_offset
+        first, last = int(base_offset[0]), int(last_offset[-1])
+        next_base_offset = scope.next_base_offset
+        return bool(
+            batches.is_valid.all()
+            and (batches.magic == 2).all()
+            and (batches.records_count == batches.last_offset_delta + 1).all()
+            and batches.records_count.min() > 0
+            and (self.last_offset is None or first == self.last_offset + 1)
+            and first >= scope.base_offset
+            and (base_offset[1:] - last_offset[:-1] == 1).all()
+            and last - scope.base_offset <= batch_checks.MOST_RELATIVE_OFFSET
+            and (next_base_offset is None or last < next_base_offset)
+            and batches.max_timestamp.max() <= self.now_ms + batch_checks.CLOCK_SKEW_MS
+            and (batches.attributes & record_batch.CODEC_MASK).max() <= batch_checks.HIGHEST_CODEC
+        )
+
+    def _check_each(self, window: Window) -> tuple[Window, BatchColumns]:
+        """Look for batches that are damaged in themselves; gives the others."""
+        good = window.batches
+        for find in (
+            batch_checks.bad_checksums,
+            batch_checks.unknown_magics,
+            batch_checks.impossible_headers,
+        ):
+            is_bad = find(good, self.scope, self.findings)
+            if is_bad.any():
+                window, good = self._set_aside(window, is_bad)
+            if not good.count:
+                break
+        return window, good
+
+    def _set_aside(self, window: Window, is_bad: Flags) -> tuple[Window, BatchColumns]:
+        self.damaged_bytes += int(window.batches.size_bytes[is_bad].sum())
+        window = window.rows(~is_bad)
+        return window, window.batches
+
+    def _check_records(self, window: Window) -> tuple[Window, BatchColumns]:
+        """Decode all records; gives the batches in which nothing is wrong."""
+        batches = window.batches
+        is_legacy = batches.magic < 2
+        is_bad = np.zeros(batches.count, np.bool_)
+        new = np.flatnonzero(~is_legacy)
+        if new.size:
+            before = self.deep.records
+            damaged = self.deep.check(
+                window if new.size == batches.count else window.rows(~is_legacy)
+            )
+            is_bad[new[sorted(damaged)]] = True
+            self.records += self.deep.records - before
+        for row in np.flatnonzero(is_legacy).tolist():
+            count, is_damaged = check_message_set(window, row, self.scope, self.findings)
+            self.records += count
+            is_bad[row] = is_damaged
+        if not is_bad.any():
+            return window, batches
+        return self._set_aside(window, is_bad)
+
+    def _take_sound(self, window: Window, last_offset: Column, *, is_usual: bool) -> None:
+        """Take batches that are sound in themselves: hold them against each other."""
+        batches = window.batches
+        if self.first_offset is None:
+            self.first_offset = int(batches.base_offset[0])
+            self.first_position = int(batches.position[0])
+            self.starts_damaged = self.first_position != self.start
+            self.starts_legacy = bool(batches.magic[0] < 2)
+        if not is_usual:
+            self._check_offsets(batches)
+        self.sound_bytes += int(batches.size_bytes.sum())
+        self.batches += batches.count
+        if self.level < Level.DEEP:
+            # A message of magic 0 or 1 is one, at the least.
+            self.records += int(np.where(batches.magic < 2, 1, batches.records_count).sum())
+        self.last_offset = int(last_offset[-1])
+        self.sound_end = int(batches.next_position[-1])
+        self.max_offset = max(
+            self.max_offset, self.last_offset if is_usual else int(last_offset.max())
+        )
+        self._take_timestamps(batches)
+        self._take_epochs(batches)
+        self._take_producers(window, batches)
+        if self.time_entries is not None:
+            self.time_entries.check(
+                batches, is_first=self.start == 0, is_whole=not self.damaged_bytes
+            )
+
+    def _check_offsets(self, batches: BatchColumns) -> None:
+        scope, into = self.scope, self.findings
+        before = int(batches.base_offset[0]) - 1 if self.last_offset is None else self.last_offset
+        if batch_checks.offsets_out_of_order(batches, before, scope, into).any():
+            # Where offsets go back, looking one up is no use.
+            self.time_entries = None
+        gaps = batch_checks.offset_gaps(batches, before, self.sound_end, scope, into)
+        has_holes = (batches.records_count != batches.last_offset_delta + 1) & (batches.magic >= 2)
+        self.is_thinned |= bool(gaps.any() or has_holes.any())
+        batch_checks.outside_segment(batches, scope, into)
+        batch_checks.beyond_index(batches, scope, into)
+        batch_checks.in_the_future(batches, self.now_ms, scope, into)
+
+    def _take_timestamps(self, batches: BatchColumns) -> None:
+        row = int(batches.max_timestamp.argmax())
+        if int(batches.max_timestamp[row]) > self.max_timestamp:
+            self.max_timestamp = int(batches.max_timestamp[row])
+            self.max_timestamp_offset = int(batches.last_offset[row])
+
+    def _take_epochs(self, batches: BatchColumns) -> None:
+        epoch = batches.partition_leader_epoch
+        before = self.epochs[-1].epoch if self.epochs else None
+        if before is not None and (epoch == before).all():
+            return
+        changes = np.flatnonzero(epoch[1:] != epoch[:-1]) + 1
+        rows = changes.tolist() if before == int(epoch[0]) else [0, *changes.tolist()]
+        self.epochs.extend(
+            EpochRun(int(epoch[row]), int(batches.base_offset[row]), int(batches.position[row]))
+            for row in rows
+            if batches.magic[row] >= 2
+        )
+
+    def _take_producers(self, window: Window, batches: BatchColumns) -> None:
+        is_control = (batches.attributes & record_batch.CONTROL_FLAG) != 0
+        if not is_control.any():
+            self.runs.add_batches(batches)
+            return
+        begin = 0
+        for row in np.flatnonzero(is_control & (batches.magic >= 2)).tolist():
+            if row > begin:
+                self.runs.add_batches(batches.rows(slice(begin, row)))
+            begin = row + 1
+            if self.level > Level.QUICK and not window.is_giant:
+                for marker in control_records(window, row, self.scope, self.findings):
+                    if marker.producer_id >= 0:
+                        self.runs.add_marker(marker)
+        if begin < batches.count:
+            self.runs.add_batches(batches.rows(slice(begin, None)))
+
+    # ---- What is no batch ----
+
+    def _take_skipped(self, skipped: Skipped) -> None:
+        if skipped.start >= self.limit:
+            self.position = max(self.position, skipped.start)
+            return
+        head = read_at(self.source, skipped.start, record_batch.PREFIX_BYTES + 1)
+        finding, is_padding = batch_checks.passed_over(
+            head,
+            skipped.start,
+            skipped.end,
+            self.source.size_bytes,
+            is_zero=_is_zero(self.source, skipped.start, skipped.end),
+            scope=self.scope,
+        )
+        self.findings.add(finding)
+        size = skipped.end - skipped.start
+        if is_padding:
+            self.padding_bytes += size
+        else:
+            self.damaged_bytes += size
+            self.is_behind_damage = True
+        self.position = skipped.end
+
+
+def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:
+    """``window`` up to the first batch that is not sound and leads to none that is.
+
+    Its length may well be the lie. Where the next batch is sound, the length was right and only
+    the content is damaged.
+    """
+    batches = window.batches
+    if batches.is_valid.all():
+        return window, None
+    for row in np.flatnonzero(~batches.is_valid).tolist():
+        following = int(batches.next_position[row])
+        if row + 1 < batches.count:
+            leads_on = bool(batches.is_valid[row + 1])
+        else:
+            leads_on = following == end or is_sound_batch(window.source, following, end)
+        if not leads_on:
+            position = int(batches.position[row])
+            problem = FormatError("batch is damaged, and leads to no other", position=position)
+            return window.rows(slice(0, row)), Stop(position, StopReason.BAD_LENGTH, problem)
+    return window, None
+
+
+def _is_zero(source: ByteSource, start: int, end: int) -> bool:
+    return not any(
+        np.frombuffer(chunk, np.uint8).any() for chunk in read_chunks(source, start, end)
+    )
+
+
+def _used_entries(path: Path, entry_bytes: int) -> bytes:
+    """The whole entries of an index before its padding; nothing where it is not there."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    used = len(data) // entry_bytes - offset_index.count_padding(data, entry_bytes)
+    return data[: used * entry_bytes]

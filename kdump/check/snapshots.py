@@ -1,0 +1,130 @@
+"""Producer snapshots against the state that the log gives, replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdump.check import invariants
+from kdump.check.findings import Finding, Place
+from kdump.check.producers import Replay
+from kdump.formats import producer_snapshot
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.log.partition import Partition
+
+
+def check_snapshot(
+    partition: Partition, offset: int, replay: Replay, *, is_whole: bool
+) -> Iterator[Finding]:
+    """Hold the snapshot at ``offset`` against the state of the log there.
+
+    Args:
+        partition: it has that snapshot.
+        offset: exclusive end of what the snapshot speaks of.
+        replay: the producers' state at ``offset``.
+        is_whole: whether the log has all that was ever written to it; else a producer may be
+            unknown to it, and markers may be gone.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
+    try:
+        snapshot = producer_snapshot.read(path.read_bytes())
+    except FileNotFoundError:
+        return
+    except FormatError:
+        return  # whatever it is, :func:`check_snapshot_file` says it
+    state = replay.entries()
+    found = {entry.producer_id: entry for entry in snapshot.entries}
+    for producer_id, entry in found.items():
+        known = state.pop(producer_id, None)
+        if known is None:
+            if is_whole:
+                yield _contradiction(str(path), offset, None, entry)
+        elif not _agree(entry, known, is_whole=is_whole):
+            yield _contradiction(str(path), offset, known, entry)
+    for known in state.values():
+        # Others may have expired; one with an open transaction never does.
+        if known.current_txn_first_offset >= 0:
+            yield _contradiction(str(path), offset, known, None)
+
+
+def _agree(entry: ProducerEntry, known: ProducerEntry, *, is_whole: bool) -> bool:
+    if is_whole:
+        return _without_absent(entry) == _without_absent(known)
+    # Compaction keeps a producer's last batch only: at an offset in the middle of the log, the
+    # snapshot may know of later ones than are left, but never of earlier ones.
+    if entry.epoch != known.epoch:
+        return entry.epoch > known.epoch
+    if known.last_offset < 0 or entry.last_offset < 0:
+        return True
+    if entry.last_offset != known.last_offset:
+        return entry.last_offset > known.last_offset
+    return entry.last_sequence == known.last_sequence
+
+
+def _without_absent(entry: ProducerEntry) -> tuple[int, ...]:
+    """The fields, with all ways to say that there is no transaction, or no batch, made one."""
+    return (
+        entry.epoch,
+        entry.last_sequence,
+        max(entry.last_offset, -1),
+        entry.offset_delta,
+        entry.timestamp,
+        entry.coordinator_epoch,
+        max(entry.current_txn_first_offset, -1),
+    )
+
+
+def _contradiction(
+    path: str, offset: int, known: ProducerEntry | None, entry: ProducerEntry | None
+) -> Finding:
+    producer_id = entry.producer_id if entry is not None else known.producer_id if known else -1
+    return invariants.SNAPSHOT_STATE.broken(
+        Place(path, None, offset),
+        f"the snapshot contradicts the log about producer {producer_id}",
+        expected="nothing of it" if known is None else _words(known),
+        found="nothing of it" if entry is None else _words(entry),
+    )
+
+
+def _words(entry: ProducerEntry) -> str:
+    return (
+        f"epoch {entry.epoch}, last sequence {entry.last_sequence}, last offset"
+        f" {entry.last_offset} (batch of {entry.offset_delta + 1}), timestamp {entry.timestamp},"
+        f" coordinator epoch {entry.coordinator_epoch}, open transaction from"
+        f" {entry.current_txn_first_offset}"
+    )
+
+
+def missing_snapshot(partition: Partition, offset: int) -> Finding:
+    """The finding for a segment's begin, or a log's end, without a snapshot."""
+    name = str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
+    return invariants.SNAPSHOT_MISSING.broken(
+        Place(str(partition.path / name), None, offset),
+        "a producer snapshot is missing; a starting broker reads the log from the one before",
+    )
+
+
+def check_snapshot_file(path: str, data: bytes) -> Finding | None:
+    """Whether Kafka can read a snapshot."""
+    try:
+        snapshot = producer_snapshot.decode(data)
+    except FormatError as problem:
+        return invariants.SNAPSHOT_MALFORMED.broken(
+            Place(path, problem.position),
+            problem.what,
+            expected=problem.expected,
+            found=problem.found,
+        )
+    problem_ = producer_snapshot.crc_problem(data, snapshot)
+    if problem_ is None:
+        return None
+    return invariants.SNAPSHOT_CHECKSUM.broken(
+        Place(path, problem_.position),
+        "the checksum of a producer snapshot does not hold",
+        expected=problem_.expected,
+        found=problem_.found,
+    )

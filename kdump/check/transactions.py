@@ -1,0 +1,92 @@
+"""The transaction index against the abort markers of its segment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from kdump.check import invariants
+from kdump.check.collector import Collector
+from kdump.check.findings import Place
+from kdump.check.producers import NO_TRANSACTION
+from kdump.formats.transaction_index import ENTRY_BYTES, AbortedTxn, TransactionIndex
+
+
+def check_aborted(
+    path: Path,
+    index: TransactionIndex | None,
+    aborted: Iterable[AbortedTxn],
+    into: Collector,
+    *,
+    is_whole: bool,
+) -> None:
+    """Hold the entries of a transaction index against the transactions aborted in its segment.
+
+    Args:
+        path: of the index.
+        index: None where it is not there.
+        aborted: what the log says; where a transaction's begin is not known, that is below 0.
+        into: takes the findings.
+        is_whole: whether the log has all that was ever written to it: else what is more in the
+            index, or begins earlier there, was removed from the log by compaction or retention.
+    """
+    wanted = {(each.producer_id, each.last_offset): each for each in aborted}
+    entries = () if index is None else index.entries
+    if index is None and any(each.first_offset != NO_TRANSACTION for each in wanted.values()):
+        into.add(
+            invariants.TRANSACTION_INDEX_MISSING.broken(
+                Place(str(path)),
+                "transactions were aborted in a segment that has no transaction index",
+                expected=f"{len(wanted)} entries",
+                loss="their records count as committed to whoever reads",
+            )
+        )
+        return
+    seen = set()
+    for slot, entry in enumerate(entries):
+        place = Place(str(path), slot * ENTRY_BYTES, entry.last_offset)
+        key = (entry.producer_id, entry.last_offset)
+        known = wanted.get(key)
+        seen.add(key)
+        if known is None:
+            if is_whole:
+                into.add(
+                    invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                        place,
+                        "the transaction index has an entry for which there is no abort marker",
+                        found=_words(entry),
+                    )
+                )
+        elif known.first_offset != NO_TRANSACTION and (
+            entry.first_offset > known.first_offset
+            or (
+                is_whole
+                and (entry.first_offset, entry.last_stable_offset)
+                != (known.first_offset, known.last_stable_offset)
+            )
+        ):
+            into.add(
+                invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                    place,
+                    "an entry of the transaction index contradicts the log",
+                    expected=_words(known),
+                    found=_words(entry),
+                )
+            )
+    for key, known in wanted.items():
+        if key not in seen and known.first_offset != NO_TRANSACTION:
+            into.add(
+                invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                    Place(str(path), None, known.last_offset),
+                    "an aborted transaction is missing from the transaction index",
+                    expected=_words(known),
+                    loss="its records count as committed to whoever reads",
+                )
+            )
+
+
+def _words(aborted: AbortedTxn) -> str:
+    return (
+        f"producer {aborted.producer_id}, offsets {aborted.first_offset} to"
+        f" {aborted.last_offset}, last stable offset {aborted.last_stable_offset}"
+    )

@@ -1,0 +1,214 @@
+"""A small log directory in which nothing is wrong, and what verify finds in one."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from builders.batches import BASE_TIMESTAMP_MS, batch, record
+from builders.index_files import offset_index_bytes, time_index_bytes
+from builders.log_directories import write_log_directory
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import Level
+from kdump.formats import names, producer_snapshot, record_batch, transaction_index
+from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
+from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.record_batch import BatchHeader, Record, decode_header, encode_batch
+from kdump.formats.transaction_index import AbortedTxn
+from kdump.log.directory import read_log_directory
+from kdump.pipeline.verify import PartitionReport, Request, Said, Summary, Target, verify
+
+NOW_MS: Final = BASE_TIMESTAMP_MS + 60_000
+END_OFFSET: Final = 18
+PARTITION: Final = ("orders", 0)
+ABORT, COMMIT = 0, 1
+
+
+def records(first_offset: int, count: int) -> list[Record]:
+    """Give records whose offsets follow each other."""
+    return [record(first_offset + step) for step in range(count)]
+
+
+def marker(
+    offset: int, producer_id: int, kind: int, *, coordinator_epoch: int = 0, **fields: Any
+) -> bytes:
+    """Give the control batch that ends a transaction."""
+    end = record(offset, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, coordinator_epoch))
+    attributes = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
+    return batch([end], attributes=attributes, producer_id=producer_id, producer_epoch=0, **fields)
+
+
+def forged(content: bytes, **fields: int) -> bytes:
+    """Give a batch with other header fields, and the checksum that fits them."""
+    header = replace(decode_header(content), **fields)
+    return encode_batch(header, content[record_batch.HEADER_BYTES :])
+
+
+def with_body(content: bytes, body: bytes) -> bytes:
+    """Give a batch with other records behind the same header, and the checksum that fits them."""
+    return encode_batch(decode_header(content), body)
+
+
+def idempotent(first_offset: int, sequence: int, **fields: Any) -> bytes:
+    """Give a batch of three records of producer 7."""
+    return batch(
+        records(first_offset, 3),
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=sequence,
+        **fields,
+    )
+
+
+def _segments() -> dict[int, list[bytes]]:
+    return {
+        0: [
+            batch(records(0, 3)),
+            idempotent(3, 0),
+            idempotent(6, 3),
+            batch(
+                records(9, 2),
+                attributes=record_batch.TRANSACTIONAL_FLAG,
+                producer_id=9,
+                producer_epoch=0,
+                base_sequence=0,
+            ),
+            marker(11, 9, ABORT),
+        ],
+        12: [
+            batch(records(12, 3), partition_leader_epoch=1),
+            idempotent(15, 6, partition_leader_epoch=1),
+        ],
+    }
+
+
+def _producer_9() -> ProducerEntry:
+    return ProducerEntry(9, 0, 1, 10, 1, BASE_TIMESTAMP_MS + 11, 0, -1)
+
+
+def _snapshots() -> dict[int, list[ProducerEntry]]:
+    return {
+        12: [ProducerEntry(7, 0, 5, 8, 2, BASE_TIMESTAMP_MS + 8, -1, -1), _producer_9()],
+        END_OFFSET: [ProducerEntry(7, 0, 8, 17, 2, BASE_TIMESTAMP_MS + 17, -1, -1), _producer_9()],
+    }
+
+
+@dataclass(slots=True)
+class LogModel:
+    """A partition with a little of everything, to be changed before it is written.
+
+    Attributes:
+        segments: batches by base offset; the indexes are made from them.
+        aborted: entries of the transaction index, by base offset.
+        snapshots: producers by offset.
+        epochs: entries of ``leader-epoch-checkpoint``.
+        is_clean: whether the directory was left by a clean stop.
+    """
+
+    segments: dict[int, list[bytes]] = field(default_factory=_segments)
+    aborted: dict[int, list[AbortedTxn]] = field(
+        default_factory=lambda: {0: [AbortedTxn(9, 9, 11, 12)]}
+    )
+    snapshots: dict[int, list[ProducerEntry]] = field(default_factory=_snapshots)
+    epochs: list[EpochEntry] = field(default_factory=lambda: [EpochEntry(0, 0), EpochEntry(1, 12)])
+    is_clean: bool = True
+
+    def write(self, root: Path) -> Path:
+        """Write the log directory ``root``; gives the partition's directory."""
+        offsets = {PARTITION: END_OFFSET}
+        write_log_directory(
+            root, clean=self.is_clean, recovery_points=offsets, high_watermarks=offsets
+        )
+        partition = root / "orders-0"
+        partition.mkdir()
+        for base_offset, batches in self.segments.items():
+            write_segment(partition, base_offset, batches)
+        for base_offset, aborted in self.aborted.items():
+            path = file(partition, base_offset, FileKind.TRANSACTION_INDEX)
+            path.write_bytes(transaction_index.encode(aborted))
+        for offset, producers in self.snapshots.items():
+            path = file(partition, offset, FileKind.PRODUCER_SNAPSHOT)
+            path.write_bytes(producer_snapshot.encode(producers))
+        (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(
+            encode_leader_epoch_checkpoint(self.epochs)
+        )
+        write_topic_id(partition)
+        return partition
+
+
+def write_topic_id(partition: Path) -> None:
+    from builders.log_directories import TOPIC_ID
+
+    (partition / names.PARTITION_METADATA).write_bytes(
+        encode_partition_metadata(PartitionMetadata(0, TOPIC_ID))
+    )
+
+
+def file(partition: Path, offset: int, kind: FileKind) -> Path:
+    """Give the path of a file that is named after an offset."""
+    return partition / str(OffsetFileName(offset, kind))
+
+
+def write_segment(partition: Path, base_offset: int, batches: Sequence[bytes]) -> None:
+    """Write a log, and indexes with an entry for all batches but the first."""
+    headers: list[BatchHeader] = []
+    positions: list[int] = []
+    position = 0
+    for content in batches:
+        if len(content) >= record_batch.HEADER_BYTES:
+            headers.append(decode_header(content))
+            positions.append(position)
+        position += len(content)
+    file(partition, base_offset, FileKind.LOG).write_bytes(b"".join(batches))
+    by_offset = [
+        (header.last_offset, position)
+        for header, position in list(zip(headers, positions, strict=True))[1:]
+        if 0 <= header.last_offset - base_offset < 2**31
+    ]
+    by_time: list[tuple[int, int]] = []
+    for header in headers:
+        if (
+            not by_time or header.max_timestamp > by_time[-1][0]
+        ) and 0 <= header.last_offset - base_offset < 2**31:
+            by_time.append((header.max_timestamp, header.last_offset))
+    file(partition, base_offset, FileKind.OFFSET_INDEX).write_bytes(
+        offset_index_bytes(by_offset, base_offset)
+    )
+    file(partition, base_offset, FileKind.TIME_INDEX).write_bytes(
+        time_index_bytes(by_time, base_offset)
+    )
+
+
+def said_of(*roots: Path, level: Level = Level.DEEP, now_ms: int = NOW_MS) -> list[Said]:
+    """Give all that verify says of log directories of one broker."""
+    directories = [read_log_directory(root) for root in roots]
+    targets = [Target(each, root) for root in directories for each in root.partitions]
+    return list(verify(Request(targets, directories, level, now_ms)))
+
+
+def findings_in(
+    *roots: Path, level: Level = Level.DEEP, at_least: Severity = Severity.INFO
+) -> list[Finding]:
+    """Give the findings of verify in log directories of one broker."""
+    return [
+        each
+        for each in said_of(*roots, level=level)
+        if isinstance(each, Finding) and each.severity >= at_least
+    ]
+
+
+def summary_of(*roots: Path, level: Level = Level.DEEP) -> Summary:
+    """Give the last that verify says."""
+    last = said_of(*roots, level=level)[-1]
+    assert isinstance(last, Summary)
+    return last
+
+
+def reports_of(*roots: Path, level: Level = Level.DEEP) -> list[PartitionReport]:
+    """Give what verify says of each partition."""
+    return [each for each in said_of(*roots, level=level) if isinstance(each, PartitionReport)]

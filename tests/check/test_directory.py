@@ -1,0 +1,125 @@
+"""What must hold between the directories of a broker, and for the user that it runs as."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from builders.log_directories import META_PROPERTIES, write_log_directory
+from builders.verified import LogModel, findings_in
+from kdump.check import directory as directory_checks
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import Level
+from kdump.check.partition import PartitionCheck, PartitionScope
+from kdump.formats import names
+from kdump.formats.names import TopicPartition
+from kdump.formats.uuids import format_uuid
+from kdump.log.partition import read_partition
+
+
+def codes(findings: Iterable[Finding]) -> set[str]:
+    return {each.code for each in findings}
+
+
+@pytest.fixture
+def two_disks(tmp_path: Path) -> tuple[Path, Path]:
+    """Give two log directories of one broker, of which one has a partition."""
+    LogModel().write(tmp_path / "d1")
+    write_log_directory(tmp_path / "d2")
+    properties = META_PROPERTIES.replace(
+        b"V1dW8O41RR6_pKmks-3sKg", format_uuid(uuid.UUID(int=77)).encode()
+    )
+    (tmp_path / "d2" / names.META_PROPERTIES).write_bytes(properties)
+    return tmp_path / "d1", tmp_path / "d2"
+
+
+def test_two_directories_of_one_broker_are_sound(two_disks: tuple[Path, Path]) -> None:
+    assert not findings_in(*two_disks, at_least=Severity.WARNING)
+
+
+def test_directories_of_two_nodes_do_not_go_together(two_disks: tuple[Path, Path]) -> None:
+    path = two_disks[1] / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"meta-properties-mismatch"}
+
+
+def test_directories_of_two_clusters_do_not_go_together(two_disks: tuple[Path, Path]) -> None:
+    path = two_disks[1] / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(b"a-cluster", b"another"))
+    assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"meta-properties-mismatch"}
+
+
+def test_a_copied_directory_has_the_id_of_the_other(two_disks: tuple[Path, Path]) -> None:
+    (two_disks[1] / names.META_PROPERTIES).write_bytes(META_PROPERTIES)
+    assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"directory-id-twice"}
+
+
+def test_a_directory_without_meta_properties_is_named(two_disks: tuple[Path, Path]) -> None:
+    (two_disks[1] / names.META_PROPERTIES).unlink()
+    assert "meta-properties-missing" in codes(findings_in(*two_disks))
+
+
+def test_a_partition_in_two_directories_is_severe(two_disks: tuple[Path, Path]) -> None:
+    (two_disks[1] / "orders-0").mkdir()
+    found = findings_in(*two_disks, at_least=Severity.SEVERE)
+    assert "partition-twice" in codes(found)
+
+
+def test_a_copy_on_its_way_is_no_second_partition(two_disks: tuple[Path, Path]) -> None:
+    (two_disks[1] / "orders-0.184f5a4c945d4277a4671794019b3c74-future").mkdir()
+    assert "partition-twice" not in codes(findings_in(*two_disks))
+
+
+def status(mode: int, user: int, group: int) -> os.stat_result:
+    return os.stat_result((mode, 0, 0, 1, user, group, 0, 0, 0, 0))
+
+
+FILE, DIRECTORY = 0o100000, 0o040000
+
+
+@pytest.mark.parametrize(
+    ("found", "missing"),
+    [
+        (status(FILE | 0o600, 7, 7), ""),
+        (status(FILE | 0o600, 0, 0), "read or write"),
+        (status(FILE | 0o644, 0, 0), "write"),
+        (status(FILE | 0o664, 0, 7), ""),
+        (status(FILE | 0o400, 7, 7), "write"),
+        (status(DIRECTORY | 0o600, 7, 7), "enter"),
+    ],
+)
+def test_a_broker_must_be_able_to_read_and_write_its_files(
+    found: os.stat_result, missing: str
+) -> None:
+    assert directory_checks.missing_access(found, 7, 7, "00000000000000000000.log") == missing
+
+
+def test_snapshots_of_the_clusters_metadata_are_read_only() -> None:
+    name = "00000000000000000010-0000000001.checkpoint"
+    assert directory_checks.missing_access(status(FILE | 0o400, 7, 7), 7, 7, name) == ""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_severe(tmp_path: Path) -> None:
+    partition = LogModel().write(tmp_path / "logs")
+    log = partition / "00000000000000000000.log"
+    for path in (tmp_path / "logs", *(tmp_path / "logs").rglob("*")):
+        os.chown(path, 4711, 4711)
+    assert not findings_in(tmp_path / "logs", at_least=Severity.WARNING)
+    os.chown(log, 0, 0)
+    found = findings_in(tmp_path / "logs", at_least=Severity.WARNING)
+    assert [(each.code, each.place.path) for each in found] == [("file-permissions", str(log))]
+
+
+@pytest.mark.parametrize("topic_ids", [{}, {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}])
+def test_a_topic_that_the_cluster_does_not_know_by_this_id_is_severe(
+    topic_ids: dict[str, str], tmp_path: Path
+) -> None:
+    path = LogModel().write(tmp_path / "logs")
+    partition = read_partition(path, TopicPartition("orders", 0))
+    check = PartitionCheck(PartitionScope(partition, topic_ids=topic_ids), Level.QUICK)
+    assert "partition-metadata-mismatch" in codes(check.finish())

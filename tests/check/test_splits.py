@@ -1,0 +1,69 @@
+"""A directory says the same whether its segments are checked whole, cut up, or by many workers."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batches
+from builders.verified import END_OFFSET, NOW_MS, LogModel, file, write_segment
+from kdump.check.findings import Finding
+from kdump.check.part import ByteAccount, Level
+from kdump.formats.names import FileKind
+from kdump.log.directory import read_log_directory
+from kdump.pipeline import verify as pipeline
+from kdump.pipeline.engine import EngineChoice, EngineOptions
+from kdump.pipeline.verify import Request, Summary, Target
+
+SPLIT_BYTES = 400
+IN_HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
+BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
+
+
+def verified(log_dir: Path, options: EngineOptions) -> tuple[list[Finding], ByteAccount, int, int]:
+    found = read_log_directory(log_dir)
+    targets = [Target(partition, found) for partition in found.partitions]
+    said = list(pipeline.verify(Request(targets, [found], Level.DEEP, NOW_MS), options))
+    summary = said[-1]
+    assert isinstance(summary, Summary)
+    findings = [each for each in said if isinstance(each, Finding)]
+    return findings, summary.account, summary.batches, summary.records
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Give a log directory with a segment of many batches behind those that every one has."""
+    partition = LogModel().write(tmp_path / "logs")
+    write_segment(partition, END_OFFSET, batches(40, base_offset=END_OFFSET))
+    return partition.parent
+
+
+def test_workers_say_what_one_process_says(log_dir: Path) -> None:
+    assert verified(log_dir, BY_WORKERS) == verified(log_dir, IN_HERE)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_segment_that_is_cut_up_says_what_the_whole_says(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng = random.Random(seed)
+    log = file(log_dir / "orders-0", END_OFFSET, FileKind.LOG)
+    content = bytearray(log.read_bytes())
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(len(content))
+        size = rng.choice([1, 8, 300])
+        content[at : at + size] = rng.choice([b"", bytes(size), rng.randbytes(size)])
+    log.write_bytes(content)
+    whole, *whole_sums = verified(log_dir, IN_HERE)
+    monkeypatch.setattr(pipeline, "split_bytes", lambda *_: SPLIT_BYTES)
+    cut_up, *cut_sums = verified(log_dir, IN_HERE)
+    # What is damage and what is not, byte by byte, cannot depend on where the cuts are.
+    assert cut_sums == whole_sums
+    assert codes(cut_up) == codes(whole)
+
+
+def codes(findings: list[Finding]) -> set[str]:
+    """Give the codes but that of time index entries, which may lie in damage at a cut."""
+    return {each.code for each in findings} - {"time-index-entry"}

@@ -1,0 +1,286 @@
+"""``kdump verify`` says what is wrong, as it is found, ends as it should, and never writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import docutils.core
+import pytest
+from docutils import nodes
+
+from builders.batches import BASE_TIMESTAMP_MS, batch
+from builders.in_process import Outcome, run_kdump
+from builders.verified import NOW_MS, LogModel, file, forged, records
+from kdump.check.findings import Severity
+from kdump.check.invariants import INVARIANTS
+from kdump.formats.names import FileKind
+
+MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-verify.rst"
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Give a log directory in which nothing is wrong."""
+    return LogModel().write(tmp_path / "logs").parent
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Give a log directory with a bad checksum, and a file that is not a broker's."""
+    model = LogModel()
+    content = bytearray(model.segments[0][1])
+    content[-2] ^= 1
+    model.segments[0][1] = bytes(content)
+    partition = model.write(tmp_path / "logs")
+    (partition / "README").write_bytes(b"hello")
+    return partition.parent
+
+
+def verify(*args: str | Path) -> Outcome:
+    return run_kdump(["verify", "--now", str(NOW_MS), *map(str, args)], Path.cwd())
+
+
+def said(*args: str | Path) -> list[dict[str, Any]]:
+    outcome = verify("--output", "jsonl", *args)
+    assert outcome.stderr == b""
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def test_a_sound_directory_ends_with_0(log_dir: Path) -> None:
+    outcome = verify(log_dir)
+    assert (outcome.exit_status, outcome.stderr) == (0, b"")
+    assert outcome.stdout.decode().splitlines()[0] == (
+        "1 partitions, 2 segments, 7 batches, 18 records"
+    )
+
+
+def test_damage_ends_with_4(damaged: Path) -> None:
+    outcome = verify(damaged)
+    assert outcome.exit_status == 4
+    first = outcome.stdout.decode().splitlines()[0]
+    assert first.startswith(f"error: {damaged}/orders-0/00000000000000000000.log at byte ")
+    assert "[batch-checksum]" in first
+
+
+def test_a_warning_alone_is_no_damage(log_dir: Path) -> None:
+    (log_dir / "orders-0" / "00000000000000000000.log.swap").write_bytes(b"")
+    assert verify(log_dir).exit_status == 0
+
+
+def test_what_cannot_be_read_ends_with_8(log_dir: Path) -> None:
+    log = file(log_dir / "orders-0", 0, FileKind.LOG)
+    log.unlink()
+    log.symlink_to(log)
+    outcome = verify(log_dir)
+    assert outcome.exit_status & 8
+    assert "file-unreadable" in outcome.stdout.decode()
+
+
+def test_a_path_that_is_not_there_ends_with_8(tmp_path: Path) -> None:
+    outcome = verify(tmp_path / "nowhere")
+    assert outcome.exit_status == 8
+    assert outcome.stdout == b""
+    assert b"nowhere" in outcome.stderr
+
+
+def test_a_directory_that_is_not_kafkas_ends_with_8(tmp_path: Path) -> None:
+    assert verify(tmp_path).exit_status == 8
+
+
+def test_that_no_topic_matches_is_an_error(log_dir: Path) -> None:
+    outcome = verify("--topic", "payments*", log_dir)
+    assert outcome.exit_status == 16
+    assert b"payments*" in outcome.stderr
+
+
+def test_quick_and_deep_do_not_go_together(log_dir: Path) -> None:
+    assert verify("--quick", "--deep", log_dir).exit_status == 16
+
+
+def test_quick_does_not_see_a_bad_checksum(damaged: Path) -> None:
+    assert verify("--quick", damaged).exit_status == 0
+
+
+def test_deep_sees_what_a_sound_checksum_hides(tmp_path: Path) -> None:
+    model = LogModel()
+    content = model.segments[0][0]
+    model.segments[0][0] = forged(batch(records(0, 2)), last_offset_delta=2, records_count=3)
+    assert len(model.segments[0][0]) != len(content)
+    log_dir = model.write(tmp_path / "logs").parent
+    assert (verify(log_dir).exit_status, verify("--deep", log_dir).exit_status) == (0, 4)
+
+
+def test_a_program_sees_findings_partitions_and_a_summary(damaged: Path) -> None:
+    rows = said(damaged)
+    assert [row["type"] for row in rows].count("finding") == len(rows) - 2
+    assert [row["type"] for row in rows[-2:]] == ["partition", "summary"]
+    finding = next(row for row in rows if row.get("code") == "batch-checksum")
+    assert finding == {
+        "type": "finding",
+        "severity": "error",
+        "code": "batch-checksum",
+        "path": str(damaged / "orders-0" / "00000000000000000000.log"),
+        "position": finding["position"],
+        "offset": 3,
+        "what": "the checksum of a batch does not hold",
+        "expected": None,
+        "found": finding["found"],
+        "loss": "the batch at offset 3 (3 records)",
+    }
+
+
+def test_the_summary_accounts_for_every_byte(damaged: Path) -> None:
+    summary = said(damaged)[-1]
+    total = sum(path.stat().st_size for path in damaged.rglob("*") if path.is_file())
+    assert summary["total_bytes"] == total
+    assert summary["foreign_bytes"] == len(b"hello")
+    assert (
+        summary["sound_bytes"]
+        + summary["padding_bytes"]
+        + summary["damaged_bytes"]
+        + summary["foreign_bytes"]
+        == total
+    )
+
+
+def test_json_is_one_array_of_what_jsonl_has(damaged: Path) -> None:
+    whole = json.loads(verify("--output", "json", damaged).stdout)
+    lines = said(damaged)
+    for rows in (whole, lines):
+        del rows[-1]["seconds"]
+    assert whole == lines
+
+
+def test_junit_has_a_case_for_each_partition_and_a_failure_for_damage(damaged: Path) -> None:
+    suite = ET.fromstring(verify("--output", "junit", damaged).stdout)
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    failure = cases["orders-0"].find("failure")
+    assert failure is not None
+    assert failure.get("type") == "batch-checksum"
+    assert suite.get("failures") == "1"
+
+
+def test_the_table_has_the_findings_and_the_partitions(damaged: Path) -> None:
+    text = verify("--output", "table", damaged).stdout.decode()
+    assert "batch-checksum" in text
+    assert "orders-0" in text
+
+
+def test_people_see_information_only_when_they_ask(damaged: Path) -> None:
+    assert b"foreign-file" not in verify(damaged).stdout
+    assert b"foreign-file" in verify("-v", damaged).stdout
+
+
+def test_the_clock_can_be_set(log_dir: Path) -> None:
+    before = said("--now", str(BASE_TIMESTAMP_MS - 4_000_000), log_dir)
+    assert "future-timestamp" in {row.get("code") for row in before}
+    assert "future-timestamp" not in {row.get("code") for row in said(log_dir)}
+
+
+def test_a_partition_can_be_verified_alone(damaged: Path) -> None:
+    outcome = verify("--output", "jsonl", damaged / "orders-0")
+    assert outcome.exit_status == 4
+
+
+def test_a_segment_can_be_verified_alone(damaged: Path) -> None:
+    partition = damaged / "orders-0"
+    assert verify(file(partition, 0, FileKind.LOG)).exit_status == 4
+    assert verify(file(partition, 12, FileKind.LOG)).exit_status == 0
+
+
+def test_a_file_that_is_no_log_is_refused(damaged: Path) -> None:
+    assert verify(damaged / "meta.properties").exit_status == 8
+
+
+def test_a_topic_can_be_picked(damaged: Path) -> None:
+    rows = said("--topic", "ord*", damaged)
+    assert rows[-1]["partitions"] == 1
+
+
+def fingerprint(root: Path) -> dict[str, tuple[str, os.stat_result]]:
+    def content(path: Path) -> str:
+        if path.is_symlink() or path.is_dir():
+            return ""
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    return {str(path): (content(path), path.lstat()) for path in (root, *root.rglob("*"))}
+
+
+def without_access_time(status: os.stat_result) -> tuple[int, ...]:
+    return (
+        status.st_mode,
+        status.st_ino,
+        status.st_uid,
+        status.st_gid,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
+
+
+@pytest.mark.parametrize("level", ["--quick", "--now=0", "--deep"])
+def test_nothing_is_written_and_no_time_changes(damaged: Path, level: str) -> None:
+    before = fingerprint(damaged)
+    verify(level, damaged)
+    after = fingerprint(damaged)
+    assert {path: (digest, without_access_time(s)) for path, (digest, s) in after.items()} == {
+        path: (digest, without_access_time(s)) for path, (digest, s) in before.items()
+    }
+
+
+def document() -> nodes.document:
+    page: nodes.document = docutils.core.publish_doctree(MANUAL.read_text(encoding="utf-8"))
+    return page
+
+
+def test_the_manual_has_a_paragraph_for_every_code_and_for_none_that_is_not() -> None:
+    section = next(
+        each for each in document().findall(nodes.section) if each[0].astext() == "FINDINGS"
+    )
+    terms = {
+        item[0].astext(): item[1].astext() for item in section.findall(nodes.definition_list_item)
+    }
+    assert list(terms) == list(INVARIANTS)
+    assert all(len(text) > 40 for text in terms.values())
+
+
+def test_the_manual_names_every_field_that_programs_see(damaged: Path) -> None:
+    text = document().astext()
+    fields = {name for row in said(damaged) for name in row}
+    assert not [name for name in fields if not re.search(rf"\b{name}\b", text)]
+
+
+CLEAN = (
+    ("clean/d1", "clean/d2"),
+    ("clean-mv39/logs", "clean-mv39/meta"),
+    ("recovered/d1", "recovered/d2"),
+    ("legacy/logs",),
+    ("leftover-1-cleaned-partial-recovered/logs",),
+    ("leftover-2-cleaned-complete-recovered/logs",),
+    ("leftover-3-swap-log-only-recovered/logs",),
+    ("leftover-4-swap-complete-recovered/logs",),
+)
+
+
+@pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]], ids=["default", "quick", "deep"])
+@pytest.mark.parametrize("directories", CLEAN, ids=[each[0] for each in CLEAN])
+def test_what_a_real_broker_left_cleanly_is_sound(
+    shared_fixtures: Path, directories: tuple[str, ...], level: list[str]
+) -> None:
+    paths = [shared_fixtures / "out" / each for each in directories]
+    rows = said(*level, *paths)
+    assert not [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
+    total = sum(file.stat().st_size for path in paths for file in path.rglob("*") if file.is_file())
+    assert rows[-1]["total_bytes"] == total
+    assert rows[-1]["damaged_bytes"] == 0
+
+
+def test_severities_have_the_names_that_the_manual_gives_them() -> None:
+    text = document().astext()
+    assert all(each.label in text for each in Severity)
