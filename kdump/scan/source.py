@@ -7,7 +7,6 @@ failed read is an :class:`OSError` that can be reported with its file and place.
 from __future__ import annotations
 
 import os
-from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
@@ -35,15 +34,14 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = FileIO(path)
-        self.size_bytes = os.fstat(self._file.fileno()).st_size
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self.size_bytes = os.fstat(self._descriptor).st_size
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         filled = 0
         try:
-            self._file.seek(position)
             while filled < len(buffer):
-                count = self._file.readinto(buffer[filled:])
+                count = os.preadv(self._descriptor, [buffer[filled:]], position + filled)
                 if not count:
                     break
                 filled += count
@@ -56,7 +54,9 @@ class FileSource:
         return filled
 
     def close(self) -> None:
-        self._file.close()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
 
     def __enter__(self) -> Self:
         return self

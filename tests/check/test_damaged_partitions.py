@@ -7,6 +7,7 @@ beside the repository, in ``../shared/oracle``; without them these tests are ski
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from builders.once import made_once
 from builders.verified import said_of
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
@@ -84,8 +86,26 @@ def trial(
     oracle = repository_root.parent / "shared" / "oracle"
     if not oracle.is_dir():
         pytest.skip("the programs that drive Kafka's loader are not here (../shared/oracle)")
-    setup = subprocess.run([oracle / "setup.sh"], capture_output=True, text=True, check=True)
-    return make_trial(tmp_path_factory.mktemp("trial"), request.param, oracle, setup.stdout.strip())
+
+    def build(folder: Path) -> None:
+        set_up(oracle, folder)
+
+    home = made_once(
+        repository_root / "build/oracle", (oracle / "Oracle.java").read_text(), build
+    )
+    return make_trial(tmp_path_factory.mktemp("trial"), request.param, oracle, set_up(oracle, home))
+
+
+def set_up(oracle: Path, home: Path) -> str:
+    """Have the programs built in ``home``; gives their class path. Cheap once that is done."""
+    done = subprocess.run(
+        [oracle / "setup.sh"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "ORACLE_HOME": str(home)},
+    )
+    return done.stdout.strip()
 
 
 def ask(classpath: str, *orders: str) -> list[Any]:

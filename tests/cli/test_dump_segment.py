@@ -301,11 +301,10 @@ def test_a_file_full_of_damage_is_not_told_batch_by_batch(tmp_path: Path) -> Non
 def test_a_read_error_names_the_file_and_the_byte(
     segment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Failing(io.FileIO):
-        def readinto(self, buffer: Any) -> int:
-            raise OSError(5, "Input/output error")
+    def failing(*_: object) -> int:
+        raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("kdump.scan.source.FileIO", Failing)
+    monkeypatch.setattr("kdump.scan.source.os.preadv", failing)
     outcome = dump(segment)
     assert outcome.exit_status == OPERATIONAL_ERROR
     assert b"Input/output error (reading at byte 0)" in outcome.stderr
