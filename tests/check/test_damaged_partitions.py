@@ -90,9 +90,7 @@ def trial(
     def build(folder: Path) -> None:
         set_up(oracle, folder)
 
-    home = made_once(
-        repository_root / "build/oracle", (oracle / "Oracle.java").read_text(), build
-    )
+    home = made_once(repository_root / "build/oracle", (oracle / "Oracle.java").read_text(), build)
     return make_trial(tmp_path_factory.mktemp("trial"), request.param, oracle, set_up(oracle, home))
 
 
