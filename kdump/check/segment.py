@@ -18,7 +18,6 @@ from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.producers import RunBuilder
 from kdump.check.records import BatchRecords, check_message_set, control_records
 from kdump.formats import offset_index, record_batch, time_index
-from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.scan.batches import (
@@ -27,14 +26,11 @@ from kdump.scan.batches import (
     Column,
     Flags,
     Stop,
-    StopReason,
     Window,
     read_chunks,
-    read_windows,
 )
-from kdump.scan.resync import find_batch, is_sound_batch
 from kdump.scan.source import ByteSource, FileSource, read_at
-from kdump.scan.walk import Skipped
+from kdump.scan.walk import Skipped, walk_windows
 
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = 2 << 20
@@ -159,29 +155,14 @@ class _PartCheck:
 
     def _steps(self) -> Iterator[Window | Skipped]:
         """Windows of batches, and what lies between them; to the end of the file at the latest."""
-        position: int | None = self.start
-        end = self.source.size_bytes
-        while position is not None:
-            stop = None
-            for whole in self._windows(position):
-                window, stop = _cut_at_lie(whole, end)
-                if window.batches.count:
-                    yield window
-                stop = stop or whole.stop
-                if stop is not None:
-                    break
-            if stop is None or stop.problem is None:
-                return
-            position = find_batch(self.source, stop.position + 1)
-            yield Skipped(stop.position, end if position is None else position, stop.problem)
-
-    def _windows(self, position: int) -> Iterator[Window]:
-        return read_windows(
+        steps = walk_windows(
             self.source,
-            position,
+            self.start,
+            follow_bad=True,
             checksums=self.level > Level.QUICK,
             window_bytes=_DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES,
         )
+        return (step for step in steps if not isinstance(step, Stop))
 
     # ---- Batches ----
 
@@ -371,28 +352,6 @@ class _PartCheck:
             self.damaged_bytes += size
             self.is_behind_damage = True
         self.position = skipped.end
-
-
-def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:
-    """``window`` up to the first batch that is not sound and leads to none that is.
-
-    Its length may well be the lie. Where the next batch is sound, the length was right and only
-    the content is damaged.
-    """
-    batches = window.batches
-    if batches.is_valid.all():
-        return window, None
-    for row in np.flatnonzero(~batches.is_valid).tolist():
-        following = int(batches.next_position[row])
-        if row + 1 < batches.count:
-            leads_on = bool(batches.is_valid[row + 1])
-        else:
-            leads_on = following == end or is_sound_batch(window.source, following, end)
-        if not leads_on:
-            position = int(batches.position[row])
-            problem = FormatError("batch is damaged, and leads to no other", position=position)
-            return window.rows(slice(0, row)), Stop(position, StopReason.BAD_LENGTH, problem)
-    return window, None
 
 
 def _is_zero(source: ByteSource, start: int, end: int) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from kdump.formats import message_set
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.scan.batches import Stop, StopReason, Window, read_windows
+from kdump.scan.batches import WINDOW_BYTES, Stop, StopReason, Window, read_windows
 from kdump.scan.records import RecordColumns, read_records
 from kdump.scan.resync import find_batch, is_sound_batch
 from kdump.scan.selection import Selection, with_rows
@@ -69,7 +69,7 @@ def walk_segment(
             between are a :class:`Skipped`.
     """
     left = selection.limit
-    for step in _walk(source, start, end, follow_bad):
+    for step in walk_windows(source, start, end, follow_bad=follow_bad):
         if not isinstance(step, Window):
             yield step
             continue
@@ -85,14 +85,27 @@ def walk_segment(
             return
 
 
-def _walk(
-    source: ByteSource, start: int, end: int | None, follow_bad: bool
+def walk_windows(
+    source: ByteSource,
+    start: int = 0,
+    end: int | None = None,
+    *,
+    follow_bad: bool,
+    checksums: bool = True,
+    window_bytes: int = WINDOW_BYTES,
 ) -> Iterator[Window | Skipped | Stop]:
+    """The windows of ``source`` in order, what is skipped between them, and then the stop.
+
+    The arguments are those of :func:`walk_segment` and of
+    :func:`~kdump.scan.batches.read_windows`.
+    """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position: int | None = start
     while position is not None:
         stop = None
-        for window in read_windows(source, position, end):
+        for window in read_windows(
+            source, position, end, checksums=checksums, window_bytes=window_bytes
+        ):
             sound, stop = _cut_at_lie(window, end) if follow_bad else (window, None)
             if sound.batches.count:
                 yield sound
