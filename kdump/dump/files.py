@@ -29,19 +29,10 @@ _LEFTOVER: Final = re.compile(r"\.(swap|cleaned|deleted|tmp)$")
 _METADATA_SNAPSHOT_PART: Final = re.compile(r"\.checkpoint[0-9]*\.part$")
 
 
-SMALL_FILES: Final = frozenset(
-    {
-        names.RECOVERY_POINT_CHECKPOINT,
-        names.LOG_START_OFFSET_CHECKPOINT,
-        names.REPLICATION_OFFSET_CHECKPOINT,
-        names.CLEANER_OFFSET_CHECKPOINT,
-        names.LEADER_EPOCH_CHECKPOINT,
-        names.PARTITION_METADATA,
-        names.META_PROPERTIES,
-        names.QUORUM_STATE,
-        names.CLEAN_SHUTDOWN_MARKER,
-    }
-)
+SMALL_FILES: Final = (names.PARTITION_FILES | names.LOG_DIRECTORY_FILES) - {
+    names.BOOTSTRAP_CHECKPOINT,
+    names.LOCK_FILE,
+}
 """Files that are known by their whole name (``small_files.READERS`` has each)."""
 
 
