@@ -3,53 +3,17 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from kdump.cli.output import format_bytes
+from kdump.cli.parameters import PropertyParameter, SizeParameter
 from kdump.pipeline.engine import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE)
-_POWERS: Final = "KMGTP"
-
-
-class SizeParameter(click.ParamType[int]):
-    """A number of bytes: ``1073741824``, ``1g``, ``512 MiB``; units are powers of 1024."""
-
-    name = "size"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None:
-            self.fail(f"{str(value)!r} is not a size such as 512MiB or 1g", param, ctx)
-        power = _POWERS.index(match[2].upper()) + 1 if match[2] else 0
-        return int(match[1]) * int(1024**power)
-
-
-class PropertyParameter(click.ParamType[tuple[str, str]]):
-    """A property and its value, as ``KEY=VALUE``."""
-
-    name = "property"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        key, separator, content = str(value).partition("=")
-        if not separator or not key.strip():
-            self.fail(f"{str(value)!r} is not of the form KEY=VALUE", param, ctx)
-        return key.strip(), content
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from kdump.check.batches import SegmentScope
-from kdump.check.cluster_topics import read_topic_ids
 from kdump.check.directory import (
     check_access,
     check_broker,
@@ -33,6 +32,7 @@ from kdump.check.partition import PartitionCheck, PartitionScope, scope_in
 from kdump.check.segment import check_part
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
+from kdump.log.cluster import read_cluster_image
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -284,9 +284,11 @@ class _Verification:
         for target in self.request.targets:
             if target.partition.is_cluster_metadata and target.partition.segments:
                 try:
-                    return read_topic_ids(target.partition)
+                    image = read_cluster_image(target.partition)
                 except OSError:
                     return None  # whatever cannot be read is said of that partition
+                if image is not None:
+                    return {name: topic.topic_id for name, topic in image.topics.items()}
         return None
 
     def _partition(self, pieces: _Pieces, results: Results) -> Iterator[Said]:

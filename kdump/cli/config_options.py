@@ -1,0 +1,105 @@
+"""The options that say how the broker, and its topics, were configured."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kdump.cli.parameters import PropertyParameter
+from kdump.errors import KdumpError
+
+if TYPE_CHECKING:
+    from kdump.log.directory import LogDirectory
+    from kdump.log.settings import Settings
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigArguments:
+    """What the command line says of configuration; the argument that a command is given.
+
+    Attributes:
+        given: properties by Kafka's names.
+        broker: those of the broker's file.
+    """
+
+    given: Mapping[str, str]
+    broker: Mapping[str, str]
+
+    def settings(self, directories: Sequence[LogDirectory]) -> Settings:
+        """The settings of the broker that ``directories`` belong to.
+
+        The cluster's metadata is read where it lies in one of them.
+        """
+        from kdump.log.cluster import read_cluster_image
+        from kdump.log.settings import Settings
+
+        image = node_id = None
+        for directory in directories:
+            if directory.meta_properties is not None:
+                node_id = directory.meta_properties.node_id
+            for partition in directory.partitions:
+                if partition.is_cluster_metadata and partition.segments:
+                    image = read_cluster_image(partition)
+        return Settings(self.given, self.broker, image, node_id)
+
+
+def config_options(command: Command) -> Command:
+    """Give a command ``--config`` and ``--server-properties``, as its one argument ``config``.
+
+    That is a :class:`ConfigArguments`.
+    """
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any,
+        given: Sequence[tuple[str, str]],
+        server_properties: Path | None,
+        **others: Any,
+    ) -> Any:
+        from kdump.log.settings import require_known
+
+        by_hand = dict(given)
+        require_known(by_hand)
+        broker = {} if server_properties is None else _read_properties(server_properties)
+        return command(*args, config=ConfigArguments(by_hand, broker), **others)
+
+    decorated: Any = with_one_argument
+    for option in (
+        click.option(
+            "--server-properties",
+            metavar="FILE",
+            type=click.Path(dir_okay=False, path_type=Path),
+            help="The broker's own file of properties.",
+        ),
+        click.option(
+            "--config",
+            "given",
+            type=PropertyParameter(),
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A property of all topics, or of the broker, by Kafka's name. Can be given many "
+            "times. Without it each topic's own configuration is read from __cluster_metadata-0, "
+            "where that is there.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def _read_properties(path: Path) -> dict[str, str]:
+    from kdump.formats.errors import FormatError
+    from kdump.formats.properties import decode_properties
+
+    try:
+        return decode_properties(path.read_bytes())
+    except OSError as failure:
+        raise KdumpError(f"{path}: {failure.strerror}") from failure
+    except FormatError as problem:
+        raise KdumpError(f"{path}: {problem}") from problem

@@ -1,0 +1,183 @@
+"""What the cluster's metadata says of topics and of their configuration.
+
+Read from ``__cluster_metadata-0`` where that lies in one of the directories: the newest snapshot,
+and the log behind it (``TopicsDelta``, ``ConfigurationsDelta``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from kdump.formats import internal_topics, record_batch
+from kdump.formats.names import FileKind, MetadataSnapshotName
+from kdump.formats.schemas import metadata
+from kdump.log.partition import Partition
+from kdump.scan.records import RecordColumns
+from kdump.scan.selection import Selection
+from kdump.scan.source import FileSource
+from kdump.scan.walk import MessageSet, Skipped, walk_segment
+
+_FRAME_VERSION: Final = 1
+_TOPIC: Final = "TOPIC_RECORD"
+_REMOVED: Final = "REMOVE_TOPIC_RECORD"
+_CONFIG: Final = "CONFIG_RECORD"
+_BEGIN: Final = "BEGIN_TRANSACTION_RECORD"
+_END: Final = "END_TRANSACTION_RECORD"
+_ABORT: Final = "ABORT_TRANSACTION_RECORD"
+_TYPE_IDS: Final = frozenset(
+    each.id
+    for each in metadata.RECORD_TYPES.values()
+    if each.name in (_TOPIC, _REMOVED, _CONFIG, _BEGIN, _END, _ABORT)
+)
+_TOPIC_RESOURCE: Final = 2
+_BROKER_RESOURCE: Final = 4
+"""As ``ConfigResource.Type`` numbers them."""
+
+Configs = Mapping[str, str]
+_Change = tuple[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTopic:
+    """A topic as the cluster knows it.
+
+    Attributes:
+        name: of the topic.
+        topic_id: as Kafka writes it.
+        configs: what was set for the topic itself, by Kafka's names.
+    """
+
+    name: str
+    topic_id: str
+    configs: Configs
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterImage:
+    """The part of a cluster's metadata that says how logs are to be treated.
+
+    Attributes:
+        topics: by name.
+        broker_configs: what was set while brokers ran, by node id in decimal; ``""`` is what was
+            set for all of them.
+    """
+
+    topics: Mapping[str, ClusterTopic]
+    broker_configs: Mapping[str, Configs]
+
+
+def read_cluster_image(partition: Partition) -> ClusterImage | None:
+    """The state of the cluster at the end of ``partition``, which is its metadata log.
+
+    What was appended but not yet agreed on by the quorum counts too: the log alone does not tell.
+
+    Returns:
+        None where the log does not tell: it begins behind the snapshot, or something is damaged.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    replay = _Replay()
+    try:
+        for value in _values(partition):
+            parsed = internal_topics.parse_cluster_metadata(None, value, 0)
+            if parsed.value is None or parsed.type_name is None:
+                return None
+            replay.take(parsed.type_name, parsed.value)
+    except _Damaged:
+        return None
+    return replay.image()
+
+
+class _Damaged(Exception):
+    """The metadata log cannot be read to its end."""
+
+
+@dataclass(slots=True)
+class _Replay:
+    """The state while records are replayed."""
+
+    names_by_id: dict[str, str] = field(default_factory=dict)
+    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    uncommitted: list[_Change] | None = None
+    """Records of a metadata transaction that is open; None outside of one."""
+
+    def take(self, type_name: str, record: Mapping[str, Any]) -> None:
+        if type_name == _BEGIN:
+            self.uncommitted = []
+        elif type_name == _ABORT:
+            self.uncommitted = None
+        elif type_name == _END:
+            changes, self.uncommitted = self.uncommitted or [], None
+            for change in changes:
+                self.change(*change)
+        elif self.uncommitted is not None:
+            self.uncommitted.append((type_name, record))
+        else:
+            self.change(type_name, record)
+
+    def change(self, type_name: str, record: Mapping[str, Any]) -> None:
+        if type_name == _TOPIC:
+            self.names_by_id[record["topicId"]] = record["name"]
+        elif type_name == _REMOVED:
+            name = self.names_by_id.pop(record["topicId"], None)
+            if name is not None:
+                self.configs.pop((_TOPIC_RESOURCE, name), None)
+        else:
+            configs = self.configs.setdefault((record["resourceType"], record["resourceName"]), {})
+            if record["value"] is None:
+                configs.pop(record["name"], None)
+            else:
+                configs[record["name"]] = record["value"]
+
+    def image(self) -> ClusterImage:
+        return ClusterImage(
+            topics={
+                name: ClusterTopic(name, topic_id, self.configs.get((_TOPIC_RESOURCE, name), {}))
+                for topic_id, name in self.names_by_id.items()
+            },
+            broker_configs={
+                name: configs
+                for (resource, name), configs in self.configs.items()
+                if resource == _BROKER_RESOURCE and configs
+            },
+        )
+
+
+def _values(partition: Partition) -> Iterator[bytes]:
+    """The values of the records that count, from the newest snapshot on."""
+    snapshots = partition.metadata_snapshots
+    begin = snapshots[-1].end_offset if snapshots else 0
+    if not partition.segments or partition.segments[0].base_offset > begin:
+        raise _Damaged
+    if snapshots:
+        name = MetadataSnapshotName(snapshots[-1].end_offset, snapshots[-1].epoch)
+        yield from _values_in(partition.path / str(name), 0)
+    for segment in partition.segments:
+        yield from _values_in(partition.segment_path(segment, FileKind.LOG), begin)
+
+
+def _values_in(path: Path, first_offset: int) -> Iterator[bytes]:
+    selection = Selection(from_offset=first_offset)
+    with FileSource(path) as source:
+        for step in walk_segment(source, with_records=True, selection=selection, follow_bad=True):
+            if isinstance(step, RecordColumns):
+                if step.problems or not step.batches.is_valid.all():
+                    raise _Damaged
+                yield from _wanted_values(step)
+            elif isinstance(step, MessageSet) or (
+                isinstance(step, Skipped) and step.end != source.size_bytes
+            ):
+                raise _Damaged
+
+
+def _wanted_values(columns: RecordColumns) -> Iterator[bytes]:
+    is_control = (columns.batches.attributes & record_batch.CONTROL_FLAG) != 0
+    rows: Iterable[int] = (~is_control[columns.batch]).nonzero()[0].tolist()
+    for row in rows:
+        value = columns.value(row)
+        if value and len(value) > 1 and value[0] == _FRAME_VERSION and value[1] in _TYPE_IDS:
+            yield value

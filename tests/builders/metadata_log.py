@@ -1,0 +1,48 @@
+"""A cluster's metadata log, of the few kinds of records that decide how logs are treated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from uuid import UUID
+
+from builders.batches import batch, record
+from builders.log_directories import write_partition
+from kdump.formats import names
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.partition import Partition, read_partition
+
+TOPIC_RESOURCE = 2
+BROKER_RESOURCE = 4
+BEGIN_TRANSACTION = b"\x01\x17\x00\x00"
+END_TRANSACTION = b"\x01\x18\x00\x00"
+ABORT_TRANSACTION = b"\x01\x19\x00\x00"
+
+
+def topic_record(name: str, topic_id: int) -> bytes:
+    """The topic ``name`` is made, with a number for its id."""
+    return b"\x01\x02\x00" + _text(name) + UUID(int=topic_id).bytes + b"\x00"
+
+
+def remove_topic_record(topic_id: int) -> bytes:
+    """The topic is deleted."""
+    return b"\x01\x09\x00" + UUID(int=topic_id).bytes + b"\x00"
+
+
+def config_record(resource: int, name: str, key: str, value: str | None) -> bytes:
+    """A property is set; None takes it away."""
+    text = b"\x00" if value is None else _text(value)
+    return b"\x01\x04\x00" + bytes([resource]) + _text(name) + _text(key) + text + b"\x00"
+
+
+def write_metadata_log(log_dir: Path, values: Iterable[bytes]) -> Partition:
+    """Write ``__cluster_metadata-0`` in ``log_dir``: a batch for each of ``values``."""
+    log = b"".join(batch([record(at, None, value)]) for at, value in enumerate(values))
+    topic = names.CLUSTER_METADATA_TOPIC
+    path = write_partition(log_dir / f"{topic}-0", {0: log})
+    return read_partition(path, TopicPartition(topic, 0), PartitionState.LIVE)
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return bytes([len(data) + 1]) + data
