@@ -27,6 +27,8 @@ ENTRY_FIELDS: Final = (
 ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
 ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
 
+_STEP_BYTES: Final = 64 << 10
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetIndex:
@@ -127,9 +129,14 @@ def count_padding(data: bytes | bytearray | memoryview, entry_bytes: int) -> int
     """
     count = len(data) // entry_bytes
     whole = np.frombuffer(data, np.uint8, count * entry_bytes)
-    written = np.flatnonzero(whole)
-    used = -(-(int(written[-1]) + 1) // entry_bytes) if len(written) else 0
-    return 0 if count == 1 else count - used
+    end = len(whole)
+    # From the end on: what is not padded, which is most, is done at once.
+    while end and not whole[max(0, end - _STEP_BYTES) : end].any():
+        end = max(0, end - _STEP_BYTES)
+    written = np.flatnonzero(whole[max(0, end - _STEP_BYTES) : end])
+    if len(written):
+        end = max(0, end - _STEP_BYTES) + int(written[-1]) + 1
+    return 0 if count == 1 else count + (-end // entry_bytes)
 
 
 def sanity_problem(index: OffsetIndex) -> FormatError | None:

@@ -29,7 +29,13 @@ PADDING_BYTES: Final = 64
 """Zeroes behind the bytes of a window, so that columns may be read a little past its end."""
 
 _LENGTH: Final = struct.Struct(">i")
+_LENGTH_TO_CRC: Final = struct.Struct(
+    f">i{record_batch.CRC_START - record_batch.LOG_OVERHEAD_BYTES}xI"
+)
+"""What the walk reads of a batch, from its length on: the length and the checksum of magic 2."""
+_HEADER: Final = np.dtype((np.void, record_batch.HEADER_BYTES))
 _CHECKSUM_STEP_BYTES: Final = 1 << 20
+_GROWTH: Final = 4
 
 Bytes = npt.NDArray[np.uint8]
 Column = npt.NDArray[np.int64]
@@ -182,6 +188,8 @@ def read_windows(
     *,
     checksums: bool = True,
     window_bytes: int = WINDOW_BYTES,
+    first_bytes: int | None = None,
+    buffer: Bytes | None = None,
 ) -> Iterator[Window]:
     """Walk the batches of ``source`` from byte ``start``, which must be a batch's first.
 
@@ -194,6 +202,10 @@ def read_windows(
         end: byte at which the file is taken to end (by default where it does).
         checksums: whether to compute them; without, ``is_valid`` speaks of sizes only.
         window_bytes: how much to read together.
+        first_bytes: how much at first, and then more from window to window; for whoever may soon
+            go on elsewhere.
+        buffer: where bytes are read to as far as they fit; a window is then good only until the
+            next one is asked for, but nobody has to make room for each.
 
     Yields:
         Windows without gaps between them; the last one, which may hold no batch, has the stop.
@@ -203,11 +215,11 @@ def read_windows(
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position = start
-    wanted = window_bytes
+    wanted = usual = first_bytes or window_bytes
     while True:
-        data = _read_padded(source, position, min(wanted, end - position))
+        data = _read_padded(source, position, min(wanted, end - position), buffer)
         available = len(data) - PADDING_BYTES
-        starts, walked, stop = _walk(data, available, position, end)
+        starts, broken, walked, stop = _walk(data, available, position, end, checksums)
         if not starts and stop is None:
             claimed = (
                 record_batch.LOG_OVERHEAD_BYTES
@@ -217,21 +229,30 @@ def read_windows(
                 window = _giant(source, data, position, claimed, checksums)
                 yield window
                 position += claimed
-                wanted = window_bytes
+                wanted = usual
             else:
                 wanted = max(claimed, record_batch.HEADER_BYTES)
             continue
-        columns = _columns(data, np.array(starts, np.int64), walked, position, checksums)
+        columns = _columns(data, np.array(starts, np.int64), walked, position)
+        columns.is_valid[broken] = False
+        _fill_legacy(data, starts, columns, checksums)
         yield Window(source, data, position, columns, stop)
         if stop is not None:
             return
         position += walked
-        wanted = window_bytes
+        wanted = usual = min(usual * _GROWTH, window_bytes)
 
 
-def _read_padded(source: ByteSource, position: int, size: int) -> Bytes:
+def new_buffer(window_bytes: int) -> Bytes:
+    """Room for a window of so many bytes."""
+    return np.empty(window_bytes + PADDING_BYTES, np.uint8)
+
+
+def _read_padded(source: ByteSource, position: int, size: int, buffer: Bytes | None) -> Bytes:
     size = max(size, 0)
-    data = np.empty(size + PADDING_BYTES, np.uint8)
+    if buffer is None or size + PADDING_BYTES > len(buffer):
+        buffer = new_buffer(size)
+    data = buffer[: size + PADDING_BYTES]
     filled = source.read_into(memoryview(data)[:size], position)
     if filled < size:
         raise OSError(f"the file became shorter while it was read (at byte {position + filled})")
@@ -240,46 +261,55 @@ def _read_padded(source: ByteSource, position: int, size: int) -> Bytes:
 
 
 def _walk(
-    data: Bytes, available: int, position: int, end: int
-) -> tuple[list[int], int, Stop | None]:
-    """Starts of the whole batches in ``data``, how far they reach, and the stop if it is here."""
+    data: Bytes, available: int, position: int, end: int, checksums: bool
+) -> tuple[list[int], list[int], int, Stop | None]:
+    """Hop from batch to batch, and compute the checksums of magic 2 on the way, if wanted.
+
+    Gives the starts of the whole batches in ``data``, which of them have another checksum (of
+    magic 0 and 1 that says nothing), how far they reach, and the stop if it is here.
+    """
     starts: list[int] = []
+    broken: list[int] = []
     view = memoryview(data)
-    unpack = _LENGTH.unpack_from
+    unpack = _LENGTH_TO_CRC.unpack_from
+    compute = crc32c.crc32c
     add = starts.append
     at = 0
     remaining = end - position
     prefix, overhead = record_batch.PREFIX_BYTES, record_batch.LOG_OVERHEAD_BYTES
+    length_start, covered = record_batch.LENGTH_START, record_batch.CHECKED_START
     least, magic_start = record_batch.MIN_LENGTH_BYTES, record_batch.MAGIC_START
     header = record_batch.HEADER_BYTES
     while at + prefix < available:
-        length = unpack(view, at + 8)[0]
+        length, crc = unpack(view, at + length_start)
         following = at + overhead + length
         if following > available or length < header:
             if length < least:
-                return starts, at, _bad_length(data, at, position, end, length)
+                return starts, broken, at, _bad_length(data, at, position, end, length)
             if following > remaining:
-                return starts, at, _torn(position + at, length, remaining - at)
+                return starts, broken, at, _torn(position + at, length, remaining - at)
             if following > available:
                 break
             # A header that is larger than its batch is read on into whatever follows.
             if view[at + magic_start] in range(2, 128) and at + header > available:
                 if at + header <= remaining:
                     break
-                return starts, at, _torn_header(position + at, length)
+                return starts, broken, at, _torn_header(position + at, length)
+        if checksums and compute(view[at + covered : following]) != crc:
+            broken.append(len(starts))
         add(at)
         at = following
     if position + available < end:
-        return starts, at, None
+        return starts, broken, at, None
     if at == remaining:
-        return starts, at, Stop(position + at, StopReason.END)
+        return starts, broken, at, Stop(position + at, StopReason.END)
     problem = FormatError(
         "bytes too few for a batch at the end of the file",
         position=position + at,
         expected=f"more than {prefix} bytes or none",
         found=remaining - at,
     )
-    return starts, at, Stop(position + at, StopReason.SHORT_TAIL, problem)
+    return starts, broken, at, Stop(position + at, StopReason.SHORT_TAIL, problem)
 
 
 def _bad_length(data: Bytes, at: int, position: int, end: int, length: int) -> Stop:
@@ -316,20 +346,21 @@ def _torn_header(position: int, length: int) -> Stop:
     return Stop(position, StopReason.TORN_HEADER, problem)
 
 
-def _columns(
-    data: Bytes, starts: Column, walked: int, position: int, checksums: bool
-) -> BatchColumns:
-    headers = data[starts[:, None] + np.arange(record_batch.HEADER_BYTES)]
-    fields = headers.view(record_batch.HEADER_DTYPE)[:, 0]
-    following = np.append(starts[1:], walked)[: len(starts)]
-    size_bytes = following - starts
-    magic = fields["magic"].astype(np.int64)
-    columns = BatchColumns(
+def _columns(data: Bytes, starts: Column, walked: int, position: int) -> BatchColumns:
+    """What the headers of magic 2 say that begin at ``starts``; nothing is known of checksums."""
+    # Every byte of the window as the first of a header, of which the right ones are taken: several
+    # times as fast as to gather them byte by byte.
+    anywhere = np.ndarray(len(data) - record_batch.HEADER_BYTES + 1, _HEADER, data, 0, (1,))
+    fields = anywhere[starts].view(record_batch.HEADER_DTYPE)
+    size_bytes = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=size_bytes[:-1])
+    size_bytes[-1:] = walked - starts[-1:]
+    return BatchColumns(
         position=starts + position,
         size_bytes=size_bytes,
         base_offset=fields["base_offset"].astype(np.int64),
         partition_leader_epoch=fields["partition_leader_epoch"].astype(np.int64),
-        magic=magic,
+        magic=fields["magic"].astype(np.int64),
         crc=fields["crc"].astype(np.int64),
         attributes=fields["attributes"].astype(np.int64),
         last_offset_delta=fields["last_offset_delta"].astype(np.int64),
@@ -341,28 +372,14 @@ def _columns(
         records_count=fields["records_count"].astype(np.int64),
         is_valid=size_bytes >= record_batch.HEADER_BYTES,
     )
-    is_legacy = magic < 2
-    if checksums:
-        _check(data, starts.tolist(), following.tolist(), columns)
-    if is_legacy.any():
-        _fill_legacy(data, starts, columns, np.flatnonzero(is_legacy), checksums)
-    return columns
 
 
-def _check(data: Bytes, starts: list[int], following: list[int], columns: BatchColumns) -> None:
-    view = memoryview(data)
-    compute = crc32c.crc32c
-    covered = record_batch.CHECKED_START
-    computed = [
-        compute(view[begin + covered : end]) for begin, end in zip(starts, following, strict=True)
-    ]
-    np.logical_and(columns.is_valid, columns.crc == computed, out=columns.is_valid)
-
-
-def _fill_legacy(
-    data: Bytes, starts: Column, columns: BatchColumns, rows: npt.NDArray[np.intp], checksums: bool
-) -> None:
+def _fill_legacy(data: Bytes, starts: list[int], columns: BatchColumns, checksums: bool) -> None:
     """Put what messages of magic 0 and 1 say where the fields of magic 2 were read."""
+    is_legacy = columns.magic < 2
+    if not is_legacy.any():
+        return
+    rows = np.flatnonzero(is_legacy)
     view = memoryview(data)
     for column in (
         columns.partition_leader_epoch,
@@ -374,7 +391,7 @@ def _fill_legacy(
         column[rows] = -1
     columns.last_offset_delta[rows] = 0
     for row in rows.tolist():
-        begin = int(starts[row])
+        begin = starts[row]
         entry = view[begin : begin + int(columns.size_bytes[row])]
         try:
             header = message_set.decode_header(view, begin)
@@ -395,7 +412,8 @@ def _giant(
 ) -> Window:
     header = np.zeros(record_batch.HEADER_BYTES + PADDING_BYTES, np.uint8)
     header[: record_batch.HEADER_BYTES] = data[: record_batch.HEADER_BYTES]
-    columns = _columns(header, np.zeros(1, np.int64), size_bytes, position, checksums=False)
+    columns = _columns(header, np.zeros(1, np.int64), size_bytes, position)
+    _fill_legacy(header, [0], columns, checksums=False)
     if checksums:
         columns.is_valid[0] = int(columns.crc[0]) == _giant_checksum(
             source, columns, position, size_bytes

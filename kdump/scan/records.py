@@ -66,6 +66,7 @@ class RecordColumns:
         key_size: in bytes, -1 for null.
         headers_start: of the first header in ``data``.
         headers_count: how many headers.
+        end: behind the last byte of the record in ``data``.
         problems: for a row of ``batches``, what ended its records early.
         is_continued: whether the first batch began in columns given before.
     """
@@ -83,6 +84,7 @@ class RecordColumns:
     value_size: Column
     headers_start: Column
     headers_count: Column
+    end: Column
     problems: dict[int, FormatError] = field(default_factory=dict)
     is_continued: bool = False
 
@@ -293,6 +295,7 @@ def _decode_sound(
         value_size=np.maximum(value_size, -1),
         headers_start=headers_start,
         headers_count=headers_count,
+        end=body_end,
     )
     return columns, bad_rows
 
@@ -459,6 +462,41 @@ def _skip_headers(data: Bytes, position: Column, headers_count: Column, body_end
         is_going = (left > 0) & ~is_out
         rows, left = rows[is_going], left[is_going]
     return position
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderColumns:
+    """The headers of some records, in order; each column is int64 of shape (n,).
+
+    Attributes:
+        key_start: of the name's bytes in the records' ``data``.
+        key_size: in bytes.
+        value_start: as for the name.
+        value_size: in bytes, -1 for null.
+    """
+
+    key_start: Column
+    key_size: Column
+    value_start: Column
+    value_size: Column
+
+
+def locate_headers(columns: RecordColumns) -> HeaderColumns:
+    """Where the headers of all records lie: ``headers_count`` of each, one behind the other."""
+    rows = np.flatnonzero(columns.headers_count > 0)
+    left = columns.headers_count[rows]
+    slot = np.cumsum(left) - left
+    position = columns.headers_start[rows]
+    found = np.empty((4, int(left.sum())), np.int64)
+    while slot.size:
+        key_size, key_start = _varint(columns.data, position)
+        at = _advance(columns.data, key_start, key_size)
+        value_size, value_start = _varint(columns.data, at)
+        found[:, slot] = key_start, key_size, value_start, np.maximum(value_size, -1)
+        is_going = left > 1
+        position = _advance(columns.data, value_start, value_size)[is_going]
+        slot, left = slot[is_going] + 1, left[is_going] - 1
+    return HeaderColumns(*found)
 
 
 def _stream(window: Window, row: int) -> Iterator[RecordColumns]:

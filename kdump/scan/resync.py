@@ -18,6 +18,8 @@ from kdump.scan.source import ByteSource, read_at
 LARGEST_BATCH_BYTES: Final = 64 << 20
 """A larger batch is not believed: what chance puts into a length is mostly large."""
 
+_FIRST_STEP_BYTES: Final = 16 << 10
+"""Mostly a batch or two are damaged: what follows is near."""
 _STEP_BYTES: Final = 1 << 20
 _KNOWN_ATTRIBUTES: Final = 0x7F
 _KNOWN_LEGACY_ATTRIBUTES: Final = 0x0F
@@ -35,13 +37,16 @@ def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | 
         Its position, or None where there is none before ``end``.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
-    for position in range(start, end, _STEP_BYTES):
+    step, position = _FIRST_STEP_BYTES, start
+    while position < end:
         # What begins in this step is judged by its header, which may reach into the next.
-        size = min(_STEP_BYTES + record_batch.HEADER_BYTES, end - position)
+        size = min(step + record_batch.HEADER_BYTES, end - position)
         data = np.frombuffer(read_at(source, position, size) + bytes(PADDING_BYTES), np.uint8)
-        for candidate in _candidates(data, min(_STEP_BYTES, size), position, end):
+        for candidate in _candidates(data, min(step, size), position, end):
             if is_sound_batch(source, candidate, end):
                 return candidate
+        position += step
+        step = min(step * 4, _STEP_BYTES)
     return None
 
 
@@ -56,6 +61,10 @@ def is_sound_batch(source: ByteSource, position: int, end: int) -> bool:
         return False
     if size > LARGEST_BATCH_BYTES:
         return False
+    if prefix[record_batch.MAGIC_START] in (0, 1) and not _is_filled(
+        source, prefix, position, size
+    ):
+        return False
     batch = read_at(source, position, size)
     if batch[record_batch.MAGIC_START] in (0, 1):
         return message_set.is_valid(batch)
@@ -65,11 +74,30 @@ def is_sound_batch(source: ByteSource, position: int, end: int) -> bool:
     return crc == crc32c.crc32c(batch[record_batch.CHECKED_START :])
 
 
+def _is_filled(source: ByteSource, prefix: bytes, position: int, size: int) -> bool:
+    """Whether key and value of a message of magic 0 or 1 take up all of its ``size``.
+
+    That takes four bytes to see, where a checksum takes all that its length claims.
+    """
+    at = (
+        message_set.KEY_SIZE_START_V1
+        if prefix[record_batch.MAGIC_START]
+        else message_set.KEY_SIZE_START_V0
+    )
+    for _ in ("key", "value"):
+        field = read_at(source, position + at, 4)
+        at += len(field) + max(0, int.from_bytes(field, signed=True))
+    return at == size
+
+
 def _candidates(data: Bytes, count: int, position: int, end: int) -> list[int]:
     """Positions in the first ``count`` bytes whose header could be a batch's."""
     at = np.flatnonzero(data[record_batch.MAGIC_START : record_batch.MAGIC_START + count] <= 2)
     # Offsets and lengths have their highest bit clear, which alone rules out most places.
     at = at[(data[at] < 0x80) & (data[at + record_batch.LENGTH_START] < 0x80)]
+    # A length has some bit set, which rules out most of what was never written.
+    length_bytes = [data[at + record_batch.LENGTH_START + step] for step in range(4)]
+    at = at[np.bitwise_or.reduce(length_bytes) != 0]
     headers = data[at[:, None] + np.arange(record_batch.HEADER_BYTES)]
     fields = headers.view(record_batch.HEADER_DTYPE)[:, 0]
     length = fields["length"].astype(np.int64)

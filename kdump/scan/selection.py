@@ -22,6 +22,7 @@ _PER_RECORD = (
     "value_size",
     "headers_start",
     "headers_count",
+    "end",
 )
 
 

@@ -12,13 +12,15 @@ import numpy as np
 from kdump.formats import message_set
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.scan.batches import WINDOW_BYTES, Stop, StopReason, Window, read_windows
+from kdump.scan.batches import WINDOW_BYTES, Bytes, Stop, StopReason, Window, read_windows
 from kdump.scan.records import RecordColumns, read_records
 from kdump.scan.resync import find_batch, is_sound_batch
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.source import ByteSource
 
 ALL: Final = Selection()
+
+_BEHIND_DAMAGE_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def walk_windows(
     follow_bad: bool,
     checksums: bool = True,
     window_bytes: int = WINDOW_BYTES,
+    buffer: Bytes | None = None,
 ) -> Iterator[Window | Skipped | Stop]:
     """The windows of ``source`` in order, what is skipped between them, and then the stop.
 
@@ -101,10 +104,17 @@ def walk_windows(
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position: int | None = start
+    first_bytes = window_bytes
     while position is not None:
         stop = None
         for window in read_windows(
-            source, position, end, checksums=checksums, window_bytes=window_bytes
+            source,
+            position,
+            end,
+            checksums=checksums,
+            window_bytes=window_bytes,
+            first_bytes=first_bytes,
+            buffer=buffer,
         ):
             sound, stop = _cut_at_lie(window, end) if follow_bad else (window, None)
             if sound.batches.count:
@@ -118,6 +128,8 @@ def walk_windows(
             return
         position = find_batch(source, stop.position + 1, end)
         yield Skipped(stop.position, end if position is None else position, stop.problem)
+        # Where there is damage, there may be more soon: what was read behind it is read in vain.
+        first_bytes = min(_BEHIND_DAMAGE_BYTES, window_bytes)
     yield Stop(end, StopReason.END)
 
 

@@ -13,13 +13,13 @@ from builders.message_sets import message
 from builders.sources import BytesSource
 from kdump.formats import record_batch
 from kdump.scan import batches as scanned
-from kdump.scan.batches import Stop, StopReason, Window, read_windows
+from kdump.scan.batches import Stop, StopReason, Window, new_buffer, read_windows
 
 ZEROES = bytes(100)
 
 
-def windows(data: bytes, window_bytes: int = 1 << 20, **options: bool) -> list[Window]:
-    return list(read_windows(BytesSource(data), window_bytes=window_bytes, **options))
+def windows(data: bytes, window_bytes: int = 1 << 20, *, checksums: bool = True) -> list[Window]:
+    return list(read_windows(BytesSource(data), window_bytes=window_bytes, checksums=checksums))
 
 
 def stop_of(data: bytes) -> Stop:
@@ -48,6 +48,32 @@ def test_windows_of_any_size_give_every_batch_once(counts: list[int], window_byt
     found = windows(b"".join(parts), window_bytes)
     starts = [sum(map(len, parts[:n])) for n in range(len(parts))]
     assert positions(found) == starts
+
+
+@given(first_bytes=st.integers(64, 500), room=st.sampled_from([100, 700, 5_000]))
+def test_small_windows_at_first_and_a_buffer_for_all_change_nothing(
+    first_bytes: int, room: int
+) -> None:
+    parts = [batch([record(n) for n in range(count)]) for count in (1, 9, 1, 30, 2, 2, 60)]
+    parts[3] = parts[3][:-1] + b"?"
+    whole = windows(b"".join(parts))[0].batches
+    found = read_windows(
+        BytesSource(b"".join(parts)),
+        window_bytes=2_000,
+        first_bytes=first_bytes,
+        buffer=new_buffer(room),
+    )
+    rows = [
+        (position, is_valid, bytes(window.batch_bytes(row)))
+        for window in found
+        for row, (position, is_valid) in enumerate(
+            zip(window.batches.position.tolist(), window.batches.is_valid.tolist(), strict=True)
+        )
+    ]
+    assert [row[:2] for row in rows] == list(
+        zip(whole.position.tolist(), whole.is_valid.tolist(), strict=True)
+    )
+    assert [row[2] for row in rows] == parts
 
 
 def test_a_wrong_checksum_is_marked_and_passed_over() -> None:

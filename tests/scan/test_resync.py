@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 
 import pytest
 
@@ -30,6 +31,7 @@ def test_a_sound_batch_is_found_behind_noise(sound: bytes, gap: int) -> None:
 
 
 def test_the_search_goes_on_over_the_edges_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resync, "_FIRST_STEP_BYTES", 100)
     monkeypatch.setattr(resync, "_STEP_BYTES", 100)
     sound = batch([record(5)])
     for gap in range(180, 320):
@@ -53,3 +55,31 @@ def test_a_batch_that_is_cut_short_is_not_believed() -> None:
 def test_the_search_begins_where_it_is_told() -> None:
     first, second = batches(2)
     assert find_batch(BytesSource(first + second), 1) == len(first)
+
+
+@dataclass(slots=True)
+class CountedSource:
+    """Bytes in memory, of which it is counted how many are read."""
+
+    data: bytes
+    read_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        filled = BytesSource(self.data).read_into(buffer, position)
+        self.read_bytes += filled
+        return filled
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_large_message_of_old_is_not_read_where_key_and_value_do_not_fill_it(magic: int) -> None:
+    large = message(5, magic=magic, value=bytes(1 << 20))
+    damaged = large + b"behind the value"
+    damaged = damaged[:8] + (len(damaged) - 12).to_bytes(4) + damaged[12:]
+    for content, expected in ((large, True), (damaged, False)):
+        source = CountedSource(content)
+        assert is_sound_batch(source, 0, len(content)) == expected
+        assert (source.read_bytes > 1 << 20) == expected

@@ -1,0 +1,96 @@
+"""The messages of a Kafka 0.7 log, read one by one, and found again behind damage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from kdump.formats import kafka07
+from kdump.formats.errors import FormatError
+from kdump.formats.kafka07 import Message, Stop, StopReason
+from kdump.scan.source import ByteSource, read_at
+
+LARGEST_MESSAGE_BYTES: Final = 64 << 20
+"""A larger message is not looked for: what chance puts into a size is mostly large."""
+_STEP_BYTES: Final = 1 << 20
+_HEADER_BYTES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Bytes that hold no valid message, and why the first one of them does not begin one."""
+
+    start: int
+    end: int
+    problem: FormatError
+
+
+def read_entry(source: ByteSource, position: int) -> Message | Stop:
+    """The message at byte ``position``, whether or not its checksum holds.
+
+    A stop where there is none; memory is given to no more than the file has.
+    """
+    size = int.from_bytes(read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), signed=True)
+    if size == 0:
+        size = source.size_bytes - position  # zeroes to the end are no entry
+    data = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
+    entry = kafka07.decode_entry(data)
+    if isinstance(entry, Message):
+        return replace(entry, offset=position, next_offset=position, position=position)
+    problem = None if entry.problem is None else entry.problem.shifted(position)
+    return Stop(position, entry.reason, problem)
+
+
+def valid_messages(source: ByteSource) -> Iterator[Message | Skipped]:
+    """All valid messages in order, and the bytes between them."""
+    position: int | None = 0
+    while position is not None:
+        entry = read_entry(source, position)
+        if isinstance(entry, Message) and entry.is_valid:
+            yield entry
+            position += entry.size_bytes
+            continue
+        if isinstance(entry, Stop) and entry.reason is StopReason.END:
+            return
+        start = position
+        position = find_message(source, start + 1)
+        end = source.size_bytes if position is None else position
+        yield Skipped(start, end, _problem(entry))
+
+
+def find_message(source: ByteSource, start: int) -> int | None:
+    """The first byte at or behind ``start`` at which a valid message begins."""
+    for position in range(start, source.size_bytes, _STEP_BYTES):
+        data = read_at(source, position, _STEP_BYTES + _HEADER_BYTES)
+        for candidate in _candidates(data, source.size_bytes - position):
+            entry = read_entry(source, position + candidate)
+            if isinstance(entry, Message) and entry.is_valid:
+                return position + candidate
+    return None
+
+
+def _candidates(data: bytes, left_bytes: int) -> list[int]:
+    """Where in the first step of ``data`` an entry could begin by its size and magic."""
+    bytes_ = np.frombuffer(data + bytes(_HEADER_BYTES), np.uint8)
+    count = min(_STEP_BYTES, len(data))
+    magic = bytes_[kafka07.LOG_OVERHEAD_BYTES : kafka07.LOG_OVERHEAD_BYTES + count]
+    at = np.flatnonzero((magic <= 1) & (bytes_[:count] < 0x80))
+    sizes = np.ascontiguousarray(bytes_[at[:, None] + np.arange(4)]).view(">i4")[:, 0]
+    largest = np.minimum(left_bytes - at - kafka07.LOG_OVERHEAD_BYTES, LARGEST_MESSAGE_BYTES)
+    is_possible = (sizes >= kafka07.MIN_SIZE) & (sizes <= largest)
+    return [int(found) for found in at[is_possible]]
+
+
+def _problem(entry: Message | Stop) -> FormatError:
+    if isinstance(entry, Stop):
+        assert entry.problem is not None, "only a clean end has no problem"
+        return entry.problem
+    return FormatError(
+        "message has a wrong checksum",
+        position=entry.position,
+        expected=entry.computed_crc,
+        found=entry.crc,
+    )
