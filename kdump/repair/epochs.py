@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from kdump.formats import names
 from kdump.formats.checkpoints import (
     EpochEntry,
@@ -14,6 +16,7 @@ from kdump.formats.checkpoints import (
 from kdump.formats.errors import FormatError
 from kdump.repair.refusal import Refused
 from kdump.repair.workspace import Workspace, Written
+from kdump.scan.batches import BatchColumns
 
 _FILE = names.LEADER_EPOCH_CHECKPOINT
 
@@ -54,6 +57,17 @@ class LeaderEpochs:
         if self._assign(EpochEntry(epoch, start_offset)):
             self._write()
 
+    def assign_all(self, batches: BatchColumns) -> None:
+        """Take in the epochs of ``batches``; those of before magic 2 have none."""
+        epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
+        latest = self.latest_epoch
+        before = -1 if latest is None else latest
+        if epoch.max(initial=before) <= before:
+            return
+        highest = np.maximum.accumulate(np.concatenate(([before], epoch)))
+        for row in np.flatnonzero(epoch > highest[:-1]).tolist():
+            self.assign(int(epoch[row]), int(batches.base_offset[row]))
+
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that begin at or behind ``end_offset``."""
         latest = self.latest_epoch
@@ -83,6 +97,12 @@ class LeaderEpochs:
         latest = self.latest_epoch
         if latest == entry.epoch and entry.start_offset >= self._start_offsets[latest]:
             return False
+        if latest is not None and (
+            entry.epoch > latest and entry.start_offset > self._start_offsets[latest]
+        ):
+            # Nothing can be in its way, as is so for every line of a sound checkpoint.
+            self._start_offsets[entry.epoch] = entry.start_offset
+            return True
         self._remove_while(
             reversed(self.entries),
             lambda known: known.epoch >= entry.epoch or known.start_offset >= entry.start_offset,

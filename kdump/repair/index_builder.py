@@ -7,7 +7,6 @@ a larger timestamp was seen since that one's last.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -163,12 +162,12 @@ class IndexBuilder:
         first = int(np.searchsorted(position, self._last_position + interval, side="right"))
         if (batches.size_bytes[first:-1] > interval).all():
             return np.arange(first, batches.count)
-        positions = position.tolist()
+        following = np.searchsorted(position, position + interval, side="right").tolist()
         rows = []
-        row, count = first, len(positions)
+        row, count = first, batches.count
         while row < count:
             rows.append(row)
-            row = bisect_right(positions, positions[row] + interval, row + 1)
+            row = following[row]
         return np.array(rows, np.int64)
 
     def _time_entries_of(

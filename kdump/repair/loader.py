@@ -8,7 +8,6 @@ Kafka's own outcome, shown to people, and applied elsewhere.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -16,29 +15,26 @@ from typing import Final, TypeVar
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_long
-from kdump.formats.names import FileKind, FileStage
+from kdump.formats.names import FileKind
 from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.partition import Partition
-from kdump.repair.account import Account, Outcome, Recorder
+from kdump.repair.account import Account, Recorder
 from kdump.repair.epochs import LeaderEpochs
 from kdump.repair.indexes import InvalidOffset
+from kdump.repair.log_segments import LogSegments
+from kdump.repair.producer_replay import rebuild_producers
 from kdump.repair.producer_state import ProducerState
 from kdump.repair.refusal import Refusal, Refused
-from kdump.repair.segment import IndexSettings, LoadedSegment, OffsetOverflow
+from kdump.repair.segment import IndexSettings, LoadedSegment, OffsetOverflow, open_segment
 from kdump.repair.split import put_in_place, split_segment
+from kdump.repair.swaps import drop_orphan, finish_swaps, required_offset
 from kdump.repair.wanted import WantedFile
-from kdump.repair.workspace import Stored, Workspace, Written, file_name
+from kdump.repair.workspace import INDEX_SUFFIXES, Content, Workspace, file_name
 
 Value = TypeVar("Value")
 
 _INT64_MAX: Final = 2**63 - 1
-_CHECKPOINT_DELETED: Final = ".checkpoint" + FileStage.DELETED.value
-_INDEX_SUFFIXES: Final = (
-    FileKind.OFFSET_INDEX.value,
-    FileKind.TIME_INDEX.value,
-    FileKind.TRANSACTION_INDEX.value,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +60,13 @@ class LoadContext:
     now_ms: int = 0
     producer_id_expiration_ms: int | None = None
 
+    @property
+    def expire_before_ms(self) -> int | None:
+        """Producers that were last seen then or before are forgotten; None forgets none."""
+        if self.producer_id_expiration_ms is None:
+            return None
+        return self.now_ms - self.producer_id_expiration_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
@@ -78,6 +81,9 @@ class Recovered:
         active_base_offset: of the last segment.
         leader_epochs: as a broker then has them in memory.
         account: what was done, for people.
+        producers: as a broker then has them in memory.
+        first_unstable_offset: where the first transaction begins whose outcome is open, or not
+            replicated; None where there is none.
     """
 
     files: dict[str, WantedFile]
@@ -88,6 +94,8 @@ class Recovered:
     active_base_offset: int
     leader_epochs: tuple[EpochEntry, ...]
     account: Account
+    producers: tuple[ProducerEntry, ...] = ()
+    first_unstable_offset: int | None = None
 
 
 def recover_partition(partition: Partition, context: LoadContext) -> Recovered | Refusal:
@@ -99,67 +107,21 @@ def recover_partition(partition: Partition, context: LoadContext) -> Recovered |
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    loader = _Loader(Workspace(partition.path), context)
+    return load_workspace(Workspace(partition.path), context)
+
+
+def load_workspace(workspace: Workspace, context: LoadContext) -> Recovered | Refusal:
+    """The same for a directory in which something was changed before, which this goes on with.
+
+    Raises:
+        OSError: as :func:`recover_partition`.
+    """
     try:
-        return loader.load()
+        return _Loader(workspace, context).load()
     except Refused as refused:
         return refused.refusal
     except (OffsetOverflow, InvalidOffset) as problem:
-        return Refusal(str(problem), partition.path.name, type(problem).__name__)
-
-
-class _Segments:
-    """The segments of a log by base offset (``LogSegments``)."""
-
-    def __init__(self) -> None:
-        self._by_base: dict[int, LoadedSegment] = {}
-        self._bases: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._bases)
-
-    @property
-    def bases(self) -> list[int]:
-        return list(self._bases)
-
-    @property
-    def first(self) -> LoadedSegment:
-        return self._by_base[self._bases[0]]
-
-    @property
-    def last(self) -> LoadedSegment:
-        return self._by_base[self._bases[-1]]
-
-    def all(self) -> list[LoadedSegment]:
-        return [self._by_base[base] for base in self._bases]
-
-    def __contains__(self, base_offset: int) -> bool:
-        return base_offset in self._by_base
-
-    def add(self, segment: LoadedSegment) -> None:
-        if segment.base_offset not in self._by_base:
-            insort(self._bases, segment.base_offset)
-        self._by_base[segment.base_offset] = segment
-
-    def remove(self, base_offset: int) -> None:
-        if self._by_base.pop(base_offset, None) is not None:
-            self._bases.remove(base_offset)
-
-    def clear(self) -> None:
-        self._by_base.clear()
-        self._bases.clear()
-
-    def floor(self, offset: int) -> LoadedSegment | None:
-        """The last one that begins at or below ``offset``."""
-        at = bisect_right(self._bases, offset)
-        return self._by_base[self._bases[at - 1]] if at else None
-
-    def between(self, start: int, end: int) -> list[LoadedSegment]:
-        """From the one that holds ``start`` to the last that begins below ``end``."""
-        if start == end:
-            return []
-        low = max(0, bisect_right(self._bases, start) - 1)
-        return [self._by_base[base] for base in self._bases[low : bisect_left(self._bases, end)]]
+        return Refusal(str(problem), workspace.path.name, type(problem).__name__)
 
 
 class _Loader:
@@ -168,14 +130,14 @@ class _Loader:
     def __init__(self, workspace: Workspace, context: LoadContext) -> None:
         self.workspace = workspace
         self.context = context
-        self.segments = _Segments()
+        self.segments = LogSegments()
         self.recorder = Recorder(workspace)
 
     def load(self) -> Recovered:
         context = self.context
         self.epochs = LeaderEpochs(self.workspace)
-        self.producers = self._new_producer_state()
-        self._finish_swaps()
+        self.producers = ProducerState(self.workspace, context.expire_before_ms)
+        finish_swaps(self.workspace, context.settings, self.recorder)
         self._retry_on_overflow(self._load_segment_files)
         recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
         self.segments.last.resize_indexes()
@@ -183,7 +145,9 @@ class _Loader:
         start_offset = max(context.log_start_offset, self.segments.first.base_offset)
         self.epochs.truncate_from_start(context.log_start_offset)
         self.producers.remove_stray_snapshots(self.segments.bases)
-        self._rebuild_producers(self.producers, start_offset, end_offset, is_clean=context.is_clean)
+        rebuild_producers(
+            self.producers, self.segments, start_offset, end_offset, is_clean=context.is_clean
+        )
         recovery_point = max(recovery_point, start_offset)
         self._find_unstable_offset(start_offset, end_offset)
         self._read_partition_metadata()
@@ -212,59 +176,9 @@ class _Loader:
             active_base_offset=self.segments.last.base_offset,
             leader_epochs=self.epochs.entries,
             account=self.recorder.finish(files),
+            producers=tuple(each.entry() for each in self.producers.producers.values()),
+            first_unstable_offset=self.producers.first_unstable_offset,
         )
-
-    def _new_producer_state(self) -> ProducerState:
-        context = self.context
-        expiration_ms = context.producer_id_expiration_ms
-        expire_before_ms = None if expiration_ms is None else context.now_ms - expiration_ms
-        return ProducerState(self.workspace, expire_before_ms)
-
-    # Leftovers
-
-    def _finish_swaps(self) -> None:
-        """Drop what was being written, and put in place what was complete."""
-        swaps = self._drop_temporary_files()
-        low, high = _INT64_MAX, -_INT64_MAX - 1
-        for name in swaps:
-            stem = name.removesuffix(FileStage.SWAP.value)
-            if not stem.endswith(FileKind.LOG.value):
-                continue
-            base_offset = _required_offset(name)
-            segment = self._open(base_offset, FileStage.SWAP.value)
-            low = min(low, base_offset)
-            high = max(high, segment.next_offset())
-        for name in self.workspace.names():
-            offset = _offset_of(name)
-            if name.endswith(FileStage.SWAP.value) or offset is None:
-                continue
-            if low <= offset < high:
-                self.recorder.leftover(name, Outcome.REPLACED)
-                self.workspace.remove(name)
-        for name in self.workspace.names():
-            if name.endswith(FileStage.SWAP.value):
-                self.recorder.leftover(name, Outcome.PUT_IN_PLACE)
-                self.workspace.rename(name, name.removesuffix(FileStage.SWAP.value))
-
-    def _drop_temporary_files(self) -> list[str]:
-        """Delete them; gives the swaps that count, by name."""
-        swaps: list[str] = []
-        cleaned: list[str] = []
-        for name in self.workspace.names():
-            if name.endswith(FileStage.DELETED.value) and not name.endswith(_CHECKPOINT_DELETED):
-                self.recorder.leftover(name, Outcome.DELETED)
-                self.workspace.remove(name)
-            elif name.endswith(FileStage.CLEANED.value):
-                cleaned.append(name)
-            elif name.endswith(FileStage.SWAP.value):
-                swaps.append(name)
-        least_cleaned = min(map(_required_offset, cleaned), default=_INT64_MAX)
-        valid = [name for name in swaps if _required_offset(name) < least_cleaned]
-        for name in (*cleaned, *swaps):
-            if name not in valid:
-                self.recorder.leftover(name, Outcome.DELETED)
-                self.workspace.remove(name)
-        return valid
 
     # Loading and recovering segments
 
@@ -294,12 +208,10 @@ class _Loader:
             segment.close()
         self.segments.clear()
         for name in self.workspace.names():
-            if name.endswith(_INDEX_SUFFIXES):
-                if file_name(_required_offset(name), FileKind.LOG) not in self.workspace:
-                    self.recorder.leftover(name, Outcome.DELETED)
-                    self.workspace.remove(name)
+            if name.endswith(INDEX_SUFFIXES):
+                drop_orphan(self.workspace, name, self.recorder)
             elif name.endswith(FileKind.LOG.value):
-                base_offset = _required_offset(name)
+                base_offset = required_offset(name)
                 time_index = file_name(base_offset, FileKind.TIME_INDEX)
                 has_time_index = time_index in self.workspace
                 segment = self._open(base_offset)
@@ -308,19 +220,15 @@ class _Loader:
                     self._recover_segment(segment, why, is_rebuilt=True)
                 self.segments.add(segment)
 
-    def _open(self, base_offset: int, suffix: str = "") -> LoadedSegment:
-        log = file_name(base_offset, FileKind.LOG) + suffix
-        if log not in self.workspace:
-            self.workspace.put(log, Written(b""))
-        return LoadedSegment(self.workspace, base_offset, self.context.settings, suffix)
+    def _open(self, base_offset: int) -> LoadedSegment:
+        return open_segment(self.workspace, base_offset, self.context.settings)
 
     def _recover_segment(
         self, segment: LoadedSegment, why: str, *, is_rebuilt: bool = False
     ) -> int:
-        producers = self._new_producer_state()
-        self._rebuild_producers(
-            producers, self.context.log_start_offset, segment.base_offset, is_clean=False
-        )
+        producers = ProducerState(self.workspace, self.context.expire_before_ms)
+        start_offset = self.context.log_start_offset
+        rebuild_producers(producers, self.segments, start_offset, segment.base_offset)
         before = self.workspace.content(segment.log_name)
         self.recorder.recovering(segment.base_offset, why, is_rebuilt=is_rebuilt)
         truncated_bytes = segment.recover(producers, self.epochs)
@@ -329,7 +237,7 @@ class _Loader:
         producers.take_snapshot()
         return truncated_bytes
 
-    def _record_cut(self, segment: LoadedSegment, before: Stored | Written, why: str) -> None:
+    def _record_cut(self, segment: LoadedSegment, before: Content, why: str) -> None:
         self.recorder.cut(segment.log_name, before, segment.size_bytes, why)
 
     def _recover_log(self) -> tuple[int, int]:
@@ -389,51 +297,6 @@ class _Loader:
             if with_snapshots:
                 self.producers.delete_segment_snapshot(segment.base_offset)
 
-    # Producers
-
-    def _rebuild_producers(
-        self, state: ProducerState, start_offset: int, end_offset: int, *, is_clean: bool
-    ) -> None:
-        """Bring ``state`` to ``end_offset`` from the newest snapshot and the batches behind it."""
-        to_snapshot = [*self.segments.bases[-2:], end_offset]
-        if is_clean and not state.has_snapshots:
-            # As after an upgrade from a Kafka that had none: nothing is replayed.
-            for offset in to_snapshot:
-                state.map_end_offset = offset
-                state.take_snapshot()
-            return
-        was_empty = state.is_empty and state.map_end_offset >= end_offset
-        state.truncate_and_reload(start_offset, end_offset)
-        if end_offset > state.map_end_offset and not was_empty:
-            self._replay(state, start_offset, end_offset, to_snapshot)
-        state.map_end_offset = end_offset
-        state.take_snapshot()
-
-    def _replay(
-        self, state: ProducerState, start_offset: int, end_offset: int, to_snapshot: list[int]
-    ) -> None:
-        last = self.segments.floor(end_offset)
-        for segment in self.segments.between(state.map_end_offset, end_offset):
-            begin = max(segment.base_offset, state.map_end_offset, start_offset)
-            state.map_end_offset = begin
-            if segment.base_offset in to_snapshot:
-                state.take_snapshot()
-            end = segment.size_bytes
-            if segment is last:
-                found = segment.translate(end_offset)
-                end = segment.size_bytes if found is None else found.position
-            first = segment.translate(begin)
-            if first is None:
-                continue
-            if end < first.position:
-                raise Refused(
-                    f"the batch at offset {begin} lies behind that at {end_offset}",
-                    segment.log_name,
-                    "IllegalArgumentException",
-                    first.position,
-                )
-            state.load_segment_part(segment.windows(first.position, end), segment.log_name)
-
     def _find_unstable_offset(self, start_offset: int, end_offset: int) -> None:
         """Look for the first open transaction in the log; only the looking has consequences."""
         unstable = self.producers.first_unstable_offset
@@ -456,16 +319,3 @@ class _Loader:
             raise Refused(
                 str(problem), names.PARTITION_METADATA, "KafkaStorageException"
             ) from problem
-
-
-def _offset_of(name: str) -> int | None:
-    """The number before the first dot, if there is one."""
-    stem, dot, _ = name.partition(".")
-    return parse_long(stem) if dot else None
-
-
-def _required_offset(name: str) -> int:
-    offset = _offset_of(name)
-    if offset is None:
-        raise Refused("the name does not begin with an offset", name, "NumberFormatException")
-    return offset

@@ -205,7 +205,7 @@ def _append_marker(window: Window, row: int, appends: Appends, file_name: str) -
         # All of the transaction was compacted away, and its marker too.
         appends.producer(int(batches.producer_id[row]))
         return
-    is_aborted, coordinator_epoch, timestamp = _read_marker(window, row, file_name)
+    is_aborted, coordinator_epoch, timestamp = read_marker(window, row, file_name)
     producer = appends.producer(int(batches.producer_id[row]))
     first_offset = producer.txn_first_offset
     producer.end_txn(int(batches.producer_epoch[row]), coordinator_epoch, timestamp)
@@ -214,7 +214,7 @@ def _append_marker(window: Window, row: int, appends: Appends, file_name: str) -
         appends.end_txn(EndedTxn(producer.producer_id, first_offset, last_offset, is_aborted))
 
 
-def _read_marker(window: Window, row: int, file_name: str) -> tuple[bool, int, int]:
+def read_marker(window: Window, row: int, file_name: str) -> tuple[bool, int, int]:
     """Whether it aborts, the coordinator's epoch and the time: ``EndTransactionMarker``."""
     position = int(window.batches.position[row])
     one = window if window.is_giant else window.rows(slice(row, row + 1))

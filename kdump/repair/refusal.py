@@ -12,7 +12,7 @@ class Refusal:
     Attributes:
         reason: what the loader cannot cope with, a sentence without a full stop.
         file: name of the file in the partition's directory that it lies in.
-        exception: the simple name of what Kafka throws.
+        exception: the simple name of what Kafka throws; empty where it is kdump that refuses.
         position: byte of the file, where one can be named.
     """
 
@@ -23,7 +23,8 @@ class Refusal:
 
     def __str__(self) -> str:
         at = "" if self.position is None else f" at byte {self.position}"
-        return f"{self.reason} ({self.exception}, {self.file}{at})"
+        exception = f"{self.exception}, " if self.exception else ""
+        return f"{self.reason} ({exception}{self.file}{at})"
 
 
 class Refused(Exception):

@@ -36,7 +36,7 @@ from kdump.repair.producers import (
     append_batches,
 )
 from kdump.repair.refusal import Refused
-from kdump.repair.workspace import Workspace, file_name, require_readable_length
+from kdump.repair.workspace import Workspace, Written, file_name, require_readable_length
 from kdump.scan.batches import BatchColumns, Column, Stop, StopReason, Window, read_windows
 from kdump.scan.source import ByteSource, read_at
 
@@ -233,7 +233,7 @@ class LoadedSegment:
         planned = builder.plan(batches.rows(slice(0, count)))
         count = min(count, planned.count)
         try:
-            self._assign_epochs(batches, count, epochs)
+            epochs.assign_all(batches.rows(slice(0, count)))
             append_batches(window, count, appends, self.log_name)
         except InvalidMarker as invalid:
             # Kafka has counted the batch as valid before it looks into it.
@@ -249,14 +249,6 @@ class LoadedSegment:
         if new.size:
             appends.state.map_end_offset = wrap_int64(int(batches.last_offset[new[-1]]) + 1)
         return int(batches.next_position[count - 1]) if count else window.start, problem
-
-    def _assign_epochs(self, batches: BatchColumns, count: int, epochs: LeaderEpochs) -> None:
-        epoch = np.where(batches.magic[:count] >= 2, batches.partition_leader_epoch[:count], -1)
-        latest = epochs.latest_epoch
-        before = -1 if latest is None else latest
-        highest = np.maximum.accumulate(np.concatenate(([before], epoch)))
-        for row in np.flatnonzero(epoch > highest[:-1]).tolist():
-            epochs.assign(int(epoch[row]), int(batches.base_offset[row]))
 
     def known_max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and its offset; read from the time index where not known yet."""
@@ -471,6 +463,20 @@ class LoadedSegment:
             "KafkaException" if is_torn else "CorruptRecordException",
             stop.position,
         )
+
+
+def open_segment(
+    workspace: Workspace, base_offset: int, settings: IndexSettings, suffix: str = ""
+) -> LoadedSegment:
+    """Open a segment; a log that is missing is made, empty.
+
+    Raises:
+        Refused: as :class:`LoadedSegment`.
+    """
+    log = file_name(base_offset, FileKind.LOG) + suffix
+    if log not in workspace:
+        workspace.put(log, Written(b""))
+    return LoadedSegment(workspace, base_offset, settings, suffix)
 
 
 class _RecoveryAppends:

@@ -42,6 +42,17 @@ class CopiedFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinedFrom:
+    """Holds ``pieces`` one behind the other, each as its file has it now, before any change."""
+
+    pieces: tuple[CopiedFrom, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.size_bytes for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
 class NewBytes:
     """Holds ``data``, whatever was there before."""
 
@@ -57,4 +68,4 @@ class Gone:
     """Is not there any more."""
 
 
-WantedFile = Kept | KeptUpTo | RenamedFrom | CopiedFrom | NewBytes | Gone
+WantedFile = Kept | KeptUpTo | RenamedFrom | CopiedFrom | JoinedFrom | NewBytes | Gone

@@ -6,18 +6,22 @@ disk, or bytes that were made. In the end the difference to the disk is the want
 
 from __future__ import annotations
 
+import itertools
 import os
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kdump.formats.names import FileKind
 from kdump.repair.refusal import Refused
 from kdump.repair.wanted import (
     CopiedFrom,
     Gone,
+    JoinedFrom,
     Kept,
     KeptUpTo,
     NewBytes,
@@ -26,7 +30,12 @@ from kdump.repair.wanted import (
 )
 from kdump.scan.source import ByteSource, FileSource, read_at
 
-SNAPSHOT_SUFFIX = ".snapshot"
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+INDEX_SUFFIXES: Final = (
+    FileKind.OFFSET_INDEX.value,
+    FileKind.TIME_INDEX.value,
+    FileKind.TRANSACTION_INDEX.value,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,18 @@ class Written:
         return len(self.data) + self.padding_bytes
 
 
-Content = Stored | Written
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Ranges of files one behind the other; two or more, none of them empty."""
+
+    pieces: tuple[Stored, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.size_bytes for piece in self.pieces)
+
+
+Content = Stored | Joined | Written
 
 
 class RangeSource:
@@ -68,6 +88,27 @@ class RangeSource:
     def read_into(self, buffer: memoryview, position: int) -> int:
         size = max(0, min(len(buffer), self.size_bytes - position))
         return self._source.read_into(buffer[:size], self._start + position)
+
+
+class JoinedSource:
+    """Other sources one behind the other as one."""
+
+    def __init__(self, sources: Sequence[ByteSource]) -> None:
+        self._sources = sources
+        self._starts = [0, *itertools.accumulate(source.size_bytes for source in sources)]
+        self.size_bytes = self._starts.pop()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        filled = 0
+        at = bisect_right(self._starts, position) - 1
+        while filled < len(buffer) and at < len(self._sources):
+            within = position + filled - self._starts[at]
+            read = self._sources[at].read_into(buffer[filled:], within)
+            filled += read
+            if within + read < self._sources[at].size_bytes and filled < len(buffer):
+                break  # a file became shorter
+            at += 1
+        return filled
 
 
 class BytesSource:
@@ -102,12 +143,25 @@ class Workspace:
         }
         self._snapshot_names = {name for name in self._on_disk if name.endswith(SNAPSHOT_SUFFIX)}
 
+    def copy(self) -> Workspace:
+        """The same, to be changed apart from this one."""
+        copied = Workspace.__new__(Workspace)
+        copied.path = self.path
+        copied._on_disk = self._on_disk
+        copied._contents = dict(self._contents)
+        copied._snapshot_names = set(self._snapshot_names)
+        return copied
+
     def __contains__(self, name: str) -> bool:
         return name in self._contents
 
     def names(self) -> list[str]:
         """All names, in the order in which Kafka sorts files."""
         return sorted(self._contents)
+
+    def all_names(self) -> list[str]:
+        """The same, and the names on disk that are not there any more."""
+        return sorted(self._on_disk.keys() | self._contents.keys())
 
     def snapshot_names(self) -> list[str]:
         """Names that end as those of producer snapshots, sorted."""
@@ -151,11 +205,14 @@ class Workspace:
         if isinstance(content, Written):
             yield BytesSource(content.data + bytes(content.padding_bytes))
             return
-        with FileSource(self.path / content.name) as source:
-            # A file that became shorter since it was listed is not the one that was looked at.
-            if source.size_bytes < content.end:
-                raise OSError(f"{source.path} became shorter while it was read")
-            yield RangeSource(source, content.start, content.size_bytes)
+        pieces = content.pieces if isinstance(content, Joined) else (content,)
+        with ExitStack() as stack:
+            files = {
+                name: stack.enter_context(FileSource(self.path / name))
+                for name in dict.fromkeys(piece.name for piece in pieces)
+            }
+            sources = [_range(files[piece.name], piece) for piece in pieces]
+            yield sources[0] if len(sources) == 1 else JoinedSource(sources)
 
     def read(self, name: str) -> bytes:
         """All that is under ``name``; for small files."""
@@ -164,9 +221,10 @@ class Workspace:
 
     def wanted(self) -> dict[str, WantedFile]:
         """What becomes of each file that was there or is there, by name."""
-        uses = Counter(c.name for c in self._contents.values() if isinstance(c, Stored))
-        names = sorted(self._on_disk.keys() | self._contents.keys())
-        return {name: self._wanted(name, uses) for name in names}
+        uses = Counter(
+            piece.name for content in self._contents.values() for piece in _pieces(content)
+        )
+        return {name: self._wanted(name, uses) for name in self.all_names()}
 
     def _wanted(self, name: str, uses: Counter[str]) -> WantedFile:
         content = self._contents.get(name)
@@ -174,6 +232,10 @@ class Workspace:
             return Gone()
         if isinstance(content, Written):
             return self._wanted_bytes(name, content.data + bytes(content.padding_bytes))
+        if isinstance(content, Joined):
+            return JoinedFrom(
+                tuple(CopiedFrom(piece.name, piece.start, piece.end) for piece in content.pieces)
+            )
         if content.name == name and content.start == 0:
             return self._kept(name, content.end)
         is_only_use = uses[content.name] == 1 and content.name not in self._contents
@@ -203,8 +265,49 @@ def part_of(content: Content, start: int, end: int) -> Content:
     """The bytes from ``start`` to ``end`` of what ``content`` stands for."""
     if isinstance(content, Stored):
         return Stored(content.name, content.start + start, content.start + end)
+    if isinstance(content, Joined):
+        return _part_of_joined(content, start, end)
     data = content.data[start:end]
     return Written(data, end - start - len(data))
+
+
+def join(pieces: Iterable[Stored]) -> Stored | Joined:
+    """``pieces`` one behind the other; there is at least one."""
+    joined: list[Stored] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last is not None and not last.size_bytes:
+            joined[-1] = piece
+        elif last is not None and last.name == piece.name and last.end == piece.start:
+            joined[-1] = Stored(last.name, last.start, piece.end)
+        elif last is None or piece.size_bytes:
+            joined.append(piece)
+    return joined[0] if len(joined) == 1 else Joined(tuple(joined))
+
+
+def _pieces(content: Content) -> tuple[Stored, ...]:
+    """The ranges of files that ``content`` is made of."""
+    if isinstance(content, Joined):
+        return content.pieces
+    return (content,) if isinstance(content, Stored) else ()
+
+
+def _part_of_joined(content: Joined, start: int, end: int) -> Content:
+    cut = []
+    position = 0
+    for piece in content.pieces:
+        begin = min(max(start - position, 0), piece.size_bytes)
+        until = min(max(end - position, begin), piece.size_bytes)
+        cut.append(Stored(piece.name, piece.start + begin, piece.start + until))
+        position += piece.size_bytes
+    return join(cut)
+
+
+def _range(source: FileSource, piece: Stored) -> RangeSource:
+    # A file that became shorter since it was listed is not the one that was looked at.
+    if source.size_bytes < piece.end:
+        raise OSError(f"{source.path} became shorter while it was read")
+    return RangeSource(source, piece.start, piece.size_bytes)
 
 
 def require_readable_length(name: str, size_bytes: int) -> None:

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from kdump.repair.wanted import CopiedFrom, Gone, Kept, KeptUpTo, NewBytes, RenamedFrom
-from kdump.repair.workspace import Stored, Workspace, Written
+from kdump.repair.wanted import (
+    CopiedFrom,
+    Gone,
+    JoinedFrom,
+    Kept,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+)
+from kdump.repair.workspace import Stored, Workspace, Written, join
 from kdump.scan.source import read_at
 
 
@@ -86,3 +94,39 @@ def test_a_file_that_became_shorter_is_noticed(workspace: Workspace) -> None:
 
     with pytest.raises(OSError, match="became shorter"):
         workspace.read("a")
+
+
+def test_ranges_behind_each_other_read_as_one_file(workspace: Workspace) -> None:
+    workspace.put("a", join([Stored("a", 0, 3), Stored("b", 2, 4), Stored("a", 7, 10)]))
+
+    with workspace.open("a") as source:
+        whole = read_at(source, 0, source.size_bytes)
+        parts = [read_at(source, start, 3) for start in range(9)]
+
+    assert whole == b"012cd789"
+    assert parts == [whole[start : start + 3] for start in range(9)]
+    assert workspace.wanted()["a"] == JoinedFrom(
+        (CopiedFrom("a", 0, 3), CopiedFrom("b", 2, 4), CopiedFrom("a", 7, 10))
+    )
+
+
+@pytest.mark.parametrize(("size_bytes", "expected"), [(8, 8), (4, 4), (3, 3), (0, 0)])
+def test_joined_ranges_are_cut_where_they_are_to_end(
+    workspace: Workspace, size_bytes: int, expected: int
+) -> None:
+    workspace.put("a", join([Stored("a", 0, 3), Stored("b", 2, 4), Stored("a", 7, 10)]))
+    workspace.truncate("a", size_bytes)
+
+    assert workspace.read("a") == b"012cd789"[:expected]
+
+
+def test_ranges_that_touch_are_one() -> None:
+    assert join([Stored("a", 0, 3), Stored("a", 3, 3), Stored("a", 3, 5)]) == Stored("a", 0, 5)
+
+
+def test_a_copy_is_changed_apart(workspace: Workspace) -> None:
+    copy = workspace.copy()
+    copy.remove("a")
+
+    assert workspace.wanted()["a"] == Kept()
+    assert copy.wanted()["a"] == Gone()

@@ -1,0 +1,36 @@
+"""What the parts of a repair give that can be asked for one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from kdump.repair.account import Leftover
+from kdump.repair.refusal import Refusal
+from kdump.repair.wanted import Kept, WantedFile
+from kdump.repair.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """The files of a partition that such a part changes, and what it cannot put right.
+
+    Attributes:
+        files: by name, only those that do not stay as they are.
+        refusals: why others stay as they are although they may be wrong.
+        leftovers: what became of each, where that was asked.
+    """
+
+    files: Mapping[str, WantedFile]
+    refusals: tuple[Refusal, ...] = ()
+    leftovers: tuple[Leftover, ...] = ()
+
+
+def changes(workspace: Workspace, names: Iterable[str]) -> dict[str, WantedFile]:
+    """Those of the files ``names`` that do not stay as they are."""
+    wanted = workspace.wanted()
+    return {
+        name: wanted[name]
+        for name in names
+        if name in wanted and not isinstance(wanted[name], Kept)
+    }

@@ -1,0 +1,114 @@
+"""Leftovers by themselves end as the loader leaves them, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from builders import random_partitions
+from builders.apply_wanted import apply_wanted
+from builders.batches import batches
+from builders.log_directories import write_partition
+from builders.recovery import joined, log_name, recovered
+from kdump.log.directory import read_lone_partition
+from kdump.repair.account import Leftover, Outcome
+from kdump.repair.leftovers import resolve_leftovers
+from kdump.repair.loader import LoadContext, Recovered, recover_partition
+from kdump.repair.refusal import Refusal
+from kdump.repair.repaired import Repaired
+from kdump.repair.wanted import Gone, RenamedFrom
+
+FIRST, SECOND = log_name(0), log_name(12)
+HAPPENINGS = (
+    random_partitions.swap_interrupted,
+    random_partitions.cleaning_interrupted,
+    random_partitions.deletion_interrupted,
+    random_partitions.orphan_index,
+)
+
+
+def resolved(path: Path) -> Repaired:
+    return resolve_leftovers(read_lone_partition(path, path.name), LoadContext())
+
+
+def partition(path: Path) -> Path:
+    logs = {0: joined(batches(4)), 12: joined(batches(4, base_offset=12))}
+    return write_partition(path / "orders-0", logs)
+
+
+def test_unfinished_files_go_and_complete_ones_take_their_place(tmp_path: Path) -> None:
+    path = partition(tmp_path)
+    (path / f"{FIRST}.swap").write_bytes((path / FIRST).read_bytes())
+    (path / f"{SECOND}.cleaned").write_bytes(b"")
+    (path / "00000000000000000900.log.deleted").write_bytes(b"")
+    (path / "00000000000000000005.index").write_bytes(b"")
+
+    repaired = resolved(path)
+
+    assert repaired.files[FIRST] == RenamedFrom(f"{FIRST}.swap", (path / FIRST).stat().st_size)
+    assert {name for name, wanted in repaired.files.items() if wanted == Gone()} >= {
+        f"{FIRST}.swap",
+        f"{SECOND}.cleaned",
+        "00000000000000000900.log.deleted",
+        "00000000000000000005.index",
+    }
+    assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in repaired.leftovers
+
+
+def test_what_is_left_of_writing_a_small_file_goes_if_the_file_is_there(tmp_path: Path) -> None:
+    path = partition(tmp_path)
+    for name in ("leader-epoch-checkpoint.tmp", "quorum-state.tmp"):
+        (path / name).write_bytes(b"")
+
+    assert dict(resolved(path).files) == {"leader-epoch-checkpoint.tmp": Gone()}
+
+
+def test_a_name_without_an_offset_is_refused_as_kafka_refuses_it(tmp_path: Path) -> None:
+    path = partition(tmp_path)
+    (path / "abc.swap").write_bytes(b"")
+
+    repaired = resolved(path)
+
+    assert not repaired.files
+    assert [refusal.file for refusal in repaired.refusals] == ["abc.swap"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_recovery_is_the_same_with_leftovers_resolved_before(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "orders-0"
+    path.mkdir()
+    for name, content in random_partitions.random_logs(rng).items():
+        (path / name).write_bytes(content)
+    apply_wanted(path, recovered(path).files)
+    files = {file.name: file.read_bytes() for file in path.iterdir()}
+    for file in path.iterdir():
+        file.unlink()
+    for _ in range(rng.randrange(1, 3)):
+        if any(name.endswith(".log") for name in files):
+            rng.choice(HAPPENINGS)(rng, files)
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+
+    before = _left_by_recovery(path)
+    apply_wanted(path, resolved(path).files)
+
+    assert _left_by_recovery(path) == before
+    assert not resolved(path).files
+
+
+def _left_by_recovery(path: Path) -> dict[str, bytes] | Refusal:
+    copy = path.with_name("copy-0")
+    copy.mkdir()
+    for file in path.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    outcome = recover_partition(read_lone_partition(copy, copy.name), LoadContext())
+    if isinstance(outcome, Recovered):
+        apply_wanted(copy, outcome.files)
+    left = {file.name: file.read_bytes() for file in copy.iterdir()}
+    for file in copy.iterdir():
+        file.unlink()
+    copy.rmdir()
+    return left if isinstance(outcome, Recovered) else outcome
