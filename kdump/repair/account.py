@@ -10,9 +10,8 @@ import numpy as np
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
-from kdump.formats.names import FileKind
 from kdump.repair.wanted import Kept, KeptUpTo, WantedFile
-from kdump.repair.workspace import Content, Workspace, Written, part_of
+from kdump.repair.workspace import INDEX_SUFFIXES, Content, Workspace, Written, part_of
 from kdump.scan.batches import Window
 from kdump.scan.walk import walk_segment
 
@@ -102,6 +101,68 @@ class Split:
     base_offsets: tuple[int, ...]
 
 
+class Why(enum.Enum):
+    """Why bytes of a log are set aside."""
+
+    DAMAGED = "damaged"
+    """They are no valid batch."""
+    DUPLICATE = "duplicate"
+    """They are a batch that the log has already."""
+    OUT_OF_ORDER = "out of order"
+    """They are a valid batch, and its offsets belong to others."""
+    NOT_LOADABLE = "not loadable"
+    """They are a valid batch on which Kafka's loading ends."""
+    UNFINISHED = "unfinished"
+    """They are all of a file that was being written, and hold batches that no log has."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Bytes of a log that go out of it, and into a file of their own.
+
+    Attributes:
+        name: of the log, as it is on disk.
+        start: its first byte that goes.
+        end: behind the last.
+        file: what has those bytes then, but for zeroes at their end; None for nothing but zeroes.
+        why: what they are.
+        reason: the same in words.
+        first_offset: of what is lost with them; None where no offset is missing.
+        last_offset: of that; None also where it is not known how far it went.
+        records: how many are lost; None where that is not known.
+    """
+
+    name: str
+    start: int
+    end: int
+    file: str | None
+    why: Why
+    reason: str
+    first_offset: int | None
+    last_offset: int | None
+    records: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+    @property
+    def most_records(self) -> int | None:
+        """How many records can be lost at most; None where that is not known."""
+        if self.records is not None or self.first_offset is None or self.last_offset is None:
+            return self.records
+        return self.last_offset - self.first_offset + 1
+
+
+@dataclass(frozen=True, slots=True)
+class MadeMarker:
+    """An abort marker that takes the place of one that was lost."""
+
+    name: str
+    producer_id: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     """All that loading does.
@@ -113,6 +174,11 @@ class Account:
         leftovers: of what was interrupted.
         recovered: segments that were gone through.
         rebuilt_indexes: names of index files that get other entries than they have.
+        set_aside: what goes out of logs into files of its own; only salvaging does that.
+        made_markers: ends of transactions that were lost, and without which Kafka would not load
+            the log; likewise.
+        ignored_log_start_offset: where the log was to begin, behind its end: a broker would have
+            deleted all of it, salvaging lets it begin with its first segment.
     """
 
     cuts: tuple[Cut, ...]
@@ -121,18 +187,14 @@ class Account:
     leftovers: tuple[Leftover, ...]
     recovered: tuple[RecoveredSegment, ...]
     rebuilt_indexes: tuple[str, ...]
+    set_aside: tuple[SetAside, ...] = ()
+    made_markers: tuple[MadeMarker, ...] = ()
+    ignored_log_start_offset: int | None = None
 
     @property
     def loses_data(self) -> bool:
         """Whether any byte of a log goes."""
-        return bool(self.cuts or self.dropped)
-
-
-_INDEX_SUFFIXES = (
-    FileKind.OFFSET_INDEX.value,
-    FileKind.TIME_INDEX.value,
-    FileKind.TRANSACTION_INDEX.value,
-)
+        return bool(self.cuts or self.dropped or self.set_aside)
 
 
 class Recorder:
@@ -169,7 +231,7 @@ class Recorder:
         rebuilt = [
             name
             for name, wanted in files.items()
-            if name.endswith(_INDEX_SUFFIXES) and not isinstance(wanted, Kept | KeptUpTo)
+            if name.endswith(INDEX_SUFFIXES) and not isinstance(wanted, Kept | KeptUpTo)
         ]
         return Account(
             cuts=tuple(self._cuts),

@@ -12,12 +12,13 @@ from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.repair.loader import LoadContext, Recovered
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
-from kdump.repair.wanted import Gone, NewBytes, WantedFile
+from kdump.repair.wanted import Gone, Kept, NewBytes, WantedFile
 
 NO_BROKER_EPOCH = -1
 
@@ -70,7 +71,8 @@ def recovered_root(
             marker of a clean stop is not there afterwards.
 
     Returns:
-        The two checkpoints, what is left from writing them, and the marker, by name.
+        The two checkpoints, what is left from writing them, and the marker, by name; nothing for
+        a clean directory in which nothing changes.
     """
     loaded = {p.topic_partition for p in directory.partitions if is_loaded(p)}
     recovered = {
@@ -78,7 +80,8 @@ def recovered_root(
         for topic_partition, outcome in outcomes.items()
         if isinstance(outcome, Recovered)
     }
-    is_whole = loaded == recovered.keys() and not directory.unreadable
+    # What has a name that a broker refuses may be a log that is given its name back.
+    is_whole = loaded == recovered.keys() and not (directory.unreadable or directory.refused)
     checkpoints = directory.checkpoints
     others = loaded - recovered.keys()
     recovery_points = _kept(checkpoints.recovery_points, others, is_whole=is_whole)
@@ -88,14 +91,31 @@ def recovered_root(
         log_starts.pop(topic_partition, None)
         if outcome.checkpointed_log_start_offset is not None:
             log_starts[topic_partition] = outcome.checkpointed_log_start_offset
+    temporary = [
+        name + names.TEMPORARY_SUFFIX
+        for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
+    ]
+    is_settled = (
+        directory.is_clean
+        and len(recovered) == len(outcomes)
+        and all(map(_is_kept, recovered.values()))
+        and checkpoints.recovery_points == recovery_points
+        and checkpoints.log_start_offsets == log_starts
+        and not any((directory.path / name).exists() for name in temporary)
+    )
+    if is_settled:
+        return {}
     marker = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH)) if is_whole else Gone()
     return {
         names.RECOVERY_POINT_CHECKPOINT: _checkpoint(recovery_points),
         names.LOG_START_OFFSET_CHECKPOINT: _checkpoint(log_starts),
-        names.RECOVERY_POINT_CHECKPOINT + names.TEMPORARY_SUFFIX: Gone(),
-        names.LOG_START_OFFSET_CHECKPOINT + names.TEMPORARY_SUFFIX: Gone(),
+        **dict.fromkeys(temporary, Gone()),
         names.CLEAN_SHUTDOWN_MARKER: marker,
     }
+
+
+def _is_kept(outcome: Recovered) -> bool:
+    return all(isinstance(wanted, Kept) for wanted in outcome.files.values())
 
 
 def _kept(
@@ -107,3 +127,70 @@ def _kept(
 
 def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
     return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+
+
+def with_lines(
+    directory: LogDirectory, name: str, lines: Mapping[TopicPartition, int | None]
+) -> dict[str, WantedFile]:
+    """The checkpoint ``name`` with other lines about some partitions, or none where that is None.
+
+    Lines about others stay, in their order.
+    """
+    offsets = dict(directory.checkpoints.by_file_name()[name] or {})
+    for key, offset in lines.items():
+        if offset is None:
+            offsets.pop(key, None)
+        else:
+            offsets[key] = offset
+    return {name: _checkpoint(offsets)}
+
+
+def rebuilt_root(directory: LogDirectory) -> dict[str, WantedFile]:
+    """What the two checkpoints in the root of ``directory`` should say, by the logs themselves.
+
+    Lines of partitions that are not there go. A recovery point behind the end of its log is
+    lowered to that. What is missing is added: the end of the log after a clean stop, else 0, for
+    what was flushed cannot be told from the files, and 0 has a broker look at all of it. A log
+    start offset goes where the log begins there anyway, or ends before it: a broker would delete
+    every segment then.
+
+    Args:
+        directory: as it is, with all of its partitions listed.
+
+    Returns:
+        The files that differ.
+
+    Raises:
+        OSError: a file of a partition cannot be read.
+    """
+    recovery_points = dict(directory.checkpoints.recovery_points or {})
+    log_starts = dict(directory.checkpoints.log_start_offsets or {})
+    found = {p.topic_partition: p for p in directory.partitions if p.topic_partition is not None}
+    loaded = {name: partition for name, partition in found.items() if is_loaded(partition)}
+    unreadable = set(map(_named, directory.unreadable))
+    for offsets in (recovery_points, log_starts):
+        for topic_partition in offsets.keys() - loaded.keys() - unreadable:
+            del offsets[topic_partition]
+    for topic_partition, partition in loaded.items():
+        end_offset = read_bounds(partition).log_end_offset
+        if not partition.segments:
+            # A broker begins the log anew, where it is to begin.
+            end_offset = log_starts.get(topic_partition, 0)
+        if end_offset is None:
+            continue
+        known = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
+        recovery_points[topic_partition] = min(known, end_offset)
+        log_start = log_starts.get(topic_partition, -1)
+        if partition.segments and not partition.segments[0].base_offset < log_start <= end_offset:
+            log_starts.pop(topic_partition, None)
+    checkpoints = directory.checkpoints
+    rebuilt: dict[str, WantedFile] = {}
+    if recovery_points != checkpoints.recovery_points:
+        rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
+    if log_starts != checkpoints.log_start_offsets:
+        rebuilt[names.LOG_START_OFFSET_CHECKPOINT] = _checkpoint(log_starts)
+    return rebuilt
+
+
+def _named(directory_name: str) -> TopicPartition:
+    return names.parse_partition_directory_name(directory_name).topic_partition

@@ -1,13 +1,16 @@
-"""What loading would do to a partition, in one sentence for the person on call."""
+"""What loading, or a repair, would do to a partition: a sentence for the person on call."""
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome
+from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome, SetAside
+from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
+from kdump.repair.policies import Policy
 from kdump.repair.refusal import Refusal
 
 
@@ -25,36 +28,61 @@ class VerdictKind(enum.Enum):
     """A broker does not load it."""
 
 
+_SUBJECTS: Final = {
+    Policy.BROKER: "a broker",
+    Policy.SALVAGE: "salvaging",
+    Policy.TRUNCATE: "truncating",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a broker would do."""
+    """What a broker would do, or a repair by another policy."""
 
     kind: VerdictKind
     sentence: str
 
 
-def verdict(outcome: Recovered | Refusal) -> Verdict:
-    """Judge what :func:`~kdump.repair.loader.recover_partition` gave."""
+def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.BROKER) -> Verdict:
+    """Judge what a repair of a partition by ``policy`` comes to."""
+    subject = _SUBJECTS[policy]
     if isinstance(outcome, Refusal):
-        return Verdict(VerdictKind.REFUSED, f"a broker would refuse to start: {outcome}")
+        refuses = "a broker would refuse to start" if policy is Policy.BROKER else "not repaired"
+        return Verdict(VerdictKind.REFUSED, f"{refuses}: {outcome}")
     account = outcome.account
-    losses = [*map(_cut, account.cuts), *_dropped(account.dropped)]
-    repairs = list(_repairs(account))
+    missing = [piece for piece in account.set_aside if _loses(piece)]
+    others = [piece for piece in account.set_aside if not _loses(piece)]
+    losses = [*map(_cut, account.cuts), *_dropped(account.dropped), *map(_set_aside, missing)]
+    repairs = [*map(_set_aside, others), *_repairs(account)]
     if losses or repairs:
         kind = VerdictKind.LOSS if losses else VerdictKind.REBUILT
         ending = "" if losses else "; no batch is lost"
-        return Verdict(kind, f"a broker would {_and([*losses, *repairs])}{ending}")
+        return Verdict(kind, f"{subject} would {_and([*losses, *repairs])}{ending}")
     unclean = [segment.base_offset for segment in account.recovered]
+    active = outcome.active_base_offset if isinstance(outcome, Recovered) else None
+    return harmless_verdict(unclean, active, policy)
+
+
+def harmless_verdict(
+    unclean: Sequence[int], active_base_offset: int | None, policy: Policy = Policy.BROKER
+) -> Verdict:
+    """The verdict where nothing is lost, nor put right.
+
+    Args:
+        unclean: base offsets of the segments that are gone through.
+        active_base_offset: of the last segment.
+        policy: who goes through them.
+    """
     if not unclean:
         return Verdict(VerdictKind.SOUND, "sound")
-    if unclean == [outcome.active_base_offset]:
+    if list(unclean) == [active_base_offset]:
         return Verdict(
             VerdictKind.UNCLEAN, "only the active segment is unclean, as after any crash"
         )
     return Verdict(
         VerdictKind.UNCLEAN,
-        f"a broker would go through {_count(len(unclean), 'segment')} that may not have been"
-        " flushed, and all would hold",
+        f"{_SUBJECTS[policy]} would go through {_count(len(unclean), 'segment')} that may not have"
+        " been flushed, and all would hold",
     )
 
 
@@ -74,6 +102,34 @@ def _dropped(dropped: Sequence[Dropped]) -> Iterable[str]:
     yield f"delete {segments} ({names}) with {_held(loss)} because {dropped[0].reason}"
 
 
+def _loses(piece: SetAside) -> bool:
+    """Whether records are lost with bytes that are set aside; zeroes at the end never were any."""
+    is_padding = piece.file is None and piece.last_offset is None
+    return piece.first_offset is not None and not is_padding
+
+
+def _set_aside(piece: SetAside) -> str:
+    where = f"of segment {piece.name}, from byte {piece.start} on"
+    if piece.file is None:
+        return f"cut {piece.size_bytes} zeroes {where}"
+    size = _count(piece.size_bytes, "byte")
+    return f"set aside {size} {where}, because {piece.reason}{_missing(piece)}"
+
+
+def _missing(piece: SetAside) -> str:
+    """What is lost with bytes that are set aside, as far as it can be known."""
+    if piece.first_offset is None:
+        return " (no offset is lost)"
+    if piece.last_offset is None:
+        return f" (lost from offset {piece.first_offset} on)"
+    most = piece.most_records
+    count = "" if most is None else f", {_count(most, 'record')}"
+    if piece.records is None and most is not None:
+        count = f", at most {_count(most, 'record')}"
+    offsets = f"offsets {piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
+    return f" (lost: {offsets}{count})"
+
+
 def _repairs(account: Account) -> Iterable[str]:
     for outcome, what in (
         (Outcome.DELETED, "delete {}"),
@@ -84,6 +140,16 @@ def _repairs(account: Account) -> Iterable[str]:
         if count:
             thing = "file" if outcome is Outcome.REPLACED else "leftover"
             yield what.format(_count(count, thing))
+    for marker in account.made_markers:
+        yield (
+            f"abort the transaction of producer {marker.producer_id} at offset {marker.offset},"
+            " whose marker is lost"
+        )
+    if account.ignored_log_start_offset is not None:
+        yield (
+            f"leave out the log start offset {account.ignored_log_start_offset}, at which a broker"
+            " would delete the whole log"
+        )
     for split in account.splits:
         yield f"split segment {split.name} into {len(split.base_offsets)}"
     for segment in account.recovered:

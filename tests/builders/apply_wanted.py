@@ -8,6 +8,7 @@ from pathlib import Path
 from kdump.repair.wanted import (
     CopiedFrom,
     Gone,
+    JoinedFrom,
     Kept,
     KeptUpTo,
     NewBytes,
@@ -40,6 +41,9 @@ def _content(directory: Path, name: str, wanted: WantedFile) -> bytes | None:
             return _range(directory / source, 0, size_bytes)
         case CopiedFrom(source, start, end):
             return _range(directory / source, start, end)
+        case JoinedFrom(pieces):
+            ranges = (_range(directory / piece.name, piece.start, piece.end) for piece in pieces)
+            return b"".join(ranges)
         case NewBytes(data):
             return data
 

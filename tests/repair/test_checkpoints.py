@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from builders.batches import batches
 from builders.log_directories import write_log_directory, write_partition
 from builders.recovery import joined
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.repair.checkpoints import is_loaded, load_context, recovered_root
+from kdump.repair.checkpoints import is_loaded, load_context, rebuilt_root, recovered_root
 from kdump.repair.loader import Recovered, recover_partition
 from kdump.repair.refusal import Refusal
 from kdump.repair.wanted import Gone, NewBytes, WantedFile
@@ -100,3 +102,54 @@ def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -
     loaded = [p.topic_partition for p in read_log_directory(tmp_path).partitions if is_loaded(p)]
 
     assert loaded == [B]
+
+
+# ---- Made of the logs ----
+
+
+def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, WantedFile]:
+    """What becomes of the checkpoints over one log of twelve records that begins at 10."""
+    write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
+    write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})
+    return rebuilt_root(read_log_directory(path))
+
+
+def test_a_recovery_point_behind_the_end_of_the_log_is_lowered(tmp_path: Path) -> None:
+    root = rebuilt(tmp_path, recovery_points={("orders", 0): 30})
+
+    assert lines(root["recovery-point-offset-checkpoint"]) == {A: 22}
+
+
+def test_lines_of_partitions_that_are_not_there_go(tmp_path: Path) -> None:
+    root = rebuilt(
+        tmp_path,
+        recovery_points={("orders", 0): 15, ("gone", 0): 3},
+        log_start_offsets={("orders", 0): 12, ("gone", 0): 3},
+    )
+
+    assert lines(root["recovery-point-offset-checkpoint"]) == {A: 15}
+    assert lines(root["log-start-offset-checkpoint"]) == {A: 12}
+
+
+def test_a_missing_recovery_point_is_0_for_what_was_flushed_is_not_known(tmp_path: Path) -> None:
+    assert lines(rebuilt(tmp_path)["recovery-point-offset-checkpoint"]) == {A: 0}
+
+
+def test_a_missing_recovery_point_is_the_end_of_the_log_after_a_clean_stop(tmp_path: Path) -> None:
+    assert lines(rebuilt(tmp_path, clean={})["recovery-point-offset-checkpoint"]) == {A: 22}
+
+
+@pytest.mark.parametrize("start", [0, 10, 23])
+def test_a_log_start_goes_where_it_says_nothing_or_would_have_all_deleted(
+    tmp_path: Path, start: int
+) -> None:
+    points = {("orders", 0): 15}
+    root = rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): start})
+
+    assert lines(root["log-start-offset-checkpoint"]) == {}
+
+
+def test_checkpoints_that_agree_with_the_logs_stay(tmp_path: Path) -> None:
+    points = {("orders", 0): 15}
+
+    assert not rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): 12})

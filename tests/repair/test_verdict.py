@@ -6,8 +6,11 @@ from pathlib import Path
 
 from builders.batches import batches
 from builders.log_directories import write_partition
-from builders.recovery import joined, load, log_name, positions
+from builders.recovery import joined, load, log_name, of_producer, positions
 from kdump.formats.record_batch import CRC_START
+from kdump.log.directory import read_lone_partition
+from kdump.repair.loader import LoadContext
+from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 
 TWO_SEGMENTS = {base: joined(batches(4, base_offset=base)) for base in (0, 12)}
@@ -99,3 +102,25 @@ def test_a_refusal_says_why_and_where(tmp_path: Path) -> None:
     assert found.kind is VerdictKind.REFUSED
     assert found.sentence.startswith("a broker would refuse to start: ")
     assert found.sentence.endswith("(KafkaStorageException, leader-epoch-checkpoint)")
+
+
+def test_zeroes_that_took_the_place_of_records_are_a_loss(tmp_path: Path) -> None:
+    each = batches(4)
+    log = joined(each[:1], bytes(len(each[1])), each[2:])
+    path = write_partition(tmp_path / "orders-0", {0: log})
+    listed = read_lone_partition(path, path.name)
+    outcome = repair_partition(listed, LoadContext(), Policy.SALVAGE)
+
+    assert verdict(outcome, Policy.SALVAGE).kind is VerdictKind.LOSS
+
+
+def test_what_salvaging_makes_up_and_leaves_out_is_said(tmp_path: Path) -> None:
+    each = [of_producer(0, transactional=True), of_producer(2, sequence=1)]
+    path = write_partition(tmp_path / "orders-0", {0: joined(each)})
+    listed = read_lone_partition(path, path.name)
+    outcome = repair_partition(listed, LoadContext(log_start_offset=50), Policy.SALVAGE)
+
+    sentence = verdict(outcome, Policy.SALVAGE).sentence
+
+    assert "abort the transaction of producer 7 at offset 1, whose marker is lost" in sentence
+    assert "leave out the log start offset 50" in sentence

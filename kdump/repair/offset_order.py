@@ -1,0 +1,109 @@
+"""Which batches of several logs can stand behind each other with rising offsets.
+
+A base offset lies outside of a batch's checksum, so one that is wrong is not noticed by itself;
+nor is a batch that is there twice. What stays is the longest row of batches in which none begins
+at or below the end of the one before. Of rows that are as long, one whose batches lie within
+their segments, and touch their neighbours in the file, is preferred: it is the batches with a
+wrong offset that do neither.
+"""
+
+from __future__ import annotations
+
+import itertools
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from kdump.repair.sound_batches import SoundBatches
+from kdump.scan.batches import Column, Flags
+
+_WEIGHT = 1 << 28
+"""Of a batch: more than all preferences together can be."""
+
+
+def log_order(logs: Mapping[int, SoundBatches]) -> list[int]:
+    """The base offsets of ``logs`` in the order of what the logs hold.
+
+    That is the order of their names, but where a file has a name that is not its own.
+    """
+
+    def middle(base_offset: int) -> tuple[int, int]:
+        batches = logs[base_offset]
+        if not batches.count:
+            return base_offset, base_offset
+        return int(np.sort(batches.first_offset)[batches.count // 2]), base_offset
+
+    return sorted(logs, key=middle)
+
+
+def rising_batches(logs: Mapping[int, SoundBatches]) -> dict[int, Flags]:
+    """Which batches of each log stay.
+
+    Args:
+        logs: their batches, by base offset.
+    """
+    order = log_order(logs)
+    first = _joined([logs[base].first_offset for base in order])
+    last = _joined([logs[base].last_offset for base in order])
+    counts = [logs[base].count for base in order]
+    batches = _joined([logs[base].batches for base in order])
+    if (first[1:] > last[:-1]).all():
+        keep = np.ones(len(first), np.bool_)
+    else:
+        keep = _heaviest_row(
+            first, last, _WEIGHT * batches + _preferences(order, counts, first, last)
+        )
+    edges = np.cumsum(np.array(counts, np.int64))[:-1]
+    return dict(zip(order, np.split(keep, edges), strict=False))
+
+
+def _preferences(
+    order: Sequence[int], counts: Sequence[int], first: Column, last: Column
+) -> Column:
+    """How well each batch fits where it stands, from 0 to 3."""
+    bases = sorted(order)
+    following = dict(itertools.zip_longest(bases, bases[1:], fillvalue=2**63 - 1))
+    low = np.repeat(np.array(order, np.int64), counts)
+    high = np.repeat(np.array([following[base] for base in order], np.int64), counts)
+    touches = first[1:] == last[:-1] + 1
+    within = (first >= low) & (last < high)
+    preference = within.astype(np.int64)
+    preference[1:] += touches
+    preference[:-1] += touches
+    return preference
+
+
+def _heaviest_row(first: Column, last: Column, weights: Column) -> Flags:
+    """Weighted, as the longest rising subsequence: batches that end lowest for each weight."""
+    ends: list[int] = []  # of the best rows so far, rising in both end and weight
+    totals: list[int] = []
+    tails: list[int] = []
+    before = np.full(len(first), -1, np.int64)
+    columns = zip(first.tolist(), last.tolist(), weights.tolist(), strict=True)
+    for row, (begin, end, weight) in enumerate(columns):
+        at = bisect_left(ends, begin) - 1
+        total = weight
+        if at >= 0:
+            total += totals[at]
+            before[row] = tails[at]
+        place = bisect_left(ends, end)
+        if place and totals[place - 1] >= total:
+            continue
+        beaten = place
+        while beaten < len(ends) and totals[beaten] <= total:
+            beaten += 1
+        if place < beaten or place == len(ends) or ends[place] != end:
+            ends[place:beaten] = [end]
+            totals[place:beaten] = [total]
+            tails[place:beaten] = [row]
+    keep = np.zeros(len(first), np.bool_)
+    row = tails[-1] if tails else -1
+    while row >= 0:
+        keep[row] = True
+        row = int(before[row])
+    return keep
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    return np.concatenate([np.empty(0, np.int64), *parts])

@@ -1,0 +1,65 @@
+"""The ways to repair a partition."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import replace
+
+from kdump.log.partition import Partition
+from kdump.repair.loader import LoadContext, Recovered, recover_partition
+from kdump.repair.metadata_log import finish_snapshots, metadata_context
+from kdump.repair.refusal import Refusal
+from kdump.repair.salvage import salvage_partition
+from kdump.repair.workspace import Workspace
+
+
+class Policy(enum.Enum):
+    """What becomes of damaged data; the value is its name on the command line."""
+
+    BROKER = "broker"
+    """Exactly what a starting broker does."""
+    SALVAGE = "salvage"
+    """Every valid batch is kept; damaged bytes are set aside."""
+    TRUNCATE = "truncate"
+    """The log ends at its first bad batch, wherever that is."""
+
+
+def repair_partition(
+    partition: Partition,
+    context: LoadContext,
+    policy: Policy = Policy.BROKER,
+    *,
+    is_named: bool = False,
+) -> Recovered | Refusal:
+    """Say what ``partition`` should be by ``policy``; reads only.
+
+    Args:
+        partition: of Kafka 0.8 or later; for one of 0.7 see ``kdump.repair.kafka07``.
+        context: as for the loader.
+        policy: what becomes of damaged data.
+        is_named: whether the partition was asked for by its own name; without, the cluster's
+            metadata is refused.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    if not partition.is_cluster_metadata:
+        return _repair(partition, context, policy)
+    if not is_named:
+        return Refusal(
+            "the cluster's metadata is repaired only where it is asked for by name",
+            partition.path.name,
+            "",
+        )
+    outcome = _repair(partition, metadata_context(context), policy)
+    return outcome if isinstance(outcome, Refusal) else finish_snapshots(partition, outcome)
+
+
+def _repair(partition: Partition, context: LoadContext, policy: Policy) -> Recovered | Refusal:
+    match policy:
+        case Policy.BROKER:
+            return recover_partition(partition, context)
+        case Policy.TRUNCATE:
+            return recover_partition(partition, replace(context, is_clean=False, recovery_point=0))
+        case Policy.SALVAGE:
+            return salvage_partition(Workspace(partition.path), context)

@@ -1,0 +1,99 @@
+"""A directory with something to repair, and a machine that may stop while that is done."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from builders.apply_wanted import apply_wanted
+from builders.log_dir_trees import original_of, seen_by_broker
+from builders.repair_cases import Case, aged
+from builders.volatile_files import Stopped, VolatileFiles
+from kdump.apply.apply import apply_plan
+from kdump.apply.files import Disk, Files
+from kdump.apply.plan import PartitionChange, WantedDirectory, make_plan
+from kdump.apply.undo import finish_interrupted, list_undos, undo
+
+
+class HastyDisk(Disk):
+    """The disk, but nothing is made durable: that takes most of the time."""
+
+    def sync(self, paths: Iterable[Path]) -> None:
+        pass
+
+
+class Bench:
+    """A directory with something to repair, and as many copies of it as are asked for."""
+
+    def __init__(self, path: Path, case: Case) -> None:
+        self._original = path / "original"
+        self._wanted = case(self._original)
+        aged(self._original)
+        self.attic = path / "attic"
+        self.attic.mkdir()
+        self.path = path / "logs"
+        self.disk: Files = HastyDisk()
+        self.restart()
+        self.before = original_of(self.path)
+        self._make_real_carelessly()
+        self.repaired = seen_by_broker(self.path)
+        self.restart()
+
+    def restart(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        shutil.copytree(self._original, self.path)
+
+    @property
+    def wanted(self) -> WantedDirectory:
+        changes = (
+            PartitionChange(self.path / each.path.name, each.files)
+            for each in self._wanted.partitions
+        )
+        return WantedDirectory(self.path, tuple(changes), self._wanted.root)
+
+    def _make_real_carelessly(self) -> None:
+        for change in self.wanted.partitions:
+            apply_wanted(change.path, change.files)
+        apply_wanted(self.path, self.wanted.root)
+
+    def apply(self, files: Files | None = None, *, keep_undo: bool = True) -> str | None:
+        plan = make_plan(self.wanted)
+        disk = self.disk if files is None else files
+        return apply_plan(plan, keep_undo=keep_undo, command="kdump recover", files=disk)
+
+    def volatile(self) -> VolatileFiles:
+        return VolatileFiles(self.path, self.attic)
+
+    def count(self, work: Callable[[Files], object]) -> int:
+        """How many operations it takes."""
+        files = self.volatile()
+        work(files)
+        files.forget_attic()
+        return len(files.operations)
+
+    def stop(self, work: Callable[[Files], object], after: int, *, unsynced: bool) -> str:
+        """Let the machine stop in ``work``, after so many operations; gives the last of them."""
+        files = self.volatile()
+        files.stop_after = after
+        with pytest.raises(Stopped):
+            work(files)
+        if unsynced:
+            files.lose_unsynced()
+        else:
+            files.forget_attic()
+        return files.operations[-1] if files.operations else "nothing"
+
+    def finish_or_run_again(self) -> None:
+        """What every command does: go on with what was interrupted, else begin."""
+        finish_interrupted(self.path, files=self.disk)
+        if not list_undos(self.path):
+            self.apply()
+
+    def undo(self) -> None:
+        undo(self.path, files=self.disk)
+
+    def kdumps(self) -> list[str]:
+        return [path.name for path in self.path.glob(".kdump-*")]

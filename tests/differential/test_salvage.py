@@ -1,0 +1,105 @@
+"""What salvaging leaves is what Kafka loads, as after a crash, without taking a byte off a log.
+
+Damaged partitions of all sorts are salvaged; every valid batch that was in them, found without
+any of kdump's own reading, is in the logs afterwards, or is reported as set aside.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.apply_wanted import apply_wanted
+from builders.loading import Arena, Clock, LoaderServer, files_of
+from builders.valid_batches import offsets_of, valid_batches_of
+from kdump.formats import names
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.repair.account import Why
+from kdump.repair.checkpoints import load_context
+from kdump.repair.loader import Recovered
+from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.segment import IndexSettings
+
+pytestmark = pytest.mark.differential
+
+SETTINGS = IndexSettings()
+SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)]
+
+
+@pytest.fixture(scope="module")
+def server(java_classpath: str) -> Iterator[LoaderServer]:
+    """Give Kafka's loader, ready to be asked again and again."""
+    with LoaderServer(java_classpath) as running:
+        yield running
+
+
+def salvage(directory: Path) -> dict[TopicPartition, Recovered]:
+    """Salvage every partition in place; those whose metadata Kafka cannot read are removed."""
+    listed = read_log_directory(directory, DirectoryKind.LOG_DIRECTORY)
+    outcomes = {}
+    for partition in listed.partitions:
+        assert partition.topic_partition is not None
+        context = load_context(listed, partition.topic_partition, SETTINGS)
+        before = files_of(partition.path)
+        outcome = repair_partition(partition, context, Policy.SALVAGE)
+        if not isinstance(outcome, Recovered):
+            assert outcome.file == names.PARTITION_METADATA, (partition.path.name, outcome)
+            shutil.rmtree(partition.path)
+            continue
+        apply_wanted(partition.path, outcome.files)
+        outcomes[partition.topic_partition] = outcome
+        _account_for_batches(before, files_of(partition.path), outcome)
+    return outcomes
+
+
+def _account_for_batches(
+    before: dict[str, bytes], after: dict[str, bytes], outcome: Recovered
+) -> None:
+    kept = set(valid_batches_of(after))
+    batches = valid_batches_of(before)
+    for at, batch in enumerate(batches):
+        if batch in kept:
+            continue
+        why = [
+            each.why
+            for each in outcome.account.set_aside
+            if batch in before[each.name][each.start : each.end]
+        ]
+        assert why, "a batch went without being set aside"
+        if why[0] in (Why.DUPLICATE, Why.OUT_OF_ORDER):
+            first, last = offsets_of(batch)
+            behind = [offsets_of(other)[1] >= first for other in batches[:at] if other in kept]
+            ahead = [offsets_of(other)[0] <= last for other in batches[at + 1 :] if other in kept]
+            assert any(behind) or any(ahead), "a batch went although its offsets are free"
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
+@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+def test_kafka_loads_all_that_salvaging_leaves(
+    server: LoaderServer, tmp_path: Path, seed: int, clean: bool
+) -> None:
+    arena = Arena(server, tmp_path, SETTINGS)
+    arena.generate(random.Random(seed), 120, clean=clean)
+    shutil.copytree(arena.base, arena.ours)
+
+    outcomes = salvage(arena.ours)
+
+    # As after a crash from which nothing is known to have been flushed.
+    (arena.ours / names.RECOVERY_POINT_CHECKPOINT).unlink()
+    (arena.ours / names.CLEAN_SHUTDOWN_MARKER).unlink(missing_ok=True)
+    starts = (OffsetEntry(name, outcome.log_start_offset) for name, outcome in outcomes.items())
+    (arena.ours / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(starts))
+    shutil.copytree(arena.ours, arena.theirs)
+    refused = server.load(arena.theirs, SETTINGS, Clock())
+
+    assert not refused
+    for name in outcomes:
+        ours, theirs = files_of(arena.ours / str(name)), files_of(arena.theirs / str(name))
+        changed = [file for file in ours | theirs if ours.get(file) != theirs.get(file)]
+        assert not [file for file in changed if file.endswith(".log")], arena.happened[str(name)]

@@ -1,0 +1,121 @@
+"""A partition of Kafka 0.7: the newest segment is cut at its last valid message, or salvaged."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from builders import damage
+from builders.apply_wanted import apply_wanted
+from kdump.formats.kafka07 import encode_message
+from kdump.formats.names import TopicPartition
+from kdump.log.partition import Partition, read_partition
+from kdump.repair.kafka07 import Recovered07, repair_0_7
+from kdump.repair.policies import Policy
+from kdump.repair.wanted import CopiedFrom, Gone, Kept, KeptUpTo
+from kdump.scan.kafka07 import Skipped, valid_messages
+from kdump.scan.source import FileSource
+
+PAYLOADS = [b"first", b"", b"third message", b"x" * 300]
+MESSAGES = [encode_message(payload, magic=at % 2) for at, payload in enumerate(PAYLOADS)]
+LOG = b"".join(MESSAGES)
+FIRST, SECOND = f"{0:020d}.kafka", f"{len(LOG):020d}.kafka"
+
+
+def partition(path: Path, *logs: bytes) -> Partition:
+    directory = path / "orders-0"
+    directory.mkdir()
+    base = 0
+    for log in logs:
+        (directory / f"{base:020d}.kafka").write_bytes(log)
+        base += len(log)
+    return read_partition(directory, TopicPartition("orders", 0))
+
+
+def damaged_at(position: int) -> bytes:
+    log = bytearray(LOG)
+    log[position] ^= 1
+    return bytes(log)
+
+
+def messages_of(directory: Path) -> dict[int, bytes]:
+    """Payloads of all valid messages by their offsets."""
+    found = {}
+    for path in directory.glob("*.kafka"):
+        with FileSource(path) as source:
+            for step in valid_messages(source):
+                if not isinstance(step, Skipped):
+                    found[int(path.name.partition(".")[0]) + step.position] = step.payload
+    return found
+
+
+def test_the_newest_segment_is_cut_at_its_last_valid_message(tmp_path: Path) -> None:
+    at = len(MESSAGES[0]) + len(MESSAGES[1])
+    listed = partition(tmp_path, LOG, damaged_at(at + 12))
+
+    outcome = repair_0_7(listed)
+
+    assert outcome.files == {FIRST: Kept(), SECOND: KeptUpTo(at)}
+    assert outcome.log_end_offset == len(LOG) + at
+    (cut,) = outcome.account.cuts
+    assert (cut.loss.batches, cut.loss.damaged_bytes) == (1, len(MESSAGES[2]))
+
+
+def test_segments_before_the_newest_are_not_looked_at(tmp_path: Path) -> None:
+    assert repair_0_7(partition(tmp_path, damaged_at(12), LOG)).files == {
+        FIRST: Kept(),
+        SECOND: Kept(),
+    }
+
+
+@pytest.mark.parametrize("tail", [b"\0" * 40, b"\0\0", b"\0\0\0\x30\1\0abc"])
+def test_what_is_not_a_whole_message_at_the_end_goes(tmp_path: Path, tail: bytes) -> None:
+    assert repair_0_7(partition(tmp_path, LOG + tail)).files == {FIRST: KeptUpTo(len(LOG))}
+
+
+def test_truncating_drops_all_behind_the_first_bad_message(tmp_path: Path) -> None:
+    outcome = repair_0_7(partition(tmp_path, damaged_at(10), LOG), Policy.TRUNCATE)
+
+    assert outcome.files == {FIRST: KeptUpTo(0), SECOND: Gone()}
+    assert outcome.log_end_offset == 0
+
+
+def test_salvaging_keeps_messages_at_their_offsets_and_sets_the_rest_aside(tmp_path: Path) -> None:
+    start = len(MESSAGES[0]) + len(MESSAGES[1])
+    end = start + len(MESSAGES[2])
+    listed = partition(tmp_path, damaged_at(start + 12), LOG)
+
+    outcome = repair_0_7(listed, Policy.SALVAGE)
+
+    assert outcome.files == {
+        FIRST: KeptUpTo(start),
+        f"{end:020d}.kafka": CopiedFrom(FIRST, end, len(LOG)),
+        f"damaged-{FIRST}-{start}-{end}": CopiedFrom(FIRST, start, end),
+        SECOND: Kept(),
+    }
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_valid_message_is_lost(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    payloads = [rng.randbytes(rng.randrange(60)) for _ in range(30)]
+    each = [encode_message(payload, magic=rng.randrange(2)) for payload in payloads]
+    log = bytearray(b"".join(each))
+    for _ in range(rng.randrange(1, 4)):
+        log = rng.choice(damage.ANY_FILE)(rng, log)
+    listed = partition(tmp_path, bytes(log))
+    before = messages_of(listed.path)
+
+    outcome = repair_0_7(listed, Policy.SALVAGE)
+    apply_wanted(listed.path, outcome.files)
+
+    assert messages_of(listed.path) == before
+    kept = sum(file.stat().st_size for file in listed.path.glob("[0-9]*.kafka"))
+    assert kept + sum(aside.size_bytes for aside in outcome.account.set_aside) == len(log)
+    assert _is_settled(repair_0_7(read_partition(listed.path, None), Policy.SALVAGE))
+
+
+def _is_settled(outcome: Recovered07) -> bool:
+    return all(wanted == Kept() for wanted in outcome.files.values())

@@ -1,0 +1,316 @@
+"""Salvaging keeps every valid batch, sets aside what is not, and leaves what Kafka loads."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import random_partitions
+from builders.apply_wanted import apply_wanted
+from builders.batches import batches
+from builders.log_directories import write_partition
+from builders.recovery import joined, log_name, marker, of_producer, positions
+from builders.valid_batches import offsets_of, valid_batches_of
+from kdump.formats.record_batch import CRC_START, LENGTH_START
+from kdump.log.directory import read_lone_partition
+from kdump.repair.account import MadeMarker, Why
+from kdump.repair.loader import LoadContext, Recovered, recover_partition
+from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.refusal import Refusal
+from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo
+
+FIRST, SECOND, THIRD = log_name(0), log_name(12), log_name(24)
+
+
+def partition(path: Path, logs: dict[int, bytes], **others: Any) -> Path:
+    return write_partition(path / "orders-0", logs, **others)
+
+
+def three_segments() -> dict[int, list[bytes]]:
+    """Four batches of three records in each."""
+    return {base: batches(4, base_offset=base) for base in (0, 12, 24)}
+
+
+def changed(log: bytes, position: int) -> bytes:
+    """``log`` with one bit flipped."""
+    data = bytearray(log)
+    data[position] ^= 1
+    return bytes(data)
+
+
+def salvaged(path: Path, policy: Policy = Policy.SALVAGE, **context: Any) -> Recovered:
+    outcome = repair_partition(read_lone_partition(path, path.name), LoadContext(**context), policy)
+    assert isinstance(outcome, Recovered), outcome
+    return outcome
+
+
+def applied(path: Path, outcome: Recovered) -> dict[str, bytes]:
+    apply_wanted(path, outcome.files)
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+@pytest.mark.parametrize("context", [{}, {"recovery_point": 36}, {"is_clean": True}])
+def test_only_the_damaged_batch_goes_wherever_it_is(
+    tmp_path: Path, context: dict[str, Any]
+) -> None:
+    logs = three_segments()
+    first, second = positions(logs[0])[1:3]
+    path = partition(
+        tmp_path,
+        {0: changed(joined(logs[0]), first + 70), 12: joined(logs[12]), 24: joined(logs[24])},
+    )
+    damaged = (path / FIRST).read_bytes()[first:second]
+
+    outcome = salvaged(path, **context)
+    files = applied(path, outcome)
+
+    (aside,) = outcome.account.set_aside
+    assert files[FIRST] == joined(logs[0][:1], logs[0][2:])
+    assert (files[SECOND], files[THIRD]) == (joined(logs[12]), joined(logs[24]))
+    assert aside.file == f"damaged-{FIRST}-{first}-{second}"
+    assert files[aside.file] == damaged
+    assert (aside.why, aside.first_offset, aside.last_offset, aside.records) == (
+        Why.DAMAGED,
+        3,
+        5,
+        3,
+    )
+    assert outcome.log_end_offset == 36
+
+
+def test_a_header_that_lies_about_its_length_costs_only_itself(tmp_path: Path) -> None:
+    each = batches(6)
+    starts = positions(each)
+    for shift, bit in ((3, 0x40), (2, 0x01), (0, 0x40)):
+        log = bytearray(joined(each))
+        log[starts[1] + LENGTH_START + shift] ^= bit
+        path = partition(tmp_path / f"{shift}", {0: bytes(log)})
+
+        files = applied(path, salvaged(path))
+
+        assert files[FIRST] == joined(each[:1], each[2:])
+
+
+def test_a_length_that_leads_behind_other_batches_hides_none_of_them(tmp_path: Path) -> None:
+    each = batches(6)
+    log = bytearray(joined(each))
+    at = positions(each)[1]
+    length = len(joined(each[1:4])) - 12
+    log[at + LENGTH_START : at + LENGTH_START + 4] = length.to_bytes(4)
+    path = partition(tmp_path, {0: bytes(log)})
+
+    assert applied(path, salvaged(path))[FIRST] == joined(each[:1], each[2:])
+
+
+def test_zeroes_are_cut_and_not_set_aside(tmp_path: Path) -> None:
+    each = batches(4)
+    log = joined(each[:2], bytes(3000), each[2:])
+    path = partition(tmp_path, {0: log + bytes(4096)})
+
+    outcome = salvaged(path)
+
+    assert applied(path, outcome)[FIRST] == joined(each)
+    assert [aside.file for aside in outcome.account.set_aside] == [None, None]
+
+
+def test_space_that_was_never_written_is_cut_as_a_broker_does_it(tmp_path: Path) -> None:
+    path = partition(tmp_path, {0: joined(batches(4)) + bytes(4096)})
+    listed = read_lone_partition(path, path.name)
+
+    assert salvaged(path) == recover_partition(listed, LoadContext())
+
+
+def test_a_torn_batch_at_the_end_is_set_aside(tmp_path: Path) -> None:
+    log = joined(batches(4))
+    path = partition(tmp_path, {0: log + log[:50]})
+
+    outcome = salvaged(path)
+
+    assert outcome.files[f"damaged-{FIRST}-{len(log)}-{len(log) + 50}"] == CopiedFrom(
+        FIRST, len(log), len(log) + 50
+    )
+
+
+def test_a_sound_partition_is_left_as_a_broker_leaves_it(tmp_path: Path) -> None:
+    path = partition(tmp_path, {base: joined(log) for base, log in three_segments().items()})
+    context = LoadContext(recovery_point=20)
+    listed = read_lone_partition(path, path.name)
+
+    assert repair_partition(listed, context, Policy.SALVAGE) == recover_partition(listed, context)
+
+
+def test_a_batch_that_is_there_twice_stays_once(tmp_path: Path) -> None:
+    each = batches(4)
+    path = partition(tmp_path, {0: joined(each[:2], each[1:])})
+
+    outcome = salvaged(path)
+
+    assert applied(path, outcome)[FIRST] == joined(each)
+    (aside,) = outcome.account.set_aside
+    assert (aside.why, aside.records) == (Why.DUPLICATE, 0)
+
+
+@pytest.mark.parametrize("claimed", [0, 2, 7, 1000, 2**40])
+def test_a_batch_with_a_wrong_offset_goes_and_not_those_around_it(
+    tmp_path: Path, claimed: int
+) -> None:
+    each = batches(8)
+    lying = claimed.to_bytes(8) + each[2][8:]
+    path = partition(tmp_path, {0: joined(each[:2], lying, each[3:])})
+
+    outcome = salvaged(path)
+
+    assert applied(path, outcome)[FIRST] == joined(each[:2], each[3:])
+    assert [aside.why for aside in outcome.account.set_aside] == [Why.OUT_OF_ORDER]
+
+
+def test_logs_that_have_each_other_s_names_get_their_own(tmp_path: Path) -> None:
+    logs = three_segments()
+    path = partition(tmp_path, {0: joined(logs[12]), 12: joined(logs[0]), 24: joined(logs[24])})
+
+    files = applied(path, salvaged(path))
+
+    assert valid_batches_of(files) == [*logs[0], *logs[12], *logs[24]]
+
+
+def test_a_log_that_is_to_begin_behind_its_end_is_kept(tmp_path: Path) -> None:
+    path = partition(tmp_path, {0: joined(batches(4))})
+
+    outcome = salvaged(path, log_start_offset=50)
+
+    assert outcome.files[FIRST] == Kept()
+    assert (outcome.log_start_offset, outcome.checkpointed_log_start_offset) == (0, None)
+    assert outcome.account.ignored_log_start_offset == 50
+
+
+def test_a_damaged_swap_does_not_replace_a_log_that_is_there(tmp_path: Path) -> None:
+    each = batches(4)
+    path = partition(tmp_path, {0: joined(each)})
+    (path / f"{FIRST}.swap").write_bytes(changed(joined(each), 80))
+
+    files = applied(path, salvaged(path))
+
+    assert files[FIRST] == joined(each)
+    assert f"{FIRST}.swap" not in files
+
+
+def test_a_swap_that_a_broker_drops_stays_where_nothing_else_has_its_batches(
+    tmp_path: Path,
+) -> None:
+    logs = three_segments()
+    path = partition(tmp_path, {0: joined(logs[0]), 24: joined(logs[24])})
+    (path / f"{SECOND}.swap").write_bytes(joined(logs[12]))
+    (path / f"{FIRST}.cleaned").write_bytes(joined(logs[0][:2]))
+
+    files = applied(path, salvaged(path))
+
+    assert valid_batches_of(files) == [*logs[0], *logs[12], *logs[24]]
+    assert f"{FIRST}.cleaned" not in files
+
+
+def test_a_lost_marker_is_made_up_where_its_producer_goes_on_outside(tmp_path: Path) -> None:
+    each = [
+        of_producer(0, transactional=True),
+        marker(1),
+        of_producer(2, sequence=1),
+        of_producer(3, sequence=2),
+    ]
+    at = positions(each)[1]
+    path = partition(tmp_path, {0: changed(joined(each), at + CRC_START)})
+
+    outcome = salvaged(path)
+    kept = valid_batches_of(applied(path, outcome))
+
+    assert [batch for batch in kept if batch in each] == [each[0], *each[2:]]
+    assert [offsets_of(batch) for batch in kept] == [(n, n) for n in range(4)]
+    assert outcome.account.made_markers == (MadeMarker(log_name(1), 7, 1),)
+
+
+def test_a_batch_that_cannot_be_loaded_goes_where_no_marker_fits(tmp_path: Path) -> None:
+    each = [
+        of_producer(0, transactional=True),
+        of_producer(1, sequence=1),
+        *batches(2, base_offset=2),
+    ]
+    path = partition(tmp_path, {0: joined(each)})
+
+    outcome = salvaged(path)
+
+    assert applied(path, outcome)[FIRST] == joined(each[:1], each[2:])
+    assert [aside.why for aside in outcome.account.set_aside] == [Why.NOT_LOADABLE]
+
+
+def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
+    each = batches(4)
+    log = joined(each)
+    path = partition(tmp_path, {0: log + b"x" * 20})
+    name = f"damaged-{FIRST}-{len(log)}-{len(log) + 20}"
+    (path / name).write_bytes(b"from before")
+
+    files = applied(path, salvaged(path))
+
+    assert files[name] == b"from before"
+    assert files[f"{name}.2"] == b"x" * 20
+
+
+def test_a_log_is_joined_from_what_is_sound(tmp_path: Path) -> None:
+    each = batches(4)
+    starts = positions(each)
+    path = partition(tmp_path, {0: changed(joined(each), starts[1] + CRC_START)})
+
+    wanted = salvaged(path).files[FIRST]
+
+    assert wanted == JoinedFrom(
+        (CopiedFrom(FIRST, 0, starts[1]), CopiedFrom(FIRST, starts[2], len(joined(each))))
+    )
+
+
+def test_truncating_cuts_flushed_data_too(tmp_path: Path) -> None:
+    logs = three_segments()
+    at = positions(logs[0])[1]
+    path = partition(tmp_path, {0: changed(joined(logs[0]), at + CRC_START), 12: joined(logs[12])})
+
+    outcome = salvaged(path, Policy.TRUNCATE, recovery_point=24, is_clean=True)
+
+    assert (outcome.files[FIRST], outcome.files[SECOND]) == (KeptUpTo(at), Gone())
+
+
+@pytest.mark.parametrize("policy", Policy)
+def test_the_cluster_s_metadata_is_left_unless_it_is_named(tmp_path: Path, policy: Policy) -> None:
+    path = write_partition(tmp_path / "__cluster_metadata-0", {0: joined(batches(2))})
+    listed = read_lone_partition(path, path.name)
+
+    assert isinstance(repair_partition(listed, LoadContext(), policy), Refusal)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_no_valid_batch_is_lost(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    files = random_partitions.random_logs(rng)
+    for _ in range(rng.randrange(1, 4)):
+        random_partitions.log_damaged(rng, files)
+    path = tmp_path / "orders-0"
+    path.mkdir()
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+
+    outcome = salvaged(path)
+    after = applied(path, outcome)
+
+    kept = valid_batches_of(after)
+    spans = [offsets_of(batch) for batch in kept]
+    assert all(before[1] < behind[0] for before, behind in itertools.pairwise(spans))
+    reported = [files[aside.name][aside.start : aside.end] for aside in outcome.account.set_aside]
+    for batch in valid_batches_of(files):
+        assert batch in kept or any(batch in lost for lost in reported)
+    went = sum(map(len, reported)) + sum(cut.loss.size_bytes for cut in outcome.account.cuts)
+    assert not any(cut.loss.batches for cut in outcome.account.cuts)
+    made = sum(len(batch) for batch in kept if batch not in b"".join(files.values()))
+    assert sum(map(len, files.values())) == sum(map(len, kept)) - made + went
+    again = repair_partition(read_lone_partition(path, path.name), LoadContext())
+    assert isinstance(again, Recovered)
+    assert not again.account.loses_data
