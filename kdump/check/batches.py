@@ -18,7 +18,7 @@ from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place, Severity
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
-from kdump.formats.names import FileKind, OffsetFileName
+from kdump.formats.names import FileKind
 from kdump.scan.batches import BatchColumns, Column, Flags
 
 MOST_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -40,6 +40,8 @@ class SegmentScope:
         next_base_offset: of the segment behind it; None where it is the last one.
         is_active: whether it is the last one, which a broker appends to.
         is_clean: whether the log directory was left by a clean stop.
+        used_index_bytes: how many bytes of its offset index, and of its time index, stand before
+            the padding; None where nobody has looked yet.
     """
 
     path: str
@@ -47,6 +49,7 @@ class SegmentScope:
     next_base_offset: int | None = None
     is_active: bool = True
     is_clean: bool = False
+    used_index_bytes: tuple[int, int] | None = None
 
     @property
     def is_0_7(self) -> bool:
@@ -60,7 +63,7 @@ class SegmentScope:
 
     def file(self, kind: FileKind) -> Path:
         """Another file of the segment, whether it is there or not."""
-        return Path(self.path).with_name(str(OffsetFileName(self.base_offset, kind)))
+        return Path(self.path.removesuffix(FileKind.LOG.value) + kind.value)
 
     def place(self, position: int, offset: int | None = None) -> Place:
         """A place in the log."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,15 +15,8 @@ from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.formats.uuids import format_uuid
-from kdump.log.directory import LogDirectory, Offsets
-from kdump.log.partition import Partition
+from kdump.log.directory import LogDirectory
 
-_OFFSET_CHECKPOINTS: Final = (
-    names.RECOVERY_POINT_CHECKPOINT,
-    names.LOG_START_OFFSET_CHECKPOINT,
-    names.REPLICATION_OFFSET_CHECKPOINT,
-    names.CLEANER_OFFSET_CHECKPOINT,
-)
 _WHAT_AN_EMPTY_ONE_MEANS: Final = {
     names.RECOVERY_POINT_CHECKPOINT: "every log is recovered from its start after an unclean stop",
     names.LOG_START_OFFSET_CHECKPOINT: "logs start with their first segment",
@@ -89,27 +82,11 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
         )
 
 
-def _checkpoints(directory: LogDirectory) -> Mapping[str, Offsets | None]:
-    checkpoints = directory.checkpoints
-    return dict(
-        zip(
-            _OFFSET_CHECKPOINTS,
-            (
-                checkpoints.recovery_points,
-                checkpoints.log_start_offsets,
-                checkpoints.high_watermarks,
-                checkpoints.cleaner_offsets,
-            ),
-            strict=True,
-        )
-    )
-
-
 def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
     """An offset checkpoint has a line where there are logs."""
     if not directory.partitions:
         return
-    for name, offsets in _checkpoints(directory).items():
+    for name, offsets in directory.checkpoints.by_file_name().items():
         if offsets is not None and not offsets:
             yield invariants.CHECKPOINT_EMPTY.broken(
                 Place(str(directory.path / name)),
@@ -121,7 +98,7 @@ def _check_without_partition(directory: LogDirectory) -> Iterator[Finding]:
     """Every partition that a checkpoint names is there."""
     there = {partition.topic_partition for partition in directory.partitions}
     unlisted = {_name_of(directory, name) for name in directory.unreadable}
-    for name, offsets in _checkpoints(directory).items():
+    for name, offsets in directory.checkpoints.by_file_name().items():
         for topic_partition in offsets or ():
             if topic_partition not in there and str(topic_partition) not in unlisted:
                 yield invariants.CHECKPOINT_WITHOUT_PARTITION.broken(
@@ -135,39 +112,6 @@ def _name_of(directory: LogDirectory, name: str) -> str:
         return str(names.parse_partition_directory_name(name).topic_partition)
     except FormatError:
         return name
-
-
-def check_offsets(
-    directory: LogDirectory, partition: Partition, end_offset: int
-) -> Iterator[Finding]:
-    """Hold what the checkpoints say of a partition against where its log ends.
-
-    Args:
-        directory: that the partition is in.
-        partition: which.
-        end_offset: one above its last sound batch.
-    """
-    key = partition.topic_partition
-    if key is None or partition.state not in (PartitionState.LIVE, PartitionState.FUTURE):
-        return
-    recovery_point = (directory.checkpoints.recovery_points or {}).get(key)
-    if recovery_point is not None and recovery_point > end_offset:
-        yield invariants.RECOVERY_POINT_BEYOND_END.broken(
-            Place(str(directory.path / names.RECOVERY_POINT_CHECKPOINT), None, recovery_point),
-            f"{key} was flushed up to an offset that its log does not reach",
-            expected=f"at most {end_offset}",
-            found=recovery_point,
-            loss=f"offsets {end_offset} to {recovery_point - 1} were there once",
-        )
-    log_start_offset = (directory.checkpoints.log_start_offsets or {}).get(key)
-    if log_start_offset is not None and log_start_offset > end_offset:
-        yield invariants.LOG_START_BEYOND_END.broken(
-            Place(str(directory.path / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
-            f"{key} starts behind the end of its log: a starting broker deletes every segment",
-            expected=f"at most {end_offset}",
-            found=log_start_offset,
-            loss="the whole log",
-        )
 
 
 def check_broker(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
@@ -247,37 +191,52 @@ def check_access(directory: Path) -> Iterator[Finding]:
         OSError: the directory itself cannot be looked at.
     """
     owner = directory.stat()
-    for path in _walk(directory):
+    yield from _check_access(directory, directory.lstat(), owner)
+    for entry in _entries(directory):
+        if entry.name.startswith(names.KDUMP_PREFIX):
+            continue  # no broker looks at it
         try:
-            status = path.lstat()
-            if stat.S_ISLNK(status.st_mode):
-                yield _link(path)
-                status = path.stat()
+            status = entry.stat(follow_symlinks=False)
+        except OSError as failure:
+            yield unreadable(entry.path, failure)
+            continue
+        # There are many, and hardly one of which there is more to be said.
+        if stat.S_ISLNK(status.st_mode) or missing_access(
+            status, owner.st_uid, owner.st_gid, entry.name
+        ):
+            yield from _check_access(Path(entry.path), status, owner)
+
+
+def _check_access(path: Path, status: os.stat_result, owner: os.stat_result) -> Iterator[Finding]:
+    """What ``status`` says of a file or directory, if it keeps the user of ``owner`` out."""
+    if stat.S_ISLNK(status.st_mode):
+        yield _link(path)
+        try:
+            status = path.stat()
         except OSError as failure:
             yield unreadable(path, failure)
-            continue
-        missing = missing_access(status, owner.st_uid, owner.st_gid, path.name)
-        if missing:
-            yield invariants.FILE_PERMISSIONS.broken(
-                Place(str(path)),
-                f"the user to whom the log directory belongs cannot {missing} it;"
-                " a broker takes the directory for failed",
-                expected=f"user {owner.st_uid} may {missing}",
-                found=f"user {status.st_uid}, group {status.st_gid},"
-                f" mode {stat.S_IMODE(status.st_mode):04o}",
-            )
+            return
+    missing = missing_access(status, owner.st_uid, owner.st_gid, path.name)
+    if missing:
+        yield invariants.FILE_PERMISSIONS.broken(
+            Place(str(path)),
+            f"the user to whom the log directory belongs cannot {missing} it;"
+            " a broker takes the directory for failed",
+            expected=f"user {owner.st_uid} may {missing}",
+            found=f"user {status.st_uid}, group {status.st_gid},"
+            f" mode {stat.S_IMODE(status.st_mode):04o}",
+        )
 
 
-def _walk(directory: Path) -> Iterator[Path]:
-    """The directory, and all in it down to the files of partitions."""
-    yield directory
+def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
+    """All in a log directory, down to the files of partitions."""
     with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            yield Path(entry.path)
+        for entry in sorted(entries, key=_name):
+            yield entry
             if entry.is_dir(follow_symlinks=False):
                 try:
                     with os.scandir(entry.path) as files:
-                        yield from (Path(file.path) for file in sorted(files, key=_name))
+                        yield from sorted(files, key=_name)
                 except OSError:
                     continue  # the partition is among the directory's problems
 
@@ -323,7 +282,7 @@ def root_account(directory: LogDirectory) -> ByteAccount:
     account = ByteAccount()
     for name in _files(directory.path):
         size = (directory.path / name).stat().st_size
-        if name in directory.foreign:
+        if name in directory.foreign and not name.startswith(names.KDUMP_PREFIX):
             account += ByteAccount(foreign_bytes=size)
         elif name in damaged:
             account += ByteAccount(damaged_bytes=size)
@@ -340,6 +299,13 @@ def _files(path: Path) -> list[str]:
 def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
     """What lies in the root of a log directory and is not a broker's."""
     for name in directory.foreign:
-        yield invariants.FOREIGN_FILE.broken(
-            Place(str(directory.path / name)), "not a file of Kafka's; a broker leaves it alone"
-        )
+        place = Place(str(directory.path / name))
+        if name.startswith(names.KDUMP_PREFIX):
+            yield invariants.KDUMP_FILE.broken(
+                place,
+                "kdump keeps it, so that what it did can be taken back; a broker leaves it alone",
+            )
+        else:
+            yield invariants.FOREIGN_FILE.broken(
+                place, "not a file of Kafka's; a broker leaves it alone"
+            )

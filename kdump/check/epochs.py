@@ -20,11 +20,15 @@ class EpochCheck:
     def __init__(self, log_start_offset: int) -> None:
         self._log_start_offset = log_start_offset
         self._runs: list[EpochRun] = []
+        self._previous: int | None = None
         self._went_back = 0
 
     def take(self, part: SegmentPart) -> Iterator[Finding]:
         """Take a part; gives where the epochs go back."""
         for run in part.epochs:
+            if run.epoch == self._previous:
+                continue  # a part begins with a run, whether or not the epoch goes on
+            self._previous = run.epoch
             before = self._runs[-1] if self._runs else None
             if before is not None and run.epoch == before.epoch:
                 continue
@@ -64,6 +68,14 @@ class EpochCheck:
                 found=problem.found,
             )
             return
+        for entry in entries or ():
+            if entry.epoch < 0 or entry.start_offset < 0:
+                yield invariants.EPOCHS_MALFORMED.broken(
+                    Place(path),
+                    "the leader epoch checkpoint has an epoch or offset that cannot be",
+                    expected="0 or more",
+                    found=f"epoch {entry.epoch} at offset {entry.start_offset}",
+                )
         runs = [run for run in self._runs if run.epoch >= 0]
         if not runs:
             return

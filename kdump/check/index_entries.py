@@ -16,6 +16,13 @@ from kdump.formats.time_index import TimeIndex
 from kdump.scan.batches import BatchColumns, Column
 
 
+def _rising(column: Column) -> Column:
+    """The rows by what they have in ``column``, and in their order where that is the same."""
+    if (column[1:] >= column[:-1]).all():
+        return np.arange(len(column))
+    return np.argsort(column, kind="stable")
+
+
 class OffsetEntries:
     """Holds the entries of an offset index against batches that come in order.
 
@@ -28,7 +35,7 @@ class OffsetEntries:
     def __init__(self, path: str, index: OffsetIndex, start: int, into: Collector) -> None:
         self._path = path
         self._into = into
-        self._slot = np.argsort(index.position, kind="stable")
+        self._slot = _rising(index.position)
         self._position = index.position[self._slot]
         self._offset = index.offset[self._slot]
         self._next = int(np.searchsorted(self._position, start))
@@ -113,7 +120,7 @@ class TimeEntries:
     def __init__(self, path: str, index: TimeIndex, into: Collector) -> None:
         self._path = path
         self._into = into
-        self._slot = np.argsort(index.offset, kind="stable")
+        self._slot = _rising(index.offset)
         self._offset = index.offset[self._slot]
         self._timestamp = index.timestamp[self._slot]
         self._next = 0

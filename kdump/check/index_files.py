@@ -13,18 +13,22 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
 from kdump.formats import offset_index, time_index, transaction_index
 from kdump.formats.index_search import Column
+from kdump.formats.offset_index import OffsetIndex
+from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
 
 
-def check_offset_index(path: Path, scope: SegmentScope, into: Collector) -> ByteAccount:
-    """Check an offset index; nothing where it is not there.
+def check_offset_index(
+    path: Path, scope: SegmentScope, into: Collector
+) -> tuple[ByteAccount, OffsetIndex | None]:
+    """Check an offset index by itself; gives its entries too, None where it is not there.
 
     Raises:
         OSError: it cannot be read.
     """
     data = _read(path)
     if data is None:
-        return ByteAccount()
+        return ByteAccount(), None
     size = offset_index.ENTRY_BYTES
     account, used = _check_size(path, data, size, scope, into)
     index = offset_index.decode(data[: used * size], scope.base_offset)
@@ -45,18 +49,20 @@ def check_offset_index(path: Path, scope: SegmentScope, into: Collector) -> Byte
 
     rows = np.flatnonzero(is_bad).tolist()
     into.add_each(invariants.OFFSET_INDEX_ORDER.code, rows, describe)
-    return account
+    return account, index
 
 
-def check_time_index(path: Path, scope: SegmentScope, into: Collector) -> ByteAccount:
-    """Check a time index; nothing where it is not there.
+def check_time_index(
+    path: Path, scope: SegmentScope, into: Collector
+) -> tuple[ByteAccount, TimeIndex | None]:
+    """Check a time index by itself; gives its entries too, None where it is not there.
 
     Raises:
         OSError: it cannot be read.
     """
     data = _read(path)
     if data is None:
-        return ByteAccount()
+        return ByteAccount(), None
     size = time_index.ENTRY_BYTES
     account, used = _check_size(path, data, size, scope, into)
     index = time_index.decode(data[: used * size], scope.base_offset)
@@ -77,7 +83,7 @@ def check_time_index(path: Path, scope: SegmentScope, into: Collector) -> ByteAc
 
     rows = np.flatnonzero(is_bad).tolist()
     into.add_each(invariants.TIME_INDEX_ORDER.code, rows, describe)
-    return account
+    return account, index
 
 
 def _behind(offset: Column, other: Column, slot: int, base_offset: int, name: str = "byte") -> str:
@@ -146,6 +152,18 @@ def check_transaction_index(
                 )
             )
     return index, ByteAccount(len(data) - index.trailing_bytes, 0, index.trailing_bytes)
+
+
+def used_bytes(path: Path, entry_bytes: int) -> int:
+    """How many bytes of an index are whole entries before the padding; 0 where it is not there.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    data = _read(path) or b""
+    return len(data) // entry_bytes * entry_bytes - (
+        offset_index.count_padding(data, entry_bytes) * entry_bytes
+    )
 
 
 def _read(path: Path) -> bytes | None:

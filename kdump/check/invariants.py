@@ -178,6 +178,7 @@ PARTITION_METADATA_MISMATCH: Final = _register(
 )
 LOAD_REFUSED: Final = _register("load-refused", SEVERE, "a partition that a broker refuses to load")
 FOREIGN_FILE: Final = _register("foreign-file", INFO, "a file that is not a broker's")
+KDUMP_FILE: Final = _register("kdump-file", INFO, "a file that kdump keeps here")
 
 # ---- Log directories ----
 

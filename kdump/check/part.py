@@ -141,6 +141,8 @@ class SegmentPart:
         is_thinned: whether offsets are missing inside it, as compaction leaves it.
         starts_legacy: whether the first sound batch is of magic 0 or 1, which may hold offsets
             below its own.
+        has_legacy: whether any sound batch is.
+        has_transactions: whether any sound batch is part of a transaction, or ends one.
         ends_damaged: whether damage lies between the last sound batch and the end.
         starts_damaged: whether damage lies before the first sound batch.
     """
@@ -163,5 +165,7 @@ class SegmentPart:
     events: tuple[ProducerEvent, ...] = ()
     is_thinned: bool = False
     starts_legacy: bool = False
+    has_legacy: bool = False
+    has_transactions: bool = False
     starts_damaged: bool = False
     ends_damaged: bool = False

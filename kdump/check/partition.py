@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from kdump.check.partition_files import check_files
 from kdump.check.producers import Replay
 from kdump.check.snapshots import check_snapshot, missing_snapshot
 from kdump.check.transactions import check_aborted
+from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
@@ -39,14 +40,17 @@ class PartitionScope:
         partition: as it lies on disk.
         is_clean: whether its log directory was left by a clean stop, and it was part of that.
         log_start_offset: what the checkpoint says of it, 0 where it says nothing.
+        recovery_point: what the checkpoint says of it; None where it says nothing.
         is_compacted: whether the cleaner has been over it, as its checkpoint says.
         needs_metadata: whether a broker of this directory wants ``partition.metadata``.
-        topic_ids: the id of each topic, as the cluster's metadata has it; None where unknown.
+        topic_ids: the id of its topic by name, as the cluster's metadata has it; nothing where
+            there is no such topic, None where that is not known.
     """
 
     partition: Partition
     is_clean: bool = False
     log_start_offset: int = 0
+    recovery_point: int | None = None
     is_compacted: bool = False
     needs_metadata: bool = False
     topic_ids: Mapping[str, str] | None = None
@@ -80,16 +84,23 @@ def scope_in(
     is_part = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
     key = partition.topic_partition
     starts = checkpoints.log_start_offsets if is_part else None
+    flushed = checkpoints.recovery_points if is_part else None
     cleaned = checkpoints.cleaner_offsets if is_part else None
     return PartitionScope(
         partition,
         # The Raft layer loads the cluster's metadata as after a crash, always.
         is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
         log_start_offset=0 if starts is None else starts.get(key, 0),
+        recovery_point=None if flushed is None else flushed.get(key),
         is_compacted=cleaned is not None and cleaned.get(key, 0) > 0,
         needs_metadata=needs_partition_metadata(directory) and is_part,
-        topic_ids=topic_ids,
+        # Only what is about this topic: a scope goes to whoever checks the partition.
+        topic_ids=None if topic_ids is None else _only(key.topic, topic_ids),
     )
+
+
+def _only(topic: str, topic_ids: Mapping[str, str]) -> dict[str, str]:
+    return {topic: topic_ids[topic]} if topic in topic_ids else {}
 
 
 def needs_partition_metadata(directory: LogDirectory) -> bool:
@@ -105,6 +116,9 @@ class PartitionCheck:
         account: of all its files, once :meth:`finish` is through.
         batches: how many sound ones.
         records: in them.
+        has_legacy: whether batches of magic 0 or 1 are among them.
+        has_transactions: whether any is part of a transaction, or ends one; or the files beside
+            the log know of any.
         end_offset: one above the greatest offset; the last segment's base where there is none.
     """
 
@@ -113,11 +127,14 @@ class PartitionCheck:
         self.level = level
         self.account = ByteAccount()
         self.batches = self.records = 0
+        self.has_legacy = self.has_transactions = False
         segments = scope.partition.segments
         self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
         self._epochs = EpochCheck(scope.log_start_offset)
         self._replay = Replay()
         self._segment: Segment | None = None
+        self._goes_back = False
+        self._time_entries: list[Finding] = []
         self._part: SegmentPart | None = None
         self._max_timestamp = NO_TIMESTAMP
         self._aborted: list[AbortedTxn] = []
@@ -142,12 +159,16 @@ class PartitionCheck:
             yield from self._end_segment()
             yield from self._begin_segment(segment)
         else:
-            yield from self._join(part)
-        yield from part.findings
+            yield from self._ordered(self._join(part))
+        yield from self._time_entries
+        self._time_entries = []
+        yield from self._ordered(part.findings)
         self._part = part
         self.account += part.account + part.index_account
         self.batches += part.batches
         self.records += part.records
+        self.has_legacy |= part.has_legacy
+        self.has_transactions |= part.has_transactions
         self._is_thinned |= part.is_thinned
         self._is_damaged |= part.account.damaged_bytes > 0
         self._max_timestamp = max(self._max_timestamp, part.max_timestamp)
@@ -159,6 +180,21 @@ class PartitionCheck:
             for finding in self._replay.take(part.events, part.path, self._aborted):
                 if not (self._is_thinned and finding.code in _SEQUENCE_CODES):
                     yield finding
+
+    def _ordered(self, findings: Iterable[Finding]) -> Iterator[Finding]:
+        """Pass on findings, but hold back those that speak of time index entries.
+
+        From where offsets go back, looking one up by time is no use: nothing is said of entries
+        then. That they do may only be seen once the next part is there.
+        """
+        for finding in findings:
+            if finding.code == invariants.TIME_INDEX_ENTRY.code:
+                self._time_entries.append(finding)
+                continue
+            self._goes_back |= finding.code == invariants.BATCH_OFFSET_ORDER.code
+            yield finding
+        if self._goes_back:
+            self._time_entries = []
 
     def _join(self, part: SegmentPart) -> Iterator[Finding]:
         """Check what lies between two parts of a segment."""
@@ -175,7 +211,7 @@ class PartitionCheck:
             yield offset_gap_finding(place, self._last_offset, part.first_offset)
 
     def _begin_segment(self, segment: Segment) -> Iterator[Finding]:
-        self._segment, self._part = segment, None
+        self._segment, self._part, self._goes_back = segment, None, False
         self._max_timestamp, self._aborted = NO_TIMESTAMP, []
         before = self._last_offset
         if before is not None and segment.base_offset > before + 1:
@@ -204,11 +240,16 @@ class PartitionCheck:
         segment = self._segment
         if segment is None:
             return
+        yield from self._time_entries
+        self._time_entries = []
         yield from self._check_present(segment)
         yield from self._check_last_time(segment)
         path = self.scope.partition.segment_path(segment, FileKind.TRANSACTION_INDEX)
         into = Collector()
-        index, account = check_transaction_index(path, into)
+        index, account = None, ByteAccount()
+        if segment.transaction_index_bytes is not None:
+            index, account = check_transaction_index(path, into)
+            self.has_transactions |= segment.transaction_index_bytes > 0
         self.account += account
         if self.level > Level.QUICK and not self._is_damaged:
             check_aborted(path, index, self._aborted, into, is_whole=self._is_whole)
@@ -261,5 +302,30 @@ class PartitionCheck:
             partition, self.end_offset, is_expected=self.scope.needs_metadata
         )
         into = Collector()
-        self.account += check_files(self.scope, bases | {self.end_offset}, into)
+        account, has_open_transactions = check_files(self.scope, bases | {self.end_offset}, into)
+        self.account += account
+        self.has_transactions |= has_open_transactions
         yield from into.findings()
+
+    def check_offsets(self) -> Iterator[Finding]:
+        """Hold what the log directory's checkpoints say against where the log ends."""
+        partition, end_offset = self.scope.partition, self.end_offset
+        key, root = partition.topic_partition, partition.path.parent
+        recovery_point = self.scope.recovery_point
+        if recovery_point is not None and recovery_point > end_offset:
+            yield invariants.RECOVERY_POINT_BEYOND_END.broken(
+                Place(str(root / names.RECOVERY_POINT_CHECKPOINT), None, recovery_point),
+                f"{key} was flushed up to an offset that its log does not reach",
+                expected=f"at most {end_offset}",
+                found=recovery_point,
+                loss=f"offsets {end_offset} to {recovery_point - 1} were there once",
+            )
+        log_start_offset = self.scope.log_start_offset
+        if log_start_offset > end_offset:
+            yield invariants.LOG_START_BEYOND_END.broken(
+                Place(str(root / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
+                f"{key} starts behind the end of its log: a starting broker deletes every segment",
+                expected=f"at most {end_offset}",
+                found=log_start_offset,
+                loss="the whole log",
+            )

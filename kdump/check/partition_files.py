@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
-from kdump.check.findings import Place, Severity
+from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
 from kdump.check.snapshots import check_snapshot_file
 from kdump.formats import names
@@ -66,7 +66,9 @@ _STATES: Final = {
 }
 
 
-def check_files(scope: PartitionScope, boundaries: set[int], into: Collector) -> ByteAccount:
+def check_files(
+    scope: PartitionScope, boundaries: set[int], into: Collector
+) -> tuple[ByteAccount, bool]:
     """Check all files of a partition but those of its segments.
 
     Args:
@@ -76,22 +78,23 @@ def check_files(scope: PartitionScope, boundaries: set[int], into: Collector) ->
         into: takes the findings.
 
     Returns:
-        The account of those files.
+        The account of those files, and whether a producer snapshot has an open transaction.
 
     Raises:
         OSError: one cannot be read.
     """
     partition = scope.partition
     _check_state(partition, into)
-    account = _check_snapshots(partition, boundaries, into)
+    account, has_open_transactions = _check_snapshots(partition, boundaries, into)
     account += _check_leftovers(partition, into)
-    account += _check_metadata(scope, into)
+    account += check_metadata(scope, into)
     account += _check_foreign(partition, into)
     for name in (names.LEADER_EPOCH_CHECKPOINT, names.QUORUM_STATE):
         account += ByteAccount(sound_bytes=_size(partition.path / name))
-    return account + ByteAccount(
+    account += ByteAccount(
         sound_bytes=sum(file.size_bytes for file in partition.metadata_snapshots)
     )
+    return account, has_open_transactions
 
 
 def _size(path: Path) -> int:
@@ -108,18 +111,24 @@ def _check_state(partition: Partition, into: Collector) -> None:
         into.add(invariant.broken(Place(str(partition.path)), what))
 
 
-def _check_snapshots(partition: Partition, boundaries: set[int], into: Collector) -> ByteAccount:
+def _check_snapshots(
+    partition: Partition, boundaries: set[int], into: Collector
+) -> tuple[ByteAccount, bool]:
     """Producer snapshots can be read, and lie where a segment begins or the log ends."""
     account = ByteAccount()
+    has_open_transactions = False
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
     for file in partition.producer_snapshots:
         path = partition.path / str(OffsetFileName(file.offset, FileKind.PRODUCER_SNAPSHOT))
         data = path.read_bytes()
-        finding = check_snapshot_file(str(path), data)
-        if finding is not None:
-            into.add(finding)
+        snapshot = check_snapshot_file(str(path), data)
+        if isinstance(snapshot, Finding):
+            into.add(snapshot)
             account += ByteAccount(damaged_bytes=len(data))
             continue
+        has_open_transactions |= any(
+            entry.current_txn_first_offset >= 0 for entry in snapshot.entries
+        )
         account += ByteAccount(sound_bytes=len(data))
         if file.offset not in boundaries:
             into.add(
@@ -130,7 +139,7 @@ def _check_snapshots(partition: Partition, boundaries: set[int], into: Collector
                     + (", unless it is to load it first" if file.offset == newest else ""),
                 )
             )
-    return account
+    return account, has_open_transactions
 
 
 def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
@@ -149,7 +158,7 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
     return account
 
 
-def _check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
+def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
     """``partition.metadata`` is there, and says what the cluster's metadata says."""
     partition = scope.partition
     path = partition.path / names.PARTITION_METADATA
@@ -205,6 +214,16 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
         status = os.lstat(path)
         is_file = stat.S_ISREG(status.st_mode)
         size = path.stat().st_size if path.is_file() else 0
+        if is_file and names.is_set_aside_name(name):
+            into.add(
+                invariants.KDUMP_FILE.broken(
+                    Place(str(path)),
+                    "damaged bytes of a log, or a file that was not finished, which kdump set aside"
+                    " when it salvaged what is around them",
+                )
+            )
+            account += ByteAccount(sound_bytes=size)
+            continue
         into.add(
             invariants.FOREIGN_FILE.broken(
                 Place(str(path)),

@@ -13,27 +13,31 @@ from kdump.check import kafka07
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntries
-from kdump.check.index_files import check_offset_index, check_time_index
+from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.producers import RunBuilder
 from kdump.check.records import BatchRecords, check_message_set, control_records
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.names import FileKind
+from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.formats.time_index import TimeIndex
 from kdump.scan.batches import (
+    LARGEST_WINDOW_BYTES,
     WINDOW_BYTES,
     BatchColumns,
     Column,
     Flags,
     Stop,
     Window,
+    new_buffer,
     read_chunks,
 )
 from kdump.scan.source import ByteSource, FileSource, read_at
 from kdump.scan.walk import Skipped, walk_windows
 
 _BEFORE_ALL: Final = -1
-_WINDOW_BYTES: Final = 2 << 20
+_WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
 """More than readers of records take together: there is less to do for each batch."""
 _DEEP_WINDOW_BYTES: Final = WINDOW_BYTES
 
@@ -93,31 +97,43 @@ class _PartCheck:
         self.runs = RunBuilder()
         self.is_thinned = False
         self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
+        self.has_legacy = self.has_transactions = False
         self.deep = BatchRecords(scope, self.findings)
-        self.offset_entries, self.time_entries = self._index_entries()
+        self.offset_entries: OffsetEntries | None = None
+        self.time_entries: TimeEntries | None = None
 
-    def _check_index_files(self) -> ByteAccount:
-        return check_offset_index(
-            self.scope.file(FileKind.OFFSET_INDEX), self.scope, self.findings
-        ) + check_time_index(self.scope.file(FileKind.TIME_INDEX), self.scope, self.findings)
+    def _take_indexes(self) -> ByteAccount:
+        """Read the offset and time index; gives their account in the first part of a segment.
 
-    def _index_entries(self) -> tuple[OffsetEntries | None, TimeEntries | None]:
-        base_offset = self.scope.base_offset
-        offset_path = self.scope.file(FileKind.OFFSET_INDEX)
-        time_path = self.scope.file(FileKind.TIME_INDEX)
-        offsets: OffsetEntries | None = None
-        times: TimeEntries | None = None
-        data = _used_entries(offset_path, offset_index.ENTRY_BYTES)
-        if data:
-            index = offset_index.decode(data, base_offset)
-            offsets = OffsetEntries(str(offset_path), index, self.start, self.findings)
-        data = _used_entries(time_path, time_index.ENTRY_BYTES)
-        if data:
-            times = TimeEntries(str(time_path), time_index.decode(data, base_offset), self.findings)
-        return offsets, times
+        The first part looks at them as files, all of them hold their entries against batches.
+        """
+        scope = self.scope
+        offset_path = scope.file(FileKind.OFFSET_INDEX)
+        time_path = scope.file(FileKind.TIME_INDEX)
+        account = ByteAccount()
+        offsets: OffsetIndex | None
+        times: TimeIndex | None
+        if self.start == 0:
+            account, offsets = check_offset_index(offset_path, scope, self.findings)
+            times_account, times = check_time_index(time_path, scope, self.findings)
+            account += times_account
+        else:
+            used = scope.used_index_bytes or (
+                used_bytes(offset_path, offset_index.ENTRY_BYTES),
+                used_bytes(time_path, time_index.ENTRY_BYTES),
+            )
+            offsets = offset_index.decode(_read_first(offset_path, used[0]), scope.base_offset)
+            times = time_index.decode(_read_first(time_path, used[1]), scope.base_offset)
+        if offsets is not None and len(offsets.offset):
+            self.offset_entries = OffsetEntries(
+                str(offset_path), offsets, self.start, self.findings
+            )
+        if times is not None and len(times.offset):
+            self.time_entries = TimeEntries(str(time_path), times, self.findings)
+        return account
 
     def run(self) -> SegmentPart:
-        index_account = self._check_index_files() if self.start == 0 else ByteAccount()
+        index_account = self._take_indexes()
         for step in self._steps():
             if isinstance(step, Window):
                 self._take_window(step)
@@ -149,18 +165,24 @@ class _PartCheck:
             events=self.runs.events(),
             is_thinned=self.is_thinned,
             starts_legacy=self.starts_legacy,
+            has_legacy=self.has_legacy,
+            has_transactions=self.has_transactions,
             starts_damaged=self.starts_damaged,
             ends_damaged=self.is_behind_damage,
         )
 
     def _steps(self) -> Iterator[Window | Skipped]:
         """Windows of batches, and what lies between them; to the end of the file at the latest."""
+        window_bytes = _DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES
+        # The last part reads to the end of the file, the others little more than their own.
+        size_bytes = min(window_bytes, self.source.size_bytes - self.start)
         steps = walk_windows(
             self.source,
             self.start,
             follow_bad=True,
             checksums=self.level > Level.QUICK,
-            window_bytes=_DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES,
+            window_bytes=window_bytes,
+            buffer=new_buffer(max(0, size_bytes)),
         )
         return (step for step in steps if not isinstance(step, Stop))
 
@@ -261,6 +283,7 @@ class _PartCheck:
             self.starts_damaged = self.first_position != self.start
             self.starts_legacy = bool(batches.magic[0] < 2)
         if not is_usual:
+            self.has_legacy |= bool((batches.magic < 2).any())
             self._check_offsets(batches)
         self.sound_bytes += int(batches.size_bytes.sum())
         self.batches += batches.count
@@ -313,10 +336,12 @@ class _PartCheck:
         )
 
     def _take_producers(self, window: Window, batches: BatchColumns) -> None:
-        is_control = (batches.attributes & record_batch.CONTROL_FLAG) != 0
-        if not is_control.any():
+        marked = batches.attributes & (record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG)
+        if not marked.any():
             self.runs.add_batches(batches)
             return
+        self.has_transactions |= bool((marked.astype(np.bool_) & (batches.producer_id >= 0)).any())
+        is_control = (marked & record_batch.CONTROL_FLAG) != 0
         begin = 0
         for row in np.flatnonzero(is_control & (batches.magic >= 2)).tolist():
             if row > begin:
@@ -360,11 +385,10 @@ def _is_zero(source: ByteSource, start: int, end: int) -> bool:
     )
 
 
-def _used_entries(path: Path, entry_bytes: int) -> bytes:
-    """The whole entries of an index before its padding; nothing where it is not there."""
+def _read_first(path: Path, size_bytes: int) -> bytes:
+    """The first bytes of an index; nothing where it is not there."""
     try:
-        data = path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            return file.read(size_bytes)
     except FileNotFoundError:
         return b""
-    used = len(data) // entry_bytes - offset_index.count_padding(data, entry_bytes)
-    return data[: used * entry_bytes]

@@ -10,7 +10,7 @@ from kdump.check.producers import Replay
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
-from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.producer_snapshot import ProducerEntry, ProducerSnapshot
 from kdump.log.partition import Partition
 
 
@@ -45,9 +45,17 @@ def check_snapshot(
                 yield _contradiction(str(path), offset, None, entry)
         elif not _agree(entry, known, is_whole=is_whole):
             yield _contradiction(str(path), offset, known, entry)
+    oldest = min(
+        (entry.timestamp for entry in found.values() if entry.current_txn_first_offset < 0),
+        default=None,
+    )
     for known in state.values():
-        # Others may have expired; one with an open transaction never does.
-        if known.current_txn_first_offset >= 0:
+        # Others may have expired, but none that wrote later than one that has not; and one with
+        # an open transaction never does.
+        has_expired = known.current_txn_first_offset < 0 and (
+            oldest is None or known.timestamp < oldest
+        )
+        if not has_expired:
             yield _contradiction(str(path), offset, known, None)
 
 
@@ -108,8 +116,8 @@ def missing_snapshot(partition: Partition, offset: int) -> Finding:
     )
 
 
-def check_snapshot_file(path: str, data: bytes) -> Finding | None:
-    """Whether Kafka can read a snapshot."""
+def check_snapshot_file(path: str, data: bytes) -> ProducerSnapshot | Finding:
+    """A snapshot, or why Kafka cannot read it."""
     try:
         snapshot = producer_snapshot.decode(data)
     except FormatError as problem:
@@ -121,7 +129,7 @@ def check_snapshot_file(path: str, data: bytes) -> Finding | None:
         )
     problem_ = producer_snapshot.crc_problem(data, snapshot)
     if problem_ is None:
-        return None
+        return snapshot
     return invariants.SNAPSHOT_CHECKSUM.broken(
         Place(path, problem_.position),
         "the checksum of a producer snapshot does not hold",

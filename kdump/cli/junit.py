@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
-    from kdump.pipeline.verify import PartitionReport, Summary
+    from kdump.pipeline.verify import Summary
+    from kdump.pipeline.verify_partition import PartitionReport
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 

@@ -14,6 +14,11 @@ and a partition itself::
     <topic>-<partition>.<unique id>-delete|-future|-stray
     <topic>_<partition>                                                        Kafka 0.7's design
 
+Beside Kafka's there are kdump's own, which a broker leaves alone::
+
+    damaged-<name of a file>-<first byte>-<last, exclusive> [.<number>]        inside a partition
+    .kdump-<anything>                                                          beside partitions
+
 Follows ``LocalLog.parseTopicPartitionName``, ``LogFileUtils`` and ``Snapshots``.
 """
 
@@ -45,6 +50,9 @@ REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What small files are called while they are written, before they take their name's place."""
+
+KDUMP_PREFIX: Final = ".kdump-"
+"""How names begin of what kdump keeps in the root of a log directory."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -161,6 +169,14 @@ def parse_offset_file_name(name: str) -> OffsetFileName | None:
     if offset is None or len(digits) > 20:
         return None
     return OffsetFileName(offset, _KINDS[match[2]], _STAGES[match[3]])
+
+
+_SET_ASIDE: Final = re.compile(r"damaged-.+-\d+-\d+(?:\.\d+)?", re.DOTALL)
+
+
+def is_set_aside_name(name: str) -> bool:
+    """Whether kdump put damaged bytes, or a file that was not finished, under this name."""
+    return _SET_ASIDE.fullmatch(name) is not None
 
 
 class SnapshotStage(enum.Enum):

@@ -70,6 +70,15 @@ class Checkpoints:
     high_watermarks: Offsets | None = None
     cleaner_offsets: Offsets | None = None
 
+    def by_file_name(self) -> dict[str, Offsets | None]:
+        """What each file says, by its name."""
+        return {
+            names.RECOVERY_POINT_CHECKPOINT: self.recovery_points,
+            names.LOG_START_OFFSET_CHECKPOINT: self.log_start_offsets,
+            names.REPLICATION_OFFSET_CHECKPOINT: self.high_watermarks,
+            names.CLEANER_OFFSET_CHECKPOINT: self.cleaner_offsets,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:

@@ -62,6 +62,8 @@ class Engine(Protocol):
     ) -> Generator[tuple[SplitT, ResultT], None, None]:
         """Run ``job`` on each of ``splits``; gives each with its result as soon as that is there.
 
+        It is the very object in ``splits`` that is given.
+
         Results come in any order. Closing the generator ends the job, and so does leaving the
         engine's context. One job runs at a time.
 
@@ -112,13 +114,14 @@ def run_in_order(
 ) -> Generator[tuple[SplitT, ResultT], None, None]:
     """As :meth:`Engine.run`, but in the order of ``splits``.
 
-    What is done before its turn is kept until then. Splits have to differ from each other.
+    What is done before its turn is kept until then.
     """
-    waiting: dict[SplitT, ResultT] = {}
+    waiting: dict[int, ResultT] = {}
     pending = iter(splits)
     wanted = next(pending, None)
     for split, result in engine.run(job, splits):
-        waiting[split] = result
-        while wanted is not None and wanted in waiting:
-            yield wanted, waiting.pop(wanted)
+        # Engines give the very objects: what is in them need not be looked at.
+        waiting[id(split)] = result
+        while wanted is not None and id(wanted) in waiting:
+            yield wanted, waiting.pop(id(wanted))
             wanted = next(pending, None)

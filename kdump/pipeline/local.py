@@ -28,6 +28,9 @@ FORKED_POOL_BYTES: Final = 32 << 20
 SERVED_POOL_BYTES: Final = 256 << 20
 """The same where they come from a fork server, which has everything to import first."""
 
+SPLIT_COST_BYTES: Final = 1 << 20
+"""How many bytes could be read in the time that a split takes beside its bytes: it opens files."""
+
 _CHUNK_BYTES: Final = 4 << 20
 _CHUNK_SPLITS: Final = 64
 _CHUNKS_PER_WORKER: Final = 4
@@ -81,7 +84,8 @@ class LocalEngine:
         self._progress.begin(total_bytes)
         try:
             context = _context()
-            processes = self._worth_starting(total_bytes, context)
+            cost_bytes = total_bytes + len(splits) * SPLIT_COST_BYTES
+            processes = self._worth_starting(cost_bytes, context)
             if processes < 2:
                 yield from self._run_here(job, splits)
             else:
@@ -93,13 +97,13 @@ class LocalEngine:
             self.close()
             self._progress.end()
 
-    def _worth_starting(self, total_bytes: int, context: BaseContext) -> int:
-        """How many workers are worth their start."""
+    def _worth_starting(self, cost_bytes: int, context: BaseContext) -> int:
+        """How many workers are worth their start for work that is worth so many bytes."""
         if self._processes is not None:
             return self._processes
         is_forked = context.get_start_method() == "fork"
         worth_bytes = FORKED_POOL_BYTES if is_forked else SERVED_POOL_BYTES
-        return 1 if total_bytes < worth_bytes else available_cores()
+        return 1 if cost_bytes < worth_bytes else available_cores()
 
     def _run_here(
         self, job: Job[SplitT, ResultT], splits: Sequence[SplitT]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,9 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import BatchHeader, Record, decode_header, encode_batch
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.directory import read_log_directory
-from kdump.pipeline.verify import PartitionReport, Request, Said, Summary, Target, verify
+from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions
+from kdump.pipeline.verify import Request, Said, Summary, Target, verify
+from kdump.pipeline.verify_partition import PartitionReport
 
 NOW_MS: Final = BASE_TIMESTAMP_MS + 60_000
 END_OFFSET: Final = 18
@@ -184,11 +187,40 @@ def write_segment(partition: Path, base_offset: int, batches: Sequence[bytes]) -
     )
 
 
-def said_of(*roots: Path, level: Level = Level.DEEP, now_ms: int = NOW_MS) -> list[Said]:
+def said_of(
+    *roots: Path,
+    level: Level = Level.DEEP,
+    now_ms: int = NOW_MS,
+    options: EngineOptions = DEFAULT_OPTIONS,
+) -> list[Said]:
     """Give all that verify says of log directories of one broker."""
     directories = [read_log_directory(root) for root in roots]
     targets = [Target(each, root) for root in directories for each in root.partitions]
-    return list(verify(Request(targets, directories, level, now_ms)))
+    return list(verify(Request(targets, directories, level, now_ms), options))
+
+
+def state_of(root: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Give the content, owner, mode and times of all under ``root``, but when it was read."""
+    return {str(path): (_digest(path), _status(path)) for path in (root, *root.rglob("*"))}
+
+
+def _digest(path: Path) -> str:
+    is_file = path.is_file() and not path.is_symlink()
+    return hashlib.sha256(path.read_bytes()).hexdigest() if is_file else ""
+
+
+def _status(path: Path) -> tuple[int, ...]:
+    status = path.lstat()
+    return (
+        status.st_mode,
+        status.st_ino,
+        status.st_nlink,
+        status.st_uid,
+        status.st_gid,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 def findings_in(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.log_directories import META_PROPERTIES, write_log_directory
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.verified import LogModel, findings_in
 from kdump.check import directory as directory_checks
 from kdump.check.findings import Finding, Severity
@@ -113,6 +114,17 @@ def test_a_file_of_another_user_is_severe(tmp_path: Path) -> None:
     os.chown(log, 0, 0)
     found = findings_in(tmp_path / "logs", at_least=Severity.WARNING)
     assert [(each.code, each.place.path) for each in found] == [("file-permissions", str(log))]
+
+
+@pytest.mark.parametrize("cluster_id", [b"a-cluster", b"another"])
+def test_topic_ids_are_those_of_the_directorys_own_cluster(
+    two_disks: tuple[Path, Path], cluster_id: bytes
+) -> None:
+    write_metadata_log(two_disks[1], [topic_record("orders", 4711)])
+    path = two_disks[1] / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(b"a-cluster", cluster_id))
+    found = codes(findings_in(*two_disks, at_least=Severity.SEVERE))
+    assert ("partition-metadata-mismatch" in found) == (cluster_id == b"a-cluster")
 
 
 @pytest.mark.parametrize("topic_ids", [{}, {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}])

@@ -349,6 +349,11 @@ def a_snapshot_has_another_sequence(model: LogModel) -> None:
     model.snapshots[12][0] = replace(model.snapshots[12][0], last_sequence=4)
 
 
+@by_batches("snapshot-state", level=Level.DEFAULT)
+def a_snapshot_lacks_the_producer_that_wrote_last(model: LogModel) -> None:
+    del model.snapshots[END_OFFSET][0]
+
+
 @by_batches("snapshot-stray")
 def a_snapshot_lies_inside_a_segment(model: LogModel) -> None:
     model.snapshots[6] = []
@@ -362,6 +367,11 @@ def a_segment_begins_without_a_snapshot(model: LogModel) -> None:
 @by_files("epochs-malformed", "load-refused")
 def the_epoch_checkpoint_is_no_text(partition: Path) -> None:
     (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\nmany\n")
+
+
+@by_batches("epochs-malformed", "load-refused")
+def an_epoch_begins_below_zero(model: LogModel) -> None:
+    model.epochs[0] = EpochEntry(0, -1)
 
 
 @by_files("epochs-missing")
@@ -441,7 +451,17 @@ def a_note_lies_in_the_log_directory(partition: Path) -> None:
     (partition.parent / "README").write_bytes(b"do not touch")
 
 
+@by_files("kdump-file")
+def damaged_bytes_were_set_aside(partition: Path) -> None:
+    (partition / "damaged-00000000000000000000.log-120-360").write_bytes(bytes(240))
+
+
 # ---- Log directories ----
+
+
+@by_files("kdump-file")
+def a_repair_can_be_taken_back(partition: Path) -> None:
+    (partition.parent / ".kdump-undo-20261121T050000Z-1").write_bytes(b"{}")
 
 
 @by_files("checkpoint-malformed")
