@@ -1,109 +1,39 @@
-"""Measures kdump beside Kafka's own dump tool, and prints a table.
+"""Measures kdump beside Kafka's own programs, and prints a table.
 
     ./dev bench [--pairs N] [--only GLOB] [--data FOLDER] [--classpath JARS]
 
 Each figure is the median over whole processes, start and end included, with the files in the page
-cache and the output going to the null device. The two tools take turns, so that whatever else the
-machine does falls on both. Kafka's jars are fetched by Maven, as the tests fetch them; without
-them the official tool's columns stay empty.
+cache and the output going to the null device. The two programs take turns, so that whatever else
+the machine does falls on both. Kafka's jars are fetched by Maven, as the tests fetch them; without
+them the columns of what is Kafka's stay empty.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import os
 import platform
+import re
 import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cases import CASES, Case, Program
+
 from builders import kafka_jars
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-MIB: Final = 1 << 20
 
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What is measured, and what it may cost.
-
-    Attributes:
-        name: of the line in the table.
-        kdump: arguments of kdump; ``{data}`` stands for the folder with the data.
-        official: arguments of ``kafka-dump-log``, where it is measured too.
-        data: calls in :mod:`data` that make what is read.
-        ratio: of kdump's time to the official tool's, at most.
-        seconds: of kdump's time, at most.
-        peak_mib: of kdump's resident memory, at most.
-    """
-
-    name: str
-    kdump: tuple[str, ...]
-    official: tuple[str, ...] = ()
-    data: str = ""
-    ratio: float | None = None
-    seconds: float | None = None
-    peak_mib: float | None = 150.0
-
-
-def _dump(name: str, shape: str, ratio: float, *options: str) -> Case:
-    """A case that both tools run with the same arguments over one segment."""
-    (folder,) = shape.split(",", 1)[:1]
-    path = "{data}/" + folder + f"/{0:020d}.log"
-    arguments = (*options, "--files", path)
-    return Case(name, ("dump-segment", *arguments), arguments, _segment(shape), ratio)
-
-
-def _segment(shape: str) -> str:
-    """``name, size in MiB, records a batch, values, codec`` as a call that makes the segment."""
-    name, mib, records, values, codec = shape.split(",")
-    arguments = f"{name!r}, {int(mib) * MIB}, {records}, {values!r}, {codec!r}"
-    return f"make_segment(SegmentShape({arguments}), folder)"
-
-
-_11_KB: Final = "11-kb-batches,80,97,text,none"
-_11_KB_RANDOM: Final = "11-kb-batches-random,80,97,random,none"
-_1_KB: Final = "1-kb-batches,27,9,text,none"
-_ZSTD: Final = "zstd,27,97,text,zstd"
-_LZ4: Final = "lz4,27,97,text,lz4"
-_LARGE: Final = "one-gib,1024,97,text,none"
-_LARGE_FILE: Final = f"{{data}}/one-gib/{0:020d}.log"
-
-CASES: Final = (
-    Case("kdump --version", ("--version",), seconds=0.15),
-    _dump("80 MB of 11 KB batches", _11_KB, 0.8),
-    _dump("80 MB of 11 KB batches, --print-data-log", _11_KB, 0.35, "--print-data-log"),
-    _dump("80 MB of random values, --print-data-log", _11_KB_RANDOM, 0.35, "--print-data-log"),
-    _dump("27 MB of 1 KB batches", _1_KB, 0.8),
-    _dump("27 MB of 1 KB batches, --print-data-log", _1_KB, 0.5, "--print-data-log"),
-    _dump("27 MB of zstd, --print-data-log", _ZSTD, 0.5, "--print-data-log"),
-    _dump("27 MB of lz4, --print-data-log", _LZ4, 0.5, "--print-data-log"),
-    Case("1 GiB", ("dump-segment", _LARGE_FILE), data=_segment(_LARGE)),
-    Case(
-        "1 GiB, --print-data-log",
-        ("dump-segment", "--print-data-log", _LARGE_FILE),
-        data=_segment(_LARGE),
-    ),
-    Case(
-        "kdump ls, 10 000 partitions, 60 000 files",
-        ("ls", "{data}/directory-10000"),
-        data="make_log_directory(folder, 10_000)",
-        seconds=1.0,
-    ),
-    Case(
-        "kdump info, 10 000 partitions, 60 000 files",
-        ("info", "{data}/directory-10000"),
-        data="make_log_directory(folder, 10_000)",
-        seconds=1.0,
-    ),
-)
+_LOOK_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,24 +55,50 @@ def main() -> int:
     cases = [case for case in CASES if fnmatch.fnmatchcase(case.name, options.only)]
     for call in dict.fromkeys(case.data for case in cases if case.data):
         _make(call, options.data)
-    kdump = _kdump()
-    official = _official(options.classpath)
+    programs = _programs(cases, options.classpath)
     print(_machine())
     print()
-    print("| case | kdump | kafka-dump-log | ratio | at most | kdump's peak | the other's |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print("| case | kdump | beside it | its time | ratio | at most | kdump's peak | the other's |")
+    print("|---|---:|---|---:|---:|---:|---:|---:|")
     failed = 0
     for case in cases:
-        ours = [*kdump, *(word.format(data=options.data) for word in case.kdump)]
-        theirs = [*official, *(word.format(data=options.data) for word in case.official)]
-        measured = measure_in_turn(
-            [ours, theirs] if case.official and official else [ours], options.pairs
-        )
-        failed += not _print_line(case, *measured)
+        commands = [Command((*_kdump(), *case.kdump))]
+        if case.other is not None and case.other.program in programs:
+            other = case.other
+            words = (*programs[other.program], *other.arguments)
+            commands.append(Command(words, other.stdin, other.before))
+        commands = [command.over(options.data) for command in commands]
+        measured = measure_in_turn(commands, options.pairs)
+        worker_peak_mib = None
+        if case.worker_peak_mib is not None:
+            worker_peak_mib = peak_of_workers(commands[0].words)
+        failed += not _print_line(case, measured, worker_peak_mib)
     return min(failed, 1)
 
 
-def measure_in_turn(commands: Sequence[Sequence[str]], rounds: int) -> list[Measured]:
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What is run.
+
+    Attributes:
+        words: program and arguments.
+        stdin: what it reads from standard input.
+        before: call in :mod:`data` that is made before each run, and not measured.
+        data: folder with the data.
+    """
+
+    words: Sequence[str]
+    stdin: str = ""
+    before: str = ""
+    data: Path = ROOT
+
+    def over(self, data: Path) -> Command:
+        """The same over the data in a folder."""
+        words = [word.format(data=data) for word in self.words]
+        return Command(words, self.stdin.format(data=data), self.before, data)
+
+
+def measure_in_turn(commands: Sequence[Command], rounds: int) -> list[Measured]:
     """Run the commands one after the other, once to warm up and then ``rounds`` times."""
     runs: list[list[Measured]] = [[] for _ in commands]
     for number in range(rounds + 1):
@@ -159,41 +115,88 @@ def measure_in_turn(commands: Sequence[Sequence[str]], rounds: int) -> list[Meas
     ]
 
 
-def _run(command: Sequence[str]) -> Measured:
+def _run(command: Command) -> Measured:
+    if command.before:
+        _make(command.before, command.data)
     # The peak that the system reports for a child counts the memory of this process up to the
     # moment of exec, too: this process must stay small, and imports nothing large.
-    begin = time.perf_counter()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    stderr = process.stderr.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - begin
-    process.returncode = os.waitstatus_to_exitcode(status)
-    process.stderr.close()
-    if process.returncode != 0:
-        said = stderr.decode(errors="replace")
-        raise SystemExit(f"{' '.join(command)}: exit status {process.returncode}\n{said}")
+    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
+        stdin.write(command.stdin.encode())
+        stdin.seek(0)
+        begin = time.perf_counter()
+        # Into a file, since of Spark something may live on for a second, and keep a pipe open.
+        process = subprocess.Popen(
+            command.words, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            stderr.seek(0)
+            said = stderr.read().decode(errors="replace")
+            words = " ".join(command.words)
+            raise SystemExit(f"{words}: exit status {process.returncode}\n{said}")
     return Measured(seconds, usage.ru_maxrss / 1024)
 
 
-def _print_line(case: Case, ours: Measured, theirs: Measured | None = None) -> bool:
+def peak_of_workers(words: Sequence[str]) -> float:
+    """The largest resident memory, in MiB, of all Python processes that a command starts.
+
+    Looking for them takes time, so this is no run to be measured otherwise.
+    """
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    peaks: dict[int, int] = {}
+    while process.poll() is None:
+        for pid in _descendants(process.pid):
+            with contextlib.suppress(OSError):
+                status = Path(f"/proc/{pid}/status").read_text()
+                if re.search(r"^Name:\tpython", status, re.MULTILINE):
+                    found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+                    peaks[pid] = max(peaks.get(pid, 0), int(found[1]) if found else 0)
+        time.sleep(_LOOK_SECONDS)
+    return max(peaks.values(), default=0) / 1024
+
+
+def _descendants(ancestor: int) -> Iterator[int]:
+    """The processes that a process has started, and those that these have."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            pid, _, fields = stat.read_text().partition(" (")
+            parent = int(fields.rpartition(") ")[2].split()[1])
+            children.setdefault(parent, []).append(int(pid))
+    pending = children.get(ancestor, [])
+    while pending:
+        pid = pending.pop()
+        yield pid
+        pending.extend(children.get(pid, []))
+
+
+def _print_line(case: Case, measured: Sequence[Measured], worker_peak_mib: float | None) -> bool:
     """Print a line of the table; gives whether the case keeps its limits."""
+    ours = measured[0]
     kept = case.peak_mib is None or ours.peak_mib <= case.peak_mib
-    ratio, limit, official, official_peak = "", "", "", ""
-    if theirs is not None:
+    ratio, limit, other, other_seconds, other_peak = "", "", "", "", ""
+    if case.other is not None and len(measured) > 1:
+        theirs = measured[1]
         found = ours.seconds / theirs.seconds
-        ratio, official = f"{found:.2f}", f"{theirs.seconds:.2f} s"
-        official_peak = f"{theirs.peak_mib:.0f} MiB"
-        kept &= case.ratio is None or found <= case.ratio
+        ratio, other_seconds = f"{found:.2f}", f"{theirs.seconds:.2f} s"
+        other, other_peak = case.other.program.value, f"{theirs.peak_mib:.0f} MiB"
+        if case.ratio is not None:
+            kept &= ours.seconds <= theirs.seconds * case.ratio + case.more_seconds
     if case.ratio is not None:
-        limit = f"{case.ratio:.2f}"
+        limit = f"{case.ratio:.2f}" + (f" + {case.more_seconds:.0f} s" if case.more_seconds else "")
     if case.seconds is not None:
         limit = f"{case.seconds:.2f} s"
         kept &= ours.seconds <= case.seconds
+    peak = f"{ours.peak_mib:.0f} MiB"
+    if worker_peak_mib is not None:
+        peak += f", a worker's {worker_peak_mib:.0f} MiB"
+        kept &= case.worker_peak_mib is None or worker_peak_mib <= case.worker_peak_mib
     mark = "" if kept else " **over**"
     print(
-        f"| {case.name} | {ours.seconds:.3f} s | {official} | {ratio} | {limit}{mark} "
-        f"| {ours.peak_mib:.0f} MiB | {official_peak} |",
+        f"| {case.name} | {ours.seconds:.3f} s | {other} | {other_seconds} | {ratio} "
+        f"| {limit}{mark} | {peak} | {other_peak} |",
         flush=True,
     )
     return kept
@@ -214,16 +217,26 @@ def _kdump() -> list[str]:
     return [str(script)] if script.exists() else [sys.executable, "-m", "kdump"]
 
 
-def _official(classpath: str | None) -> list[str]:
-    """The command of the official tool, empty where it cannot be had."""
-    try:
-        jars = classpath or kafka_jars.jars_classpath()
-    except kafka_jars.ReferenceUnavailable as failure:
-        print(f"without kafka-dump-log: {failure}", file=sys.stderr)
-        return []
+def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, list[str]]:
+    """The commands of what stands beside kdump in the cases, as far as it can be had."""
+    wanted = {case.other.program for case in cases if case.other is not None}
+    found = {
+        Program.CHECKSUMS: [sys.executable, str(ROOT / "bench" / "checksums.py")],
+        Program.KDUMP: _kdump(),
+    }
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-    encoding = "-Dfile.encoding=UTF-8"
-    return ["java", quiet, encoding, "-cp", jars, "org.apache.kafka.tools.DumpLogSegments"]
+    try:
+        if Program.DUMP_TOOL in wanted:
+            jars = classpath or kafka_jars.jars_classpath()
+            tool = "org.apache.kafka.tools.DumpLogSegments"
+            found[Program.DUMP_TOOL] = ["java", quiet, "-Dfile.encoding=UTF-8", "-cp", jars, tool]
+        if Program.LOADER in wanted:
+            threads = f"-Drecovery.threads={os.cpu_count()}"
+            jars = kafka_jars.programs_classpath()
+            found[Program.LOADER] = ["java", quiet, threads, "-cp", jars, "LoaderServer"]
+    except kafka_jars.ReferenceUnavailable as failure:
+        print(f"without Kafka beside it: {failure}", file=sys.stderr)
+    return found
 
 
 def _machine() -> str:

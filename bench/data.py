@@ -6,6 +6,7 @@ Everything is made with fixed seeds, so that two machines measure over the same 
 from __future__ import annotations
 
 import random
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,11 @@ _AFTER_CHECKSUM: Final = struct.Struct(">hiqqqhii")
 _BASE_OFFSET: Final = struct.Struct(">q")
 _BYTES_BEFORE_LENGTH_ENDS: Final = 12
 _CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
+
+_INDEX_INTERVAL_BYTES: Final = 4096
+_INDEX_BYTES: Final = 10 << 20
+"""What a broker sets aside for each index of the active segment."""
+_EMPTY_SNAPSHOT: Final = bytes.fromhex("0001 48674bc7 00000000")
 
 _BATCHES_IN_POOL: Final = 500
 """A segment repeats this many batches, each time at another offset, which no checksum covers."""
@@ -171,7 +177,7 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
         f"{0:020d}.log": batch,
         f"{0:020d}.index": b"",
         f"{0:020d}.timeindex": struct.pack(">qi", EPOCH_MS + 4, 4),
-        f"{5:020d}.snapshot": bytes.fromhex("0001 5f0dbc4d 00000000"),
+        f"{5:020d}.snapshot": _EMPTY_SNAPSHOT,
         "leader-epoch-checkpoint": b"0\n1\n0 0\n",
     }
     names = [f"topic-{number // 10:04d}-{number % 10}" for number in range(partitions)]
@@ -183,12 +189,98 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
         topic_id = f"{name[6:10]:A<22}"
         (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     lines = [name.rpartition("-")[0] + f" {name[-1]} 5" for name in names]
-    for checkpoint in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        (unfinished / checkpoint).write_text("\n".join(["0", str(partitions), *lines, ""]))
-    (unfinished / "meta.properties").write_text(
+    _write_root(unfinished, lines, lines, is_clean=True)
+    unfinished.rename(directory)
+    return directory
+
+
+def make_partitions(
+    name: str, shape: SegmentShape, partitions: int, folder: Path, *, is_clean: bool
+) -> Path:
+    """Write the log directory ``FOLDER/NAME``, where it is not there yet; gives its path.
+
+    All partitions have the same segment, as links to one file: it is enough to read it as often.
+    With ``is_clean`` the directory is as a broker leaves it that stops, else as one that is killed
+    before anything was flushed.
+    """
+    directory = folder / name
+    if directory.exists():
+        return directory
+    log = make_segment(shape, folder)
+    offset_index, end_offset = _offset_index(log)
+    last = shape.records_per_batch - 1
+    time_index = struct.pack(">qi", EPOCH_MS + last, last)
+    padding = 0 if is_clean else _INDEX_BYTES
+    files = {
+        f"{0:020d}.index": offset_index + bytes(max(0, padding - len(offset_index))),
+        f"{0:020d}.timeindex": time_index + bytes(max(0, padding - padding % 12 - len(time_index))),
+        "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+        "partition.metadata": b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ",
+    }
+    if is_clean:
+        files[f"{end_offset:020d}.snapshot"] = _EMPTY_SNAPSHOT
+    unfinished = directory.with_name(directory.name + ".unfinished")
+    for number in range(partitions):
+        partition = unfinished / f"topic-{number}"
+        partition.mkdir(parents=True)
+        (partition / log.name).hardlink_to(log)
+        for file, content in files.items():
+            (partition / file).write_bytes(content)
+    ends = [f"topic {number} {end_offset}" for number in range(partitions)]
+    starts = [f"topic {number} 0" for number in range(partitions)]
+    _write_root(unfinished, ends if is_clean else starts, ends, is_clean=is_clean)
+    unfinished.rename(directory)
+    return directory
+
+
+def copy_partitions(name: str, copy: str, folder: Path) -> Path:
+    """Write ``FOLDER/COPY`` anew, with the segments of ``FOLDER/NAME``; gives its path.
+
+    The logs are links: whoever loads the copy cuts nothing of what is sound.
+    """
+    directory = folder / copy
+    shutil.rmtree(directory, ignore_errors=True)
+
+    def link_logs(source: str, target: str) -> None:
+        if source.endswith(".log"):
+            Path(target).hardlink_to(source)
+        else:
+            shutil.copyfile(source, target)
+
+    shutil.copytree(folder / name, directory, copy_function=link_logs)
+    return directory
+
+
+def _offset_index(log: Path) -> tuple[bytes, int]:
+    """The offset index of a segment at offset 0, as a broker writes it, and where it ends."""
+    entries = bytearray()
+    end_offset = since_entry = 0
+    with log.open("rb") as file:
+        while header := file.read(_HEADER.size):
+            fields = _HEADER.unpack(header)
+            size = _BYTES_BEFORE_LENGTH_ENDS + fields[1]
+            position = file.tell() - _HEADER.size
+            end_offset = fields[0] + fields[6] + 1
+            if since_entry > _INDEX_INTERVAL_BYTES:
+                entries += struct.pack(">ii", end_offset - 1, position)
+                since_entry = 0
+            since_entry += size
+            file.seek(position + size)
+    return bytes(entries), end_offset
+
+
+def _write_root(
+    directory: Path, recovery_points: list[str], high_watermarks: list[str], *, is_clean: bool
+) -> None:
+    """Write the files in the root of a log directory."""
+    for name, lines in (
+        ("recovery-point-offset-checkpoint", recovery_points),
+        ("replication-offset-checkpoint", high_watermarks),
+    ):
+        (directory / name).write_text("\n".join(["0", str(len(lines)), *lines, ""]))
+    (directory / "meta.properties").write_text(
         "#\n#Sat Nov 21 00:00:00 UTC 2026\ncluster.id=kdumpBenchAAAAAAAAAAAA\nversion=1\n"
         "node.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
     )
-    (unfinished / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')
-    unfinished.rename(directory)
-    return directory
+    if is_clean:
+        (directory / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":1}')

@@ -1,0 +1,181 @@
+"""What the bench measures, what stands beside it, and what it may cost."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+MIB: Final = 1 << 20
+
+
+class Program(enum.Enum):
+    """What can stand beside kdump; the value is its name in the table."""
+
+    DUMP_TOOL = "kafka-dump-log"
+    LOADER = "Kafka's loading"
+    """``LogManager`` loads a log directory, recovering it, and stops."""
+    CHECKSUMS = "crc32c alone"
+    KDUMP = "kdump in process"
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What is measured beside kdump.
+
+    Attributes:
+        program: which.
+        arguments: of it; ``{data}`` stands for the folder with the data.
+        stdin: what it reads from standard input; ``{data}`` likewise.
+        before: call in :mod:`data` that is made before each run, and not measured.
+    """
+
+    program: Program
+    arguments: tuple[str, ...]
+    stdin: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is measured, and what it may cost.
+
+    Attributes:
+        name: of the line in the table.
+        kdump: arguments of kdump; ``{data}`` stands for the folder with the data.
+        other: what is measured beside it.
+        data: call in :mod:`data` that makes what is read.
+        ratio: of kdump's time to the other's, at most.
+        more_seconds: that kdump may take besides.
+        seconds: of kdump's time, at most.
+        peak_mib: of kdump's resident memory, at most.
+        worker_peak_mib: of any Python process that works for kdump, at most; takes one run more.
+    """
+
+    name: str
+    kdump: tuple[str, ...]
+    other: Other | None = None
+    data: str = ""
+    ratio: float | None = None
+    more_seconds: float = 0
+    seconds: float | None = None
+    peak_mib: float | None = 150.0
+    worker_peak_mib: float | None = None
+
+
+def _dump(name: str, shape: str, ratio: float, *options: str) -> Case:
+    """A case that both tools run with the same arguments over one segment."""
+    (folder,) = shape.split(",", 1)[:1]
+    arguments = (*options, "--files", _log(folder))
+    other = Other(Program.DUMP_TOOL, arguments)
+    return Case(name, ("dump-segment", *arguments), other, _segment(shape), ratio)
+
+
+def _log(folder: str) -> str:
+    return f"{{data}}/{folder}/{0:020d}.log"
+
+
+def _shape(shape: str) -> str:
+    """``name, size in MiB, records a batch, values, codec`` as a call that gives the shape."""
+    name, mib, records, values, codec = shape.split(",")
+    return f"SegmentShape({name!r}, {int(mib) * MIB}, {records}, {values!r}, {codec!r})"
+
+
+def _segment(shape: str) -> str:
+    return f"make_segment({_shape(shape)}, folder)"
+
+
+def _partitions(name: str, shape: str, count: int, *, is_clean: bool) -> str:
+    return f"make_partitions({name!r}, {_shape(shape)}, {count}, folder, is_clean={is_clean})"
+
+
+_11_KB: Final = "11-kb-batches,80,97,text,none"
+_11_KB_RANDOM: Final = "11-kb-batches-random,80,97,random,none"
+_1_KB: Final = "1-kb-batches,27,9,text,none"
+_ZSTD: Final = "zstd,27,97,text,zstd"
+_LZ4: Final = "lz4,27,97,text,lz4"
+_LARGE: Final = "one-gib,1024,97,text,none"
+_LARGE_1_KB: Final = "one-gib-1-kb,1024,9,text,none"
+_RECOVERED: Final = "recovered-11-kb,413,97,text,none"
+_RECOVERED_1_KB: Final = "recovered-1-kb,219,9,text,none"
+
+_DUMPS: Final = (
+    Case("kdump --version", ("--version",), seconds=0.15),
+    _dump("80 MB of 11 KB batches", _11_KB, 0.8),
+    _dump("80 MB of 11 KB batches, --print-data-log", _11_KB, 0.35, "--print-data-log"),
+    _dump("80 MB of random values, --print-data-log", _11_KB_RANDOM, 0.35, "--print-data-log"),
+    _dump("27 MB of 1 KB batches", _1_KB, 0.8),
+    _dump("27 MB of 1 KB batches, --print-data-log", _1_KB, 0.5, "--print-data-log"),
+    _dump("27 MB of zstd, --print-data-log", _ZSTD, 0.5, "--print-data-log"),
+    _dump("27 MB of lz4, --print-data-log", _LZ4, 0.5, "--print-data-log"),
+    Case("1 GiB", ("dump-segment", _log("one-gib")), data=_segment(_LARGE)),
+    Case(
+        "1 GiB, --print-data-log",
+        ("dump-segment", "--print-data-log", _log("one-gib")),
+        data=_segment(_LARGE),
+    ),
+)
+
+_LISTINGS: Final = tuple(
+    Case(
+        f"kdump {command}, 10 000 partitions, 60 000 files",
+        (command, "{data}/directory-10000"),
+        data="make_log_directory(folder, 10_000)",
+        seconds=1.0,
+    )
+    for command in ("ls", "info")
+)
+
+
+def _checked(name: str, folder: str, shape: str, ratio: float) -> Case:
+    """Verifying eight partitions of a segment each, beside nothing but the checksums of it."""
+    log = f"{{data}}/{folder}/topic-%d/{0:020d}.log"
+    return Case(
+        name,
+        ("verify", "--engine", "local", f"{{data}}/{folder}"),
+        Other(Program.CHECKSUMS, tuple(log % number for number in range(8))),
+        _partitions(folder, shape, 8, is_clean=True),
+        ratio,
+    )
+
+
+def _loaded(name: str, folder: str, shape: str) -> Case:
+    """Verifying two partitions after a crash, beside a broker's loading of them."""
+    request = ("whole", f"{{data}}/{folder}-to-load", "1800000000000", "86400000")
+    return Case(
+        name,
+        ("verify", "--engine", "local", f"{{data}}/{folder}"),
+        Other(
+            Program.LOADER,
+            (),
+            "\t".join((*request, "index.interval.bytes=4096")) + "\n",
+            f"copy_partitions({folder!r}, '{folder}-to-load', folder)",
+        ),
+        _partitions(folder, shape, 2, is_clean=False),
+        0.5,
+    )
+
+
+_VERIFICATIONS: Final = (
+    _checked("kdump verify, 8 GiB of 11 KB batches", "clean-11-kb", _LARGE, 1 / 0.6),
+    _checked("kdump verify, 8 GiB of 1 KB batches", "clean-1-kb", _LARGE_1_KB, 1 / 0.25),
+    _loaded("kdump verify, 826 MB of 11 KB batches, unclean", "unclean-11-kb", _RECOVERED),
+    _loaded("kdump verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _RECOVERED_1_KB),
+    Case(
+        "kdump verify on Spark, 8 GiB of 11 KB batches",
+        ("verify", "--engine", "spark", "--master", "local[2]", "{data}/clean-11-kb"),
+        Other(Program.KDUMP, ("verify", "--engine", "local", "{data}/clean-11-kb")),
+        _partitions("clean-11-kb", _LARGE, 8, is_clean=True),
+        ratio=1.25,
+        more_seconds=5,
+        worker_peak_mib=600,
+    ),
+    Case(
+        "kdump verify, 10 000 partitions, 60 000 files",
+        ("verify", "{data}/directory-10000"),
+        data="make_log_directory(folder, 10_000)",
+        seconds=8.0,
+    ),
+)
+
+CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS)
