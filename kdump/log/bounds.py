@@ -160,7 +160,7 @@ def _last_indexed_position(partition: Partition, segment: Segment, log: ByteSour
     return _indexed_position(partition, segment, log, last_offset_entry)
 
 
-def _position_below(partition: Partition, segment: Segment, log: ByteSource, offset: int) -> int:
+def position_below(partition: Partition, segment: Segment, log: ByteSource, offset: int) -> int:
     """Where to begin looking for ``offset``, by the offset index; 0 where that does not hold."""
     relative_offset = offset - segment.base_offset
     return _indexed_position(
@@ -206,7 +206,7 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
         with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
             start = 0
             if segment.base_offset < log_start_offset:
-                start = _position_below(partition, segment, log, log_start_offset)
+                start = position_below(partition, segment, log, log_start_offset)
             for span in batch_spans(log, start, segment.base_offset):
                 if span.last_offset >= log_start_offset:
                     return span.first_timestamp_ms

@@ -1,0 +1,343 @@
+"""The options of the data source ``kafka-log``: Spark's Kafka source's by their names, and more.
+
+What that source needs to reach brokers, or to cope with their failing, says nothing of files: such
+options are taken and have no effect. Any other name is refused, so that a slip is noticed.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from kdump.errors import UsageProblem
+from kdump.formats.names import TopicPartition
+from kdump.pipeline.kafka_log.columns import SourceColumn, columns_named, default_columns
+
+DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
+"""As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+
+
+class Mode(enum.Enum):
+    """What becomes of damaged bytes."""
+
+    FAILFAST = "FAILFAST"
+    """Reading fails."""
+    DROPMALFORMED = "DROPMALFORMED"
+    """They are passed over, and logged with their place and size."""
+    PERMISSIVE = "PERMISSIVE"
+    """Each range of them is a row that has nothing but its place, and what is wrong."""
+
+
+class Edge(enum.Enum):
+    """An end of a partition's log."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first offset whose record is not older than ``timestamp_ms``."""
+
+    timestamp_ms: int
+
+
+Bound = Edge | AtTime | int
+"""Where in a partition to begin, or before what to end; a number is an offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """A bound for all partitions, and those of some that have their own."""
+
+    default: Bound
+    by_partition: Mapping[TopicPartition, Bound] = field(default_factory=dict)
+
+    def of(self, topic_partition: TopicPartition | None) -> Bound:
+        if topic_partition is None:
+            return self.default
+        return self.by_partition.get(topic_partition, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which partitions are read; all, if nothing restricts them.
+
+    Attributes:
+        names: only of these topics.
+        pattern: only of topics whose whole name this matches.
+        partitions: only these.
+    """
+
+    names: frozenset[str] | None = None
+    pattern: str | None = None
+    partitions: frozenset[TopicPartition] | None = None
+
+    def has(self, topic_partition: TopicPartition | None) -> bool:
+        """Whether it is read; one that has no name is, if nothing is asked of names."""
+        if topic_partition is None:
+            return self == Topics()
+        return (
+            (self.names is None or topic_partition.topic in self.names)
+            and (
+                self.pattern is None
+                or re.fullmatch(self.pattern, topic_partition.topic) is not None
+            )
+            and (self.partitions is None or topic_partition in self.partitions)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is to be read, and how.
+
+    Attributes:
+        paths: log directories, partitions and segments.
+        topics: which partitions.
+        start: where in each to begin.
+        end: before what to end.
+        is_committed: leave out aborted transactions, and all from the first open one on.
+        with_control: give control records, too.
+        mode: what becomes of damaged bytes.
+        columns: to give, if none are asked for with a schema.
+        corrupt_column: name of the column that says what is wrong.
+        min_partitions: how many tasks there should be at the least, if there is enough to read.
+    """
+
+    paths: tuple[str, ...]
+    topics: Topics
+    start: Bounds
+    end: Bounds
+    is_committed: bool
+    with_control: bool
+    mode: Mode
+    columns: tuple[SourceColumn, ...]
+    corrupt_column: str
+    min_partitions: int | None
+
+
+_ISOLATION_LEVEL: Final = "kafka.isolation.level"
+OPTIONS: Final = (
+    "path",
+    "paths",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "includeHeaders",
+    "includeControlRecords",
+    _ISOLATION_LEVEL,
+    "mode",
+    "columnNameOfCorruptRecord",
+    "columns",
+    "minPartitions",
+)
+"""The names of all that has an effect."""
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "failondataloss",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+        "groupidprefix",
+        "kafkaconsumer.polltimeoutms",
+        "maxrecordsperpartition",
+        "startingoffsetsbytimestampstrategy",
+    }
+)
+_WITHOUT_EFFECT_PREFIX: Final = "kafka."
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Understand options, whose names may be written in any case.
+
+    Raises:
+        UsageProblem: one is not known, has a value that it cannot have, or contradicts another.
+    """
+    given = {name.lower(): str(value) for name, value in options.items()}
+    known = {name.lower() for name in OPTIONS}
+    for name in given.keys() - known - _WITHOUT_EFFECT:
+        if not name.startswith(_WITHOUT_EFFECT_PREFIX):
+            raise UsageProblem(
+                f"kafka-log has no option {name!r}; it has {', '.join(sorted(OPTIONS))}"
+            )
+    return _Parser(given).parse()
+
+
+class _Parser:
+    """Options by lower-case name."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = given
+
+    def parse(self) -> SourceOptions:
+        mode = self.mode()
+        corrupt_column = self.text("columnNameOfCorruptRecord") or DEFAULT_CORRUPT_COLUMN
+        return SourceOptions(
+            paths=self.paths(),
+            topics=self.topics(),
+            start=self.bounds("starting", Edge.EARLIEST),
+            end=self.bounds("ending", Edge.LATEST),
+            is_committed=self.is_committed(),
+            with_control=self.flag("includeControlRecords"),
+            mode=mode,
+            columns=self.columns(corrupt_column if mode is Mode.PERMISSIVE else None),
+            corrupt_column=corrupt_column,
+            min_partitions=self.min_partitions(),
+        )
+
+    def text(self, name: str) -> str | None:
+        return self.given.get(name.lower())
+
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        raise UsageProblem(f"option {name} of kafka-log is {self.text(name)!r}, not {expected}")
+
+    def flag(self, name: str) -> bool:
+        text = (self.text(name) or "false").lower()
+        if text not in ("true", "false"):
+            self.refuse(name, "true or false")
+        return text == "true"
+
+    def json_object(self, name: str) -> dict[str, Any] | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        expected = 'such as {"orders":{"0":23}}'
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            self.refuse(name, expected)
+        if not isinstance(parsed, dict):
+            self.refuse(name, expected)
+        return parsed
+
+    def paths(self) -> tuple[str, ...]:
+        """One is an option of its own; several come as JSON (``DataFrameReader.load``)."""
+        found: list[str] = []
+        if (several := self.text("paths")) is not None:
+            try:
+                parsed = json.loads(several)
+            except ValueError:
+                parsed = None
+            if not isinstance(parsed, list) or not all(isinstance(each, str) for each in parsed):
+                self.refuse("paths", "a JSON array of paths")
+            found += parsed
+        if (path := self.text("path")) is not None:
+            found.append(path)
+        if not found:
+            raise UsageProblem("kafka-log needs a path: a log directory, a partition or a segment")
+        return tuple(re.sub("^file:/+", "/", each) for each in found)
+
+    def topics(self) -> Topics:
+        chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
+        if len(chosen) > 1:
+            raise UsageProblem(f"options {' and '.join(chosen)} of kafka-log contradict each other")
+        match chosen:
+            case ["subscribe"]:
+                names = (self.text("subscribe") or "").split(",")
+                return Topics(names=frozenset(name.strip() for name in names))
+            case ["subscribePattern"]:
+                pattern = self.text("subscribePattern") or ""
+                try:
+                    re.compile(pattern)
+                except re.error:
+                    self.refuse("subscribePattern", "a regular expression")
+                return Topics(pattern=pattern)
+            case ["assign"]:
+                return Topics(partitions=self.assigned())
+        return Topics()
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        parsed = self.json_object("assign") or {}
+        found = set[TopicPartition]()
+        for topic, partitions in parsed.items():
+            if not isinstance(partitions, list):
+                self.refuse("assign", 'such as {"orders":[0,1]}')
+            for partition in partitions:
+                if not _is_whole(partition):
+                    self.refuse("assign", 'such as {"orders":[0,1]}')
+                found.add(TopicPartition(topic, partition))
+        return frozenset(found)
+
+    def bounds(self, which: str, default: Edge) -> Bounds:
+        """The first of three options that is given counts, as in Spark's source."""
+        timestamp = f"{which}Timestamp"
+        if (text := self.text(timestamp)) is not None:
+            if not text.lstrip("-").isdecimal():
+                self.refuse(timestamp, "a time in epoch milliseconds")
+            return Bounds(AtTime(int(text)))
+        by_timestamp = f"{which}OffsetsByTimestamp"
+        if (times := self.by_partition(by_timestamp)) is not None:
+            return Bounds(default, {key: AtTime(value) for key, value in times.items()})
+        offsets = f"{which}Offsets"
+        text = self.text(offsets)
+        if text is None or text.strip().lower() == default.value:
+            return Bounds(default)
+        if text.strip().lower() in (Edge.EARLIEST.value, Edge.LATEST.value):
+            self.refuse(offsets, f"{default.value} or offsets by topic and partition, as JSON")
+        found = self.by_partition(offsets) or {}
+        return Bounds(default, {key: _bound(offset) for key, offset in found.items()})
+
+    def by_partition(self, name: str) -> dict[TopicPartition, int] | None:
+        parsed = self.json_object(name)
+        if parsed is None:
+            return None
+        found: dict[TopicPartition, int] = {}
+        for topic, numbers in parsed.items():
+            if not isinstance(numbers, dict):
+                self.refuse(name, 'such as {"orders":{"0":23}}')
+            for partition, number in numbers.items():
+                if not partition.isdecimal() or not _is_whole(number):
+                    self.refuse(name, 'such as {"orders":{"0":23}}')
+                found[TopicPartition(topic, int(partition))] = number
+        return found
+
+    def is_committed(self) -> bool:
+        level = (self.text(_ISOLATION_LEVEL) or "read_uncommitted").lower()
+        if level not in ("read_uncommitted", "read_committed"):
+            self.refuse(_ISOLATION_LEVEL, "read_uncommitted or read_committed")
+        return level == "read_committed"
+
+    def mode(self) -> Mode:
+        try:
+            return Mode((self.text("mode") or Mode.FAILFAST.value).upper())
+        except ValueError:
+            self.refuse("mode", ", ".join(mode.value for mode in Mode))
+
+    def columns(self, corrupt_column: str | None) -> tuple[SourceColumn, ...]:
+        text = self.text("columns")
+        if text is None:
+            return default_columns(
+                with_headers=self.flag("includeHeaders"), corrupt_column=corrupt_column
+            )
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        return columns_named(names, corrupt_column)
+
+    def min_partitions(self) -> int | None:
+        text = self.text("minPartitions")
+        if text is None:
+            return None
+        if not text.isdecimal() or int(text) < 1:
+            self.refuse("minPartitions", "a number from 1 on")
+        return int(text)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _bound(offset: int) -> Bound:
+    if offset == _EARLIEST:
+        return Edge.EARLIEST
+    return Edge.LATEST if offset == _LATEST else offset

@@ -1,0 +1,150 @@
+"""Records of one segment, of whatever magic, as what the columns of ``kafka-log`` are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from kdump.formats import record_batch
+from kdump.formats.java_text import java_utf8
+from kdump.scan.arrow import gather_bytes
+from kdump.scan.batches import BatchColumns, Column
+from kdump.scan.records import RecordColumns, locate_headers
+from kdump.scan.walk import MessageSet
+
+HEADERS_TYPE: Final = pa.list_(
+    pa.field(
+        "element",
+        pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where records come from; None where the directory's name does not tell.
+
+    Attributes:
+        topic: by the name of the directory.
+        partition: likewise.
+        segment: the file.
+    """
+
+    topic: str | None
+    partition: int | None
+    segment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records of one segment, in order, n of them.
+
+    Attributes:
+        place: where they come from.
+        batches: the batches that they are in.
+        batch: of each record, the row of its batch.
+        offset: absolute.
+        timestamp: epoch milliseconds, -1 for none.
+        sequence: -1 for none.
+        state: of each batch, its transaction's, a place in ``TRANSACTION_STATES`` of
+            the module of columns; None where nobody asks.
+        key: makes the keys, as a binary array.
+        value: the values likewise.
+        headers: the headers, as an array of lists.
+    """
+
+    place: Place
+    batches: BatchColumns
+    batch: Column
+    offset: Column
+    timestamp: Column
+    sequence: Column
+    state: Column | None
+    key: Callable[[], pa.Array]
+    value: Callable[[], pa.Array]
+    headers: Callable[[], pa.Array]
+
+    @property
+    def count(self) -> int:
+        return len(self.offset)
+
+
+def rows_of_records(place: Place, columns: RecordColumns, state: Column | None) -> Rows:
+    """The records of batches of magic 2."""
+    return Rows(
+        place=place,
+        batches=columns.batches,
+        batch=columns.batch,
+        offset=columns.offset,
+        timestamp=columns.timestamp,
+        sequence=columns.sequence,
+        state=state,
+        key=lambda: _gathered(columns, columns.key_start, columns.key_size),
+        value=lambda: _gathered(columns, columns.value_start, columns.value_size),
+        headers=lambda: _headers(columns),
+    )
+
+
+def rows_of_messages(place: Place, sets: Sequence[MessageSet]) -> Rows:
+    """Messages of magic 0 or 1.
+
+    Raises:
+        FormatError: a key or value reaches past its message.
+    """
+    messages = [message for each in sets for message in each.messages]
+    count = len(messages)
+    keys = [message.key for message in messages]
+    values = [message.value for message in messages]
+    return Rows(
+        place=place,
+        batches=_joined([each.window.batches for each in sets]),
+        batch=np.repeat(np.arange(len(sets)), [len(each.messages) for each in sets]),
+        offset=np.array([message.offset for message in messages], np.int64),
+        timestamp=np.array([message.timestamp for message in messages], np.int64),
+        sequence=np.full(count, record_batch.NO_SEQUENCE, np.int64),
+        state=None,
+        key=lambda: pa.array(keys, pa.binary()),
+        value=lambda: pa.array(values, pa.binary()),
+        headers=lambda: pa.nulls(count, HEADERS_TYPE),
+    )
+
+
+def _joined(parts: Sequence[BatchColumns]) -> BatchColumns:
+    columns = [part.columns() for part in parts]
+    return BatchColumns(
+        **{name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
+    )
+
+
+def _gathered(columns: RecordColumns, start: Column, size: Column) -> pa.Array:
+    return gather_bytes(columns.data, start, size, size >= 0).cast(pa.binary())
+
+
+def _headers(columns: RecordColumns) -> pa.Array:
+    """Null for a record without any, as Spark's source has it."""
+    count = columns.headers_count
+    found = locate_headers(columns)
+    edges = np.zeros(columns.count + 1, np.int32)
+    np.cumsum(count, out=edges[1:])
+    struct = pa.StructArray.from_arrays(
+        [
+            _as_text(_gathered(columns, found.key_start, found.key_size)),
+            _gathered(columns, found.value_start, found.value_size),
+        ],
+        fields=list(HEADERS_TYPE.value_type),
+    )
+    return pa.ListArray.from_arrays(
+        pa.array(edges), struct, type=HEADERS_TYPE, mask=pa.array(count == 0)
+    )
+
+
+def _as_text(names: pa.Array) -> pa.Array:
+    """Names as Kafka reads them, which puts something in place of what is not UTF-8."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([java_utf8(name) for name in names.to_pylist()], pa.string())

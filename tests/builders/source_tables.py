@@ -1,0 +1,52 @@
+"""Tables of the data source ``kafka-log``, read in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from kdump.pipeline.kafka_log.columns import arrow_schema
+from kdump.pipeline.kafka_log.filters import Wanted, push
+from kdump.pipeline.kafka_log.options import parse_options
+from kdump.pipeline.kafka_log.reader import SourceReading
+from kdump.pipeline.kafka_log.splits import SourceSplit, plan_splits
+
+Filter = tuple[str, str, Any]
+"""Name of a filter's class, column, value."""
+
+
+def wanted_by(filters: Sequence[Filter]) -> Wanted:
+    """What filters leave; those that are not done with would be Spark's to apply."""
+    wanted = Wanted()
+    for each in filters:
+        wanted, _ = push(wanted, *each)
+    return wanted
+
+
+def splits_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> list[SourceSplit]:
+    """What would be read."""
+    return plan_splits(parse_options({"path": str(path), **options}), wanted_by(filters))
+
+
+def table_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> pa.Table:
+    """All that is read, in order."""
+    parsed = parse_options({"path": str(path), **options})
+    wanted = wanted_by(filters)
+    reading = SourceReading.of(parsed, parsed.columns, wanted)
+    tables = [table for split in plan_splits(parsed, wanted) for table in reading.read(split)]
+    return pa.Table.from_batches(tables, arrow_schema(parsed.columns))
+
+
+def rows_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> list[dict[str, Any]]:
+    """The same as rows."""
+    rows: list[dict[str, Any]] = table_of(path, filters, **options).to_pylist()
+    return rows
+
+
+def offsets_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> list[int]:
+    """The offsets of what is read."""
+    found: list[int] = table_of(path, filters, columns="offset", **options)["offset"].to_pylist()
+    return found
