@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from builders import random_partitions
 from builders.batches import BASE_TIMESTAMP_MS
@@ -71,14 +71,18 @@ class LoaderServer:
         self, directory: Path, settings: IndexSettings, clock: Clock, *, whole: bool = False
     ) -> dict[str, str]:
         """Load and stop; gives why partitions were refused, by the names of their directories."""
-        request = [
-            "whole" if whole else "each",
-            str(directory),
-            str(clock.now_ms),
-            str(clock.expiration_ms),
-            f"index.interval.bytes={settings.interval_bytes}",
-            f"segment.index.bytes={settings.max_bytes}",
-        ]
+        properties = {
+            "index.interval.bytes": settings.interval_bytes,
+            "segment.index.bytes": settings.max_bytes,
+        }
+        return self.ask("whole" if whole else "each", directory, clock, properties)
+
+    def ask(
+        self, what: str, directory: Path, clock: Clock, properties: Mapping[str, object]
+    ) -> dict[str, str]:
+        """Send a request, which begins with ``what`` is to be done, and read its answer."""
+        request = [what, str(directory), str(clock.now_ms), str(clock.expiration_ms)]
+        request += [f"{name}={value}" for name, value in properties.items()]
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\t".join(request) + "\n")
@@ -121,6 +125,21 @@ class Difference:
         )
 
 
+class Recovering(Protocol):
+    """Recovers a log directory in place; gives what was made of each partition."""
+
+    def __call__(
+        self,
+        path: Path,
+        settings: IndexSettings,
+        *,
+        now_ms: int,
+        producer_id_expiration_ms: int | None,
+    ) -> Mapping[TopicPartition, object]:
+        """Give a refusal for each partition that was left as it is, else anything."""
+        ...
+
+
 class Arena:
     """A log directory of generated partitions in ``path``, and copies of it for both sides."""
 
@@ -130,9 +149,11 @@ class Arena:
         path: Path,
         settings: IndexSettings,
         clock: Clock = Clock(),
+        recovering: Recovering = recover,
     ) -> None:
         self._server = server
         self._clock = clock
+        self._recovering = recovering
         self.settings = settings
         self.base, self.theirs, self.ours = (path / n for n in ("base", "theirs", "ours"))
         self.happened: dict[str, list[str]] = {}
@@ -179,7 +200,7 @@ class Arena:
         for copy in (self.theirs, self.ours):
             shutil.copytree(self.base, copy)
         refused = self._server.load(self.theirs, self.settings, self._clock, whole=whole)
-        outcomes = recover(
+        outcomes = self._recovering(
             self.ours,
             self.settings,
             now_ms=self._clock.now_ms,

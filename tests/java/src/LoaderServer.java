@@ -29,6 +29,7 @@ import org.apache.kafka.storage.internals.checkpoint.OffsetCheckpointFile;
 import org.apache.kafka.storage.internals.log.CleanerConfig;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
+import org.apache.kafka.storage.internals.log.LogStartOffsetIncrementReason;
 import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
@@ -42,21 +43,23 @@ import scala.jdk.javaapi.CollectionConverters;
  * directory, the time in milliseconds, after how many producers expire, and topic properties as {@code KEY=VALUE}. With
  * {@code whole} Kafka's own {@code LogManager} does it all, and one partition that does not load fails the request. With
  * {@code each} every partition is loaded by itself, so that those that do not load leave the others alone, and the
- * checkpoints have lines for those that did.
+ * checkpoints have lines for those that did. {@code retain} is {@code each} with a look for old segments in between, and
+ * {@code delete-records=OFFSET} with one after the records before that offset are deleted.
  *
  * <p>An answer is a line for each partition that did not load, {@code NAME}, a tab and why, and an empty line.
- * The clock stands still, and nothing happens in the background.
+ * The clock stands still, and nothing happens in the background. Logs are recovered by one thread, or by as many as the
+ * system property {@code recovery.threads} says.
  */
 public final class LoaderServer {
-    private static final String RECOVERY_POINTS = "recovery-point-offset-checkpoint";
-    private static final String LOG_STARTS = "log-start-offset-checkpoint";
-    private static final String HIGH_WATERMARKS = "replication-offset-checkpoint";
-    private static final int MAX_TRANSACTION_MS = 15 * 60 * 1000;
+    static final String RECOVERY_POINTS = "recovery-point-offset-checkpoint";
+    static final String LOG_STARTS = "log-start-offset-checkpoint";
+    static final String HIGH_WATERMARKS = "replication-offset-checkpoint";
+    static final int MAX_TRANSACTION_MS = 15 * 60 * 1000;
 
     private LoaderServer() { }
 
     /** Does at once what is to be done once, and never what is to be done again and again. */
-    private static final class AtOnce implements Scheduler {
+    static final class AtOnce implements Scheduler {
         @Override
         public void startup() { }
 
@@ -76,7 +79,7 @@ public final class LoaderServer {
     }
 
     /** What stands for a task that is over. */
-    private static final class Done extends CompletableFuture<Void> implements ScheduledFuture<Void> {
+    static final class Done extends CompletableFuture<Void> implements ScheduledFuture<Void> {
         Done() {
             complete(null);
         }
@@ -93,7 +96,7 @@ public final class LoaderServer {
     }
 
     /** A clock that stands still. */
-    private static final class StoppedClock implements Time {
+    static final class StoppedClock implements Time {
         private final long nowMs;
 
         StoppedClock(long nowMs) {
@@ -145,7 +148,7 @@ public final class LoaderServer {
             if (fields[0].equals("whole")) {
                 refused = loadWhole(directory, config, time, producers);
             } else {
-                refused = loadEach(directory, config, time, producers);
+                refused = loadEach(directory, config, time, producers, work(fields[0]));
             }
             refused.forEach((name, why) -> answers.println(name + "\t" + why.replaceAll("\\s+", " ")));
             answers.println();
@@ -153,7 +156,26 @@ public final class LoaderServer {
         }
     }
 
-    private static LogConfig config(List<String> properties) {
+    /** What is done with each log between loading and stopping. */
+    private interface Work {
+        void on(UnifiedLog log) throws IOException;
+    }
+
+    private static Work work(String what) {
+        if (what.equals("retain")) {
+            return UnifiedLog::deleteOldSegments;
+        }
+        if (what.startsWith("delete-records=")) {
+            long offset = Long.parseLong(what.substring(what.indexOf('=') + 1));
+            return log -> {
+                log.maybeIncrementLogStartOffset(offset, LogStartOffsetIncrementReason.ClientRecordDeletion);
+                log.deleteOldSegments();
+            };
+        }
+        return log -> { };
+    }
+
+    static LogConfig config(List<String> properties) {
         Map<String, Object> values = new HashMap<>();
         values.put("file.delete.delay.ms", "0");
         for (String property : properties) {
@@ -170,7 +192,7 @@ public final class LoaderServer {
             .setConfigRepository(resource -> new Properties())
             .setInitialDefaultConfig(config)
             .setCleanerConfig(new CleanerConfig(false))
-            .setRecoveryThreadsPerDataDir(1)
+            .setRecoveryThreadsPerDataDir(Integer.getInteger("recovery.threads", 1))
             .setProducerStateManagerConfig(producers.producerIdExpirationMs(), false)
             .setScheduler(new AtOnce())
             .setBrokerTopicStats(new BrokerTopicStats(false))
@@ -190,7 +212,7 @@ public final class LoaderServer {
     }
 
     private static Map<String, String> loadEach(File directory, LogConfig config, Time time,
-                                                ProducerStateManagerConfig producers) throws IOException {
+                                                ProducerStateManagerConfig producers, Work work) throws IOException {
         boolean isClean = new CleanShutdownFileHandler(directory.getPath()).exists();
         Map<TopicPartition, Long> recoveryPoints = offsets(directory, RECOVERY_POINTS);
         Map<TopicPartition, Long> logStarts = offsets(directory, LOG_STARTS);
@@ -206,6 +228,7 @@ public final class LoaderServer {
                     MAX_TRANSACTION_MS, producers, Integer.MAX_VALUE,
                     new LogDirFailureChannel(1), isClean, Optional.empty());
                 log.updateHighWatermark(Math.min(highWatermarks.getOrDefault(name, 0L), log.logEndOffset()));
+                work.on(log);
                 log.flush(true);
                 log.close();
                 newRecoveryPoints.put(name, log.recoveryPoint());
@@ -221,7 +244,7 @@ public final class LoaderServer {
         return refused;
     }
 
-    private static Map<TopicPartition, Long> offsets(File directory, String name) throws IOException {
+    static Map<TopicPartition, Long> offsets(File directory, String name) throws IOException {
         File file = new File(directory, name);
         return file.exists() ? new OffsetCheckpointFile(file, null).read() : Map.of();
     }

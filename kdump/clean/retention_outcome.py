@@ -1,0 +1,271 @@
+"""What retention leaves of a partition: the first segments gone, and the log beginning behind them.
+
+Goes on where loading ends (``kdump.repair.loader``): a broker loads the directory, applies
+retention and stops cleanly. Follows ``UnifiedLog.deleteSegments`` and
+``UnifiedLog.maybeIncrementLogStartOffset``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kdump.clean.retention import (
+    LogSegment,
+    Reason,
+    RetainableLog,
+    SegmentFate,
+    fates,
+    held_back,
+)
+from kdump.formats import names, time_index
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.clean_shutdown import encode_clean_shutdown
+from kdump.formats.names import FileKind, TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.settings import TopicSettings
+from kdump.repair.checkpoints import NO_BROKER_EPOCH
+from kdump.repair.epochs import LeaderEpochs
+from kdump.repair.loader import LoadContext, Recovered, load_workspace
+from kdump.repair.producer_state import snapshot_name
+from kdump.repair.refusal import Refusal
+from kdump.repair.segment import SEGMENT_KINDS
+from kdump.repair.wanted import Kept, NewBytes, WantedFile
+from kdump.repair.workspace import Stored, Workspace, Written, file_name
+from kdump.scan.source import read_at
+
+_NS_PER_MS: Final = 1_000_000
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """A partition as a broker has loaded it, from which segments can be taken.
+
+    Attributes:
+        partition: as it lies on disk.
+        context: how it was loaded.
+        loaded: what loading leaves of it.
+        log: what retention looks at.
+    """
+
+    partition: Partition
+    context: LoadContext
+    loaded: Recovered
+    log: RetainableLog
+    _workspace: Workspace
+
+    def without_first(self, count: int, log_start_offset: int | None = None) -> Recovered:
+        """What is left once the first ``count`` segments are gone.
+
+        Args:
+            count: how many; where that is all of them, an empty one takes their place.
+            log_start_offset: where the log is to begin, if that is not where its first segment
+                does; it never begins sooner than before.
+        """
+        segments = self.log.segments
+        workspace = self._workspace.copy()
+        remaining = [segment.base_offset for segment in segments[count:]]
+        if not remaining:
+            remaining = [self.log.log_end_offset]
+            _add_empty_segment(workspace, self.log.log_end_offset)
+        for segment in segments[:count]:
+            for kind in SEGMENT_KINDS:
+                workspace.remove(file_name(segment.base_offset, kind))
+            workspace.remove(snapshot_name(segment.base_offset))
+        start = max(
+            self.log.log_start_offset,
+            log_start_offset or 0,
+            remaining[0] if count else 0,
+        )
+        epochs = self.loaded.leader_epochs
+        if start > self.log.log_start_offset:
+            changed = LeaderEpochs(workspace)
+            changed.truncate_from_start(start)
+            epochs = changed.entries
+        return replace(
+            self.loaded,
+            files=workspace.wanted(),
+            log_start_offset=start,
+            checkpointed_log_start_offset=start if start > remaining[0] else None,
+            active_base_offset=remaining[-1],
+            leader_epochs=epochs,
+        )
+
+
+def load_log(
+    partition: Partition, context: LoadContext, high_watermark: int | None
+) -> LoadedLog | Refusal:
+    """Load a partition as a broker does before it looks for old segments.
+
+    Args:
+        partition: the partition.
+        context: what its log directory says of it.
+        high_watermark: what ``replication-offset-checkpoint`` says, or the operator; None where
+            nobody does.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    workspace = Workspace(partition.path)
+    loaded = load_workspace(workspace, context)
+    if isinstance(loaded, Refusal):
+        return loaded
+    start, end = loaded.log_start_offset, loaded.log_end_offset
+    bases = sorted(
+        parsed.offset
+        for name in workspace.names()
+        if (parsed := names.parse_offset_file_name(name)) is not None
+        and (parsed.kind, parsed.stage) == (FileKind.LOG, names.FileStage.LIVE)
+    )
+    log = RetainableLog(
+        segments=tuple(_segment(workspace, base_offset, context) for base_offset in bases),
+        log_start_offset=start,
+        log_end_offset=end,
+        high_watermark=max(start, min(high_watermark or 0, end)),
+        has_high_watermark=high_watermark is not None,
+    )
+    return LoadedLog(partition, context, loaded, log, workspace)
+
+
+def _segment(workspace: Workspace, base_offset: int, context: LoadContext) -> LogSegment:
+    log_name = file_name(base_offset, FileKind.LOG)
+    present = [
+        name for kind in SEGMENT_KINDS if (name := file_name(base_offset, kind)) in workspace
+    ]
+    timestamp_ms = _last_timestamp(workspace, file_name(base_offset, FileKind.TIME_INDEX))
+    # Where an index holds no time, the file's own counts (``LogSegment.largestTimestamp``).
+    has_timestamp = timestamp_ms is not None and timestamp_ms >= 0
+    if timestamp_ms is None or not has_timestamp:
+        timestamp_ms = _modified_ms(workspace, log_name, context)
+    return LogSegment(
+        base_offset=base_offset,
+        size_bytes=workspace.size_bytes(log_name),
+        disk_bytes=sum(map(workspace.size_bytes, present)),
+        timestamp_ms=timestamp_ms,
+        has_timestamp=has_timestamp,
+    )
+
+
+def _last_timestamp(workspace: Workspace, name: str) -> int | None:
+    """Of the last entry of a time index, which is the largest of its segment."""
+    if name not in workspace:
+        return None
+    last = workspace.size_bytes(name) // time_index.ENTRY_BYTES - 1
+    if last < 0:
+        return None
+    with workspace.open(name) as source:
+        data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
+    return int(_TIMESTAMP.unpack(data)[0])
+
+
+def _modified_ms(workspace: Workspace, log_name: str, context: LoadContext) -> int:
+    """When a log was last modified; a log that loading makes is as new as can be."""
+    content = workspace.content(log_name)
+    if not isinstance(content, Stored):
+        return context.now_ms
+    return (workspace.path / content.name).stat().st_mtime_ns // _NS_PER_MS
+
+
+def _add_empty_segment(workspace: Workspace, base_offset: int) -> None:
+    """Roll the log: a segment that holds nothing yet, as it is when it is closed."""
+    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        workspace.put(file_name(base_offset, kind), Written(b""))
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What retention leaves of a partition.
+
+    Attributes:
+        outcome: the partition afterwards.
+        fates: what becomes of each segment, and why.
+        held_back: what keeps segments that would go now otherwise.
+    """
+
+    outcome: Recovered
+    fates: tuple[SegmentFate, ...]
+    held_back: tuple[Reason, ...]
+
+    @property
+    def deleted(self) -> tuple[SegmentFate, ...]:
+        return tuple(fate for fate in self.fates if fate.is_deleted)
+
+    @property
+    def freed_bytes(self) -> int:
+        """On disk, of the logs and indexes that go."""
+        return sum(fate.segment.disk_bytes for fate in self.deleted)
+
+
+def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retained:
+    """Apply retention to a log."""
+    found = fates(loaded.log, settings, now_ms)
+    count = sum(fate.is_deleted for fate in found)
+    return Retained(
+        outcome=loaded.without_first(count),
+        fates=found,
+        held_back=held_back(loaded.log, settings, now_ms),
+    )
+
+
+def log_starts_first(
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
+) -> WantedFile:
+    """What ``log-start-offset-checkpoint`` has to say before anything is deleted.
+
+    A broker that is started while segments go finds a log with a hole, or none. By this it lets
+    the log begin where it is to begin all the same: what is deleted is never shown again, and no
+    offset is given twice.
+    """
+    log_starts = dict(directory.checkpoints.log_start_offsets or {})
+    for key, outcome in outcomes.items():
+        if outcome.log_start_offset > 0:
+            log_starts[key] = outcome.log_start_offset
+    return _checkpoint(log_starts)
+
+
+def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
+    return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+
+
+def retained_root(
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
+) -> dict[str, WantedFile]:
+    """What becomes of the files in the root of a directory that was left by a clean stop.
+
+    It stays clean. This is what it holds in the end; :func:`log_starts_first` is what it has to
+    hold before.
+
+    Args:
+        directory: as it is.
+        outcomes: of the partitions that retention was applied to; the lines of others stay.
+
+    Returns:
+        The checkpoints that change, by name, and with them the marker.
+    """
+    checkpoints = directory.checkpoints
+    recovery_points = dict(checkpoints.recovery_points or {})
+    log_starts = dict(checkpoints.log_start_offsets or {})
+    for key, outcome in outcomes.items():
+        recovery_points[key] = outcome.recovery_point
+        log_starts.pop(key, None)
+        if outcome.checkpointed_log_start_offset is not None:
+            log_starts[key] = outcome.checkpointed_log_start_offset
+    changed: dict[str, WantedFile] = {}
+    for name, before, after in (
+        (names.LOG_START_OFFSET_CHECKPOINT, checkpoints.log_start_offsets, log_starts),
+        (names.RECOVERY_POINT_CHECKPOINT, checkpoints.recovery_points, recovery_points),
+    ):
+        if before != after:
+            changed[name] = _checkpoint(after)
+    is_touched = changed or any(
+        not isinstance(wanted, Kept)
+        for outcome in outcomes.values()
+        for wanted in outcome.files.values()
+    )
+    if is_touched:
+        changed[names.CLEAN_SHUTDOWN_MARKER] = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH))
+    return changed
