@@ -1,0 +1,1 @@
+"""Log compaction, as Kafka's cleaner does it."""
