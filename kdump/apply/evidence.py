@@ -1,0 +1,274 @@
+"""What is made ready before the first change: new content, and what is about to be lost.
+
+A file that goes gets another name in the log directory, which costs nothing. Of a file that is
+cut, what is cut off is copied; not its zeroes, of which Kafka puts millions behind an index. Where
+a segment is written anew, what the new one leaves out is copied as well, so that the old file need
+not be kept when all is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.files import Content, FileRange, Files, Metadata
+from kdump.apply.journal import (
+    CUT_SUFFIX,
+    Before,
+    Cut,
+    Derived,
+    Piece,
+    Run,
+    own_name,
+)
+from kdump.apply.operations import DirectoryPlan, FileState, Operation, OperationKind, Phase
+from kdump.apply.order import gaps_between
+from kdump.apply.plan import Plan
+from kdump.apply.segment_names import CLEANED, is_log, offset_of
+from kdump.apply.steps import cut_file, relative
+from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes
+
+_CHUNK_BYTES: Final = 1 << 20
+_DERIVED_FROM_BYTES: Final = 1 << 20
+"""Smaller files are kept as they are: making them again would be more work than they are worth."""
+_NEW_FILE_BITS: Final = 0o666
+
+
+def stage(
+    plan: Plan, number: int, files: Files, *, created_ns: int
+) -> tuple[dict[str, str], dict[str, tuple[int, Metadata]]]:
+    """Write all new content, durable but for its names.
+
+    Gives the names in the log directory with the paths they are for, and by those paths the size
+    and the metadata. A file has the owner, group, mode and times of the one that it replaces, or
+    of the log of its segment; else the owner and group of the directory.
+
+    Raises:
+        OSError: there is no space, or the owner cannot be set.
+    """
+    staged: dict[str, str] = {}
+    described: dict[str, tuple[int, Metadata]] = {}
+    for directory in plan.directories:
+        logs = sorted((offset_of(name) or 0, name) for name in directory.states if is_log(name))
+        for operation in directory.operations:
+            content = _content(directory, operation)
+            if content is None:
+                continue
+            name = own_name(number, f"-new-{len(staged)}")
+            path = relative(plan.path, directory.path, operation.name)
+            metadata = _metadata_for(directory, operation, logs, created_ns)
+            files.create(plan.path / name, content)
+            files.set_metadata(plan.path / name, metadata)
+            staged[name] = path
+            described[path] = operation.size_bytes, metadata
+    files.sync(plan.path / name for name in staged)
+    return staged, described
+
+
+def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:
+    match operation.wanted:
+        case NewBytes(data):
+            return [data]
+        case CopiedFrom() as piece:
+            return [_range(directory, piece)]
+        case JoinedFrom(pieces):
+            return [_range(directory, piece) for piece in pieces]
+        case _:
+            return None
+
+
+def _range(directory: DirectoryPlan, piece: CopiedFrom) -> FileRange:
+    return FileRange(directory.path / piece.name, piece.start, piece.end)
+
+
+def _metadata_for(
+    directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]], created_ns: int
+) -> Metadata:
+    name = operation.name
+    offset = offset_of(name)
+    like = directory.states.get(name)
+    if like is None:
+        like = directory.states.get(_first_source(operation) or "")
+    if like is None and offset is not None:
+        # The log of its segment: the last one that begins at or below it.
+        at = bisect_right(logs, offset, key=lambda log: log[0])
+        like = directory.states[logs[at - 1][1]] if at else None
+    if like is not None:
+        return like.metadata
+    around = Metadata.of(directory.path.stat())
+    # What its directory is, but for the right to search it.
+    mode = around.mode & _NEW_FILE_BITS
+    return Metadata(mode, around.uid, around.gid, created_ns, created_ns)
+
+
+def _first_source(operation: Operation) -> str | None:
+    match operation.wanted:
+        case CopiedFrom(source, _, _):
+            return source
+        case JoinedFrom(pieces) if pieces:
+            return pieces[0].name
+        case _:
+            return None
+
+
+def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> dict[str, Before]:
+    """Keep what is about to go, durable but for the names; gives what it was, by path.
+
+    Raises:
+        OSError: there is no space, or the file system refuses other names for files.
+    """
+    keeper = _Keeper(plan.path, number, files, keep_undo=keep_undo)
+    for directory in plan.directories:
+        keeper.keep(directory)
+    keeper.write_cuts()
+    return keeper.before
+
+
+@dataclass(slots=True)
+class _Keeper:
+    log_dir: Path
+    number: int
+    files: Files
+    keep_undo: bool
+    before: dict[str, Before] = field(default_factory=dict)
+    _ranges: list[FileRange] = field(default_factory=list)
+    _kept_bytes: int = 0
+    _links: int = 0
+
+    def keep(self, directory: DirectoryPlan) -> None:
+        cut = {
+            name: operation.size_bytes
+            for operation in directory.operations
+            if (name := cut_file(directory, operation)) is not None
+        }
+        going = _names_that_go(directory)
+        derived = _derived_from(directory) if self.keep_undo else {}
+        for name in sorted(going | cut.keys()):
+            state = directory.states[name]
+            path = relative(self.log_dir, directory.path, name)
+            pieces, is_rename = derived.get(name, ((), False))
+            self.before[path] = Before(
+                state.size_bytes,
+                state.metadata,
+                state.is_own,
+                self._link(path) if name in going and self.keep_undo else None,
+                self._cut(path, state, cut[name]) if name in cut else None,
+                self._derived(path, state, pieces, is_rename=is_rename)
+                if pieces and state.is_own
+                else None,
+            )
+
+    def _link(self, path: str) -> str:
+        name = own_name(self.number, f"-old-{self._links}")
+        self._links += 1
+        self.files.link(self.log_dir / path, self.log_dir / name)
+        return name
+
+    def _cut(self, path: str, state: FileState, position: int) -> Cut:
+        runs = self._runs(path, [(position, state.size_bytes)]) if self.keep_undo else ()
+        return Cut(position, runs)
+
+    def _derived(
+        self, path: str, state: FileState, pieces: tuple[Piece, ...], *, is_rename: bool
+    ) -> Derived | None:
+        if is_rename:
+            return Derived(pieces, (), is_rename=True)
+        if state.size_bytes < _DERIVED_FROM_BYTES:
+            return None
+        ranges = [(each.position, each.position + each.end - each.start) for each in pieces]
+        gaps = gaps_between(ranges, state.size_bytes)
+        return Derived(pieces, self._runs(path, gaps), is_rename=False)
+
+    def _runs(self, path: str, ranges: list[tuple[int, int]]) -> tuple[Run, ...]:
+        runs = []
+        for start, end in _not_zero(self.log_dir / path, ranges):
+            runs.append(Run(start, end - start, self._kept_bytes))
+            self._ranges.append(FileRange(self.log_dir / path, start, end))
+            self._kept_bytes += end - start
+        return tuple(runs)
+
+    def write_cuts(self) -> None:
+        if self._ranges:
+            path = self.log_dir / own_name(self.number, CUT_SUFFIX)
+            self.files.create(path, self._ranges)
+            self.files.sync([path])
+
+
+def _names_that_go(directory: DirectoryPlan) -> set[str]:
+    """The files that are taken from their names; not those that were staged there."""
+    names = set()
+    for operation in directory.operations:
+        if operation.kind is not OperationKind.CUT:
+            names.add(operation.name)
+        if operation.source is not None and not operation.source.endswith(CLEANED):
+            names.add(operation.source)
+    return names & directory.states.keys()
+
+
+def _derived_from(
+    directory: DirectoryPlan,
+) -> Mapping[str, tuple[tuple[Piece, ...], bool]]:
+    """Which files are afterwards in others, in pieces or (True) as they are."""
+    pieces: dict[str, list[Piece]] = {}
+    renamed: dict[str, Piece] = {}
+    prefix = directory.path.name
+    rewritten = {each.name for each in directory.operations if each.phase is Phase.REWRITE}
+    for operation in directory.operations:
+        path = f"{prefix}/{operation.name}"
+        match operation.wanted:
+            case CopiedFrom(name, start, end) if operation.phase is Phase.REWRITE:
+                pieces.setdefault(name, []).append(Piece(path, 0, end - start, start))
+            case JoinedFrom(ranges) if operation.phase is Phase.REWRITE:
+                at = 0
+                for each in ranges:
+                    piece = Piece(path, at, at + each.size_bytes, each.start)
+                    pieces.setdefault(each.name, []).append(piece)
+                    at += each.size_bytes
+            case _ if operation.source is not None and operation.name not in rewritten:
+                renamed[operation.source] = Piece(path, 0, operation.size_bytes, 0)
+    found = {name: (tuple(each), False) for name, each in pieces.items()}
+    return found | {name: ((piece,), True) for name, piece in renamed.items()}
+
+
+def _not_zero(path: Path, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The parts of ``ranges`` of a file in which something stands; the others are zeroes."""
+    with path.open("rb", buffering=0) as file:
+        for start, end in ranges:
+            begin = reached = start
+            for at, stop in _chunks(file.fileno(), start, end):
+                data = os.pread(file.fileno(), stop - at, at)
+                if len(data) != stop - at:
+                    raise OSError(errno.EIO, "the file became shorter while it was read", str(path))
+                if data.count(0) == len(data):
+                    continue
+                if at != reached:
+                    if begin < reached:
+                        yield begin, reached
+                    begin = at
+                reached = stop
+            if begin < reached:
+                yield begin, reached
+
+
+def _chunks(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Parts of a range, one behind the other, without those that are holes."""
+    position = start
+    while position < end:
+        try:
+            position = os.lseek(descriptor, position, os.SEEK_DATA)
+            hole = os.lseek(descriptor, position, os.SEEK_HOLE)
+        except OSError as failure:
+            if failure.errno == errno.ENXIO:
+                return  # nothing but a hole up to the end
+            if failure.errno != errno.EINVAL:
+                raise
+            hole = end  # a file system that does not say
+        stop = min(end, hole, position + _CHUNK_BYTES)
+        if position < stop:
+            yield position, stop
+        position = stop

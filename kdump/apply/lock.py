@@ -1,0 +1,207 @@
+"""Holding a log directory as a broker holds it.
+
+Follows Kafka's ``FileLock`` and ``LogManager.lockLogDirs``: a POSIX record lock on ``.lock``,
+which is made where it is missing and deleted when the lock is given back. A broker that is started
+meanwhile refuses the directory; a directory that a broker holds is refused here.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.files import Metadata
+from kdump.errors import KdumpError
+from kdump.formats.names import LOCK_FILE
+
+_FLOCK: Final = struct.Struct("@hhqqi4x")
+"""``struct flock`` of Linux: type, whence, start, length, process."""
+_MODE: Final = 0o644
+_ATTEMPTS: Final = 100
+"""How often a lock may turn out to be that of a file that was deleted meanwhile."""
+
+
+class LockedError(KdumpError):
+    """Another process holds the log directory."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lock that this process has.
+
+    Attributes:
+        descriptor: of the file, open as long as the lock is held.
+        leftover: what the file was like if it was there before, as after a crash.
+        stays: whether to leave the file there in the end.
+    """
+
+    descriptor: int
+    leftover: Metadata | None
+    stays: bool = False
+
+
+_held: Final[dict[Path, _Held]] = {}
+"""By log directory. A process does not exclude itself from a POSIX lock, and loses it as soon as
+any of its descriptors of the file is closed, so a second holder has to be refused here."""
+
+
+@contextmanager
+def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
+    """Hold the locks of log directories: all, or none.
+
+    They are taken in one order by everybody, and given back whatever happens. Giving back deletes
+    ``.lock``, also one that a crash had left behind, as a broker does that stops cleanly.
+
+    Raises:
+        LockedError: a broker, or another kdump, holds one of them.
+        KdumpError: a lock cannot be taken at all, for want of permission for example.
+    """
+    with ExitStack() as stack:
+        for path in sorted({path.resolve() for path in log_dirs}):
+            stack.enter_context(_hold(path))
+        yield
+
+
+def leftover_of(log_dir: Path) -> Metadata | None:
+    """What ``.lock`` was like before this process took it; None where it was not there."""
+    held = _held.get(log_dir.resolve())
+    return None if held is None else held.leftover
+
+
+def leave_behind(log_dir: Path) -> bool:
+    """Let ``.lock`` stay when the lock is given back; gives whether it is held at all."""
+    held = _held.get(log_dir.resolve())
+    if held is not None:
+        held.stays = True
+    return held is not None
+
+
+@contextmanager
+def _hold(log_dir: Path) -> Iterator[None]:
+    if log_dir in _held:
+        raise LockedError(f"{log_dir}: this kdump holds the lock of the directory already")
+    path = log_dir / LOCK_FILE
+    held = _held[log_dir] = _take(path)
+    try:
+        yield
+    finally:
+        del _held[log_dir]
+        # The order of Kafka's FileLock.destroy.
+        fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
+        if not held.stays:
+            path.unlink(missing_ok=True)
+        os.close(held.descriptor)
+
+
+def _take(path: Path) -> _Held:
+    for _ in range(_ATTEMPTS):
+        leftover = _metadata_of(path)
+        descriptor = _open(path, is_new=leftover is None)
+        try:
+            _lock(path, descriptor)
+            if _is_still(path, descriptor):
+                return _Held(descriptor, leftover)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # Whoever held it before has deleted the file: what was locked has no name any more.
+        os.close(descriptor)
+    raise LockedError(f"{path.parent}: other processes keep taking the lock; try again")
+
+
+def _metadata_of(path: Path) -> Metadata | None:
+    try:
+        return Metadata.of(path.lstat())
+    except FileNotFoundError:
+        return None
+    except OSError as failure:
+        raise _cannot_lock(path, failure) from failure
+
+
+def _open(path: Path, *, is_new: bool) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags, _MODE)
+        if is_new:
+            # A broker that runs as somebody else must be able to open it, should we be killed.
+            owner = path.parent.stat()
+            with suppress(PermissionError):
+                os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    except OSError as failure:
+        raise _cannot_lock(path, failure) from failure
+    return descriptor
+
+
+def _lock(path: Path, descriptor: int) -> None:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as failure:
+        if failure.errno not in (errno.EACCES, errno.EAGAIN):
+            raise _cannot_lock(path, failure) from failure
+        holder = _holder(descriptor)
+        by = f" by {holder}" if holder else " by another process"
+        raise LockedError(
+            f"{path.parent}: locked{by}; stop the broker first, or work on a copy"
+        ) from failure
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
+    what = failure.strerror or str(failure)
+    advice = {
+        errno.EACCES: "run kdump as the user that the broker runs as, or as root",
+        errno.EPERM: "run kdump as the user that the broker runs as, or as root",
+        errno.EROFS: "mount it for writing, or work on a copy",
+        errno.ENOENT: "name a log directory",
+        errno.ENOTDIR: "name a log directory",
+        errno.ENOSPC: "free some space there first",
+        errno.ENOLCK: "its file system has no locks: work on a copy",
+        errno.ELOOP: "it is a symbolic link: remove it",
+    }.get(failure.errno or 0, "work on a copy")
+    return KdumpError(f"{path}: cannot take the lock: {what}; {advice}")
+
+
+def _holder(descriptor: int) -> str:
+    """Process and command that hold the lock, as far as can be known."""
+    if sys.platform != "linux":
+        return ""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+    except OSError:
+        return ""
+    process_id = _FLOCK.unpack(answer)[4]
+    if process_id <= 0:
+        return ""  # gone meanwhile, or in a container of its own
+    command = _command(process_id)
+    return f"process {process_id}" + (f" ({command})" if command else "")
+
+
+def _command(process_id: int) -> str:
+    """The command line of a process, without the options of its JVM, which fill a screen."""
+    try:
+        words = Path(f"/proc/{process_id}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return ""
+    shown: list[str] = []
+    is_path = False
+    for word in words:
+        if not (is_path or (word.startswith(b"-") and words[0].endswith(b"java"))):
+            shown.append(word.decode(errors="replace"))
+        is_path = word in (b"-cp", b"-classpath", b"--class-path")
+    command = " ".join(shown)
+    return command if len(command) <= 200 else command[:199] + "…"

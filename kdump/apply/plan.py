@@ -1,0 +1,138 @@
+"""From what is wanted to what has to be done.
+
+A plan is a value: it is shown to people, printed for programs, and applied. Making one only reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, states_of
+from kdump.apply.order import partition_operations, root_operations
+from kdump.errors import KdumpError
+from kdump.repair.wanted import WantedFile
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """A partition's directory, and what becomes of its files; those not named stay."""
+
+    path: Path
+    files: Mapping[str, WantedFile]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedDirectory:
+    """A log directory as it is to be.
+
+    Attributes:
+        path: the log directory.
+        partitions: those of its partitions that change; each ``path`` is a directory in it.
+        root: what becomes of the files in the log directory itself; those not named stay.
+    """
+
+    path: Path
+    partitions: tuple[PartitionChange, ...]
+    root: Mapping[str, WantedFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is done in a log directory.
+
+    The partitions' operations go side by side, each partition's in its order. Before them the
+    marker of a clean stop goes, unless it is to stay untouched; after them come the checkpoints,
+    and then the marker.
+
+    Attributes:
+        path: the log directory.
+        partitions: those in which something is done.
+        root: what is done in the log directory itself.
+    """
+
+    path: Path
+    partitions: tuple[DirectoryPlan, ...]
+    root: DirectoryPlan
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the directory is as it is wanted."""
+        return not self.partitions and not self.root.operations
+
+    @property
+    def directories(self) -> tuple[DirectoryPlan, ...]:
+        """The partitions, then the root."""
+        return (*self.partitions, self.root)
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """All that is done."""
+        return tuple(operation for each in self.directories for operation in each.operations)
+
+    @property
+    def lost_bytes(self) -> int:
+        """How much that is there now is nowhere afterwards: what an undo has to keep."""
+        return sum(operation.lost_bytes for operation in self.operations)
+
+    @property
+    def needed_bytes(self) -> int:
+        """How much space is taken at most before any is given back."""
+        written = (OperationKind.CREATE, OperationKind.REPLACE)
+        kept = (OperationKind.CUT, OperationKind.RENAME)
+        return sum(
+            operation.size_bytes if operation.kind in written else operation.lost_bytes
+            for operation in self.operations
+            if operation.kind in written + kept
+        )
+
+    def describe(self) -> Iterator[str]:
+        """A line for each operation, for people."""
+        for operation in self.operations:
+            yield f"{operation.directory}: {operation.describe()}"
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """A row for each operation, for programs."""
+        for operation in self.operations:
+            yield {
+                "operation": operation.kind.value,
+                "directory": str(operation.directory),
+                "name": operation.name,
+                "source": operation.source,
+                "size_bytes": operation.size_bytes,
+                "lost_bytes": operation.lost_bytes,
+                "rewrite": operation.rewrite,
+            }
+
+
+def make_plan(wanted: WantedDirectory) -> Plan:
+    """Say what has to be done; reads the directories, changes nothing.
+
+    Raises:
+        KdumpError: a partition lies on another file system than its log directory, or a file is
+            not what the wanted state assumes.
+        OSError: something cannot be read.
+    """
+    device = wanted.path.stat().st_dev
+    planned = []
+    for change in wanted.partitions:
+        if change.path.parent != wanted.path:
+            raise ValueError(f"{change.path} is not a partition in {wanted.path}")
+        states = states_of(change.path)
+        operations = partition_operations(change.path, change.files, states)
+        if operations:
+            _require_same_device(change.path, device)
+            planned.append(DirectoryPlan(change.path, states, operations))
+    states = states_of(wanted.path)
+    operations = root_operations(wanted.path, wanted.root, states, has_partitions=bool(planned))
+    return Plan(wanted.path, tuple(planned), DirectoryPlan(wanted.path, states, operations))
+
+
+def _require_same_device(path: Path, device: int) -> None:
+    if path.stat().st_dev != device:
+        raise KdumpError(
+            f"{path}: lies on another file system than its log directory, so that nothing can be "
+            "moved between the two; work on a copy that is on one"
+        )

@@ -1,0 +1,118 @@
+"""Taking the steps of a run, forwards or backwards, from the beginning or from anywhere."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdump.apply.files import Content, FileRange, Files
+from kdump.apply.journal import CUT_SUFFIX, Before, Journal, Run
+from kdump.apply.steps import Step, StepKind
+
+_PUT_SUFFIX = "-put"
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Takes steps in a log directory; each of them may have been taken before."""
+
+    log_dir: Path
+    journal: Journal
+    files: Files
+
+    def forwards(self) -> None:
+        """Do what the run does."""
+        self._take(self.journal.steps)
+
+    def backwards(self) -> None:
+        """Take it back; every file that was taken from its name has another one."""
+        self._take(self.journal.undo_steps)
+
+    def _take(self, steps: tuple[Step, ...]) -> None:
+        actions = {
+            StepKind.MOVE: self._move,
+            StepKind.REMOVE: self._remove,
+            StepKind.CUT: self._cut,
+            StepKind.SYNC: self._sync,
+            StepKind.PUT: self._put,
+            StepKind.FILL: self._fill,
+        }
+        for step in steps:
+            actions[step.kind](step)
+
+    def _move(self, step: Step) -> None:
+        source, target = self.log_dir / step.source, self.log_dir / step.path
+        if not os.path.lexists(source):
+            return
+        if _is_same(source, target):
+            # rename() leaves two names of one file as they are.
+            self.files.unlink(source)
+        else:
+            self.files.rename(source, target)
+
+    def _remove(self, step: Step) -> None:
+        if step.source and not os.path.lexists(self.log_dir / step.source):
+            return
+        path = self.log_dir / step.path
+        if os.path.lexists(path):
+            self.files.unlink(path)
+
+    def _cut(self, step: Step) -> None:
+        path = self.log_dir / step.path
+        if path.stat().st_size > step.size_bytes:
+            self.files.truncate(path, step.size_bytes)
+        self.files.set_metadata(path, self.journal.before[step.source].metadata)
+
+    def _sync(self, step: Step) -> None:
+        if step.paths:
+            self.files.sync(self.log_dir / self._place(path) for path in step.paths)
+
+    def _place(self, path: str) -> str:
+        """Where the file is that was cut: under its other name, if it was given one."""
+        before = self.journal.before.get(path)
+        return before.link if before and before.cut and before.link else path
+
+    def _put(self, step: Step) -> None:
+        link = self.journal.before[step.source].link
+        assert link is not None, f"{step.source} was not kept"
+        kept, target = self.log_dir / link, self.log_dir / step.path
+        if _is_same(kept, target):
+            return
+        other = self.log_dir / self.journal.own_name(_PUT_SUFFIX)
+        if os.path.lexists(other):
+            self.files.unlink(other)
+        self.files.link(kept, other)
+        self.files.rename(other, target)
+
+    def _fill(self, step: Step) -> None:
+        before = self.journal.before[step.source]
+        assert before.cut is not None, f"{step.source} was not cut"
+        path = self.log_dir / self._place(step.source)
+        restore(path, before, before.cut.runs, self.log_dir, self.journal, self.files)
+
+
+def restore(
+    path: Path,
+    before: Before,
+    runs: tuple[Run, ...],
+    log_dir: Path,
+    journal: Journal,
+    files: Files,
+) -> None:
+    """Give a file the kept bytes, the size and the metadata that it had; durable is for later."""
+    kept = log_dir / journal.own_name(CUT_SUFFIX)
+    if path.stat().st_size != before.size_bytes:
+        files.truncate(path, before.size_bytes)
+    for run in runs:
+        content: Content = [FileRange(kept, run.kept_at, run.kept_at + run.size_bytes)]
+        files.write_at(path, run.position, content)
+    files.set_metadata(path, before.metadata)
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    try:
+        one, two = path.lstat(), other.lstat()
+    except FileNotFoundError:
+        return False
+    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)

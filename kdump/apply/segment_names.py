@@ -1,0 +1,37 @@
+"""What a loading broker makes of a file's name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kdump.formats.java_numbers import parse_long
+from kdump.formats.names import FileKind, FileStage
+
+CLEANED: Final = FileStage.CLEANED.value
+SWAP: Final = FileStage.SWAP.value
+DELETED: Final = FileStage.DELETED.value
+TEMPORARY_SUFFIXES: Final = (SWAP, CLEANED, DELETED)
+
+SEGMENT_SUFFIXES: Final = (
+    FileKind.LOG.value,
+    FileKind.OFFSET_INDEX.value,
+    FileKind.TIME_INDEX.value,
+    FileKind.TRANSACTION_INDEX.value,
+)
+"""The files of a segment, in the order in which a broker renames them."""
+
+
+def offset_of(name: str) -> int | None:
+    """The number before the first dot (``LogFileUtils.offsetFromFileName``); None for none."""
+    stem, dot, _ = name.partition(".")
+    return parse_long(stem) if dot else None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether the file is one that is not in use yet, or not any more."""
+    return name.endswith(TEMPORARY_SUFFIXES)
+
+
+def is_log(name: str, stage: str = "") -> bool:
+    """Whether it is the log of a segment, with the suffix ``stage``."""
+    return name.endswith(FileKind.LOG.value + stage) and offset_of(name) is not None

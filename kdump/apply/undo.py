@@ -1,0 +1,350 @@
+"""Taking back what was applied, and finishing what was interrupted.
+
+The caller holds the lock of the log directory. Only the newest run can be taken back: the older
+ones left the directory as that one found it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdump.apply.apply import go_back, go_on, tidy_up
+from kdump.apply.files import DISK, FileRange, Files
+from kdump.apply.journal import (
+    Before,
+    Journal,
+    Mark,
+    State,
+    found_in,
+    read_journal,
+    write_journal,
+)
+from kdump.apply.marks import changed_during, changed_since, lost_content, told
+from kdump.apply.run import restore
+from kdump.apply.steps import Step, StepKind
+from kdump.errors import KdumpError
+
+
+@dataclass(frozen=True, slots=True)
+class Undo:
+    """What is kept to take back one run.
+
+    Attributes:
+        undo_id: its number, as text; later runs have greater ones.
+        command: what was run.
+        created_ms: when.
+        is_interrupted: whether the run, or the undoing of it, was stopped before its end.
+        files: how many files it puts back or takes away.
+        kept_bytes: space that giving it up sets free.
+    """
+
+    undo_id: str
+    command: str
+    created_ms: int
+    is_interrupted: bool
+    files: int
+    kept_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A file that an undo puts back, or takes away.
+
+    Attributes:
+        path: below the log directory.
+        is_removed: whether it was not there before.
+        size_bytes: of the file as it was; 0 where it was not there.
+    """
+
+    path: str
+    is_removed: bool
+    size_bytes: int
+
+
+def list_undos(log_dir: Path) -> list[Undo]:
+    """What can be taken back in a log directory, the oldest first; only reads.
+
+    Raises:
+        KdumpError: a journal is damaged.
+        OSError: the directory cannot be read.
+    """
+    return [
+        _described(read_journal(files[state.value]), state, files)
+        for files in found_in(log_dir).values()
+        if (state := _state_of(files)) is not None
+    ]
+
+
+def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> Undo:
+    """Take back the newest run, also one that was interrupted; gives what was taken back.
+
+    Every file has its name, content, owner, group, mode and times again. Stopped anywhere, it is
+    finished by being called again.
+
+    Raises:
+        KdumpError: there is none, or another one than ``undo_id`` is the newest; or the directory
+            has been changed since, so that it cannot be as it was.
+    """
+    _remove_remains(log_dir, files)
+    state, journal, described = _examined(log_dir, undo_id)
+    if state is State.APPLIED:
+        tidy_up(log_dir, journal, files)
+        journal = _ready_to_go_back(log_dir, journal, files)
+        write_journal(log_dir, journal, State.UNDOING, files)
+        files.unlink(log_dir / journal.own_name(State.APPLIED.value))
+    elif state is State.APPLYING:
+        undoing = log_dir / journal.own_name(State.UNDOING.value)
+        files.rename(log_dir / journal.own_name(state.value), undoing)
+        files.sync([log_dir])
+    go_back(log_dir, journal, files)
+    return described
+
+
+def foretell(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Restored]]:
+    """Say what :func:`undo` would take back, and which files it would touch; only reads.
+
+    Raises:
+        KdumpError: it would refuse.
+    """
+    _, journal, described = _examined(log_dir, undo_id)
+    restored = [
+        Restored(path, path not in journal.before, _size_before(journal, path))
+        for path in sorted(journal.before.keys() | journal.after.keys())
+    ]
+    return described, restored
+
+
+def _size_before(journal: Journal, path: str) -> int:
+    before = journal.before.get(path)
+    return 0 if before is None else before.size_bytes
+
+
+def _examined(log_dir: Path, undo_id: str | None) -> tuple[State, Journal, Undo]:
+    """The run that can be taken back, after looking whether it can."""
+    number, state, found = _newest(log_dir, undo_id)
+    journal = read_journal(found[state.value])
+    if not journal.can_undo:
+        raise KdumpError(
+            f"{log_dir}: run {number} ({journal.command}) was to keep no undo; run it again, "
+            "and it goes on where it stopped"
+        )
+    examine = changed_since if state is State.APPLIED else changed_during
+    _refuse(log_dir, journal, examine(log_dir, journal))
+    return state, journal, _described(journal, state, found)
+
+
+def discardable(log_dir: Path, undo_id: str | None = None) -> list[Undo]:
+    """What :func:`discard` would give up; only reads.
+
+    Raises:
+        KdumpError: there is no such undo.
+    """
+    runs = [
+        _described_at_least(number, state, found)
+        for number, found in found_in(log_dir).items()
+        if (state := _state_of(found)) is not None
+    ]
+    if undo_id is None:
+        return [run for run in runs if not run.is_interrupted]
+    named = [run for run in runs if run.undo_id == undo_id]
+    if not named:
+        raise _no_such(log_dir, undo_id)
+    return named
+
+
+def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> list[Undo]:
+    """Give back the space of one undo, or of all that are complete; gives what that was.
+
+    A run that was interrupted is given up only by its id: the directory then stays as it is, with
+    a part of the changes made.
+
+    Raises:
+        KdumpError: there is no such undo.
+    """
+    discarded = discardable(log_dir, undo_id)
+    every = found_in(log_dir)
+    for run in discarded:
+        found = every[int(run.undo_id)]
+        for state in State:
+            if state.value in found:
+                files.unlink(found.pop(state.value))
+        files.sync([log_dir])
+        for path in found.values():
+            files.unlink(path)
+    return discarded
+
+
+def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
+    """Bring a run, or the undoing of one, that was interrupted to its end.
+
+    Gives what that was; None where nothing was interrupted. Also removes what a run left that was
+    stopped before it began.
+
+    Raises:
+        KdumpError: the directory has been changed since by somebody else.
+        OSError: a step fails; it can be gone on with.
+    """
+    finished = None
+    _remove_remains(log_dir, files)
+    for found in found_in(log_dir).values():
+        state = _state_of(found)
+        if state is None:
+            continue
+        if state is State.APPLIED:
+            if State.APPLYING.value in found:
+                tidy_up(log_dir, read_journal(found[State.APPLIED.value]), files)
+        else:
+            journal = read_journal(found[state.value])
+            finished = _described(journal, state, found)
+            changes = changed_during(log_dir, journal)
+            if state is State.UNDOING:
+                _refuse(log_dir, journal, changes)
+                go_back(log_dir, journal, files)
+            else:
+                _refuse(log_dir, journal, changes + lost_content(log_dir, journal))
+                go_on(log_dir, journal, files)
+    return finished
+
+
+def _remove_remains(log_dir: Path, files: Files) -> None:
+    """Remove what runs left that have no journal: nothing was changed, or all was done."""
+    for found in found_in(log_dir).values():
+        if _state_of(found) is None:
+            for path in found.values():
+                files.unlink(path)
+
+
+def _state_of(found: Mapping[str, Path]) -> State | None:
+    """How far a run is; the journal that was written last says so."""
+    for state in (State.UNDOING, State.APPLIED, State.APPLYING):
+        if state.value in found:
+            return state
+    return None
+
+
+def _newest(log_dir: Path, undo_id: str | None) -> tuple[int, State, dict[str, Path]]:
+    runs = [
+        (number, state, found)
+        for number, found in found_in(log_dir).items()
+        if (state := _state_of(found)) is not None
+    ]
+    if undo_id is not None and undo_id not in (str(number) for number, _, _ in runs):
+        raise _no_such(log_dir, undo_id)
+    if not runs:
+        raise KdumpError(f"{log_dir}: there is nothing to undo")
+    if undo_id not in (None, str(runs[-1][0])):
+        raise KdumpError(f"{log_dir}: run {runs[-1][0]} came after {undo_id}; undo that one first")
+    return runs[-1]
+
+
+def _no_such(log_dir: Path, undo_id: str) -> KdumpError:
+    return KdumpError(f"{log_dir}: there is no undo {undo_id}; 'kdump undo --list' shows all")
+
+
+def _refuse(log_dir: Path, journal: Journal, changes: list[str]) -> None:
+    if changes:
+        raise KdumpError(
+            f"{log_dir}: has been changed since run {journal.number} ({journal.command}): "
+            f"{told(changes)}; 'kdump undo --discard {log_dir} {journal.number}' gives that run's "
+            "undo up"
+        )
+
+
+def _ready_to_go_back(log_dir: Path, journal: Journal, files: Files) -> Journal:
+    """Give every file that was taken from its name another one, as when the run began.
+
+    What was only renamed gets it at once, what was written anew is put together.
+    """
+    links = sum(each.link is not None for each in journal.before.values())
+    free = max(
+        (int(suffix.removeprefix("-old-")) for suffix in _old_suffixes(log_dir, journal)),
+        default=links,
+    )
+    before = {}
+    undo_steps = journal.undo_steps
+    for path, each in journal.before.items():
+        if each.link is None and (each.derived is not None or _is_shared(log_dir, path, each)):
+            free += 1
+            name = journal.own_name(f"-old-{free}")
+            is_whole = _make_again(log_dir, name, path, each, journal, files)
+            if is_whole and each.cut is not None:
+                undo_steps = tuple(_put_instead(step, path) for step in undo_steps)
+            each = replace(each, link=name)
+        before[path] = each
+    files.sync([log_dir])
+    marks = {path: Mark(mark.size_bytes, mark.modified_ns) for path, mark in journal.marks.items()}
+    after = {path: marks[path] for path in journal.after}
+    return replace(journal, before=before, undo_steps=undo_steps, marks=marks, after=after)
+
+
+def _put_instead(step: Step, path: str) -> Step:
+    """A file that was made again as a whole needs not be filled, but put where it was."""
+    is_meant = step.kind is StepKind.FILL and step.source == path
+    return Step(StepKind.PUT, path, path) if is_meant else step
+
+
+def _old_suffixes(log_dir: Path, journal: Journal) -> list[str]:
+    return [
+        suffix for suffix in found_in(log_dir).get(journal.number, {}) if suffix.startswith("-old-")
+    ]
+
+
+def _is_shared(log_dir: Path, path: str, before: Before) -> bool:
+    """Whether what was cut has got other hard links since; those are not written through."""
+    return before.cut is not None and (log_dir / path).stat().st_nlink > 1
+
+
+def _make_again(
+    log_dir: Path, name: str, path: str, before: Before, journal: Journal, files: Files
+) -> bool:
+    """Make a file again under ``name``; gives whether it is a file of its own, and whole."""
+    kept = log_dir / name
+    derived = before.derived
+    if derived is not None and derived.is_rename:
+        renamed = log_dir / derived.pieces[0].path
+        if before.cut is None or renamed.stat().st_nlink == 1:
+            files.link(renamed, kept)
+            return False
+    if derived is None or derived.is_rename:
+        assert before.cut is not None, f"{path} was not kept"
+        there = log_dir / (path if derived is None else derived.pieces[0].path)
+        files.create(kept, [FileRange(there, 0, before.cut.position)])
+        restore(kept, before, before.cut.runs, log_dir, journal, files)
+        files.sync([kept])
+        return True
+    files.create(kept, [])
+    files.truncate(kept, before.size_bytes)
+    for piece in derived.pieces:
+        content = [FileRange(log_dir / piece.path, piece.start, piece.end)]
+        files.write_at(kept, piece.position, content)
+    restore(kept, before, derived.runs, log_dir, journal, files)
+    files.sync([kept])
+    return True
+
+
+def _described(journal: Journal, state: State, found: Mapping[str, Path]) -> Undo:
+    paths = journal.before.keys() | journal.after.keys()
+    return Undo(
+        str(journal.number),
+        journal.command,
+        journal.created_ms,
+        state is not State.APPLIED,
+        len(paths),
+        _kept_bytes(found),
+    )
+
+
+def _described_at_least(number: int, state: State, found: Mapping[str, Path]) -> Undo:
+    """The same, also where the journal is damaged."""
+    try:
+        return _described(read_journal(found[state.value]), state, found)
+    except KdumpError:
+        return Undo(str(number), "", 0, state is not State.APPLIED, 0, _kept_bytes(found))
+
+
+def _kept_bytes(found: Mapping[str, Path]) -> int:
+    """What is on disk for the undo alone."""
+    statuses = [path.lstat() for path in found.values()]
+    return sum(status.st_blocks * 512 for status in statuses if status.st_nlink == 1)

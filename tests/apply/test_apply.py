@@ -1,0 +1,276 @@
+"""What applying a plan keeps of files besides their content, and what it leaves alone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import Phase, assume, given, settings
+from hypothesis import strategies as st
+
+from builders.apply_wanted import apply_wanted
+from builders.log_dir_trees import original_of, seen_by_broker
+from builders.written_files import PARTITION, plan_of, wanted_of, write_files
+from kdump.apply.apply import apply_plan
+from kdump.apply.files import DISK, Disk, Metadata
+from kdump.apply.plan import make_plan
+from kdump.apply.undo import list_undos, undo
+from kdump.errors import KdumpError
+from kdump.repair.wanted import (
+    CopiedFrom,
+    Gone,
+    JoinedFrom,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+    WantedFile,
+)
+
+ZERO, FIVE = (f"{base:020d}" for base in (0, 5))
+OLD_NS = 1_600_000_000_000_000_007
+
+
+def apply(log_dir: Path, files: dict[str, WantedFile], *, keep_undo: bool = True) -> None:
+    apply_plan(plan_of(log_dir, files), keep_undo=keep_undo, command="kdump recover")
+
+
+def set_aside(path: Path, mode: int) -> Metadata:
+    path.chmod(mode)
+    os.utime(path, ns=(OLD_NS, OLD_NS))
+    return Metadata.of(path.stat())
+
+
+def described(path: Path) -> tuple[int, int, int, int]:
+    status = path.stat()
+    return status.st_mode & 0o7777, status.st_uid, status.st_gid, status.st_mtime_ns
+
+
+@pytest.mark.parametrize("wanted", [KeptUpTo(2), NewBytes(b"other"), JoinedFrom(())])
+def test_what_changes_keeps_owner_group_mode_and_time(tmp_path: Path, wanted: WantedFile) -> None:
+    log = write_files(tmp_path, {f"{ZERO}.log": b"1234"}) / f"{ZERO}.log"
+    set_aside(log, 0o604)
+    if os.geteuid() == 0:
+        os.chown(log, 4711, 4712)
+    before = described(log)
+    apply(tmp_path, {log.name: wanted})
+    assert described(log) == before
+
+
+def test_a_new_file_of_a_segment_is_like_its_log(tmp_path: Path) -> None:
+    partition = write_files(tmp_path, {f"{ZERO}.log": b"1234", f"{FIVE}.log": b"1"})
+    set_aside(partition / f"{ZERO}.log", 0o600)
+    set_aside(partition / f"{FIVE}.log", 0o640)
+    apply(
+        tmp_path, {f"{FIVE}.index": NewBytes(b"x"), "00000000000000000004.snapshot": NewBytes(b"")}
+    )
+    assert described(partition / f"{FIVE}.index") == described(partition / f"{FIVE}.log")
+    snapshot = partition / "00000000000000000004.snapshot"
+    assert described(snapshot) == described(partition / f"{ZERO}.log")
+
+
+def test_another_new_file_is_like_its_directory_and_of_now(tmp_path: Path) -> None:
+    partition = write_files(tmp_path, {})
+    partition.chmod(0o750)
+    apply(tmp_path, {"leader-epoch-checkpoint": NewBytes(b"0\n0\n")})
+    mode, uid, gid, modified_ns = described(partition / "leader-epoch-checkpoint")
+    assert (mode, uid, gid) == (0o640, partition.stat().st_uid, partition.stat().st_gid)
+    assert modified_ns > OLD_NS
+
+
+@pytest.mark.parametrize("wanted", [KeptUpTo(2), NewBytes(b"other"), Gone(), JoinedFrom(())])
+@pytest.mark.parametrize("kind", ["symbolic", "hard"])
+def test_a_link_to_a_foreign_file_is_not_written_through(
+    tmp_path: Path, wanted: WantedFile, kind: str
+) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"1234")
+    set_aside(foreign, 0o644)
+    partition = write_files(tmp_path / "logs", {f"{ZERO}.index": b""})
+    log = partition / f"{ZERO}.log"
+    log.symlink_to(foreign) if kind == "symbolic" else log.hardlink_to(foreign)
+    before, seen = described(foreign), original_of(tmp_path / "logs")
+
+    apply(tmp_path / "logs", {log.name: wanted})
+
+    assert (foreign.read_bytes(), described(foreign)) == (b"1234", before)
+    assert not log.is_symlink()
+    if isinstance(wanted, KeptUpTo):
+        assert log.read_bytes() == b"12"
+    undo(tmp_path / "logs")
+    assert original_of(tmp_path / "logs") == seen
+    assert (foreign.read_bytes(), log.samefile(foreign)) == (b"1234", True)
+
+
+def test_a_linked_swap_that_is_cut_leaves_the_foreign_file_alone(tmp_path: Path) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.write_bytes(b"1234")
+    partition = write_files(tmp_path / "logs", {f"{ZERO}.log": b"old"})
+    (partition / f"{ZERO}.log.swap").symlink_to(foreign)
+    seen = original_of(tmp_path / "logs")
+    apply(
+        tmp_path / "logs",
+        {f"{ZERO}.log": RenamedFrom(f"{ZERO}.log.swap", 2), f"{ZERO}.log.swap": Gone()},
+    )
+    assert foreign.read_bytes() == b"1234"
+    assert {path.name: path.read_bytes() for path in partition.iterdir()} == {f"{ZERO}.log": b"12"}
+    undo(tmp_path / "logs")
+    assert original_of(tmp_path / "logs") == seen
+
+
+def test_no_directory_is_ever_made_beside_the_partitions(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"12345678"})
+
+    class Watched(Disk):
+        def sync(self, paths: Iterable[Path]) -> None:
+            super().sync(paths)
+            assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [PARTITION]
+
+    split: dict[str, WantedFile] = {
+        f"{ZERO}.log": KeptUpTo(4),
+        f"{FIVE}.log": CopiedFrom(f"{ZERO}.log", 4, 8),
+    }
+    plan = plan_of(tmp_path, split)
+    apply_plan(plan, keep_undo=True, command="kdump recover", files=Watched())
+    undo(tmp_path, files=Watched())
+
+
+def test_without_enough_space_nothing_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"x" * 100_000})
+    before = original_of(tmp_path)
+    plan = plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(1)})
+    real = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result((*real[:3], 3, 2, *real[5:])))
+    with pytest.raises(KdumpError, match="needs 101023 bytes of free space, has"):
+        apply_plan(plan, keep_undo=True, command="kdump recover")
+    assert original_of(tmp_path) == before
+
+
+def test_an_owner_that_cannot_be_given_is_found_out_before_anything_changes(
+    tmp_path: Path,
+) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234", "old": b""})
+    before = original_of(tmp_path)
+
+    class NotRoot(Disk):
+        def set_metadata(self, path: Path, metadata: Metadata) -> None:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+
+    plan = plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(1), "old": NewBytes(b"x")})
+    with pytest.raises(KdumpError, match=r"nothing has been changed; run kdump as the user"):
+        apply_plan(plan, keep_undo=True, command="kdump recover", files=NotRoot())
+    assert original_of(tmp_path) == before
+
+
+def test_a_cut_log_costs_what_is_cut_and_a_rewritten_one_what_it_leaves_out(
+    tmp_path: Path,
+) -> None:
+    size_bytes = 4 << 20
+    content = os.urandom(size_bytes)
+    partition = write_files(tmp_path, {f"{ZERO}.log": content, f"{FIVE}.log": content})
+    os.truncate(write_files(tmp_path, {f"{FIVE}.index": b"12345678"}) / f"{FIVE}.index", 10 << 20)
+    before = original_of(tmp_path)
+    rewritten = f"{ZERO}.log"
+    apply(
+        tmp_path,
+        {
+            rewritten: JoinedFrom(
+                (CopiedFrom(rewritten, 0, 1000), CopiedFrom(rewritten, 3000, size_bytes))
+            ),
+            f"{FIVE}.log": KeptUpTo(size_bytes - 5000),
+            f"{FIVE}.index": KeptUpTo(8),
+        },
+    )
+    (kept,) = list_undos(tmp_path)
+    assert kept.kept_bytes < 40_000
+    assert (partition / f"{FIVE}.log").stat().st_nlink == 1
+    undo(tmp_path)
+    assert original_of(tmp_path) == before
+
+
+def test_a_segment_is_moved_and_cut_without_being_copied(tmp_path: Path) -> None:
+    partition = write_files(tmp_path, {f"{ZERO}.log.swap": b"x" * 5000, f"{FIVE}.log": b"y" * 5000})
+    inodes = [(partition / name).stat().st_ino for name in (f"{ZERO}.log.swap", f"{FIVE}.log")]
+    swap = f"{ZERO}.log.swap"
+    apply(
+        tmp_path, {f"{ZERO}.log": RenamedFrom(swap, 4000), swap: Gone(), f"{FIVE}.log": KeptUpTo(3)}
+    )
+    after = [partition / f"{ZERO}.log", partition / f"{FIVE}.log"]
+    assert [path.stat().st_ino for path in after] == inodes
+    assert [path.stat().st_size for path in after] == [4000, 3]
+    assert [path.stat().st_nlink for path in after] == [1, 1]
+
+
+# ---- Any directory, and anything wanted of it ----
+
+NAMES = [
+    f"{base}{kind}{suffix}"
+    for base in (ZERO, FIVE, f"{9:020d}")
+    for kind in (".log", ".index", ".txnindex", ".snapshot")
+    for suffix in ("", ".swap", ".cleaned", ".deleted")
+] + ["leader-epoch-checkpoint", "partition.metadata", "damaged-x", "README"]
+
+
+@st.composite
+def directories(draw: st.DrawFn) -> dict[str, bytes]:
+    chosen = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=10))
+    return {name: draw(st.binary(max_size=12)) for name in chosen}
+
+
+@st.composite
+def wanted_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, WantedFile]:
+    """Anything that can be said of these files, by the rules that it goes by."""
+    wanted: dict[str, WantedFile] = {}
+    free = [name for name in draw(st.permutations(NAMES)) if not name.endswith(".deleted")]
+    for name in sorted(files):
+        what = draw(st.sampled_from(["keep", "cut", "gone", "rename", "new"]))
+        if what == "cut":
+            wanted[name] = KeptUpTo(draw(st.integers(0, len(files[name]))))
+        elif what == "new":
+            wanted[name] = NewBytes(draw(st.binary(max_size=12)))
+        elif what != "keep":
+            wanted[name] = Gone()
+    gone = [name for name, each in wanted.items() if isinstance(each, Gone)]
+    renamed = [name for name in gone if not name.endswith(".cleaned") and draw(st.booleans())]
+    free = [name for name in free if name not in files or (name in gone and name not in renamed)]
+    for source in renamed:
+        size_bytes = draw(st.integers(0, len(files[source])))
+        wanted[free.pop()] = RenamedFrom(source, size_bytes)
+    for source in sorted(files.keys() - set(renamed)):
+        target = free.pop()
+        if draw(st.booleans()):
+            end = draw(st.integers(0, len(files[source])))
+            piece = CopiedFrom(source, draw(st.integers(0, end)), end)
+            wanted[target] = JoinedFrom((piece, piece)) if draw(st.booleans()) else piece
+    return wanted
+
+
+@given(st.data())
+@settings(max_examples=100, phases=[Phase.explicit, Phase.generate])  # to shrink takes minutes
+def test_whatever_is_wanted_is_there_afterwards_and_undone_it_never_was(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    files = data.draw(directories())
+    wanted = data.draw(wanted_files(files))
+    ours, expected = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("expected")
+    write_files(ours, files)
+    write_files(expected, files)
+    before = original_of(ours)
+    apply_wanted(expected / PARTITION, wanted)
+
+    try:
+        plan = make_plan(wanted_of(ours, wanted))
+    except KdumpError as refused:
+        assume("in the way" not in str(refused))
+        raise
+    apply_plan(plan, keep_undo=True, command="x", files=DISK)
+
+    assert seen_by_broker(ours) == seen_by_broker(expected)
+    assert make_plan(wanted_of(ours, {})).is_empty
+    if list_undos(ours):
+        undo(ours)
+    assert original_of(ours) == before

@@ -1,0 +1,100 @@
+"""A broker that is started where kdump was stopped loses nothing that it would have kept."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import crc32c
+import pytest
+
+from builders.damage import ATTRIBUTES_POSITION, CRC_POSITION, batch_positions
+from builders.loading import Clock, LoaderServer
+from builders.log_directories import offset_checkpoint
+from builders.repair_bench import Bench
+from builders.repair_cases import CASES, PARTITION
+from kdump.formats import names
+from kdump.log.directory import read_log_directory
+from kdump.repair.segment import IndexSettings
+
+STATES_OF_A_CASE: Final = 24
+
+
+class Gallery:
+    """Log directories in which states of the same partition stand beside each other."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._points: dict[Path, dict[tuple[str, int], int]] = {}
+        self._starts: dict[Path, dict[tuple[str, int], int]] = {}
+
+    def add(self, log_dir: Path, name: str) -> Path:
+        """Put the partition of ``log_dir`` there; gives where it is now."""
+        directory = read_log_directory(log_dir)
+        home = self.path / ("clean" if directory.is_clean else "crashed")
+        home.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(log_dir / PARTITION, home / f"{name}-0")
+        for mine, theirs in (
+            (self._points, directory.checkpoints.recovery_points),
+            (self._starts, directory.checkpoints.log_start_offsets),
+        ):
+            lines = mine.setdefault(home, {})
+            for (topic, _), offset in (theirs or {}).items():
+                if topic == "orders":
+                    lines[name, 0] = offset
+        if directory.is_clean:
+            (home / names.CLEAN_SHUTDOWN_MARKER).touch()
+        return home / f"{name}-0"
+
+    def load(self, server: LoaderServer) -> dict[str, str]:
+        refused: dict[str, str] = {}
+        for home, points in self._points.items():
+            (home / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(points))
+            starts = offset_checkpoint(self._starts[home])
+            (home / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(starts)
+            refused |= server.load(home, IndexSettings(), Clock())
+        return refused
+
+
+def kept_batches(partition: Path) -> set[bytes]:
+    return {batch for log in partition.glob("*.log") for batch in batches_of(log.read_bytes())}
+
+
+def batches_of(log: bytes) -> Iterator[bytes]:
+    """The sound ones: what is not, salvage takes away on purpose."""
+    for start, end in pairwise([*batch_positions(log), len(log)]):
+        checksum = int.from_bytes(log[start + CRC_POSITION : start + ATTRIBUTES_POSITION])
+        if checksum == crc32c.crc32c(log[start + ATTRIBUTES_POSITION : end]):
+            yield log[start:end]
+
+
+@pytest.mark.differential
+def test_whatever_kdump_is_stopped_at_kafka_keeps_what_it_would_have_kept(
+    tmp_path: Path, java_classpath: str
+) -> None:
+    gallery = Gallery(tmp_path / "gallery")
+    originals: dict[str, Path] = {}
+    states: dict[str, list[tuple[str, Path]]] = {}
+    for case in CASES:
+        name = case.__name__
+        bench = Bench(tmp_path / name, case)
+        originals[name] = gallery.add(bench.path, name)
+        count = bench.count(bench.apply)
+        step = max(1, count // STATES_OF_A_CASE)
+        for at in range(count % step, count, step):
+            bench.restart()
+            last = bench.stop(bench.apply, at, unsynced=at % 3 == 0)
+            path = gallery.add(bench.path, f"{name}-{at}")
+            states.setdefault(name, []).append((f"after {at}: {last}", path))
+
+    with LoaderServer(java_classpath) as server:
+        refused = gallery.load(server)
+
+    assert not refused
+    for name, original in originals.items():
+        kept = kept_batches(original)
+        for what, path in states[name]:
+            assert not kept - kept_batches(path), f"{name} {what}"

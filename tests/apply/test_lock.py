@@ -1,0 +1,175 @@
+"""A log directory is held as a broker holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kdump.apply.files import Metadata
+from kdump.apply.lock import LockedError, hold_locks, leave_behind, leftover_of
+from kdump.errors import KdumpError
+
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held_elsewhere(log_dir: Path) -> Iterator[int]:
+    """Let another process hold the lock; gives its id."""
+    (log_dir / ".lock").touch()
+    command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield process.pid
+        process.stdin.close()
+
+
+def refusal_of(*log_dirs: Path) -> str:
+    with pytest.raises(LockedError) as refused, hold_locks(log_dirs):
+        pass
+    return str(refused.value)
+
+
+def is_locked_for_others(log_dir: Path) -> bool:
+    command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
+    done = subprocess.run(command, input=b"", capture_output=True, check=False)
+    return done.returncode != 0
+
+
+def test_while_it_is_held_nobody_else_gets_it_and_then_it_is_gone(tmp_path: Path) -> None:
+    with hold_locks([tmp_path]):
+        assert is_locked_for_others(tmp_path)
+
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_a_lock_file_that_a_crash_left_is_taken_and_goes(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch(mode=0o640)
+    os.utime(tmp_path / ".lock", ns=(1, 2))
+
+    with hold_locks([tmp_path]):
+        leftover = leftover_of(tmp_path)
+
+    assert leftover is not None
+    assert (leftover.mode, leftover.modified_ns) == (0o640, 2)
+    assert not (tmp_path / ".lock").exists()
+
+
+def test_it_stays_where_it_is_to_be_left_behind(tmp_path: Path) -> None:
+    with hold_locks([tmp_path]):
+        assert leftover_of(tmp_path) is None
+        assert leave_behind(tmp_path)
+
+    assert (tmp_path / ".lock").exists()
+    assert not is_locked_for_others(tmp_path)
+    assert not leave_behind(tmp_path)
+
+
+def test_who_holds_it_is_named(tmp_path: Path) -> None:
+    with held_elsewhere(tmp_path) as process_id:
+        said = refusal_of(tmp_path)
+
+    assert str(tmp_path) in said
+    assert f"process {process_id} ({sys.executable} -c" in said
+    assert (tmp_path / ".lock").exists()
+
+
+def test_this_process_is_refused_like_any_other(tmp_path: Path) -> None:
+    with hold_locks([tmp_path]):
+        with pytest.raises(LockedError), hold_locks([tmp_path / ".." / tmp_path.name]):
+            pass
+        assert is_locked_for_others(tmp_path)
+
+
+def test_of_several_directories_all_are_held_or_none(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    first.mkdir()
+    second.mkdir()
+    with held_elsewhere(second):
+        assert "2: locked" in refusal_of(second, first)
+    assert not (first / ".lock").exists()
+
+    with hold_locks([second, first, first]):
+        assert is_locked_for_others(first)
+        assert is_locked_for_others(second)
+
+
+def test_a_file_that_its_holder_deletes_meanwhile_is_not_taken_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / ".lock"
+    path.touch()
+    lockf = fcntl.lockf
+    deleted: list[int] = []
+
+    def deleting(descriptor: int, command: int) -> None:
+        lockf(descriptor, command)
+        if not deleted:
+            deleted.append(os.fstat(descriptor).st_ino)
+            path.unlink()
+
+    monkeypatch.setattr(fcntl, "lockf", deleting)
+    with hold_locks([tmp_path]):
+        assert deleted
+        assert is_locked_for_others(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("nowhere", "name a log directory"), ("file", "name a log directory")]
+)
+def test_what_is_no_directory_cannot_be_locked(tmp_path: Path, name: str, advice: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(KdumpError, match=advice), hold_locks([tmp_path / name]):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+def test_the_lock_file_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+    os.chown(tmp_path, 4711, 4712)
+    with hold_locks([tmp_path]):
+        status = Metadata.of((tmp_path / ".lock").stat())
+    assert (status.uid, status.gid) == (4711, 4712)
+
+
+@pytest.mark.differential
+def test_kafka_and_kdump_refuse_each_other(tmp_path: Path, java_classpath: str) -> None:
+    command = ["java", "-Xshare:auto", "-cp", java_classpath, "LockHolder", str(tmp_path)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as kafka:
+        assert kafka.stdin is not None
+        assert kafka.stdout is not None
+
+        def ask(request: str) -> str:
+            assert kafka.stdin is not None
+            assert kafka.stdout is not None
+            kafka.stdin.write(request + "\n")
+            kafka.stdin.flush()
+            return kafka.stdout.readline().strip()
+
+        with hold_locks([tmp_path]):
+            assert ask("lock") == "refused"
+        assert ask("lock") == "locked"
+        assert f"process {kafka.pid} (java LockHolder" in refusal_of(tmp_path)
+        assert ask("stop") == "stopped"
+        with hold_locks([tmp_path]):
+            assert ask("lock") == "refused"
+        kafka.stdin.close()

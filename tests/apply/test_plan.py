@@ -1,0 +1,247 @@
+"""A plan is the difference to what is wanted, in an order that is safe at every point."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from builders.trees import tree_of
+from builders.written_files import plan_of, wanted_of, write_files
+from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
+from kdump.errors import KdumpError
+from kdump.formats import names
+from kdump.repair.wanted import (
+    CopiedFrom,
+    Gone,
+    JoinedFrom,
+    Kept,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+)
+
+ZERO, FIVE, NINE = (f"{base:020d}" for base in (0, 5, 9))
+
+
+def told(plan: Plan) -> list[str]:
+    return [operation.describe() for operation in plan.operations]
+
+
+def test_a_directory_that_is_as_wanted_needs_nothing(tmp_path: Path) -> None:
+    write_files(tmp_path, {"a.log": b"1234", "b": b"x"})
+    plan = plan_of(
+        tmp_path,
+        {"a.log": KeptUpTo(4), "b": NewBytes(b"x"), "c": Gone(), "d": Gone()},
+        {"nothing.tmp": Gone()},
+    )
+    assert plan.is_empty
+    assert plan.operations == ()
+    assert (plan.lost_bytes, plan.needed_bytes) == (0, 0)
+
+
+def test_making_a_plan_changes_nothing(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234"})
+    before = tree_of(tmp_path)
+    plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(1), "new": NewBytes(b"x")})
+    assert tree_of(tmp_path) == before
+
+
+def test_an_invalid_swap_goes_before_the_cleaned_that_makes_it_invalid(tmp_path: Path) -> None:
+    leftovers = [f"{FIVE}.log.swap", f"{FIVE}.index.cleaned", f"{ZERO}.log.deleted"]
+    write_files(tmp_path, dict.fromkeys(leftovers, b"x"))
+    plan = plan_of(tmp_path, dict.fromkeys(leftovers, Gone()))
+    assert told(plan) == [f"remove {name}" for name in leftovers]
+
+
+def test_what_a_swap_stands_for_goes_before_it_gets_its_name(tmp_path: Path) -> None:
+    files = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index", "snapshot")]
+    write_files(tmp_path, dict.fromkeys([*files, f"{ZERO}.log.swap", f"{ZERO}.index.swap"], b"x"))
+    plan = plan_of(
+        tmp_path,
+        {
+            **{f"{FIVE}.{kind}": Gone() for kind in ("log", "index", "snapshot")},
+            f"{ZERO}.log": RenamedFrom(f"{ZERO}.log.swap", 1),
+            f"{ZERO}.index": RenamedFrom(f"{ZERO}.index.swap", 1),
+            f"{ZERO}.log.swap": Gone(),
+            f"{ZERO}.index.swap": Gone(),
+            f"{ZERO}.snapshot": Gone(),
+        },
+    )
+    assert told(plan) == [
+        f"remove {FIVE}.log",
+        f"remove {FIVE}.index",
+        f"remove {FIVE}.snapshot",
+        f"remove {ZERO}.snapshot",
+        f"rename {ZERO}.log.swap to {ZERO}.log",
+        f"rename {ZERO}.index.swap to {ZERO}.index",
+    ]
+
+
+def test_segments_are_dropped_from_the_last_one_on_and_their_logs_first(tmp_path: Path) -> None:
+    gone = [f"{base}.{kind}" for base in (NINE, FIVE) for kind in ("log", "index", "timeindex")]
+    write_files(tmp_path, dict.fromkeys([*gone, f"{ZERO}.log", f"{ZERO}.index"], b"1234"))
+    plan = plan_of(
+        tmp_path,
+        {
+            **dict.fromkeys(gone, Gone()),
+            f"{ZERO}.index": KeptUpTo(0),
+            f"{ZERO}.log": KeptUpTo(2),
+        },
+    )
+    assert told(plan) == [
+        *(f"remove {name}" for name in gone),
+        f"cut {ZERO}.log at byte 2",
+        f"cut {ZERO}.index at byte 0",
+    ]
+
+
+def test_what_makes_a_broker_rebuild_indexes_is_put_right_last(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"", f"{FIVE}.log": b"", f"{FIVE}.index": b"old"})
+    new = NewBytes(b"new")
+    kinds = ("index", "timeindex", "txnindex")
+    plan = plan_of(
+        tmp_path,
+        {f"{base}.{kind}": new for base in (ZERO, FIVE) for kind in kinds}
+        | {"leader-epoch-checkpoint": new},
+    )
+    order = [operation.name for operation in plan.operations]
+    assert order[0] == "leader-epoch-checkpoint"
+    assert order.index(f"{FIVE}.index") < order.index(f"{FIVE}.txnindex")
+    assert order[-1] == f"{ZERO}.index"
+
+
+def test_all_files_of_a_segment_that_is_written_anew_are_exchanged_together(tmp_path: Path) -> None:
+    files = {f"{ZERO}.{kind}": b"12345678" for kind in ("log", "index", "timeindex", "txnindex")}
+    write_files(tmp_path, files | {f"{FIVE}.log": b"abcdefgh"})
+
+    def joined(name: str) -> JoinedFrom:
+        return JoinedFrom((CopiedFrom(name, 0, 2), CopiedFrom(name, 4, 8)))
+
+    plan = plan_of(
+        tmp_path,
+        {
+            f"{ZERO}.log": joined(f"{ZERO}.log"),
+            f"{ZERO}.index": NewBytes(b""),
+            f"{ZERO}.timeindex": Kept(),
+            f"{FIVE}.log": joined(f"{FIVE}.log"),
+            "damaged-it": CopiedFrom(f"{ZERO}.log", 2, 4),
+        },
+    )
+    assert [(operation.name, operation.rewrite) for operation in plan.operations] == [
+        ("damaged-it", None),
+        (f"{ZERO}.log", 0),
+        (f"{ZERO}.index", 0),
+        (f"{ZERO}.timeindex", 0),
+        (f"{ZERO}.txnindex", 0),
+        (f"{FIVE}.log", 1),
+    ]
+
+
+def test_the_parts_of_a_segment_that_is_split_are_exchanged_together(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"12345678", f"{ZERO}.index": b"i"})
+    plan = plan_of(
+        tmp_path,
+        {
+            f"{ZERO}.log": KeptUpTo(3),
+            f"{FIVE}.log": CopiedFrom(f"{ZERO}.log", 3, 8),
+            f"{FIVE}.index": NewBytes(b"j"),
+        },
+    )
+    assert {operation.rewrite for operation in plan.operations} == {0}
+    assert plan.lost_bytes == 0
+
+
+def test_what_lies_ready_replaces_the_segments_up_to_the_next_that_stays(tmp_path: Path) -> None:
+    ready = {f"{ZERO}.log.cleaned": b"ab", f"{ZERO}.index.cleaned": b""}
+    old = {f"{base}.{kind}": b"old" for base in (ZERO, FIVE) for kind in ("log", "index")}
+    write_files(tmp_path, {**ready, **old, f"{NINE}.log": b"z"})
+    plan = plan_of(
+        tmp_path,
+        {
+            f"{ZERO}.log": RenamedFrom(f"{ZERO}.log.cleaned", 2),
+            f"{ZERO}.index": RenamedFrom(f"{ZERO}.index.cleaned", 0),
+            f"{FIVE}.log": Gone(),
+            f"{FIVE}.index": Gone(),
+        },
+    )
+    assert [(operation.kind.value, operation.name) for operation in plan.operations] == [
+        ("rename", f"{ZERO}.log"),
+        ("rename", f"{ZERO}.index"),
+        ("remove", f"{FIVE}.log"),
+        ("remove", f"{FIVE}.index"),
+    ]
+    assert {operation.rewrite for operation in plan.operations} == {0}
+
+
+def test_the_marker_comes_last_and_is_written_anew_while_partitions_change(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234"})
+    (tmp_path / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"marker")
+    root = {
+        names.CLEAN_SHUTDOWN_MARKER: NewBytes(b"marker"),
+        names.RECOVERY_POINT_CHECKPOINT: NewBytes(b"0\n0\n"),
+    }
+    assert told(plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, root)) == [
+        f"cut {ZERO}.log at byte 2",
+        "create recovery-point-offset-checkpoint of 4 bytes",
+        "replace .kafka_cleanshutdown by 6 bytes",
+    ]
+    assert told(plan_of(tmp_path, {}, root)) == [
+        "create recovery-point-offset-checkpoint of 4 bytes"
+    ]
+
+
+def test_a_plan_says_what_is_lost_and_what_space_it_needs(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"x" * 9000, f"{FIVE}.log": b"y" * 500, "old": b"z"})
+    plan = plan_of(
+        tmp_path,
+        {f"{ZERO}.log": KeptUpTo(8000), f"{FIVE}.log": Gone(), "old": NewBytes(b"a" * 70)},
+    )
+    assert plan.lost_bytes == 1000 + 500 + 1
+    assert plan.needed_bytes == 1000 + 70
+
+
+def test_the_zeroes_behind_an_index_are_no_loss(tmp_path: Path) -> None:
+    partition = write_files(tmp_path, {f"{ZERO}.index": b"12345678"})
+    os.truncate(partition / f"{ZERO}.index", 10 << 20)
+    assert plan_of(tmp_path, {f"{ZERO}.index": KeptUpTo(8)}).lost_bytes <= 4096
+
+
+def test_rows_name_the_same_fields_for_every_operation(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234"})
+    assert list(plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}).rows()) == [
+        {
+            "operation": "cut",
+            "directory": str(tmp_path / "orders-0"),
+            "name": f"{ZERO}.log",
+            "source": None,
+            "size_bytes": 2,
+            "lost_bytes": 2,
+            "rewrite": None,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted", [KeptUpTo(5), CopiedFrom("a", 0, 5), RenamedFrom("b", 1), Kept()]
+)
+def test_what_has_become_shorter_or_vanished_is_not_planned_with(
+    tmp_path: Path, wanted: KeptUpTo | CopiedFrom | RenamedFrom | Kept
+) -> None:
+    write_files(tmp_path, {"a": b"1234"})
+    name = "c" if isinstance(wanted, Kept) else "a"
+    with pytest.raises(KdumpError, match="run the command again"):
+        plan_of(tmp_path, {name: wanted})
+
+
+def test_a_partition_lies_in_its_log_directory(tmp_path: Path) -> None:
+    wanted = WantedDirectory(tmp_path, (PartitionChange(tmp_path.parent / "a-0", {}),), {})
+    with pytest.raises(ValueError, match="is not a partition"):
+        make_plan(wanted)
+
+
+def test_a_link_to_nothing_is_not_written_over(tmp_path: Path) -> None:
+    (write_files(tmp_path, {}) / "a").symlink_to("nowhere")
+    with pytest.raises(KdumpError, match="symbolic link to nothing"):
+        make_plan(wanted_of(tmp_path, {"a": NewBytes(b"")}))

@@ -1,0 +1,236 @@
+"""Log directories with something to repair: one for every kind of operation that repairs take."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from builders.batches import batch, batches, record
+from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
+from builders.recover_for_differ import recover
+from builders.recovery import joined, log_name, positions
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.formats import names
+from kdump.formats.record_batch import CRC_START
+from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.repair.checkpoints import is_loaded, load_context, recovered_root
+from kdump.repair.loader import Recovered, recover_partition
+from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes, WantedFile
+
+PARTITION: Final = "orders-0"
+BASES: Final = (0, 60, 120, 180)
+MODIFIED_NS: Final = 1_700_000_000_123_456_789
+FAR: Final = 2**31 + 500
+
+
+def wanted_recovery(log_dir: Path) -> WantedDirectory:
+    """What a starting broker makes of the directory."""
+    directory = read_log_directory(log_dir, DirectoryKind.LOG_DIRECTORY)
+    outcomes = {}
+    changes = []
+    for partition in directory.partitions:
+        if is_loaded(partition) and partition.topic_partition is not None:
+            context = load_context(directory, partition.topic_partition)
+            outcome = recover_partition(partition, context)
+            outcomes[partition.topic_partition] = outcome
+            if isinstance(outcome, Recovered):
+                changes.append(PartitionChange(partition.path, outcome.files))
+    return WantedDirectory(log_dir, tuple(changes), recovered_root(directory, outcomes))
+
+
+def sound_directory(path: Path) -> Path:
+    """A directory of two partitions that was stopped cleanly, one of them with four segments."""
+    logs = {base: joined(batches(20, base_offset=base)) for base in BASES}
+    write_log_directory(path)
+    write_partition(path / PARTITION, logs)
+    write_partition(path / "other-0", {0: joined(batches(3))})
+    (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    recover(path)
+    return path
+
+
+def crashed(path: Path, *, recovery_point: int = 0, log_start: int | None = None) -> Path:
+    """The same as after a crash: no marker, padded indexes, no snapshot at the end."""
+    (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    (path / names.LOCK_FILE).touch()
+    points = {("orders", 0): recovery_point, ("other", 0): 9}
+    (path / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(points))
+    starts = {} if log_start is None else {("orders", 0): log_start}
+    (path / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint(starts))
+    for partition in (path / PARTITION, path / "other-0"):
+        last = max(each.name[:20] for each in partition.glob("*.log"))
+        for suffix, size_bytes in ((".index", 8 * 4096), (".timeindex", 12 * 4096)):
+            with (partition / (last + suffix)).open("ab") as file:
+                file.truncate(size_bytes)
+        for snapshot in partition.glob("*.snapshot"):
+            if not (partition / snapshot.with_suffix(".log").name).exists():
+                snapshot.unlink()
+    return path
+
+
+def with_damage(log: Path, batch_number: int) -> None:
+    """Give one batch of a log a wrong checksum."""
+    data = bytearray(log.read_bytes())
+    data[positions(_batches_of(data))[batch_number] + CRC_START] ^= 1
+    log.write_bytes(data)
+
+
+def _batches_of(data: bytes | bytearray) -> list[bytes]:
+    found, at = [], 0
+    while at < len(data):
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        found.append(bytes(data[at:end]))
+        at = end
+    return found
+
+
+def renamed(partition: Path, base: int, suffix: str, *, keep: bool = False) -> None:
+    """Give the files of a segment a suffix, or copies of them one."""
+    for file in list(partition.glob(f"{base:020d}.*")):
+        if file.suffix in (".log", ".index", ".timeindex"):
+            target = file.with_name(file.name + suffix)
+            if keep:
+                target.write_bytes(file.read_bytes())
+            else:
+                file.rename(target)
+
+
+# ---- The cases: each makes the directory, and gives what is wanted of it ----
+
+Case = Callable[[Path], WantedDirectory]
+
+
+def torn_tail(path: Path) -> WantedDirectory:
+    log = crashed(sound_directory(path)) / PARTITION / log_name(180)
+    log.write_bytes(log.read_bytes()[:-7])
+    return wanted_recovery(path)
+
+
+def bad_batch_in_the_middle(path: Path) -> WantedDirectory:
+    crashed(sound_directory(path))
+    with_damage(path / PARTITION / log_name(60), 5)
+    return wanted_recovery(path)
+
+
+def log_behind_its_start(path: Path) -> WantedDirectory:
+    crashed(sound_directory(path), log_start=1000)
+    return wanted_recovery(path)
+
+
+def compaction_interrupted(path: Path) -> WantedDirectory:
+    """A swap for two segments is complete; one of the old ones is still there."""
+    partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
+    both = (partition / log_name(0)).read_bytes() + (partition / log_name(60)).read_bytes()
+    renamed(partition, 0, ".swap")
+    (partition / f"{log_name(0)}.swap").write_bytes(both)
+    (partition / f"{log_name(60)}.deleted").write_bytes(b"old")
+    (partition / log_name(0)).write_bytes(both[: len(both) // 2])
+    return wanted_recovery(path)
+
+
+def swap_with_a_bad_batch(path: Path) -> WantedDirectory:
+    partition = crashed(sound_directory(path)) / PARTITION
+    renamed(partition, 60, ".swap", keep=True)
+    with_damage(partition / f"{log_name(60)}.swap", 4)
+    return wanted_recovery(path)
+
+
+def compaction_aborted(path: Path) -> WantedDirectory:
+    """Not all of it is a swap, so what is one does not count."""
+    partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
+    renamed(partition, 120, ".swap", keep=True)
+    (partition / f"{log_name(120)}.swap").write_bytes(b"")
+    renamed(partition, 60, ".cleaned", keep=True)
+    (partition / f"{log_name(60)}.cleaned").write_bytes(b"garbage")
+    renamed(partition, 0, ".swap", keep=True)
+    (partition / "00000000000000000060.txnindex.deleted").write_bytes(b"old")
+    return wanted_recovery(path)
+
+
+def _overflowing() -> bytes:
+    near = joined(batches(4))
+    far = joined(batch([record(FAR + 3 * at + step) for step in range(3)]) for at in range(4))
+    return near + far
+
+
+def offsets_overflow(path: Path) -> WantedDirectory:
+    write_log_directory(path, clean=False)
+    write_partition(path / PARTITION, {0: _overflowing()})
+    return wanted_recovery(path)
+
+
+def offsets_overflow_in_a_swap(path: Path) -> WantedDirectory:
+    write_log_directory(path, clean=False)
+    partition = write_partition(path / PARTITION, {0: joined(batches(2))})
+    (partition / f"{log_name(0)}.swap").write_bytes(_overflowing())
+    return wanted_recovery(path)
+
+
+def indexes_missing_behind_a_clean_stop(path: Path) -> WantedDirectory:
+    partition = sound_directory(path) / PARTITION
+    (partition / "00000000000000000060.index").unlink()
+    (partition / "00000000000000000120.timeindex").unlink()
+    with_damage(partition / log_name(120), 3)
+    (partition / "00000000000000000120.index").unlink()
+    (partition / "00000000000000000007.index").write_bytes(b"orphan")
+    return wanted_recovery(path)
+
+
+def small_files_damaged(path: Path) -> WantedDirectory:
+    partition = crashed(sound_directory(path)) / PARTITION
+    (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"")
+    (partition / "00000000000000000077.snapshot").write_bytes(b"garbage")
+    (partition / "00000000000000000120.txnindex").write_bytes(b"garbage")
+    (path / names.RECOVERY_POINT_CHECKPOINT).unlink()
+    (path / (names.RECOVERY_POINT_CHECKPOINT + ".tmp")).write_bytes(b"half")
+    return wanted_recovery(path)
+
+
+def salvage(path: Path) -> WantedDirectory:
+    """A batch in the middle of two segments is cut out, and set aside."""
+    partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
+    (partition / "00000000000000000060.txnindex").write_bytes(b"")
+    files: dict[str, WantedFile] = {}
+    for base in (60, 180):
+        name = log_name(base)
+        with_damage(partition / name, 5)
+        starts = positions(_batches_of((partition / name).read_bytes()))
+        start, end = starts[5], starts[6]
+        size_bytes = (partition / name).stat().st_size
+        files[name] = JoinedFrom((CopiedFrom(name, 0, start), CopiedFrom(name, end, size_bytes)))
+        files[f"damaged-{base:020d}.log-{start}-{end}"] = CopiedFrom(name, start, end)
+        files[f"{base:020d}.index"] = NewBytes(b"")
+    checkpoint = NewBytes(offset_checkpoint({("orders", 0): 240, ("other", 0): 9}))
+    root: dict[str, WantedFile] = {
+        names.RECOVERY_POINT_CHECKPOINT: checkpoint,
+        names.CLEAN_SHUTDOWN_MARKER: NewBytes(b'{"version":0,"brokerEpoch":-1}'),
+    }
+    return WantedDirectory(path, (PartitionChange(partition, files),), root)
+
+
+CASES: Final[tuple[Case, ...]] = (
+    torn_tail,
+    bad_batch_in_the_middle,
+    log_behind_its_start,
+    compaction_interrupted,
+    swap_with_a_bad_batch,
+    compaction_aborted,
+    offsets_overflow,
+    offsets_overflow_in_a_swap,
+    indexes_missing_behind_a_clean_stop,
+    small_files_damaged,
+    salvage,
+)
+
+
+def aged(path: Path, seed: int = 1) -> None:
+    """Give every file a time of its own, of long ago, and some another mode."""
+    rng = random.Random(seed)
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and not file.is_symlink():
+            file.chmod(rng.choice([0o644, 0o640, 0o600]))
+            moment = MODIFIED_NS + rng.randrange(10**15)
+            os.utime(file, ns=(moment, moment))

@@ -1,0 +1,41 @@
+"""All that can be seen of a directory tree, to be compared."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Seen(NamedTuple):
+    """What is to be seen of a file, a directory or a symbolic link."""
+
+    mode: int
+    owner: tuple[int, int]
+    modified_ns: int
+    content: bytes | str | None
+
+
+def contents_of(root: Path) -> dict[str, bytes]:
+    """Give the content of every file below ``root``, by path."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def tree_of(root: Path) -> dict[str, Seen]:
+    """Give all below ``root`` and itself: content, mode, owner, and when it was modified."""
+    return {str(path.relative_to(root)): _seen(path) for path in (root, *sorted(root.rglob("*")))}
+
+
+def _seen(path: Path) -> Seen:
+    status = path.lstat()
+    content: bytes | str | None = None
+    if path.is_symlink():
+        content = os.readlink(path)  # noqa: PTH115 - as it is written, not where it leads
+    elif path.is_file():
+        content = path.read_bytes()
+    owner = (status.st_uid, status.st_gid)
+    return Seen(status.st_mode, owner, status.st_mtime_ns, content)

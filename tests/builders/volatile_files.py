@@ -1,0 +1,176 @@
+"""Files that stop, fail, or forget what was not made durable: a disk for tests of crashes.
+
+It works on real directories. :meth:`VolatileFiles.lose_unsynced` makes what a power cut leaves:
+each directory has the names of when it was last synced, each file the content, and neither knows of
+the other, which is worse than what journaling file systems do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kdump.apply.files import DISK, Content, FileRange, Metadata
+
+Inode = tuple[int, int]
+
+
+class Stopped(BaseException):
+    """The machine stopped here: nothing that kdump would do afterwards happens."""
+
+
+@dataclass(slots=True)
+class VolatileFiles:
+    """Real files below ``root``.
+
+    Attributes:
+        root: the directory that is worked on.
+        attic: a directory beside it, on the same file system, where what may come back is kept.
+        stop_after: how many operations happen before the machine stops.
+        fail_at: the number of an operation that fails, from 0.
+        failure: with what.
+        operations: what has happened.
+    """
+
+    root: Path
+    attic: Path
+    stop_after: int | None = None
+    fail_at: int | None = None
+    failure: int = 0
+    operations: list[str] = field(default_factory=list)
+    _names: dict[Path, dict[str, Inode]] = field(default_factory=dict)
+    _kept: dict[Inode, Path] = field(default_factory=dict)
+    _contents: dict[Inode, tuple[bytes, os.stat_result]] = field(default_factory=dict)
+
+    # What Files asks for
+
+    def create(self, path: Path, content: Content) -> None:
+        pieces = list(content)
+        self._remember_names(path.parent)
+        if self._is_last():
+            # The machine stops, or the disk is full, in the middle of it.
+            data = b"".join(map(_read, pieces))
+            DISK.create(path, [data[: len(data) // 2]])
+            self._forget(path)
+        self._count("create", path)
+        DISK.create(path, pieces)
+        self._forget(path)
+
+    def write_at(self, path: Path, position: int, content: Content) -> None:
+        self._remember_content(path)
+        if self._is_last():
+            data = b"".join(map(_read, content))
+            DISK.write_at(path, position, [data[: len(data) // 2]])
+        self._count("write", path)
+        DISK.write_at(path, position, content)
+
+    def truncate(self, path: Path, size_bytes: int) -> None:
+        self._count("truncate", path)
+        self._remember_content(path)
+        DISK.truncate(path, size_bytes)
+
+    def set_metadata(self, path: Path, metadata: Metadata) -> None:
+        self._count("set_metadata", path)
+        if path.is_file() and not path.is_symlink():
+            self._remember_content(path)
+        DISK.set_metadata(path, metadata)
+
+    def rename(self, path: Path, new_path: Path) -> None:
+        self._count("rename", new_path)
+        for each in (path, new_path):
+            self._remember_names(each.parent)
+            self._keep(each)
+        DISK.rename(path, new_path)
+
+    def link(self, path: Path, new_path: Path) -> None:
+        self._count("link", new_path)
+        self._remember_names(new_path.parent)
+        DISK.link(path, new_path)
+
+    def unlink(self, path: Path) -> None:
+        self._count("unlink", path)
+        self._remember_names(path.parent)
+        self._keep(path)
+        DISK.unlink(path)
+
+    def sync(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            self._count("sync", path)
+            if path.is_dir():
+                self._names.pop(path, None)
+            else:
+                self._contents.pop(_inode(path), None)
+
+    # What a test asks for
+
+    def lose_unsynced(self) -> None:
+        """Leave what a power cut leaves of everything that was not synced."""
+        for directory, names in self._names.items():
+            for path in list(directory.iterdir()):
+                if not path.is_dir() and names.get(path.name) != _inode(path):
+                    self._keep(path)
+                    path.unlink()
+            for name, inode in names.items():
+                path = directory / name
+                if not os.path.lexists(path):
+                    os.link(self._kept[inode], path, follow_symlinks=False)
+        for directory in (self.root, *filter(Path.is_dir, self.root.iterdir())):
+            for path in directory.iterdir():
+                if path.is_file() and not path.is_symlink() and _inode(path) in self._contents:
+                    data, status = self._contents.pop(_inode(path))
+                    path.write_bytes(data)
+                    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        self.forget_attic()
+
+    def forget_attic(self) -> None:
+        """Take the second names of files away that it needed."""
+        for path in self._kept.values():
+            path.unlink(missing_ok=True)
+        self._kept.clear()
+
+    def _is_last(self) -> bool:
+        count = len(self.operations)
+        return count in (self.stop_after, self.fail_at)
+
+    def _count(self, what: str, path: Path) -> None:
+        count = len(self.operations)
+        if self.stop_after is not None and count >= self.stop_after:
+            raise Stopped
+        self.operations.append(f"{what} {path.relative_to(self.root)}")
+        if count == self.fail_at:
+            raise OSError(self.failure, os.strerror(self.failure), str(path))
+
+    def _remember_names(self, directory: Path) -> None:
+        if directory not in self._names:
+            self._names[directory] = {
+                path.name: _inode(path) for path in directory.iterdir() if not path.is_dir()
+            }
+
+    def _remember_content(self, path: Path) -> None:
+        if _inode(path) not in self._contents:
+            self._contents[_inode(path)] = path.read_bytes(), path.stat()
+
+    def _forget(self, path: Path) -> None:
+        """A new file is empty until it is synced."""
+        self._contents[_inode(path)] = b"", path.stat()
+
+    def _keep(self, path: Path) -> None:
+        if os.path.lexists(path) and not path.is_dir() and _inode(path) not in self._kept:
+            kept = self.attic / str(len(self._kept))
+            os.link(path, kept, follow_symlinks=False)
+            self._kept[_inode(path)] = kept
+
+
+def _inode(path: Path) -> Inode:
+    status = path.lstat()
+    return status.st_dev, status.st_ino
+
+
+def _read(piece: bytes | FileRange) -> bytes:
+    if isinstance(piece, bytes):
+        return piece
+    with piece.path.open("rb") as file:
+        file.seek(piece.start)
+        return file.read(piece.size_bytes)

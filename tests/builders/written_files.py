@@ -1,0 +1,38 @@
+"""Small log directories of arbitrary files, and what is wanted of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
+from kdump.repair.wanted import WantedFile
+
+PARTITION = "orders-0"
+
+
+def write_files(log_dir: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files into a partition of ``log_dir``; gives the partition."""
+    partition = log_dir / PARTITION
+    partition.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (partition / name).write_bytes(content)
+    return partition
+
+
+def wanted_of(
+    log_dir: Path,
+    files: Mapping[str, WantedFile],
+    root: Mapping[str, WantedFile] | None = None,
+) -> WantedDirectory:
+    """Want ``files`` of the partition, and ``root`` of the directory itself."""
+    return WantedDirectory(log_dir, (PartitionChange(log_dir / PARTITION, files),), root or {})
+
+
+def plan_of(
+    log_dir: Path,
+    files: Mapping[str, WantedFile],
+    root: Mapping[str, WantedFile] | None = None,
+) -> Plan:
+    """Plan for that."""
+    return make_plan(wanted_of(log_dir, files, root))

@@ -1,0 +1,128 @@
+"""``kdump undo`` takes back what a repair did, lists what can be taken back, and gives it up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.log_dir_trees import original_of
+from builders.repair_cases import aged, bad_batch_in_the_middle
+from builders.trees import tree_of
+from kdump.apply.apply import apply_plan
+from kdump.apply.lock import hold_locks
+from kdump.apply.plan import make_plan
+from kdump.formats import names
+
+
+def undo(*args: str | Path) -> Outcome:
+    return run_kdump(["undo", *map(str, args)], Path.cwd())
+
+
+def rows(*args: str | Path) -> list[dict[str, Any]]:
+    outcome = undo("--output", "jsonl", *args)
+    assert (outcome.stderr, outcome.exit_status) == (b"", 0)
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Give a crashed log directory with a bad batch in the middle."""
+    path = tmp_path / "logs"
+    bad_batch_in_the_middle(path)
+    aged(path)
+    return path
+
+
+@pytest.fixture
+def original(damaged: Path) -> dict[str, Any]:
+    """Give what was in it."""
+    return dict(original_of(damaged))
+
+
+@pytest.fixture
+def repaired(damaged: Path, original: dict[str, Any]) -> Path:
+    """Give the same after its repair."""
+    assert original
+    with hold_locks([damaged]):
+        wanted = bad_batch_wanted(damaged)
+        apply_plan(make_plan(wanted), keep_undo=True, command="kdump recover")
+    return damaged
+
+
+def bad_batch_wanted(path: Path) -> Any:
+    from builders.repair_cases import wanted_recovery
+
+    return wanted_recovery(path)
+
+
+def test_everything_is_as_it_was_and_each_file_is_named(
+    repaired: Path, original: dict[str, Any]
+) -> None:
+    found = rows(repaired)
+    assert original_of(repaired) == original
+    assert {row["undo"] for row in found} == {"1"}
+    actions = {row["path"]: row["action"] for row in found}
+    assert actions["orders-0/00000000000000000120.log"] == "restore"
+    assert actions[names.CLEAN_SHUTDOWN_MARKER] == "remove"
+
+
+def test_people_read_sizes_and_names(repaired: Path) -> None:
+    outcome = undo(repaired)
+    lines = [line.split() for line in outcome.stdout.decode().splitlines()]
+    assert lines[0] == ["ACTION", "SIZE", "FILE"]
+    assert ["restore", "2.1", "KiB", "orders-0/00000000000000000060.log"] in lines
+    assert ["remove", "-", ".kafka_cleanshutdown"] in lines
+
+
+def test_a_dry_run_says_the_same_and_does_nothing(repaired: Path) -> None:
+    before = tree_of(repaired)
+    foretold = rows("--dry-run", repaired)
+    assert tree_of(repaired) == before
+    assert rows(repaired) == foretold
+
+
+def test_the_list_has_a_line_for_each_run(repaired: Path) -> None:
+    before = tree_of(repaired)
+    (run,) = rows("--list", repaired)
+    assert run["undo"] == "1"
+    assert (run["command"], run["state"]) == ("kdump recover", "complete")
+    assert run["kept_bytes"] > 0
+    lines = undo("--list", repaired).stdout.decode().splitlines()
+    assert lines[0].split() == ["ID", "WHEN", "COMMAND", "STATE", "FILES", "SIZE"]
+    assert "Z  kdump recover  complete" in lines[1]
+    assert tree_of(repaired) == before
+
+
+def test_given_up_it_cannot_be_taken_back(repaired: Path) -> None:
+    before = tree_of(repaired)
+    assert [row["undo"] for row in rows("--discard", "--dry-run", repaired)] == ["1"]
+    assert tree_of(repaired) == before
+    assert [row["undo"] for row in rows("--discard", repaired, "1")] == ["1"]
+    assert not list(repaired.glob(".kdump-*"))
+    outcome = undo(repaired)
+    assert outcome.exit_status == 8
+    assert outcome.stderr.decode() == f"kdump: {repaired}: there is nothing to undo\n"
+
+
+def test_a_directory_that_has_moved_on_is_refused_with_what_changed(repaired: Path) -> None:
+    (repaired / "orders-0" / "00000000000000000060.log").write_bytes(b"new")
+    outcome = undo(repaired)
+    assert outcome.exit_status == 8
+    assert b"orders-0/00000000000000000060.log has changed" in outcome.stderr
+    assert not (repaired / ".lock").exists()
+
+
+def test_a_directory_that_somebody_holds_is_refused(repaired: Path) -> None:
+    with hold_locks([repaired]):
+        outcome = undo(repaired)
+    assert outcome.exit_status == 8
+    assert str(repaired).encode() in outcome.stderr
+
+
+@pytest.mark.parametrize("more", [["--discard"], ["1"]])
+def test_listing_goes_with_nothing_else(repaired: Path, more: list[str]) -> None:
+    assert undo("--list", repaired, *more).exit_status == 16
