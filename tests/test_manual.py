@@ -35,12 +35,20 @@ def options_of(command: click.Command) -> set[str]:
     """Give all names of all options that are shown to people, short ones too."""
     group = None if command is cli else click.Context(cli, **cli.context_settings)
     context = click.Context(command, parent=group, **command.context_settings)
-    return {
+    own = {
         name
         for parameter in command.get_params(context)
         if isinstance(parameter, click.Option) and not parameter.hidden
         for name in (*parameter.opts, *parameter.secondary_opts)
     }
+    return own.union(*map(options_of, commands_below(command)))
+
+
+def commands_below(command: click.Command) -> list[click.Command]:
+    """Give the commands that a command of several has; they share its page."""
+    if isinstance(command, click.Group) and command is not cli:
+        return list(command.commands.values())
+    return []
 
 
 def words_of(choice: click.Choice[Any]) -> list[str]:
@@ -87,7 +95,8 @@ def test_the_paragraph_names_every_word_that_the_option_can_be_given(page: str) 
     paragraphs = {name: text for names, text in described_options(page) for name in names}
     unnamed = [
         (option.opts[0], word)
-        for option in command_of(page).params
+        for command in (command_of(page), *commands_below(command_of(page)))
+        for option in command.params
         if isinstance(option, click.Option) and isinstance(option.type, click.Choice)
         for word in words_of(option.type)
         if not re.search(rf"\b{re.escape(word)}\b", paragraphs[option.opts[0]])

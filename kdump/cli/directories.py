@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -13,13 +13,13 @@ from typing import Final, TypeVar
 import click
 
 from kdump.cli.output import escape_controls
-from kdump.errors import ExitStatus
+from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PARTITION_METADATA
 from kdump.formats.uuids import format_uuid
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
-from kdump.log.directory import LogDirectory
+from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 
 Value = TypeVar("Value")
@@ -62,6 +62,34 @@ class Diagnostics:
     def _say(self, path: Path, what: str, status: ExitStatus) -> None:
         self.status |= status
         click.echo(escape_controls(f"kdump: {path}: {what}"), err=True)
+
+
+def find_log_directories(
+    paths: Iterable[Path], diagnostics: Diagnostics
+) -> dict[Path, DirectoryKind]:
+    """The log directories among ``paths``, each once, and of what kind they are.
+
+    What is none is reported.
+
+    Raises:
+        UsageProblem: one is the directory of a partition.
+    """
+    found: dict[Path, DirectoryKind] = {}
+    for path in paths:
+        try:
+            kind = directory.directory_kind(path)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+            continue
+        if kind.is_partition:
+            raise UsageProblem(
+                f"{path} is a partition: name its log directory, {path.absolute().parent}"
+            )
+        if not kind.is_log_directory:
+            diagnostics.refuse(path)
+        elif not any(path.samefile(other) for other in found):
+            found[path] = kind
+    return found
 
 
 @contextlib.contextmanager

@@ -2,113 +2,48 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
     check_access,
     check_broker,
     check_directory,
-    check_offsets,
     foreign_files,
     root_account,
     unreadable,
 )
-from kdump.check.findings import Finding, Place, Severity
-from kdump.check.invariants import (
-    FILE_UNREADABLE,
-    LOAD_REFUSED,
-    PARTITION_METADATA_MISMATCH,
-    PARTITION_METADATA_MISSING,
-)
+from kdump.check.findings import Finding, Severity
+from kdump.check.index_files import used_bytes
+from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart
-from kdump.check.partition import PartitionCheck, PartitionScope, scope_in
-from kdump.check.segment import check_part
-from kdump.formats import names
-from kdump.formats.names import FileKind, PartitionState
+from kdump.check.partition import PartitionScope, scope_in
+from kdump.formats import names, offset_index, time_index
+from kdump.formats.names import FileKind
 from kdump.log.cluster import read_cluster_image
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.log.settings import Settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine, run_in_order
-from kdump.pipeline.job import Split
+from kdump.pipeline.loading import STATE_VERDICTS, LoadSplit, load_split
 from kdump.pipeline.local import available_cores
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.splits import segment_splits, split_bytes
-from kdump.repair.loader import LoadContext, recover_partition
-from kdump.repair.verdict import Verdict, VerdictKind, verdict
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentSplit(Split):
-    """Part of the log of a segment.
-
-    Attributes:
-        scope: the segment.
-    """
-
-    scope: SegmentScope = field(default_factory=lambda: SegmentScope("", 0))
-
-
-@dataclass(frozen=True, slots=True)
-class LoadSplit(Split):
-    """A partition whose loading is to be foretold.
-
-    Attributes:
-        name: of its directory, by which to tell what partition it is.
-        context: what loading depends on besides.
-    """
-
-    name: str = ""
-    context: LoadContext = field(default_factory=LoadContext)
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyJob:
-    """Checks part of a segment, or foretells what a broker does to a partition.
-
-    Attributes:
-        level: how far to go.
-        now_ms: what time it is.
-    """
-
-    level: Level
-    now_ms: int
-
-    def run(self, split: SegmentSplit | LoadSplit, /) -> SegmentPart | Verdict | None:
-        """Do the one or the other; what cannot be read is a part that says so, or no verdict."""
-        if isinstance(split, LoadSplit):
-            return _foretell(split)
-        return self.check(split)
-
-    def check(self, split: SegmentSplit) -> SegmentPart:
-        """Check a part of a segment."""
-        try:
-            return check_part(split.scope, split.start, split.end, self.level, self.now_ms)
-        except OSError as failure:
-            return SegmentPart(
-                split.path,
-                split.start,
-                split.start if split.end is None else split.end,
-                findings=(unreadable(split.path, failure),),
-                starts_damaged=True,
-                ends_damaged=True,
-            )
-
-
-def _foretell(split: LoadSplit) -> Verdict | None:
-    """What a broker would do to a partition when it starts; None where it cannot be read."""
-    try:
-        partition = read_lone_partition(Path(split.path), split.name)
-        return verdict(recover_partition(partition, split.context))
-    except OSError:
-        return None
+from kdump.pipeline.verify_partition import (
+    PartitionReport,
+    PartitionRun,
+    PartitionSplit,
+    SegmentSplit,
+    VerifyJob,
+    VerifyResult,
+    VerifySplit,
+)
+from kdump.repair.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,41 +68,14 @@ class Request:
         directories: log directories that are to be checked themselves.
         level: how far to go.
         now_ms: what time it is.
+        settings: of the topics, as far as a broker's loading depends on them.
     """
 
     targets: Sequence[Target]
     directories: Sequence[LogDirectory]
     level: Level
     now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
-    """What came of one partition.
-
-    Attributes:
-        partition: which.
-        log_dir: where it lies.
-        verdict: what a broker would do to it, in one sentence; empty where that is not known.
-        verdict_kind: the same in one word.
-        worst: the severity of its worst finding; None where there is none.
-        findings: how many of each code.
-        account: of its bytes.
-        batches: how many sound ones.
-        records: in them.
-        end_offset: one above its last offset.
-    """
-
-    partition: Partition
-    log_dir: str
-    verdict: str
-    verdict_kind: str
-    worst: Severity | None
-    findings: Mapping[str, int]
-    account: ByteAccount
-    batches: int
-    records: int
-    end_offset: int
+    settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +109,7 @@ class Summary:
 
 
 Said = Finding | PartitionReport | Summary
-Results = Iterator[tuple[SegmentSplit | LoadSplit, SegmentPart | Verdict | None]]
+Results = Iterator[tuple[VerifySplit, VerifyResult]]
 
 
 def verify(
@@ -266,68 +174,106 @@ class _Verification:
         targets = self.request.targets
         total_bytes = sum(target.partition.log_bytes for target in targets)
         size = split_bytes(total_bytes, available_cores())
-        topic_ids = self._topic_ids()
+        clusters = _Clusters(targets)
         pieces = [
-            _Pieces(target, scope_in(target.partition, target.directory, topic_ids), size)
+            _Pieces(
+                self.job,
+                scope_in(target.partition, target.directory, clusters.topic_ids(target)),
+                _load_split(target, self.request.settings),
+                size,
+            )
             for target in targets
         ]
-        splits: list[SegmentSplit | LoadSplit] = []
-        for each in pieces:
-            splits += each.splits
+        splits = [split for each in pieces for split in each.splits]
         with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
             results = run_in_order(engine, self.job, splits)
             for each in pieces:
-                yield from self._partition(each, results)
+                for said in each.said(results):
+                    if isinstance(said, PartitionReport):
+                        self.account += said.account
+                        self.batches += said.batches
+                        self.records += said.records
+                    yield said
 
-    def _topic_ids(self) -> dict[str, str] | None:
-        """The cluster's topics, where its metadata is in one of the directories."""
-        for target in self.request.targets:
-            if target.partition.is_cluster_metadata and target.partition.segments:
-                try:
-                    image = read_cluster_image(target.partition)
-                except OSError:
-                    return None  # whatever cannot be read is said of that partition
-                if image is not None:
-                    return {name: topic.topic_id for name, topic in image.topics.items()}
-        return None
 
-    def _partition(self, pieces: _Pieces, results: Results) -> Iterator[Said]:
-        check = PartitionCheck(pieces.scope, self.request.level)
-        codes: Counter[str] = Counter()
-        worst: Severity | None = None
-        foretold: list[Verdict] = []
-        for finding in itertools.chain(
-            pieces.findings,
-            self._joined(pieces, results, check),
-            self._ended(pieces.target, check),
-            _foretold(pieces, results, foretold),
-        ):
-            codes[finding.code] += 1
-            worst = finding.severity if worst is None else max(worst, finding.severity)
-            yield finding
-        partition = pieces.target.partition
-        self.account += check.account
-        self.batches += check.batches
-        self.records += check.records
-        kind, sentence = _judged(partition, codes, foretold[0] if foretold else None)
-        yield PartitionReport(
-            partition=partition,
-            log_dir=str(partition.path.parent),
-            verdict=sentence,
-            verdict_kind=kind,
-            worst=worst,
-            findings=dict(codes),
-            account=check.account,
-            batches=check.batches,
-            records=check.records,
-            end_offset=check.end_offset,
-        )
+class _Clusters:
+    """The topics of each cluster whose metadata is in one of the directories."""
 
-    def _joined(
-        self, pieces: _Pieces, results: Results, check: PartitionCheck
-    ) -> Iterator[Finding]:
-        """Put the parts behind each other, each beginning where the one before ended."""
-        for segment, splits in pieces.segments:
+    def __init__(self, targets: Iterable[Target]) -> None:
+        self._topic_ids: dict[str | None, Mapping[str, str]] = {}
+        for target in targets:
+            cluster_id = _cluster_id(target)
+            partition = target.partition
+            if not (partition.is_cluster_metadata and partition.segments):
+                continue
+            if cluster_id in self._topic_ids:
+                continue
+            try:
+                image = read_cluster_image(partition)
+            except OSError:
+                continue  # whatever cannot be read is said of that partition
+            if image is not None:
+                ids = {name: topic.topic_id for name, topic in image.topics.items()}
+                self._topic_ids[cluster_id] = ids
+
+    def topic_ids(self, target: Target) -> Mapping[str, str] | None:
+        """The ids of the topics of the cluster that a partition is of; None where unknown."""
+        return self._topic_ids.get(_cluster_id(target))
+
+
+def _cluster_id(target: Target) -> str | None:
+    properties = None if target.directory is None else target.directory.meta_properties
+    return None if properties is None else properties.cluster_id
+
+
+class _Pieces:
+    """A partition in splits."""
+
+    def __init__(
+        self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None, size_bytes: int
+    ) -> None:
+        partition = scope.partition
+        self._job = job
+        self._run = PartitionRun(job, scope, load)
+        self._segments: list[tuple[Segment, list[SegmentSplit]]] = []
+        self._findings: list[Finding] = []
+        self._is_whole = partition.log_bytes <= size_bytes
+        self.splits: list[VerifySplit] = []
+        if self._is_whole:
+            path, label = str(partition.path), partition.path.name
+            self.splits.append(
+                PartitionSplit(path, 0, None, partition.log_bytes, label, scope, load)
+            )
+            return
+        for segment, segment_scope in scope.segment_scopes():
+            try:
+                splits = _segment_splits(partition, segment, segment_scope, size_bytes)
+            except OSError as failure:
+                self._findings.append(unreadable(segment_scope.path, failure))
+                continue
+            self._segments.append((segment, splits))
+            self.splits += splits
+        if load is not None and not self._run.is_plain:
+            self.splits.append(load)
+
+    def said(self, results: Results) -> Iterator[Finding | PartitionReport]:
+        """What the results of the splits say together; takes as many of them as there are."""
+
+        def foretell(_: LoadSplit) -> Verdict | None:
+            foretold = next(results)[1]
+            assert foretold is None or isinstance(foretold, Verdict)
+            return foretold
+
+        if self._is_whole:
+            _, said = next(results)
+            assert isinstance(said, tuple)
+            yield from said
+        else:
+            yield from self._run.said(self._parts(results), self._findings, foretell)
+
+    def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
+        """The parts of all segments, each beginning where the one before ended."""
+        for segment, splits in self._segments:
             begins = 0
             for split in splits:
                 _, part = next(results)
@@ -336,124 +282,47 @@ class _Verification:
                     if split.end is not None and split.end <= begins:
                         continue
                     # There is damage before the cut, or a batch does not begin there after all.
-                    part = self.job.check(replace(split, start=begins))
+                    part = self._job.check(replace(split, start=begins))
                 begins = part.end
-                try:
-                    yield from check.take(segment, part)
-                except OSError as failure:
-                    yield unreadable(segment.log_name, failure)
-
-    def _ended(self, target: Target, check: PartitionCheck) -> Iterator[Finding]:
-        try:
-            yield from check.finish()
-        except OSError as failure:
-            yield unreadable(target.partition.path, failure)
-        if target.directory is not None:
-            yield from check_offsets(target.directory, target.partition, check.end_offset)
+                yield segment, part
 
 
-class _Pieces:
-    """A partition in splits."""
+def _segment_splits(
+    partition: Partition, segment: Segment, scope: SegmentScope, size_bytes: int
+) -> list[SegmentSplit]:
+    """The log of a segment as one split or several.
 
-    def __init__(self, target: Target, scope: PartitionScope, size_bytes: int) -> None:
-        self.target = target
-        self.scope = scope
-        self.segments: list[tuple[Segment, list[SegmentSplit]]] = []
-        self.findings: list[Finding] = []
-        self.load = _load_split(target)
-        for segment, segment_scope in scope.segment_scopes():
-            try:
-                cut = segment_splits(target.partition, segment, size_bytes)
-            except OSError as failure:
-                self.findings.append(unreadable(segment_scope.path, failure))
-                continue
-            self.segments.append(
-                (
-                    segment,
-                    [
-                        SegmentSplit(
-                            each.path,
-                            each.start,
-                            each.end,
-                            each.size_bytes,
-                            each.label,
-                            segment_scope,
-                        )
-                        for each in cut
-                    ],
-                )
-            )
-
-    @property
-    def splits(self) -> Iterator[SegmentSplit | LoadSplit]:
-        """The parts of segments, in order, and then the partition."""
-        for _, splits in self.segments:
-            yield from splits
-        if self.load is not None:
-            yield self.load
+    Raises:
+        OSError: it cannot be read.
+    """
+    cut = segment_splits(partition, segment, size_bytes)
+    if len(cut) > 1:
+        scope = replace(scope, used_index_bytes=_used_index_bytes(scope))
+    return [
+        SegmentSplit(each.path, each.start, each.end, each.size_bytes, each.label, scope)
+        for each in cut
+    ]
 
 
-def _load_split(target: Target) -> LoadSplit | None:
+def _used_index_bytes(scope: SegmentScope) -> tuple[int, int] | None:
+    """Where the padding of a segment's indexes begins, so that not every part has to look."""
+    try:
+        return (
+            used_bytes(scope.file(FileKind.OFFSET_INDEX), offset_index.ENTRY_BYTES),
+            used_bytes(scope.file(FileKind.TIME_INDEX), time_index.ENTRY_BYTES),
+        )
+    except OSError:
+        return None  # the parts will say so
+
+
+def _load_split(target: Target, settings: Settings) -> LoadSplit | None:
     """How to foretell what a broker does to a partition; None where it does not load it."""
     partition, directory = target.partition, target.directory
-    key = partition.topic_partition
-    if directory is None or key is None or partition.is_0_7:
+    if directory is None or partition.topic_partition is None or partition.is_0_7:
         return None
-    if partition.state in (PartitionState.DELETE, PartitionState.STRAY):
+    if partition.state in STATE_VERDICTS:
         return None
-    checkpoints = directory.checkpoints
-    # The Raft layer loads the cluster's metadata as after a crash, and from its start, always.
-    is_raft = partition.is_cluster_metadata
-    is_clean = directory.is_clean and not is_raft
-    context = LoadContext(
-        is_clean=is_clean,
-        recovery_point=0 if is_raft else (checkpoints.recovery_points or {}).get(key, 0),
-        log_start_offset=(checkpoints.log_start_offsets or {}).get(key, 0),
-        high_watermark=(checkpoints.high_watermarks or {}).get(key, 0),
-    )
-    name = partition.path.absolute().name
-    size_bytes = 0 if is_clean or not partition.segments else partition.segments[-1].log_bytes
-    return LoadSplit(
-        str(partition.path), size_bytes=size_bytes, label=name, name=name, context=context
-    )
-
-
-def _foretold(pieces: _Pieces, results: Results, into: list[Verdict]) -> Iterator[Finding]:
-    """Take the verdict on a partition, if there is to be one; a refusal is a finding, too."""
-    if pieces.load is None:
-        return
-    _, foretold = next(results)
-    assert not isinstance(foretold, SegmentPart)
-    if foretold is None:
-        return
-    into.append(foretold)
-    if foretold.kind is VerdictKind.REFUSED:
-        yield LOAD_REFUSED.broken(
-            Place(str(pieces.target.partition.path)),
-            foretold.sentence,
-            loss="all partitions of the directory, until it is put right",
-        )
-
-
-_SET_ASIDE: Final = frozenset({PARTITION_METADATA_MISSING.code, PARTITION_METADATA_MISMATCH.code})
-
-
-def _judged(
-    partition: Partition, codes: Mapping[str, int], foretold: Verdict | None
-) -> tuple[str, str]:
-    """The verdict on a partition, in a word and in a sentence."""
-    if partition.state is PartitionState.DELETE:
-        return "deleted", "a broker would delete it, as it was told before"
-    if partition.state is PartitionState.STRAY:
-        return "stray", "a broker would leave it alone"
-    if not _SET_ASIDE.isdisjoint(codes):
-        return (
-            "stray",
-            "a broker would rename it to -stray, and begin an empty log",
-        )
-    if foretold is None:
-        return "", ""
-    return foretold.kind.value, foretold.sentence
+    return load_split(partition, directory, settings)
 
 
 def segment_alone(path: Path) -> Target | None:

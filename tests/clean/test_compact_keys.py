@@ -7,7 +7,13 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.clean.compaction.keys import KEY_TYPE, KeyedRecords, LastOffsets, live_records
+from kdump.clean.compaction.keys import (
+    KEY_TYPE,
+    NO_RECORDS,
+    KeyedRecords,
+    LastOffsets,
+    live_records,
+)
 
 KEYS = st.binary(max_size=3)
 ROWS = st.lists(st.tuples(KEYS, st.booleans()), max_size=40)
@@ -73,4 +79,4 @@ def test_no_records_are_no_keys() -> None:
     live, keys = live_records([], [])
 
     assert (len(live.offset), keys) == (0, 0)
-    assert keys.NO_RECORDS.last_of_each_key().count == 0
+    assert NO_RECORDS.last_of_each_key().count == 0

@@ -1,0 +1,235 @@
+"""What the commands have in common that put right one part of partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdump.cli.directories import Diagnostics, without_garbage_collection
+from kdump.cli.recovery_rows import leftover_row, refusal_row
+from kdump.cli.repairing import (
+    Operations,
+    RepairArguments,
+    plan_lines,
+    plan_row,
+    said_of_interrupted,
+)
+from kdump.cli.said import Said, open_printer
+from kdump.errors import ExitStatus
+from kdump.formats import names
+from kdump.formats.names import FileKind, PartitionState
+
+if TYPE_CHECKING:
+    from kdump.cli.config_options import ConfigArguments
+    from kdump.cli.engine_options import EngineArguments
+    from kdump.pipeline.parts import Part, PartResult, Target
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a path on the command line stands for.
+
+    Attributes:
+        log_dir: the log directory.
+        partition: name of the partition's directory in it; None for all of them.
+        base_offset: of the segment; None for all of them.
+    """
+
+    log_dir: Path
+    partition: str | None = None
+    base_offset: int | None = None
+
+
+def find_named(
+    paths: Iterable[Path], diagnostics: Diagnostics, *, segments: bool = False
+) -> list[Named]:
+    """What ``paths`` stand for: log directories, partitions, and logs of segments if asked.
+
+    What is none of these is reported.
+    """
+    found: list[Named] = []
+    for path in paths:
+        try:
+            named = _named(path, segments=segments)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+            continue
+        if named is None:
+            diagnostics.refuse(path)
+        elif named not in found:
+            found.append(named)
+    return found
+
+
+def _named(path: Path, *, segments: bool) -> Named | None:
+    from kdump.log.directory import directory_kind
+
+    absolute = path.absolute()
+    # A partition that is a symbolic link belongs to the directory that the link is in.
+    is_plain = absolute.name not in ("", "..")
+    absolute = absolute.parent.resolve() / absolute.name if is_plain else absolute.resolve()
+    if segments and not path.is_dir():
+        path.stat()  # it has to be there
+        parsed = names.parse_offset_file_name(path.name)
+        if parsed is None or parsed.kind is not FileKind.LOG:
+            return None
+        return Named(absolute.parents[1], absolute.parent.name, parsed.offset)
+    kind = directory_kind(path)
+    if kind.is_partition:
+        return Named(absolute.parent, absolute.name)
+    return Named(absolute) if kind.is_log_directory else None
+
+
+def in_use(part: Part) -> dict[PartitionState, Part]:
+    """``part`` of partitions that are in use."""
+    return {PartitionState.LIVE: part, PartitionState.FUTURE: part}
+
+
+def run_parts(
+    command: str,
+    parts: Mapping[PartitionState, Part],
+    named: Sequence[Named],
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Put right a part of what was named, by the state of partitions, and say so.
+
+    Partitions of other states are left, unless they were named themselves; so is the metadata of
+    the cluster.
+    """
+    from kdump.cli.progress import open_progress
+    from kdump.pipeline.parts import put_right, wanted_directories
+    from kdump.pipeline.repairing import carry_out, for_writing
+
+    if not named:
+        return ExitStatus.SOUND
+    begin = time.monotonic()
+    writing = repair.writing(command)
+    log_dirs = list(dict.fromkeys(each.log_dir for each in named))
+    with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+        targets = [target for log_dir in log_dirs for target in _targets(log_dir, named, parts)]
+        settings = config.settings([target.directory for target in targets])
+        progress = open_progress(engine.progress)
+        results = put_right(targets, settings, engine.options, progress)
+        done = carry_out(wanted_directories(results), writing)
+    operations = Operations(done)
+    status = ExitStatus.SOUND
+    with open_printer(repair.form) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for result in results:
+            printer.say(_said(result, operations, repair))
+            status |= _status(result, repair)
+        for each in done:
+            printer.say(
+                Said(
+                    "directory",
+                    {"log_dir": str(each.plan.path), **plan_row(each)},
+                    list(plan_lines(each)),
+                )
+            )
+        printer.say(_summary(results, repair, time.monotonic() - begin))
+    return status
+
+
+def _targets(
+    log_dir: Path, named: Iterable[Named], parts: Mapping[PartitionState, Part]
+) -> Iterator[Target]:
+    """What was named in ``log_dir``, as it lies on disk."""
+    from kdump.log.directory import read_log_directory, read_lone_partition
+    from kdump.pipeline.parts import Target
+
+    here = [each for each in named if each.log_dir == log_dir]
+    is_whole = any(each.partition is None for each in here)
+    base_offsets = _base_offsets(here)
+    directory = read_log_directory(
+        log_dir,
+        select=lambda name, key: (
+            is_whole or name in base_offsets or key.topic == names.CLUSTER_METADATA_TOPIC
+        ),
+    )
+    found = {partition.path.name: partition for partition in directory.partitions}
+    for name in base_offsets:
+        if name not in found:
+            # A copy may have a name that is not that of a partition.
+            found[name] = read_lone_partition(log_dir / name, name)
+    for name, partition in found.items():
+        if name in base_offsets:
+            part = parts.get(partition.state, parts[PartitionState.LIVE])
+            yield Target(directory, partition, part, base_offsets[name])
+        elif is_whole and partition.state in parts and not partition.is_cluster_metadata:
+            yield Target(directory, partition, parts[partition.state])
+
+
+def _base_offsets(named: Iterable[Named]) -> dict[str, tuple[int, ...] | None]:
+    """The segments that are meant of each partition that was named; None for all of them."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for each in named:
+        if each.partition is None:
+            continue
+        before = found.get(each.partition, ())
+        if before is None or each.base_offset is None:
+            found[each.partition] = None
+        else:
+            found[each.partition] = (*before, each.base_offset)
+    return found
+
+
+def _said(result: PartResult, operations: Operations, repair: RepairArguments) -> Said:
+    from kdump.pipeline.loading import Unreadable
+
+    partition, outcome = result.target.partition, result.outcome
+    path = partition.path
+    topic, number = partition.topic_partition or (None, None)
+    row: dict[str, Any] = {
+        "log_dir": str(result.target.directory.path),
+        "directory": path.name,
+        "topic": topic,
+        "partition": number,
+        "unreadable": None,
+        "refusals": [],
+        "leftovers": [],
+        "operations": operations.rows(path),
+    }
+    lines: list[str] = []
+    if isinstance(outcome, Unreadable):
+        row["unreadable"] = {"file": outcome.path, "why": outcome.what}
+        lines.append(f"{outcome.path}: cannot be read: {outcome.what}")
+    else:
+        row["refusals"] = [refusal_row(refusal) for refusal in outcome.refusals]
+        row["leftovers"] = [leftover_row(leftover) for leftover in outcome.leftovers]
+        lines += [f"{path}: left as it is: {refusal}" for refusal in outcome.refusals]
+    changes = operations.lines(path)
+    if changes or (repair.verbose and not lines):
+        count = f"{len(changes)} change{'' if len(changes) == 1 else 's'}"
+        lines.append(f"{path}: {count if changes else 'in order'}")
+        lines += changes
+    return Said("partition", row, lines)
+
+
+def _status(result: PartResult, repair: RepairArguments) -> ExitStatus:
+    from kdump.pipeline.loading import Unreadable
+
+    if isinstance(result.outcome, Unreadable):
+        return ExitStatus.OPERATIONAL_ERROR
+    status = ExitStatus.DAMAGE_LEFT if result.outcome.refusals else ExitStatus.SOUND
+    if result.files:
+        status |= ExitStatus.DAMAGE_LEFT if repair.dry_run else ExitStatus.REPAIRED
+    return status
+
+
+def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: float) -> Said:
+    changed = sum(bool(result.files) for result in results)
+    row = {
+        "partitions": len(results),
+        "changed": changed,
+        "is_dry_run": repair.dry_run,
+        "seconds": round(seconds, 3),
+    }
+    noun = "partition" if len(results) == 1 else "partitions"
+    what = "to be changed" if repair.dry_run else "changed"
+    return Said("summary", row, [f"{len(results)} {noun}, {changed} {what}"])

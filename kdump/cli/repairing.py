@@ -1,0 +1,151 @@
+"""What commands that repair have in common: their options, and how they say what they do."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kdump.cli.output import format_bytes
+from kdump.cli.said import Said, SaidForm
+
+if TYPE_CHECKING:
+    from kdump.check.findings import Finding
+    from kdump.pipeline.repairing import Done, Interrupted, Writing
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class RepairArguments:
+    """How to repair, and how to say what is done; the argument that a command is given.
+
+    Attributes:
+        dry_run: whether only to say it.
+        keep_undo: whether it can be undone.
+        form: of the output.
+        verbose: whether people are told of what is in order, too.
+    """
+
+    dry_run: bool
+    keep_undo: bool
+    form: SaidForm
+    verbose: bool
+
+    def writing(self, command: str) -> Writing:
+        """The same for the frame that all commands work in."""
+        from kdump.pipeline.repairing import Writing
+
+        return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
+
+
+def repair_options(command: Command) -> Command:
+    """Give a command the options of all that repair, as its one argument ``repair``."""
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any, dry_run: bool, keep_undo: bool, form: SaidForm, verbose: bool, **others: Any
+    ) -> Any:
+        repair = RepairArguments(dry_run, keep_undo, form, verbose)
+        return command(*args, repair=repair, **others)
+
+    decorated: Any = with_one_argument
+    for option in (
+        click.option(
+            "--output",
+            "form",
+            type=click.Choice(SaidForm, case_sensitive=False),
+            default=SaidForm.TEXT,
+            help="Form of the answer: text (the default) for people; json and jsonl for programs.",
+        ),
+        click.option("--verbose", "-v", is_flag=True, help="Tell of all that is in order, too."),
+        click.option(
+            "--undo/--no-undo",
+            "keep_undo",
+            default=True,
+            help="Keep what it takes to undo this with kdump undo (the default), or do not.",
+        ),
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Only say what would be done. Nothing is written, not even a lock.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def said_of_finding(finding: Finding) -> Said:
+    """A finding, as ``kdump verify`` says it."""
+    from kdump.cli.verify_output import finding_line, finding_row
+
+    return Said("finding", finding_row(finding), [finding_line(finding)])
+
+
+def said_of_interrupted(interrupted: Interrupted) -> Said:
+    """What became of an earlier run that was stopped before its end."""
+    row = {
+        "log_dir": str(interrupted.log_dir),
+        "command": interrupted.command,
+        "is_finished": interrupted.is_finished,
+    }
+    what = f"{interrupted.log_dir}: an earlier kdump {interrupted.command} was interrupted"
+    if interrupted.is_finished:
+        return Said("interrupted", row, [f"{what}, and was finished first"])
+    line = f"{what}; a run finishes it first, so that it may find something else than this says"
+    return Said("interrupted", row, [line])
+
+
+class Operations:
+    """The operations of plans, by the directory that they are in."""
+
+    def __init__(self, done: Iterable[Done]) -> None:
+        self._lines: dict[str, list[str]] = defaultdict(list)
+        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for each in done:
+            for operation, row in zip(each.plan.operations, each.plan.rows(), strict=True):
+                directory = row.pop("directory")
+                self._lines[directory].append(f"  {operation.describe()}")
+                self._rows[directory].append(row)
+
+    def rows(self, directory: Path) -> list[dict[str, Any]]:
+        """Those in ``directory``, in their order, for programs."""
+        return self._rows.get(str(directory), [])
+
+    def lines(self, directory: Path) -> list[str]:
+        """The same for people, indented."""
+        return self._lines.get(str(directory), [])
+
+
+def plan_row(done: Done) -> dict[str, Any]:
+    """What is to be known of the plan of a log directory as a whole."""
+    return {
+        "lost_bytes": done.plan.lost_bytes,
+        "needed_bytes": done.plan.needed_bytes,
+        "is_applied": done.is_applied,
+        "undo": done.undo,
+    }
+
+
+def plan_lines(done: Done) -> Iterator[str]:
+    """What became of the plan of a log directory, for people."""
+    plan = done.plan
+    if plan.is_empty:
+        yield f"{plan.path}: nothing to do"
+        return
+    count = len(plan.operations)
+    what = f"{count} change{'' if count == 1 else 's'}"
+    if not done.is_applied:
+        yield (
+            f"{plan.path}: {what} to be made; nothing was written. While they are made they need"
+            f" {format_bytes(plan.needed_bytes)} of space"
+        )
+    elif done.undo is None:
+        yield f"{plan.path}: {what} made"
+    else:
+        yield f"{plan.path}: {what} made; to take them back: kdump undo {plan.path} {done.undo}"

@@ -1,0 +1,99 @@
+"""``kdump verify --repair``: verify, do the least that ends what was found, verify again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kdump.cli.directories import Diagnostics, without_garbage_collection
+from kdump.cli.part_commands import find_named
+from kdump.cli.progress import open_progress
+from kdump.cli.repairing import Operations, plan_lines, plan_row, said_of_interrupted
+from kdump.cli.said import Printer, Said
+from kdump.cli.verify_output import SaidPrinter
+from kdump.errors import ExitStatus
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.pipeline.mending import Ailments, Mending, mend
+from kdump.pipeline.repairing import Done, Writing, carry_out, for_writing
+from kdump.repair.policies import Policy
+
+if TYPE_CHECKING:
+    from kdump.cli.verify import Verification
+
+MOST_ROUNDS: Final = 5
+"""One repair may make room for the next: checkpoints, leftovers, data, what is derived from it."""
+
+
+def verify_and_repair(
+    verification: Verification, printer: Printer, policy: Policy, writing: Writing, *, verbose: bool
+) -> ExitStatus:
+    """Verify and repair in turns, until nothing more can be done; gives the exit status.
+
+    Raises:
+        LockedError: a broker, or another kdump, works on one of the log directories.
+        KdumpError: what was found out cannot be done; says what to do.
+    """
+    diagnostics = Diagnostics()
+    named = find_named(verification.paths, diagnostics, segments=True)
+    log_dirs = list(dict.fromkeys(each.log_dir for each in named))
+    if not log_dirs:
+        return diagnostics.status
+    status = repaired = ExitStatus.SOUND
+    with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for rounds_left in reversed(range(MOST_ROUNDS)):
+            ailments = Ailments()
+            shown = SaidPrinter(printer, verbose=verbose)
+            status = verification.run(shown, diagnostics, ailments.take)
+            if not rounds_left:
+                break
+            done = _mended(log_dirs, ailments, verification, policy, writing)
+            for said in _said(done):
+                printer.say(said)
+            if all(each.plan.is_empty for each in done):
+                break
+            if writing.dry_run:
+                repaired = ExitStatus.DAMAGE_LEFT
+                break
+            repaired = ExitStatus.REPAIRED
+    return status | repaired | diagnostics.status
+
+
+def _mended(
+    log_dirs: Iterable[Path],
+    ailments: Ailments,
+    verification: Verification,
+    policy: Policy,
+    writing: Writing,
+) -> list[Done]:
+    """Do what there is to be done about what was found."""
+    directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
+    mending = Mending(
+        settings=verification.config.settings(directories),
+        policy=policy,
+        now_ms=verification.now_ms,
+        options=verification.engine.options,
+        progress=open_progress(verification.engine.progress),
+    )
+    return carry_out(mend(ailments, directories, mending), writing)
+
+
+def _said(done: Sequence[Done]) -> Iterator[Said]:
+    """What was done, or would be, to each log directory."""
+    operations = Operations(done)
+    for each in done:
+        if each.plan.is_empty:
+            continue
+        row = {"log_dir": str(each.plan.path), **plan_row(each)}
+        row["operations"] = [
+            {"directory": str(directory.path), **operation}
+            for directory in each.plan.directories
+            for operation in operations.rows(directory.path)
+        ]
+        lines = []
+        for directory in each.plan.directories:
+            if directory.operations:
+                lines += [f"repair {directory.path}:", *operations.lines(directory.path)]
+        yield Said("repair", row, [*lines, *plan_lines(each)])

@@ -1,0 +1,157 @@
+"""The job that says what becomes of a partition when it is loaded, or repaired another way.
+
+Nothing is written: a task reads one partition, and its result is what the partition should be.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from kdump.check.findings import Finding, Place
+from kdump.check.invariants import (
+    LOAD_REFUSED,
+    PARTITION_METADATA_MISMATCH,
+    PARTITION_METADATA_MISSING,
+)
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.directory import LogDirectory, read_lone_partition
+from kdump.log.partition import Partition
+from kdump.log.settings import Settings
+from kdump.pipeline.job import Split
+from kdump.repair.checkpoints import load_context
+from kdump.repair.kafka07 import Recovered07, repair_0_7
+from kdump.repair.loader import LoadContext, Recovered, recover_partition
+from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.refusal import Refusal
+from kdump.repair.segment import IndexSettings
+from kdump.repair.verdict import Verdict
+
+STATE_VERDICTS: Final = {
+    PartitionState.DELETE: ("deleted", "a broker would delete it, as it was told before"),
+    PartitionState.STRAY: ("stray", "a broker would leave it alone"),
+}
+"""What is to be said of partitions that are no part of the broker's logs any more."""
+
+SET_ASIDE_CODES: Final = frozenset(
+    {PARTITION_METADATA_MISSING.code, PARTITION_METADATA_MISMATCH.code}
+)
+"""Of findings for which a broker renames a partition to ``-stray``."""
+
+REMOTE_STORAGE: Final = (
+    "remote.storage.enable is set for its topic, and where the log begins and ends is decided in"
+    " remote storage, too"
+)
+"""Why partitions of such topics are never written to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """That the machine did not give a file of a partition.
+
+    Attributes:
+        path: which.
+        what: what it said.
+    """
+
+    path: str
+    what: str
+
+
+Outcome = Recovered | Recovered07 | Refusal | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSplit(Split):
+    """A partition of which to say what becomes of it.
+
+    Attributes:
+        name: of its directory, by which to tell what partition it is.
+        policy: what becomes of damaged data.
+        context: what loading depends on besides.
+    """
+
+    name: str = ""
+    policy: Policy = Policy.BROKER
+    context: LoadContext = field(default_factory=LoadContext)
+
+
+def load_split(
+    partition: Partition,
+    directory: LogDirectory,
+    settings: Settings,
+    *,
+    policy: Policy = Policy.BROKER,
+    now_ms: int = 0,
+) -> LoadSplit:
+    """The split for a partition of ``directory``; its size is that of what has to be read.
+
+    Raises:
+        InvalidSettingError: a property of its topic has a value that Kafka does not take.
+    """
+    name = partition.path.absolute().name
+    # A copy may have any name, and no line of the checkpoints is about it.
+    key = partition.topic_partition or TopicPartition(name, 0)
+    topic = settings.topic(key.topic)
+    context = load_context(
+        directory,
+        key,
+        IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
+        now_ms=now_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+    )
+    if partition.is_cluster_metadata:
+        # The Raft layer loads it as after a crash, and from its start, always.
+        context = replace(context, is_clean=False, recovery_point=0)
+    return LoadSplit(
+        str(partition.path),
+        size_bytes=_read_bytes(partition, context, policy),
+        label=name,
+        name=name,
+        policy=policy,
+        context=context,
+    )
+
+
+def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:
+    """How many bytes of logs are gone through from end to end."""
+    if policy is not Policy.BROKER:
+        return partition.log_bytes
+    if context.is_clean:
+        return 0
+    flushed = {
+        segment.base_offset
+        for segment, following in itertools.pairwise(partition.segments)
+        if following.base_offset <= context.recovery_point
+    }
+    return sum(
+        segment.log_bytes for segment in partition.segments if segment.base_offset not in flushed
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverJob:
+    """Says what becomes of a partition."""
+
+    def run(self, split: LoadSplit, /) -> Outcome:
+        """Read the partition; what the machine does not give is an outcome, too."""
+        try:
+            partition = read_lone_partition(Path(split.path), split.name)
+            if partition.is_0_7:
+                return repair_0_7(partition, split.policy)
+            if split.policy is Policy.BROKER:
+                return recover_partition(partition, split.context)
+            return repair_partition(partition, split.context, split.policy, is_named=True)
+        except OSError as failure:
+            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+
+
+def refused_finding(partition: Partition, refused: Verdict) -> Finding:
+    """The finding that a broker does not load a partition, or that it cannot be repaired."""
+    return LOAD_REFUSED.broken(
+        Place(str(partition.path)),
+        refused.sentence,
+        loss="all partitions of the directory, until it is put right",
+    )

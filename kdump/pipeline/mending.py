@@ -1,0 +1,341 @@
+"""The least that ends what a verification has found.
+
+What can be derived again is derived again: indexes, producer snapshots, leader epochs, checkpoints,
+``partition.metadata`` where the cluster's metadata has the topic. Leftovers are resolved. Bad data
+goes where a starting broker would cut it, after an unclean stop; elsewhere only by a policy that
+was asked for. One thing is done to a partition at a time, because it may end other findings, or
+bring them about: whoever asks verifies again, and asks again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.check import invariants
+from kdump.check.findings import Finding, Severity
+from kdump.formats import names
+from kdump.formats.clean_shutdown import encode_clean_shutdown
+from kdump.formats.names import PartitionState
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kdump.formats.uuids import parse_uuid
+from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.settings import Settings
+from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.pipeline.loading import LoadSplit, Outcome, RecoverJob, load_split
+from kdump.pipeline.parts import Part, Target, put_right
+from kdump.pipeline.progress import SILENT, Progress
+from kdump.repair.checkpoints import (
+    NO_BROKER_EPOCH,
+    is_loaded,
+    rebuilt_root,
+    recovered_root,
+)
+from kdump.repair.kafka07 import Recovered07
+from kdump.repair.loader import Recovered
+from kdump.repair.policies import Policy
+from kdump.repair.wanted import Kept, NewBytes, WantedFile
+
+
+class Remedy(enum.Enum):
+    """What ends a finding."""
+
+    CHECKPOINTS = enum.auto()
+    LEFTOVERS = enum.auto()
+    DATA = enum.auto()
+    INDEXES = enum.auto()
+    SNAPSHOTS = enum.auto()
+    LEADER_EPOCHS = enum.auto()
+    METADATA = enum.auto()
+
+
+REMEDIES: Final[Mapping[str, Remedy]] = {
+    invariant.code: remedy
+    for remedy, found in {
+        Remedy.CHECKPOINTS: (
+            invariants.CHECKPOINT_MALFORMED,
+            invariants.RECOVERY_POINT_BEYOND_END,
+            invariants.LOG_START_BEYOND_END,
+        ),
+        Remedy.LEFTOVERS: (
+            invariants.LEFTOVER_SWAP,
+            invariants.LEFTOVER_CLEANED,
+            invariants.INDEX_ORPHAN,
+        ),
+        Remedy.DATA: (
+            invariants.TORN_TAIL,
+            invariants.ZERO_FILL,
+            invariants.BATCH_LENGTH,
+            invariants.BATCH_CHECKSUM,
+            invariants.BATCH_MAGIC,
+            invariants.BATCH_HEADER,
+            invariants.BATCH_OFFSET_ORDER,
+            invariants.BATCH_OUTSIDE_SEGMENT,
+            invariants.BATCH_OFFSET_OVERFLOW,
+        ),
+        Remedy.INDEXES: (
+            invariants.INDEX_MISSING,
+            invariants.INDEX_SIZE,
+            invariants.INDEX_PADDING,
+            invariants.OFFSET_INDEX_ORDER,
+            invariants.OFFSET_INDEX_POSITION,
+            invariants.OFFSET_INDEX_OFFSET,
+            invariants.TIME_INDEX_ORDER,
+            invariants.TIME_INDEX_ENTRY,
+            invariants.TIME_INDEX_LAST,
+            invariants.TRANSACTION_INDEX_VERSION,
+            invariants.TRANSACTION_INDEX_MISSING,
+            invariants.TRANSACTION_INDEX_MISMATCH,
+        ),
+        Remedy.SNAPSHOTS: (
+            invariants.SNAPSHOT_CHECKSUM,
+            invariants.SNAPSHOT_MALFORMED,
+            invariants.SNAPSHOT_STATE,
+            invariants.SNAPSHOT_MISSING,
+        ),
+        Remedy.LEADER_EPOCHS: (
+            invariants.EPOCHS_MALFORMED,
+            invariants.EPOCHS_MISSING,
+            invariants.EPOCHS_MISMATCH,
+        ),
+        Remedy.METADATA: (
+            invariants.PARTITION_METADATA_MISSING,
+            invariants.PARTITION_METADATA_MALFORMED,
+        ),
+    }.items()
+    for invariant in found
+}
+"""What ends findings, by their code; what is not here cannot be derived from anything."""
+
+_PARTS: Final = {
+    Remedy.INDEXES: Part.INDEXES,
+    Remedy.SNAPSHOTS: Part.SNAPSHOTS,
+    Remedy.LEADER_EPOCHS: Part.LEADER_EPOCHS,
+}
+
+
+@dataclass(slots=True)
+class Ailments:
+    """What a verification has found that has a remedy.
+
+    Attributes:
+        by_directory: by log directory or partition, and remedy, the names of the files.
+    """
+
+    by_directory: dict[Path, dict[Remedy, set[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+
+    def take(self, finding: Finding) -> None:
+        """Take a finding, if it is worth a remedy and has one."""
+        remedy = REMEDIES.get(finding.code)
+        if remedy is not None and finding.severity >= Severity.WARNING:
+            path = Path(finding.place.path)
+            self.by_directory[path.parent.resolve()][remedy].add(path.name)
+
+    def of(self, directory: Path) -> Mapping[Remedy, set[str]]:
+        """Those in a directory: the names of files by remedy."""
+        return self.by_directory.get(directory.resolve(), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What mending depends on.
+
+    Attributes:
+        settings: of the topics.
+        policy: what becomes of bad data that a broker would not look at; BROKER leaves it.
+        now_ms: what time it is.
+        options: of the engine.
+        progress: who is told.
+    """
+
+    settings: Settings
+    policy: Policy = Policy.BROKER
+    now_ms: int = 0
+    options: EngineOptions = DEFAULT_OPTIONS
+    progress: Progress = SILENT
+
+
+def mend(
+    ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending
+) -> list[WantedDirectory]:
+    """Say what log directories should be so that findings end; nothing is written.
+
+    Args:
+        ailments: what was found.
+        directories: as they lie on disk, with all their partitions.
+        mending: how to.
+
+    Raises:
+        KdumpError: the engine broke.
+        OSError: a file cannot be read.
+    """
+    return [_Mender(ailments, directory, mending).wanted() for directory in directories]
+
+
+class _Mender:
+    """Finds out what becomes of one log directory."""
+
+    def __init__(self, ailments: Ailments, directory: LogDirectory, mending: Mending) -> None:
+        self.ailments = ailments
+        self.directory = directory
+        self.mending = mending
+
+    def wanted(self) -> WantedDirectory:
+        path = self.directory.path
+        if Remedy.CHECKPOINTS in self.ailments.of(path):
+            root = rebuilt_root(self.directory)
+            if root:
+                # What the checkpoints say decides what becomes of the partitions.
+                return WantedDirectory(path, (), root)
+        recovered = self._recovered()
+        files = {partition.path: outcome.files for partition, outcome in recovered}
+        files |= self._derived(files.keys())
+        changes = {
+            partition_path: {
+                name: wanted for name, wanted in each.items() if not isinstance(wanted, Kept)
+            }
+            for partition_path, each in files.items()
+        }
+        return WantedDirectory(
+            path,
+            tuple(PartitionChange(*change) for change in changes.items() if change[1]),
+            self._root(recovered),
+        )
+
+    def _ailing(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
+        """Partitions that need ``remedy`` and may be written to, and the names of the files."""
+        for partition in self.directory.partitions:
+            found = self.ailments.of(partition.path)
+            if remedy in found and self._may_change(partition):
+                yield partition, found[remedy]
+
+    def _may_change(self, partition: Partition) -> bool:
+        key = partition.topic_partition
+        return (
+            partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+            and not partition.is_cluster_metadata
+            and key is not None
+            and not self.mending.settings.topic(key.topic).remote_storage_enable
+        )
+
+    # Data
+
+    def _recovered(self) -> list[tuple[Partition, Recovered | Recovered07]]:
+        """Partitions whose data is repaired."""
+        mending = self.mending
+        if mending.policy is Policy.BROKER and self.directory.is_clean:
+            return []  # a broker would not look at any of it
+        wanted = {
+            load_split(
+                partition,
+                self.directory,
+                mending.settings,
+                policy=mending.policy,
+                now_ms=mending.now_ms,
+            ): partition
+            for partition, _ in self._ailing(Remedy.DATA)
+            if Remedy.LEFTOVERS not in self.ailments.of(partition.path)
+        }
+        return [
+            (wanted[split], outcome)
+            for split, outcome in self._run(list(wanted))
+            if isinstance(outcome, Recovered | Recovered07) and _may_lose(outcome, mending.policy)
+        ]
+
+    def _run(self, splits: Sequence[LoadSplit]) -> Iterable[tuple[LoadSplit, Outcome]]:
+        mending = self.mending
+        total_bytes = sum(split.size_bytes for split in splits)
+        with open_engine(
+            mending.options, total_bytes=total_bytes, progress=mending.progress
+        ) as engine:
+            return list(engine.run(RecoverJob(), splits))
+
+    # What can be derived
+
+    def _derived(self, done: Iterable[Path]) -> dict[Path, dict[str, WantedFile]]:
+        """What becomes of the files of all other partitions, by their path."""
+        taken = set(done)
+        files: dict[Path, dict[str, WantedFile]] = defaultdict(dict)
+        targets = [target for target in self._targets() if target.partition.path not in taken]
+        mending = self.mending
+        for result in put_right(targets, mending.settings, mending.options, mending.progress):
+            files[result.target.partition.path].update(result.files)
+        for partition, _ in self._ailing(Remedy.METADATA):
+            metadata = self._metadata(partition)
+            if metadata is not None and partition.path not in taken:
+                files[partition.path][names.PARTITION_METADATA] = metadata
+        return files
+
+    def _targets(self) -> Iterator[Target]:
+        for partition, _ in self._ailing(Remedy.LEFTOVERS):
+            yield Target(self.directory, partition, Part.LEFTOVERS)
+        for remedy, part in _PARTS.items():
+            for partition, found in self._ailing(remedy):
+                if Remedy.LEFTOVERS not in self.ailments.of(partition.path):
+                    yield Target(
+                        self.directory,
+                        partition,
+                        part,
+                        _base_offsets(found) if part is Part.INDEXES else None,
+                        frozenset(found),
+                    )
+
+    def _metadata(self, partition: Partition) -> NewBytes | None:
+        """``partition.metadata`` as the cluster's metadata has it; None where it has no such."""
+        cluster = self.mending.settings.cluster
+        topic = cluster and partition.topic_partition
+        known = cluster.topics.get(topic.topic) if cluster and topic else None
+        topic_id = parse_uuid(known.topic_id) if known else None
+        if topic_id is None:
+            return None
+        return NewBytes(encode_partition_metadata(PartitionMetadata(0, topic_id)))
+
+    # The root
+
+    def _root(
+        self, recovered: Sequence[tuple[Partition, Recovered | Recovered07]]
+    ) -> dict[str, WantedFile]:
+        """The lines about partitions whose data was repaired; a clean directory stays clean."""
+        outcomes = {
+            partition.topic_partition: outcome
+            for partition, outcome in recovered
+            if isinstance(outcome, Recovered)
+            and partition.topic_partition is not None
+            and is_loaded(partition)
+        }
+        if not outcomes or self.directory.kind is not DirectoryKind.LOG_DIRECTORY:
+            return {}
+        root = recovered_root(self.directory, outcomes)
+        if root and self.directory.is_clean:
+            root[names.CLEAN_SHUTDOWN_MARKER] = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH))
+        return root
+
+
+def _may_lose(outcome: Recovered | Recovered07, policy: Policy) -> bool:
+    """Whether a repair of data does something, and nothing that was not asked for.
+
+    A broker cuts a flushed segment, too, if it has to rebuild its indexes; here that is asked for
+    by name only.
+    """
+    account = outcome.account
+    rebuilt = {
+        str(names.OffsetFileName(segment.base_offset, names.FileKind.LOG))
+        for segment in account.recovered
+        if segment.is_rebuilt
+    }
+    if policy is Policy.BROKER and any(cut.name in rebuilt for cut in account.cuts):
+        return False
+    return account.loses_data or bool(account.splits)
+
+
+def _base_offsets(file_names: Iterable[str]) -> tuple[int, ...]:
+    parsed = map(names.parse_offset_file_name, file_names)
+    return tuple(sorted({each.offset for each in parsed if each is not None}))

@@ -1,0 +1,192 @@
+"""The parts of a repair that can be asked for by themselves, over many partitions.
+
+Nothing is written: what comes out is the wanted state of log directories, as from
+:mod:`kdump.pipeline.recover`.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.formats.names import PartitionState
+from kdump.log.directory import LogDirectory, read_lone_partition
+from kdump.log.partition import Partition
+from kdump.log.settings import Settings
+from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.pipeline.loading import REMOTE_STORAGE, LoadSplit, Unreadable, load_split
+from kdump.pipeline.progress import SILENT, Progress
+from kdump.repair.epoch_checkpoint import rebuild_leader_epochs
+from kdump.repair.leftovers import resolve_leftovers
+from kdump.repair.rebuild_index import rebuild_indexes
+from kdump.repair.refusal import Refusal
+from kdump.repair.repaired import Repaired
+from kdump.repair.snapshots import rebuild_snapshots
+from kdump.repair.wanted import Gone, WantedFile
+
+
+class Part(enum.Enum):
+    """What is to be put right."""
+
+    INDEXES = enum.auto()
+    LEFTOVERS = enum.auto()
+    SNAPSHOTS = enum.auto()
+    LEADER_EPOCHS = enum.auto()
+    ALL_OF_DELETED = enum.auto()
+    """All files of a partition whose topic was deleted; they go."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartSplit(LoadSplit):
+    """A partition, or some of its segments, of which a part is to be put right.
+
+    Attributes:
+        part: which.
+        base_offsets: of the segments that are meant; None for all.
+    """
+
+    part: Part = Part.INDEXES
+    base_offsets: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartJob:
+    """Says what becomes of a partition when a part of it is put right."""
+
+    def run(self, split: PartSplit, /) -> Repaired | Unreadable:
+        """Read the partition; what the machine does not give is an outcome, too."""
+        try:
+            partition = read_lone_partition(Path(split.path), split.name)
+            match split.part:
+                case Part.INDEXES:
+                    return rebuild_indexes(partition, split.context, split.base_offsets)
+                case Part.LEFTOVERS:
+                    return resolve_leftovers(partition, split.context)
+                case Part.SNAPSHOTS:
+                    return rebuild_snapshots(partition, split.context)
+                case Part.LEADER_EPOCHS:
+                    return rebuild_leader_epochs(partition, split.context)
+                case Part.ALL_OF_DELETED:
+                    return _without_files(partition)
+        except OSError as failure:
+            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+
+
+def _without_files(partition: Partition) -> Repaired:
+    if partition.state is not PartitionState.DELETE:
+        return Repaired({})
+    with os.scandir(partition.path) as entries:
+        return Repaired({entry.name: Gone() for entry in entries if not entry.is_dir()})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A part of a partition that is meant.
+
+    Attributes:
+        directory: its log directory.
+        partition: which.
+        part: what of it.
+        base_offsets: of the segments that are meant; None for all.
+        only: names of the files that are meant; None for all.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    part: Part
+    base_offsets: tuple[int, ...] | None = None
+    only: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """What becomes of a partition.
+
+    Attributes:
+        target: which.
+        outcome: what was found out.
+    """
+
+    target: Target
+    outcome: Repaired | Unreadable
+
+    @property
+    def files(self) -> Mapping[str, WantedFile]:
+        """What becomes of its files, as far as that is something."""
+        if isinstance(self.outcome, Unreadable):
+            return {}
+        only = self.target.only
+        return {
+            name: wanted
+            for name, wanted in self.outcome.files.items()
+            if only is None or name in only
+        }
+
+
+def put_right(
+    targets: Sequence[Target],
+    settings: Settings,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[PartResult]:
+    """Say what becomes of parts of partitions when they are put right; nothing is written.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine broke.
+    """
+    splits = [None if _is_remote(each, settings) else _split(each, settings) for each in targets]
+    ordered = sorted(filter(None, splits), key=lambda split: -split.size_bytes)
+    total_bytes = sum(split.size_bytes for split in ordered)
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        outcomes = dict(engine.run(PartJob(), ordered))
+    return [
+        PartResult(target, _left_remote(target) if split is None else outcomes[split])
+        for target, split in zip(targets, splits, strict=True)
+    ]
+
+
+def _is_remote(target: Target, settings: Settings) -> bool:
+    key = target.partition.topic_partition
+    return key is not None and settings.topic(key.topic).remote_storage_enable
+
+
+def _left_remote(target: Target) -> Repaired:
+    return Repaired({}, (Refusal(REMOTE_STORAGE, target.partition.path.name, ""),))
+
+
+def _split(target: Target, settings: Settings) -> PartSplit:
+    load = load_split(target.partition, target.directory, settings)
+    is_read = target.part not in (Part.LEFTOVERS, Part.ALL_OF_DELETED)
+    chosen = [
+        segment.log_bytes
+        for segment in target.partition.segments
+        if target.base_offsets is None or segment.base_offset in target.base_offsets
+    ]
+    return PartSplit(
+        load.path,
+        size_bytes=sum(chosen) if is_read else 0,
+        label=load.label,
+        name=load.name,
+        context=load.context,
+        part=target.part,
+        base_offsets=target.base_offsets,
+    )
+
+
+def wanted_directories(results: Sequence[PartResult]) -> list[WantedDirectory]:
+    """What the log directories of partitions should be; those in which nothing changes, too."""
+    files: dict[Path, dict[Path, dict[str, WantedFile]]] = {}
+    for result in results:
+        target = result.target
+        of_directory = files.setdefault(target.directory.path, {})
+        if result.files:
+            of_directory.setdefault(target.partition.path, {}).update(result.files)
+    return [
+        WantedDirectory(path, tuple(PartitionChange(*change) for change in changes.items()), {})
+        for path, changes in files.items()
+    ]

@@ -1,0 +1,333 @@
+"""What becomes of log directories when a broker loads them, or when they are salvaged.
+
+Nothing is written: what comes out is the wanted state, for ``kdump recover`` to show and to apply.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.check.collector import Collector
+from kdump.check.directory import check_directory
+from kdump.check.findings import Finding
+from kdump.check.partition import scope_in
+from kdump.check.partition_files import check_metadata
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import PartitionState
+from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
+from kdump.log.partition import Partition
+from kdump.log.settings import Settings
+from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.pipeline.loading import (
+    REMOTE_STORAGE,
+    SET_ASIDE_CODES,
+    STATE_VERDICTS,
+    LoadSplit,
+    Outcome,
+    RecoverJob,
+    Unreadable,
+    load_split,
+    refused_finding,
+)
+from kdump.pipeline.progress import SILENT, Progress
+from kdump.repair.account import Account
+from kdump.repair.checkpoints import is_loaded, recovered_root
+from kdump.repair.kafka07 import Recovered07
+from kdump.repair.loader import Recovered
+from kdump.repair.policies import Policy
+from kdump.repair.refusal import Refusal
+from kdump.repair.verdict import verdict
+from kdump.repair.wanted import Gone, Kept, NewBytes, WantedFile
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions are meant.
+
+    Attributes:
+        globs: patterns for names of partitions' directories, or of topics; without any, all are.
+    """
+
+    globs: tuple[str, ...] = ()
+
+    def __contains__(self, partition: Partition) -> bool:
+        key = partition.topic_partition
+        candidates = [partition.path.name, *([key.topic] if key else [])]
+        return not self.globs or any(
+            fnmatch.fnmatchcase(candidate, glob) for candidate in candidates for glob in self.globs
+        )
+
+    def names(self, partition: Partition) -> bool:
+        """Whether the partition is meant by its very name, not by a pattern or as one of all."""
+        return partition.path.name in self.globs
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be recovered.
+
+    Attributes:
+        directories: log directories, as they lie on disk.
+        settings: of their topics.
+        selection: which partitions.
+        policy: what becomes of damaged data.
+        now_ms: what time it is.
+    """
+
+    directories: Sequence[LogDirectory]
+    settings: Settings
+    selection: Selection = field(default_factory=Selection)
+    policy: Policy = Policy.BROKER
+    now_ms: int = 0
+
+
+class Left(enum.Enum):
+    """Why a partition is left as it is, whatever a broker would do; the value says it."""
+
+    DELETE = "its topic was deleted, and a starting broker deletes it"
+    STRAY = "a broker set it aside as not its own, and leaves it alone"
+    CLUSTER_METADATA = "the controller's Raft layer loads it by rules of its own"
+    REMOTE_STORAGE = REMOTE_STORAGE
+
+
+_LEFT_STATES: Final = {PartitionState.DELETE: Left.DELETE, PartitionState.STRAY: Left.STRAY}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What becomes of a partition.
+
+    Attributes:
+        partition: which.
+        outcome: what was found out; None where nothing was looked at.
+        policy: by which.
+        left: why it is left as it is in spite of that; None where it is not.
+        findings: what a broker would do to it that is not done here, or why it would not load it.
+    """
+
+    partition: Partition
+    outcome: Outcome | None
+    policy: Policy = Policy.BROKER
+    left: Left | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def verdict(self) -> tuple[str, str]:
+        """What a broker would do, or the policy does: in a word, and in a sentence."""
+        if self.partition.state in STATE_VERDICTS:
+            return STATE_VERDICTS[self.partition.state]
+        if self.outcome is None:
+            return "", ""
+        if isinstance(self.outcome, Unreadable):
+            return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
+        found = verdict(self.outcome, self.policy)
+        return found.kind.value, found.sentence
+
+    @property
+    def account(self) -> Account | None:
+        """What is done to it, as far as that is known."""
+        if isinstance(self.outcome, Recovered | Recovered07):
+            return self.outcome.account
+        return None
+
+    @property
+    def becomes_stray(self) -> bool:
+        """Whether a broker would set it aside once it has loaded it."""
+        return any(finding.code in SET_ASIDE_CODES for finding in self.findings)
+
+    @property
+    def files(self) -> dict[str, WantedFile]:
+        """What becomes of its files; none where it is left as it is."""
+        if self.left or not isinstance(self.outcome, Recovered | Recovered07):
+            return {}
+        return self.outcome.files
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryResult:
+    """What becomes of a log directory.
+
+    Attributes:
+        directory: as it is.
+        partitions: those that were asked for.
+        wanted: what it should be.
+        findings: about the directory itself.
+    """
+
+    directory: LogDirectory
+    partitions: tuple[PartitionResult, ...]
+    wanted: WantedDirectory
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def becomes_clean(self) -> bool:
+        """Whether the marker of a clean stop is there afterwards."""
+        marker = self.wanted.root.get(names.CLEAN_SHUTDOWN_MARKER, Kept())
+        return self.directory.is_clean if marker == Kept() else marker != Gone()
+
+    @property
+    def recovery_points(self) -> Offsets:
+        """What their checkpoint says afterwards."""
+        return self._offsets(
+            names.RECOVERY_POINT_CHECKPOINT, self.directory.checkpoints.recovery_points
+        )
+
+    @property
+    def log_start_offsets(self) -> Offsets:
+        """What their checkpoint says afterwards."""
+        return self._offsets(
+            names.LOG_START_OFFSET_CHECKPOINT, self.directory.checkpoints.log_start_offsets
+        )
+
+    def _offsets(self, name: str, before: Offsets | None) -> Offsets:
+        wanted = self.wanted.root.get(name)
+        if isinstance(wanted, NewBytes):
+            return dict(decode_offset_checkpoint(wanted.data))
+        return before or {}
+
+    def ends(self, finding: Finding) -> bool:
+        """Whether ``finding``, which is about a file in the root, is over afterwards."""
+        path = Path(finding.place.path)
+        return path.parent == self.directory.path and path.name in self.wanted.root
+
+
+def recover(
+    request: Request,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[DirectoryResult]:
+    """Say what becomes of log directories; nothing is written.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine broke.
+    """
+    selected = [
+        (directory, partition)
+        for directory in request.directories
+        for partition in directory.partitions
+        if partition in request.selection
+    ]
+    splits = [
+        _split(request, directory, partition)
+        for directory, partition in selected
+        if partition.state not in _LEFT_STATES
+    ]
+    total_bytes = sum(split.size_bytes for split in splits)
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        # The largest first, so that no core is left alone with one of them at the end.
+        ordered = sorted(splits, key=lambda split: -split.size_bytes)
+        outcomes = {split.path: outcome for split, outcome in engine.run(RecoverJob(), ordered)}
+    return [
+        _directory_result(
+            request,
+            directory,
+            [
+                _partition_result(request, directory, partition, outcomes.get(str(partition.path)))
+                for owner, partition in selected
+                if owner is directory
+            ],
+        )
+        for directory in request.directories
+    ]
+
+
+def _split(request: Request, directory: LogDirectory, partition: Partition) -> LoadSplit:
+    return load_split(
+        partition,
+        directory,
+        request.settings,
+        policy=_policy(request, partition),
+        now_ms=request.now_ms,
+    )
+
+
+def _policy(request: Request, partition: Partition) -> Policy:
+    """Of what is left as it is, still say what a broker would do."""
+    return Policy.BROKER if _why_left(request, partition) else request.policy
+
+
+def _why_left(request: Request, partition: Partition) -> Left | None:
+    if partition.state in _LEFT_STATES:
+        return _LEFT_STATES[partition.state]
+    if partition.is_cluster_metadata:
+        is_named = request.policy is not Policy.BROKER and request.selection.names(partition)
+        return None if is_named else Left.CLUSTER_METADATA
+    assert partition.topic_partition is not None
+    if request.settings.topic(partition.topic_partition.topic).remote_storage_enable:
+        return Left.REMOTE_STORAGE
+    return None
+
+
+def _partition_result(
+    request: Request, directory: LogDirectory, partition: Partition, outcome: Outcome | None
+) -> PartitionResult:
+    policy = _policy(request, partition)
+    into = Collector()
+    if outcome is not None:
+        _check_set_aside(request, directory, partition, into)
+    if isinstance(outcome, Refusal):
+        into.add(refused_finding(partition, verdict(outcome, policy)))
+    return PartitionResult(
+        partition, outcome, policy, _why_left(request, partition), into.findings()
+    )
+
+
+def _check_set_aside(
+    request: Request, directory: LogDirectory, partition: Partition, into: Collector
+) -> None:
+    """Whether a broker would rename a partition to ``-stray`` once it was loaded."""
+    cluster = request.settings.cluster
+    topic_ids = (
+        None if cluster is None else {name: each.topic_id for name, each in cluster.topics.items()}
+    )
+    try:
+        check_metadata(scope_in(partition, directory, topic_ids), into)
+    except OSError:
+        return  # loading said so
+
+
+def _directory_result(
+    request: Request, directory: LogDirectory, partitions: Iterable[PartitionResult]
+) -> DirectoryResult:
+    results = tuple(partitions)
+    return DirectoryResult(
+        directory,
+        results,
+        WantedDirectory(
+            directory.path,
+            tuple(
+                PartitionChange(each.partition.path, each.files) for each in results if each.files
+            ),
+            _root(request, directory, results),
+        ),
+        tuple(each for each in check_directory(directory) if each.severity.is_damage),
+    )
+
+
+def _root(
+    request: Request, directory: LogDirectory, results: Iterable[PartitionResult]
+) -> dict[str, WantedFile]:
+    """What becomes of the checkpoints and the marker, which only log managers keep."""
+    if directory.kind is not DirectoryKind.LOG_DIRECTORY:
+        return {}
+    loaded = [each for each in results if is_loaded(each.partition)]
+    if request.selection.globs and not loaded:
+        return {}
+    return recovered_root(
+        directory,
+        {
+            each.partition.topic_partition: each.outcome
+            for each in loaded
+            if not each.left
+            and each.partition.topic_partition is not None
+            and isinstance(each.outcome, Recovered | Refusal)
+        },
+    )

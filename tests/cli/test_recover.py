@@ -1,0 +1,462 @@
+"""``kdump recover`` does what a broker does at its start, says so before, and can be undone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import docutils.core
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.log_directories import offset_checkpoint
+from builders.message_sets import message_07
+from builders.trees import contents_of, tree_of
+from builders.verified import END_OFFSET, LogModel, file, write_topic_id
+from kdump.apply.run import Runner
+from kdump.cli import main
+from kdump.formats import names
+from kdump.formats.names import FileKind
+
+MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-recover.rst"
+OF_A_RUN = {"is_applied", "undo", "is_dry_run", "seconds"}
+"""Fields that differ between a dry run and the run itself."""
+
+
+@pytest.fixture
+def clean(tmp_path: Path) -> Path:
+    """Give a log directory that was left cleanly."""
+    return LogModel().write(tmp_path / "logs").parent
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """Give a log directory that a broker was killed on, without any damage."""
+    return unclean(LogModel(), tmp_path)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """Give the same with a bad batch in the middle of the active segment, and a leftover."""
+    model = LogModel()
+    model.segments[12][1] = with_flipped_bit(model.segments[12][1])
+    root = unclean(model, tmp_path)
+    (root / "orders-0" / "00000000000000000012.log.cleaned").write_bytes(b"half")
+    return root
+
+
+def unclean(model: LogModel, tmp_path: Path, recovery_point: int = 12) -> Path:
+    """Write a log directory as a broker leaves it that was killed."""
+    model.is_clean = False
+    root = model.write(tmp_path / "logs").parent
+    file(root / "orders-0", END_OFFSET, FileKind.PRODUCER_SNAPSHOT).unlink()
+    offsets = {("orders", 0): recovery_point}
+    (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(offsets))
+    return root
+
+
+def with_flipped_bit(content: bytes) -> bytes:
+    """Give a batch with one bit of its last record changed."""
+    changed = bytearray(content)
+    changed[-2] ^= 1
+    return bytes(changed)
+
+
+def second_partition(root: Path, name: str = "payments-0") -> Path:
+    """Write another partition beside the first, with the same content."""
+    other = root / name
+    other.mkdir()
+    for each in (root / "orders-0").iterdir():
+        (other / each.name).write_bytes(each.read_bytes())
+    return other
+
+
+def recover(*args: str | Path) -> Outcome:
+    return run_kdump(["recover", *map(str, args)], Path.cwd())
+
+
+def rows(*args: str | Path) -> list[dict[str, Any]]:
+    outcome = recover("--output", "jsonl", *args)
+    assert outcome.stderr == b""
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def of_type(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [row for row in said if row["type"] == kind]
+
+
+def verify(root: Path) -> int:
+    return run_kdump(["verify", str(root)], Path.cwd()).exit_status
+
+
+def test_a_clean_directory_is_not_touched(clean: Path) -> None:
+    before = tree_of(clean)
+
+    outcome = recover(clean)
+
+    assert (outcome.exit_status, outcome.stderr) == (0, b"")
+    after = tree_of(clean)
+    del before["."], after["."]  # the lock came and went
+    assert after == before
+
+
+def test_an_unclean_stop_alone_is_no_damage(crashed: Path) -> None:
+    assert recover(crashed).exit_status == 0
+
+    assert (crashed / names.CLEAN_SHUTDOWN_MARKER).read_bytes() == (
+        b'{"version":0,"brokerEpoch":-1}'
+    )
+    assert not (crashed / names.LOCK_FILE).exists()
+    assert verify(crashed) == 0
+
+
+def test_a_dry_run_changes_nothing_at_all(damaged: Path) -> None:
+    before = tree_of(damaged)
+
+    assert recover("--dry-run", damaged).exit_status == 4
+    assert recover("--dry-run", damaged).exit_status == 4
+
+    assert tree_of(damaged) == before
+
+
+def test_damage_is_repaired_once_and_can_be_taken_back(damaged: Path) -> None:
+    before = contents_of(damaged)
+    assert verify(damaged) == 4
+
+    assert recover(damaged).exit_status == 1
+    repaired = contents_of(damaged)
+
+    assert verify(damaged) == 0
+    assert recover(damaged).exit_status == 0
+    assert contents_of(damaged) == repaired
+    assert run_kdump(["undo", str(damaged)], Path.cwd()).exit_status == 0
+    assert contents_of(damaged) == before
+
+
+def test_without_an_undo_nothing_of_kdumps_is_left(damaged: Path) -> None:
+    assert recover("--no-undo", damaged).exit_status == 1
+
+    assert [path.name for path in damaged.iterdir() if path.name.startswith(".kdump")] == []
+
+
+def test_what_a_dry_run_says_is_what_is_done(damaged: Path) -> None:
+    second_partition(damaged)
+    foretold = rows("--dry-run", damaged)
+    done = rows(damaged)
+
+    def without(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{key: row[key] for key in row.keys() - OF_A_RUN} for row in said]
+
+    assert without(foretold) == without(done)
+
+
+def test_the_operations_are_all_that_changes(damaged: Path) -> None:
+    before = contents_of(damaged)
+    said = rows("--no-undo", damaged)
+
+    after = contents_of(damaged)
+    named = {
+        f"{prefix}{name}"
+        for row in said
+        for prefix in ({"partition": "orders-0/", "directory": ""}.get(row["type"], ""),)
+        for each in row.get("operations", ())
+        for name in (each["name"], each["source"])
+        if name is not None
+    }
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    assert changed - {names.LOCK_FILE} == named
+
+
+def test_a_program_is_told_what_is_lost_and_where_the_log_ends(damaged: Path) -> None:
+    (partition,) = of_type(rows("--dry-run", damaged), "partition")
+
+    assert partition["verdict_kind"] == "loss"
+    (cut,) = partition["cuts"]
+    assert cut["file"] == "00000000000000000012.log"
+    assert (cut["batches"], cut["damaged_bytes"]) == (0, cut["size_bytes"])
+    assert partition["leftovers"] == [
+        {"file": "00000000000000000012.log.cleaned", "outcome": "deleted"}
+    ]
+    bounds = [
+        partition[name]
+        for name in ("log_start_offset", "log_end_offset", "recovery_point", "active_base_offset")
+    ]
+    assert bounds == [0, 15, 15, 12]
+    assert partition["leader_epochs"] == [
+        {"epoch": 0, "start_offset": 0},
+        {"epoch": 1, "start_offset": 12},
+    ]
+
+
+def test_a_program_is_told_of_the_directory(damaged: Path) -> None:
+    (directory,) = of_type(rows("--dry-run", damaged), "directory")
+
+    assert (directory["is_clean"], directory["becomes_clean"]) == (False, True)
+    assert directory["recovery_points"] == [{"topic": "orders", "partition": 0, "offset": 15}]
+    assert directory["log_start_offsets"] == []
+    assert (directory["is_applied"], directory["undo"]) == (False, None)
+
+
+def test_every_field_is_in_the_manual(damaged: Path) -> None:
+    write_refused(damaged, "payments-0")
+    text = docutils.core.publish_doctree(MANUAL.read_text(encoding="utf-8")).astext()
+    words = set(re.findall(r"\w+", text))
+
+    def fields(value: Any) -> set[str]:
+        if isinstance(value, list):
+            return set().union(*map(fields, value))
+        if isinstance(value, dict):
+            return value.keys() | set().union(*map(fields, value.values()))
+        return set()
+
+    said = [row for row in rows("--dry-run", damaged) if row["type"] != "finding"]
+    verdicts = {kind for row in said for kind in row.get("verdicts", {})}
+    assert fields(said) - verdicts - words == {"type"} - words
+
+
+def write_refused(root: Path, name: str) -> Path:
+    """Write a partition that a broker refuses to load."""
+    partition = root / name
+    partition.mkdir()
+    (partition / "x.cleaned").write_bytes(b"")
+    write_topic_id(partition)
+    return partition
+
+
+def test_a_refused_partition_is_left_and_the_others_are_repaired(damaged: Path) -> None:
+    refused = write_refused(damaged, "payments-0")
+    before = tree_of(refused)
+
+    said = rows(damaged)
+
+    assert recover(damaged).exit_status & 4
+    assert tree_of(refused) == before
+    kinds = {row["directory"]: row["verdict_kind"] for row in of_type(said, "partition")}
+    assert kinds == {"orders-0": "loss", "payments-0": "refused"}
+    (refusal,) = [row["refusal"] for row in of_type(said, "partition") if row["refusal"]]
+    assert (refusal["file"], refusal["exception"]) == ("x.cleaned", "NumberFormatException")
+    assert [row["code"] for row in of_type(said, "finding")] == ["load-refused"]
+    assert not (damaged / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert not (damaged / "orders-0" / "00000000000000000012.log.cleaned").exists()
+
+
+def test_repaired_and_left_add_up(damaged: Path) -> None:
+    write_refused(damaged, "payments-0")
+    assert recover(damaged).exit_status == 5
+
+
+@pytest.mark.parametrize("glob", ["payments-0", "pay*-0", "payments"])
+def test_only_the_partitions_that_match_are_repaired(damaged: Path, glob: str) -> None:
+    second_partition(damaged)
+    offsets = {("orders", 0): 12, ("payments", 0): 12}
+    (damaged / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(offsets))
+    before = tree_of(damaged / "orders-0")
+
+    said = rows("--partition", glob, damaged)
+
+    assert [row["directory"] for row in of_type(said, "partition")] == ["payments-0"]
+    assert tree_of(damaged / "orders-0") == before
+    assert (damaged / names.RECOVERY_POINT_CHECKPOINT).read_bytes() == offset_checkpoint(
+        {("orders", 0): 12, ("payments", 0): 15}
+    )
+    assert not (damaged / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_a_clean_directory_stays_clean_if_nothing_is_to_be_done_to_what_matches(
+    clean: Path,
+) -> None:
+    before = contents_of(clean)
+
+    assert recover("--partition", "orders-0", clean).exit_status == 0
+
+    assert contents_of(clean) == before
+
+
+def test_that_nothing_matches_is_an_error(clean: Path) -> None:
+    outcome = recover("--partition", "payments*", clean)
+    assert outcome.exit_status == 16
+    assert b"payments*" in outcome.stderr
+
+
+def test_a_partition_alone_is_refused_with_what_to_name(clean: Path) -> None:
+    outcome = recover(clean / "orders-0")
+    assert outcome.exit_status == 16
+    assert str(clean).encode() in outcome.stderr
+
+
+def test_a_directory_that_is_not_kafkas_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    before = tree_of(tmp_path)
+
+    assert recover(tmp_path).exit_status == 8
+
+    assert tree_of(tmp_path) == before
+
+
+def test_a_locked_directory_is_refused(damaged: Path) -> None:
+    before = contents_of(damaged)
+    holder = (
+        "import fcntl, sys\n"
+        "with open(sys.argv[1], 'a') as lock:\n"
+        "    fcntl.lockf(lock, fcntl.LOCK_EX)\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, damaged / names.LOCK_FILE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        outcome = recover(damaged)
+        foretold = recover("--dry-run", damaged)
+        assert process.stdin is not None
+        process.stdin.close()
+
+    assert outcome.exit_status == 8
+    assert f"process {process.pid}".encode() in outcome.stderr
+    assert foretold.exit_status == 4
+    assert contents_of(damaged) == before
+
+
+def test_topics_with_remote_storage_are_left_by_name(damaged: Path) -> None:
+    before = tree_of(damaged / "orders-0")
+
+    said = rows("--config", "remote.storage.enable=true", damaged)
+
+    (partition,) = of_type(said, "partition")
+    assert "remote.storage.enable" in partition["left_because"]
+    assert tree_of(damaged / "orders-0") == before
+    assert recover("--config", "remote.storage.enable=true", damaged).exit_status == 4
+
+
+def test_a_partition_that_a_broker_will_set_aside_is_recovered_and_named(crashed: Path) -> None:
+    (crashed / "orders-0" / names.PARTITION_METADATA).unlink()
+
+    said = rows("--dry-run", crashed)
+
+    (partition,) = of_type(said, "partition")
+    assert (partition["becomes_stray"], partition["left_because"]) == (True, None)
+    assert [row["code"] for row in of_type(said, "finding")] == ["partition-metadata-missing"]
+    assert recover(crashed).exit_status == 4
+    assert (crashed / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_what_cannot_be_read_is_left_and_the_others_are_repaired(damaged: Path) -> None:
+    other = second_partition(damaged)
+    log = file(other, 12, FileKind.LOG)
+    log.unlink()
+    log.symlink_to(log)
+
+    outcome = recover(damaged)
+
+    assert outcome.exit_status & 9 == 9
+    assert verify(damaged) & 8
+    assert not (damaged / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert not (damaged / "orders-0" / "00000000000000000012.log.cleaned").exists()
+
+
+def test_a_malformed_checkpoint_is_written_anew(crashed: Path) -> None:
+    (crashed / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"rubbish")
+
+    assert recover(crashed).exit_status == 1
+
+    assert (crashed / names.LOG_START_OFFSET_CHECKPOINT).read_bytes() == b"0\n0\n"
+
+
+def test_a_directory_with_a_name_that_brokers_refuse_keeps_it_from_being_clean(
+    crashed: Path,
+) -> None:
+    (crashed / "orders-0.bak").mkdir()
+
+    assert recover(crashed).exit_status == 4
+
+    assert not (crashed / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_partitions_of_deleted_topics_are_left(crashed: Path) -> None:
+    deleted = second_partition(crashed, f"payments-0.{'0' * 32}-delete")
+    before = tree_of(deleted)
+
+    assert recover(crashed).exit_status == 0
+
+    assert tree_of(deleted) == before
+    assert (crashed / names.RECOVERY_POINT_CHECKPOINT).read_bytes() == offset_checkpoint(
+        {("orders", 0): END_OFFSET}
+    )
+
+
+def test_a_directory_that_is_named_twice_is_recovered_once(damaged: Path) -> None:
+    said = rows(damaged, f"{damaged}/.")
+    assert len(of_type(said, "directory")) == 1
+
+
+def test_all_directories_of_a_broker_are_recovered(damaged: Path, tmp_path: Path) -> None:
+    other = tmp_path / "second"
+    LogModel(is_clean=False).write(other)
+
+    assert recover(damaged, other).exit_status == 1
+
+    assert all((root / names.CLEAN_SHUTDOWN_MARKER).exists() for root in (damaged, other))
+
+
+def test_salvaging_keeps_what_a_broker_would_throw_away(tmp_path: Path) -> None:
+    model = LogModel()
+    model.segments[12][0] = with_flipped_bit(model.segments[12][0])
+    root = unclean(model, tmp_path)
+    (by_broker,) = of_type(rows("--dry-run", root), "partition")
+
+    (partition,) = of_type(rows("--policy", "salvage", root), "partition")
+
+    assert (by_broker["log_end_offset"], partition["log_end_offset"]) == (12, END_OFFSET)
+    (piece,) = partition["set_aside"]
+    assert (piece["first_offset"], piece["last_offset"], piece["records"]) == (12, 14, 3)
+    set_aside = root / "orders-0" / piece["into"]
+    assert set_aside.read_bytes() == model.segments[12][0]
+    assert verify(root) == 0
+    assert recover(root).exit_status == 0
+
+
+def test_a_directory_of_kafka_0_7_ends_behind_its_last_valid_message(tmp_path: Path) -> None:
+    partition = tmp_path / "logs" / "orders-0"
+    partition.mkdir(parents=True)
+    log = partition / f"{0:020d}.kafka"
+    log.write_bytes(message_07(b"one") + message_07(b"two")[:-1])
+
+    assert recover("--dry-run", tmp_path / "logs").exit_status == 4
+    assert recover("--no-undo", tmp_path / "logs").exit_status == 1
+
+    assert log.read_bytes() == message_07(b"one")
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["orders-0"]
+
+
+def test_an_interrupted_run_is_named_by_a_dry_run_and_finished_by_the_next(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise SystemError("the machine stops here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "_cut", stop)
+        with pytest.raises(SystemError):
+            main.cli.main(["recover", str(damaged)], standalone_mode=False)
+
+    (named,) = of_type(rows("--dry-run", damaged), "interrupted")
+    (finished,) = of_type(rows(damaged), "interrupted")
+
+    assert (named["command"], named["is_finished"]) == ("recover", False)
+    assert finished["is_finished"] is True
+    assert verify(damaged) == 0
+
+
+def test_people_are_told_what_is_lost_and_how_to_take_it_back(damaged: Path) -> None:
+    first, second, last = recover(damaged).stdout.decode().splitlines()
+
+    assert first.startswith(f"{damaged}/orders-0: a broker would cut ")
+    assert second.endswith(f"changes made; to take them back: kdump undo {damaged} 1")
+    assert last == "1 partition: 1 loss"

@@ -1,0 +1,272 @@
+"""The commands that put right one part: indexes, leftovers, snapshots, checkpoints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.log_directories import offset_checkpoint
+from builders.trees import contents_of, tree_of
+from builders.verified import END_OFFSET, LogModel, file
+from kdump.formats import names
+from kdump.formats.names import FileKind
+
+DENSE = ("--config", "index.interval.bytes=0")
+"""Lets small segments have entries in their indexes."""
+INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+def kdump(*args: str | Path) -> Outcome:
+    return run_kdump([str(arg) for arg in args], Path.cwd())
+
+
+def rows(*args: str | Path) -> list[dict[str, Any]]:
+    outcome = kdump(*args, "--output", "jsonl")
+    assert outcome.stderr == b""
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Give a log directory that was left cleanly, with indexes as Kafka makes them."""
+    root = LogModel().write(tmp_path / "logs").parent
+    kdump("rebuild-index", "--no-undo", *DENSE, root)
+    return root
+
+
+@pytest.fixture
+def partition(log_dir: Path) -> Path:
+    return log_dir / "orders-0"
+
+
+# rebuild-index
+
+
+def test_lost_indexes_are_made_anew(log_dir: Path, partition: Path) -> None:
+    sound = contents_of(log_dir)
+    for kind in INDEXES:
+        file(partition, 0, kind).unlink()
+
+    assert kdump("rebuild-index", "--no-undo", *DENSE, partition).exit_status == 1
+
+    assert contents_of(log_dir) == sound
+
+
+def test_only_the_segment_that_is_named_gets_indexes(log_dir: Path, partition: Path) -> None:
+    sound = contents_of(log_dir)
+    for base_offset in (0, 12):
+        file(partition, base_offset, FileKind.OFFSET_INDEX).unlink()
+
+    kdump("rebuild-index", "--no-undo", *DENSE, file(partition, 12, FileKind.LOG))
+
+    missing = sound.keys() - contents_of(log_dir).keys()
+    assert missing == {"orders-0/00000000000000000000.index"}
+
+
+def test_right_indexes_are_not_touched(log_dir: Path) -> None:
+    before = tree_of(log_dir / "orders-0")
+
+    assert kdump("rebuild-index", *DENSE, log_dir).exit_status == 0
+
+    assert tree_of(log_dir / "orders-0") == before
+
+
+def test_a_damaged_log_keeps_its_indexes(log_dir: Path, partition: Path) -> None:
+    log = file(partition, 0, FileKind.LOG)
+    content = bytearray(log.read_bytes())
+    content[-2] ^= 1
+    log.write_bytes(content)
+    file(partition, 0, FileKind.OFFSET_INDEX).unlink()
+    before = contents_of(log_dir)
+
+    (said, *_) = rows("rebuild-index", *DENSE, partition)
+
+    assert [refusal["file"] for refusal in said["refusals"]] == [log.name]
+    assert kdump("rebuild-index", *DENSE, partition).exit_status == 4
+    assert contents_of(log_dir) == before
+
+
+def test_what_is_no_log_is_refused(partition: Path) -> None:
+    index = file(partition, 0, FileKind.OFFSET_INDEX)
+    assert kdump("rebuild-index", index).exit_status == 8
+
+
+@pytest.mark.parametrize(
+    "command", [("rebuild-index",), ("resolve",), ("snapshot", "rebuild")], ids=" ".join
+)
+def test_topics_with_remote_storage_are_left_by_name(
+    log_dir: Path, partition: Path, command: tuple[str, ...]
+) -> None:
+    file(partition, 0, FileKind.OFFSET_INDEX).unlink()
+    before = tree_of(partition)
+
+    outcome = kdump(*command, log_dir, "--config", "remote.storage.enable=true")
+
+    assert outcome.exit_status == 4
+    assert b"remote.storage.enable" in outcome.stdout
+    assert tree_of(partition) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "broken"),
+    [
+        (("rebuild-index", *DENSE), "00000000000000000000.index"),
+        (("resolve",), "00000000000000000012.log.deleted"),
+        (("snapshot", "rebuild"), "00000000000000000012.snapshot"),
+    ],
+)
+def test_a_dry_run_says_what_is_done_and_an_undo_takes_it_back(
+    log_dir: Path, partition: Path, command: tuple[str, ...], broken: str
+) -> None:
+    (partition / broken).write_bytes(b"rubbish!")
+    before = contents_of(log_dir)
+    times = tree_of(log_dir)
+
+    foretold = rows(*command, "--dry-run", log_dir)
+    assert tree_of(log_dir) == times
+    assert kdump(*command, "--dry-run", log_dir).exit_status == 4
+    done = rows(*command, log_dir)
+
+    def operations(said: list[dict[str, Any]]) -> list[Any]:
+        return [row["operations"] for row in said if row["type"] == "partition"]
+
+    assert operations(foretold) == operations(done) != [[]]
+    assert contents_of(log_dir) != before
+    assert kdump("undo", log_dir).exit_status == 0
+    assert contents_of(log_dir) == before
+
+
+# resolve
+
+
+def test_leftovers_are_resolved_and_nothing_else(log_dir: Path, partition: Path) -> None:
+    sound = contents_of(log_dir)
+    (partition / "00000000000000000012.log.cleaned").write_bytes(b"half")
+    (partition / "00000000000000000000.log.deleted").write_bytes(b"old")
+    (partition / "00000000000000000099.index").write_bytes(b"")
+
+    (said, *_) = rows("resolve", "--no-undo", log_dir)
+
+    assert {each["file"]: each["outcome"] for each in said["leftovers"]} == {
+        "00000000000000000012.log.cleaned": "deleted",
+        "00000000000000000000.log.deleted": "deleted",
+        "00000000000000000099.index": "deleted",
+    }
+    assert contents_of(log_dir) == sound
+
+
+def test_deleted_topics_go_only_if_asked(log_dir: Path, partition: Path) -> None:
+    deleted = log_dir / f"payments-0.{'0' * 32}-delete"
+    deleted.mkdir()
+    log = file(deleted, 0, FileKind.LOG)
+    log.write_bytes(b"gone")
+
+    assert kdump("resolve", log_dir).exit_status == 0
+    assert log.exists()
+    assert kdump("resolve", "--drop-deleted", log_dir).exit_status == 1
+    assert not log.exists()
+    assert file(partition, 0, FileKind.LOG).exists()
+
+
+# snapshot
+
+
+def test_lost_snapshots_are_made_anew(log_dir: Path, partition: Path) -> None:
+    kdump("snapshot", "rebuild", "--no-undo", log_dir)
+    sound = contents_of(log_dir)
+    for offset in (12, END_OFFSET):
+        file(partition, offset, FileKind.PRODUCER_SNAPSHOT).unlink()
+
+    assert kdump("snapshot", "rebuild", "--no-undo", partition).exit_status == 1
+
+    assert contents_of(log_dir) == sound
+
+
+# checkpoint
+
+
+def test_checkpoints_are_shown_by_partition(log_dir: Path) -> None:
+    (row,) = rows("checkpoint", "show", log_dir)
+    assert row == {
+        "log_dir": str(log_dir),
+        "topic": "orders",
+        "partition": 0,
+        "recovery_point": END_OFFSET,
+        "log_start_offset": None,
+        "high_watermark": END_OFFSET,
+        "cleaner_offset": None,
+        "is_there": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "name"),
+    [
+        ("recovery-point", names.RECOVERY_POINT_CHECKPOINT),
+        ("log-start-offset", names.LOG_START_OFFSET_CHECKPOINT),
+        ("replication-offset", names.REPLICATION_OFFSET_CHECKPOINT),
+        ("cleaner-offset", names.CLEANER_OFFSET_CHECKPOINT),
+    ],
+)
+def test_a_line_is_set_and_taken_away(log_dir: Path, checkpoint: str, name: str) -> None:
+    others = {
+        path: content for path, content in contents_of(log_dir).items() if not path.endswith(name)
+    }
+
+    assert kdump("checkpoint", "set", "--no-undo", log_dir, checkpoint, "orders-0=7").stderr == b""
+    assert (log_dir / name).read_bytes() == offset_checkpoint({("orders", 0): 7})
+
+    kdump("checkpoint", "set", "--no-undo", log_dir, checkpoint, "orders-0=none")
+    assert (log_dir / name).read_bytes() == offset_checkpoint({})
+    found = contents_of(log_dir)
+    assert {path: found[path] for path in others} == others
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("orders-0=99", "the log ends at 18"),
+        ("payments-0=1", "there is no partition payments-0"),
+        ("orders-0=-1", "not of the form"),
+        ("orders=1", "not of the form"),
+        ("orders-0", "not of the form"),
+    ],
+)
+def test_lines_that_would_do_harm_or_nothing_are_refused(
+    log_dir: Path, line: str, why: str
+) -> None:
+    before = contents_of(log_dir)
+
+    outcome = kdump("checkpoint", "set", log_dir, "log-start-offset", line)
+
+    assert outcome.exit_status == 16
+    assert why in outcome.stderr.decode()
+    assert contents_of(log_dir) == before
+
+
+def test_setting_a_line_of_a_damaged_checkpoint_is_refused(log_dir: Path) -> None:
+    (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"rubbish")
+
+    outcome = kdump("checkpoint", "set", log_dir, "recovery-point", "orders-0=1")
+
+    assert outcome.exit_status == 8
+    assert b"kdump checkpoint rebuild" in outcome.stderr
+
+
+def test_damaged_checkpoints_are_made_from_the_logs(log_dir: Path) -> None:
+    sound = contents_of(log_dir)
+    (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"rubbish")
+    (log_dir / names.LOG_START_OFFSET_CHECKPOINT).unlink()
+
+    assert kdump("checkpoint", "rebuild", "--no-undo", log_dir).exit_status == 1
+
+    assert contents_of(log_dir) == sound
+    assert kdump("checkpoint", "rebuild", log_dir).exit_status == 0
+
+
+def test_a_partition_has_no_checkpoints(partition: Path) -> None:
+    assert kdump("checkpoint", "show", partition).exit_status == 16

@@ -1,0 +1,69 @@
+"""The command leaves of whole log directories what Kafka's own loader leaves of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import run_kdump
+from builders.loading import EXPIRING, Arena, Clock, LoaderServer
+from builders.trees import contents_of
+from kdump.formats.names import TopicPartition
+from kdump.repair.refusal import Refusal
+from kdump.repair.segment import IndexSettings
+
+pytestmark = pytest.mark.differential
+
+
+@pytest.fixture(scope="module")
+def server(java_classpath: str) -> Iterator[LoaderServer]:
+    """Give Kafka's loader, ready to be asked again and again."""
+    with LoaderServer(java_classpath) as running:
+        yield running
+
+
+def recover(
+    path: Path, settings: IndexSettings, *, now_ms: int, producer_id_expiration_ms: int | None
+) -> dict[TopicPartition, Refusal | None]:
+    """Recover a log directory by the command, after a dry run that has to foretell all of it."""
+    args = [
+        *("recover", str(path), "--now", str(now_ms), "--output", "json"),
+        *("--config", f"index.interval.bytes={settings.interval_bytes}"),
+        *("--config", f"segment.index.bytes={settings.max_bytes}"),
+        *("--config", f"producer.id.expiration.ms={producer_id_expiration_ms}"),
+    ]
+    before = contents_of(path)
+    foretold = json.loads(run_kdump([*args, "--dry-run"], path).stdout)
+    assert contents_of(path) == before
+    done = json.loads(run_kdump([*args, "--no-undo"], path).stdout)
+    partitions, predicted = (
+        [row for row in said if row["type"] == "partition"] for said in (done, foretold)
+    )
+    assert partitions == predicted
+    return {
+        TopicPartition(row["topic"], row["partition"]): _refusal(row["refusal"])
+        for row in partitions
+    }
+
+
+def _refusal(row: dict[str, str] | None) -> Refusal | None:
+    return None if row is None else Refusal(row["why"], row["file"], row["exception"])
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
+@pytest.mark.parametrize(
+    ("interval_bytes", "clock"), [(0, Clock()), (4096, EXPIRING)], ids=["dense", "some-expire"]
+)
+def test_a_damaged_directory_is_left_as_kafka_leaves_it(
+    server: LoaderServer, tmp_path: Path, clean: bool, interval_bytes: int, clock: Clock
+) -> None:
+    arena = Arena(server, tmp_path, IndexSettings(interval_bytes), clock, recover)
+    arena.generate(random.Random(interval_bytes + clean), 25, clean=clean)
+
+    found = arena.compare()
+
+    assert not found, "\n".join(map(str, found[:3]))
