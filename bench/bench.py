@@ -62,7 +62,7 @@ def main() -> int:
     print("|---|---:|---|---:|---:|---:|---:|---:|")
     failed = 0
     for case in cases:
-        commands = [Command((*_kdump(), *case.kdump))]
+        commands = [Command((*_kdump(), *case.kdump), before=case.before)]
         if case.other is not None and case.other.program in programs:
             other = case.other
             words = (*programs[other.program], *other.arguments)
@@ -71,7 +71,7 @@ def main() -> int:
         measured = measure_in_turn(commands, options.pairs)
         worker_peak_mib = None
         if case.worker_peak_mib is not None:
-            worker_peak_mib = peak_of_workers(commands[0].words)
+            worker_peak_mib = peak_of_workers(commands[0])
         failed += not _print_line(case, measured, worker_peak_mib)
     return min(failed, 1)
 
@@ -139,18 +139,20 @@ def _run(command: Command) -> Measured:
     return Measured(seconds, usage.ru_maxrss / 1024)
 
 
-def peak_of_workers(words: Sequence[str]) -> float:
+def peak_of_workers(command: Command) -> float:
     """The largest resident memory, in MiB, of all Python processes that a command starts.
 
     Looking for them takes time, so this is no run to be measured otherwise.
     """
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if command.before:
+        _make(command.before, command.data)
+    process = subprocess.Popen(command.words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peaks: dict[int, int] = {}
     while process.poll() is None:
         for pid in _descendants(process.pid):
             with contextlib.suppress(OSError):
                 status = Path(f"/proc/{pid}/status").read_text()
-                if re.search(r"^Name:\tpython", status, re.MULTILINE):
+                if re.search(r"^Name:\t(python|kdump)", status, re.MULTILINE):
                     found = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
                     peaks[pid] = max(peaks.get(pid, 0), int(found[1]) if found else 0)
         time.sleep(_LOOK_SECONDS)

@@ -45,6 +45,7 @@ class Case:
         kdump: arguments of kdump; ``{data}`` stands for the folder with the data.
         other: what is measured beside it.
         data: call in :mod:`data` that makes what is read.
+        before: call in :mod:`data` that is made before each run of kdump, and not measured.
         ratio: of kdump's time to the other's, at most.
         more_seconds: that kdump may take besides.
         seconds: of kdump's time, at most.
@@ -56,6 +57,7 @@ class Case:
     kdump: tuple[str, ...]
     other: Other | None = None
     data: str = ""
+    before: str = ""
     ratio: float | None = None
     more_seconds: float = 0
     seconds: float | None = None
@@ -68,7 +70,7 @@ def _dump(name: str, shape: str, ratio: float, *options: str) -> Case:
     (folder,) = shape.split(",", 1)[:1]
     arguments = (*options, "--files", _log(folder))
     other = Other(Program.DUMP_TOOL, arguments)
-    return Case(name, ("dump-segment", *arguments), other, _segment(shape), ratio)
+    return Case(name, ("dump-segment", *arguments), other, _segment(shape), ratio=ratio)
 
 
 def _log(folder: str) -> str:
@@ -96,8 +98,9 @@ _ZSTD: Final = "zstd,27,97,text,zstd"
 _LZ4: Final = "lz4,27,97,text,lz4"
 _LARGE: Final = "one-gib,1024,97,text,none"
 _LARGE_1_KB: Final = "one-gib-1-kb,1024,9,text,none"
-_RECOVERED: Final = "recovered-11-kb,413,97,text,none"
-_RECOVERED_1_KB: Final = "recovered-1-kb,219,9,text,none"
+_UNFLUSHED: Final = "unflushed-11-kb,394,97,text,none"
+_UNFLUSHED_1_KB: Final = "unflushed-1-kb,209,9,text,none"
+_UNFLUSHED_QUARTER: Final = "unflushed-quarter-11-kb,191,97,text,none"
 
 _DUMPS: Final = (
     Case("kdump --version", ("--version",), seconds=0.15),
@@ -135,32 +138,55 @@ def _checked(name: str, folder: str, shape: str, ratio: float) -> Case:
         ("verify", "--engine", "local", f"{{data}}/{folder}"),
         Other(Program.CHECKSUMS, tuple(log % number for number in range(8))),
         _partitions(folder, shape, 8, is_clean=True),
-        ratio,
+        ratio=ratio,
     )
 
 
-def _loaded(name: str, folder: str, shape: str) -> Case:
-    """Verifying two partitions after a crash, beside a broker's loading of them."""
+def _loading(folder: str) -> Other:
+    """A broker's loading of a copy of a log directory."""
     request = ("whole", f"{{data}}/{folder}-to-load", "1800000000000", "86400000")
+    return Other(
+        Program.LOADER,
+        (),
+        "\t".join((*request, "index.interval.bytes=4096")) + "\n",
+        _copied(folder, "to-load"),
+    )
+
+
+def _copied(folder: str, suffix: str) -> str:
+    return f"copy_partitions({folder!r}, '{folder}-{suffix}', folder)"
+
+
+def _foretold(name: str, folder: str, shape: str) -> Case:
+    """Verifying two partitions after a crash, beside a broker's loading of them."""
     return Case(
         name,
         ("verify", "--engine", "local", f"{{data}}/{folder}"),
-        Other(
-            Program.LOADER,
-            (),
-            "\t".join((*request, "index.interval.bytes=4096")) + "\n",
-            f"copy_partitions({folder!r}, '{folder}-to-load', folder)",
-        ),
+        _loading(folder),
         _partitions(folder, shape, 2, is_clean=False),
-        0.5,
+        ratio=0.5,
+    )
+
+
+def _recovered(name: str, folder: str, shape: str, partitions: int, ratio: float) -> Case:
+    """Recovering partitions after a crash, beside a broker's loading of them."""
+    return Case(
+        name,
+        ("recover", "--engine", "local", f"{{data}}/{folder}-to-recover"),
+        _loading(folder),
+        _partitions(folder, shape, partitions, is_clean=False),
+        _copied(folder, "to-recover"),
+        ratio=ratio,
+        peak_mib=300,
+        worker_peak_mib=300,
     )
 
 
 _VERIFICATIONS: Final = (
     _checked("kdump verify, 8 GiB of 11 KB batches", "clean-11-kb", _LARGE, 1 / 0.6),
     _checked("kdump verify, 8 GiB of 1 KB batches", "clean-1-kb", _LARGE_1_KB, 1 / 0.25),
-    _loaded("kdump verify, 826 MB of 11 KB batches, unclean", "unclean-11-kb", _RECOVERED),
-    _loaded("kdump verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _RECOVERED_1_KB),
+    _foretold("kdump verify, 826 MB of 11 KB batches, unclean", "unclean-11-kb", _UNFLUSHED),
+    _foretold("kdump verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _UNFLUSHED_1_KB),
     Case(
         "kdump verify on Spark, 8 GiB of 11 KB batches",
         ("verify", "--engine", "spark", "--master", "local[2]", "{data}/clean-11-kb"),
@@ -178,4 +204,21 @@ _VERIFICATIONS: Final = (
     ),
 )
 
-CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS)
+_RECOVERIES: Final = (
+    _recovered(
+        "kdump recover, 800 MB of 11 KB batches in four partitions",
+        "crashed-11-kb",
+        _UNFLUSHED_QUARTER,
+        4,
+        0.5,
+    ),
+    _recovered(
+        "kdump recover, 438 MB of 1 KB batches in two partitions",
+        "unclean-1-kb",
+        _UNFLUSHED_1_KB,
+        2,
+        0.8,
+    ),
+)
+
+CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS, *_RECOVERIES)
