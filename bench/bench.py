@@ -164,9 +164,9 @@ def _descendants(ancestor: int) -> Iterator[int]:
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            pid, _, fields = stat.read_text().partition(" (")
+            number, _, fields = stat.read_text().partition(" (")
             parent = int(fields.rpartition(") ")[2].split()[1])
-            children.setdefault(parent, []).append(int(pid))
+            children.setdefault(parent, []).append(int(number))
     pending = children.get(ancestor, [])
     while pending:
         pid = pending.pop()
