@@ -214,7 +214,7 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
         status = os.lstat(path)
         is_file = stat.S_ISREG(status.st_mode)
         size = path.stat().st_size if path.is_file() else 0
-        if is_file and names.is_set_aside_name(name):
+        if is_file and names.set_aside_from(name) is not None:
             into.add(
                 invariants.KDUMP_FILE.broken(
                     Place(str(path)),

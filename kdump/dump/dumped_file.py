@@ -8,7 +8,7 @@ from typing import Final
 
 from kdump.dump.problems import Problem
 from kdump.formats.java_numbers import parse_long
-from kdump.formats.names import FileKind, FileStage
+from kdump.formats.names import FileKind, FileStage, set_aside_from
 
 _LATER_STAGES: Final = {
     FileStage.CLEANED: (FileStage.CLEANED, FileStage.SWAP, FileStage.LIVE),
@@ -85,4 +85,5 @@ class DumpedFile:
 
     @property
     def _stem(self) -> str:
-        return self.path.name.partition(".")[0]
+        name = self.path.name
+        return (set_aside_from(name) or name).partition(".")[0]

@@ -52,7 +52,8 @@ class DumpKind(enum.Enum):
     def of(cls, name: str) -> DumpKind | None:
         """The kind of the file called ``name`` (without directory), None if there is none.
 
-        The suffixes of files on their way in or out (``.swap``, ``.deleted`` …) do not count.
+        The suffixes of files on their way in or out (``.swap``, ``.deleted`` …) do not count. Bytes
+        that kdump has set aside are what the file was that they were in.
         """
         plain = _plain_name(name)
         if plain in SMALL_FILES:
@@ -65,7 +66,8 @@ _BY_SUFFIX: Final = {kind.value: kind for kind in DumpKind if kind.value.startsw
 
 
 def _plain_name(name: str) -> str:
-    return _METADATA_SNAPSHOT_PART.sub(".checkpoint", _LEFTOVER.sub("", name))
+    original = names.set_aside_from(name) or name
+    return _METADATA_SNAPSHOT_PART.sub(".checkpoint", _LEFTOVER.sub("", original))
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,12 +171,13 @@ def parse_offset_file_name(name: str) -> OffsetFileName | None:
     return OffsetFileName(offset, _KINDS[match[2]], _STAGES[match[3]])
 
 
-_SET_ASIDE: Final = re.compile(r"damaged-.+-\d+-\d+(?:\.\d+)?", re.DOTALL)
+_SET_ASIDE: Final = re.compile(r"damaged-(.+)-\d+-\d+(?:\.\d+)?", re.DOTALL)
 
 
-def is_set_aside_name(name: str) -> bool:
-    """Whether kdump put damaged bytes, or a file that was not finished, under this name."""
-    return _SET_ASIDE.fullmatch(name) is not None
+def set_aside_from(name: str) -> str | None:
+    """The name of the file whose damaged bytes kdump put under ``name``; None for other files."""
+    match = _SET_ASIDE.fullmatch(name)
+    return match and match[1]
 
 
 class SnapshotStage(enum.Enum):

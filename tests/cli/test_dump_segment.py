@@ -87,6 +87,14 @@ def test_leftovers_are_read_like_what_they_were(segment: Path, suffix: str) -> N
     assert outcome.exit_status == SOUND
 
 
+def test_bytes_that_were_set_aside_are_read_like_the_file_that_they_were_in(segment: Path) -> None:
+    plain = dump(segment)
+    aside = segment.rename(segment.with_name(f"damaged-{NAME}-0-{segment.stat().st_size}"))
+    outcome = dump(aside)
+    assert outcome.stdout.splitlines()[1:] == plain.stdout.splitlines()[1:]
+    assert outcome.exit_status == SOUND
+
+
 def test_a_checkpoint_is_shown_line_by_line(tmp_path: Path) -> None:
     path = tmp_path / "recovery-point-offset-checkpoint"
     path.write_text("0\n2\na-b 0 17\nc 12 0\n")
