@@ -1,0 +1,108 @@
+"""``kdump delete-records``: what lies before an offset deleted, as the request does it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.config_options import ConfigArguments, config_options
+from kdump.cli.freeing import FreeingArguments, freeing_options
+from kdump.cli.repairing import Operations, said_of_interrupted
+from kdump.cli.said import open_printer
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats import names
+from kdump.formats.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kdump.log.directory import LogDirectory
+    from kdump.log.partition import Partition
+
+
+@click.command("delete-records")
+@click.argument("path", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic.")
+@click.option(
+    "--partition",
+    "number",
+    metavar="NUMBER",
+    type=click.IntRange(min=0),
+    required=True,
+    help="Which partition of it.",
+)
+@click.option(
+    "--before",
+    metavar="OFFSET",
+    type=click.IntRange(min=-1),
+    required=True,
+    help="Delete all records below this offset; -1 is the high watermark.",
+)
+@freeing_options
+@config_options
+def command(
+    path: Path,
+    topic: str,
+    number: int,
+    before: int,
+    freeing: FreeingArguments,
+    config: ConfigArguments,
+) -> ExitStatus:
+    """Let the log of a partition begin at an offset, and delete the segments before it.
+
+    LOG_DIR is a log directory that was left by a clean stop.
+    """
+    from kdump.cli.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.cli.freed_output import said_of_result, status_of, summary
+    from kdump.log.directory import read_log_directory
+    from kdump.pipeline.delete_records import Request, delete_records
+    from kdump.pipeline.repairing import carry_out, for_writing
+
+    begin = time.monotonic()
+    if topic == names.CLUSTER_METADATA_TOPIC:
+        raise UsageProblem(
+            f"--topic {topic}: the controller's Raft layer deletes from it what its snapshots"
+            " hold, and nobody else may"
+        )
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories([path], diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    writing = freeing.writing("delete-records")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        directory = read_log_directory(path, log_dirs[path])
+        request = Request(
+            directory=directory,
+            partition=_found(directory, TopicPartition(topic, number)),
+            settings=config.settings([directory]),
+            before=before,
+            now_ms=freeing.now_ms,
+            is_replicated=freeing.is_replicated,
+        )
+        result = delete_records(request)
+        diagnostics.report_problems(directory)
+        done = carry_out([result.wanted], writing)
+    with open_printer(freeing.form) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for said in said_of_result(result, done[0], Operations(done), freeing):
+            printer.say(said)
+        printer.say(summary([result], freeing, time.monotonic() - begin))
+    return diagnostics.status | status_of([result])
+
+
+def _found(directory: LogDirectory, wanted: TopicPartition) -> Partition:
+    from kdump.repair.checkpoints import is_loaded
+
+    for partition in directory.partitions:
+        if partition.topic_partition == wanted and is_loaded(partition):
+            return partition
+    raise UsageProblem(
+        f"no partition {wanted.partition} of topic {wanted.topic} in {directory.path}: kdump ls"
+        " lists them all"
+    )

@@ -1,0 +1,209 @@
+"""How commands that give up old segments say what goes, and why the rest stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.clean.retention import Reason
+from kdump.cli.output import format_bytes, format_timestamp
+from kdump.cli.repairing import Operations, plan_lines, plan_row
+from kdump.cli.said import Said
+from kdump.errors import ExitStatus
+from kdump.pipeline.giving_up import DirectoryResult, Fate, PartitionResult
+from kdump.pipeline.loading import Unreadable
+from kdump.pipeline.repairing import Done
+from kdump.repair.verdict import VerdictKind
+
+if TYPE_CHECKING:
+    from kdump.cli.freeing import FreeingArguments
+
+_HOLDS: Final = {
+    Reason.FUTURE_TIMESTAMP: "a timestamp that lies in the future",
+    Reason.HIGH_WATERMARK: "the high watermark: it is not replicated up to its end",
+    Reason.NO_HIGH_WATERMARK: (
+        "the high watermark, which is not known: replication-offset-checkpoint has no line about"
+        " it, and --high-watermark end says that all of it is replicated"
+    ),
+    Reason.POLICY: "cleanup.policy, which has no delete",
+}
+"""What keeps segments of a log that would go otherwise, in words."""
+
+
+def said_of_result(
+    result: DirectoryResult,
+    done: Done,
+    operations: Operations,
+    freeing: FreeingArguments,
+    *,
+    explain: bool = False,
+) -> Iterator[Said]:
+    """All that is to be said of a log directory."""
+    for partition in result.partitions:
+        path = partition.partition.path
+        lines = list(_partition_lines(partition, freeing, explain=explain))
+        if freeing.dry_run:
+            lines += operations.lines(path)
+        row = partition_row(partition) | {"operations": operations.rows(path)}
+        yield Said("partition", row, lines)
+    path = result.directory.path
+    lines = [*plan_lines(done), *_freed_lines(result, done, freeing)]
+    if freeing.dry_run:
+        lines += operations.lines(path)
+    row = {
+        "log_dir": str(path),
+        "freed_bytes": _freed_bytes([result]),
+        **plan_row(done),
+        "operations": operations.rows(path),
+    }
+    yield Said("directory", row, lines)
+
+
+def _partition_lines(
+    result: PartitionResult, freeing: FreeingArguments, *, explain: bool
+) -> Iterator[str]:
+    path = result.partition.path
+    is_told = freeing.verbose or explain
+    if why := _why_refused(result):
+        yield f"{path}: left as it is: {why}"
+    elif result.left is not None:
+        if is_told:
+            yield f"{path}: left as it is: {result.left.value}"
+    elif what := _what_goes(result, freeing):
+        yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
+    elif is_told or (freeing.dry_run and result.files):
+        yield f"{path}: nothing goes"
+    for reason in result.held_back:
+        # That a topic is not deleted from is what most of those that are compacted are for.
+        if is_told or reason is not Reason.POLICY:
+            yield f"{path}: held back by {_HOLDS[reason]}"
+    if explain:
+        yield from map(_fate_line, result.fates)
+
+
+def _what_goes(result: PartitionResult, freeing: FreeingArguments) -> str:
+    """In words; nothing where the log begins where it did."""
+    goes = "to go" if freeing.dry_run else "gone"
+    if result.deleted:
+        count = f"{len(result.deleted)} of {_segments(len(result.fates))}"
+        return f"{count} {goes}, {format_bytes(result.freed_bytes)}"
+    assert result.loaded is not None
+    is_moved = result.log_start_offset != result.loaded.log.log_start_offset
+    return f"no segment {goes}" if is_moved else ""
+
+
+def _why_refused(result: PartitionResult) -> str:
+    """Why what was asked for cannot be done; empty where it can."""
+    if isinstance(result.problem, Unreadable):
+        return f"{result.problem.path} cannot be read: {result.problem.what}"
+    if result.problem is not None:
+        refused = result.problem.kind is VerdictKind.REFUSED
+        advice = "kdump verify" if refused else "kdump recover"
+        return f"{result.problem.sentence}; run '{advice} {result.directory.path}' first"
+    if result.left is not None and result.left.is_refusal:
+        return str(result.left.value)
+    return ""
+
+
+def _fate_line(fate: Fate) -> str:
+    segment = fate.segment
+    moment = format_timestamp(segment.timestamp_ms)
+    if not segment.has_timestamp:
+        moment += " (when its file was modified)"
+    what = "goes" if fate.is_deleted else "stays"
+    then = "" if fate.goes_at_ms is None else f"; goes at {format_timestamp(fate.goes_at_ms)}"
+    size = format_bytes(segment.disk_bytes)
+    return f"  {segment.base_offset:020d}.log  {size:>10}  {moment}  {what}: {fate.why}{then}"
+
+
+def _freed_lines(result: DirectoryResult, done: Done, freeing: FreeingArguments) -> Iterator[str]:
+    freed_bytes = _freed_bytes([result])
+    if not freed_bytes:
+        return
+    path, size = result.directory.path, format_bytes(freed_bytes)
+    if done.undo is not None:
+        yield f"{path}: {size} freed only by 'kdump undo --discard {path} {done.undo}'"
+    elif not freeing.dry_run:
+        yield f"{path}: {size} freed"
+    elif freeing.keep_undo:
+        yield f"{path}: {size} would be freed once the undo was given up"
+    else:
+        yield f"{path}: {size} would be freed"
+
+
+def _freed_bytes(results: Sequence[DirectoryResult]) -> int:
+    return sum(each.freed_bytes for result in results for each in result.partitions)
+
+
+def partition_row(result: PartitionResult) -> dict[str, Any]:
+    """What becomes of a partition, as programs see it."""
+    topic, number = result.topic_partition
+    log = None if result.loaded is None else result.loaded.log
+    settings = result.settings
+    return {
+        "log_dir": str(result.directory.path),
+        "directory": result.partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "left_because": _why_refused(result) or (result.left.value if result.left else None),
+        "cleanup_policy": sorted(policy.value for policy in settings.cleanup_policy),
+        "retention_ms": settings.retention_ms,
+        "retention_bytes": settings.retention_bytes,
+        "old_log_start_offset": None if log is None else log.log_start_offset,
+        "log_start_offset": result.log_start_offset,
+        "log_end_offset": None if log is None else log.log_end_offset,
+        "high_watermark": log.high_watermark if log and log.has_high_watermark else None,
+        "deleted_segments": len(result.deleted),
+        "freed_bytes": result.freed_bytes,
+        "held_back": [reason.name.lower() for reason in result.held_back],
+        "segments": [_fate_row(fate) for fate in result.fates],
+    }
+
+
+def _fate_row(fate: Fate) -> dict[str, Any]:
+    segment = fate.segment
+    return {
+        "base_offset": segment.base_offset,
+        "size_bytes": segment.size_bytes,
+        "disk_bytes": segment.disk_bytes,
+        "timestamp_ms": segment.timestamp_ms,
+        "has_timestamp": segment.has_timestamp,
+        "is_deleted": fate.is_deleted,
+        "why": fate.why,
+        "goes_at_ms": fate.goes_at_ms,
+    }
+
+
+def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
+    """How the run ends."""
+    status = ExitStatus.SOUND
+    for result in results:
+        for partition in result.partitions:
+            if isinstance(partition.problem, Unreadable):
+                status |= ExitStatus.OPERATIONAL_ERROR
+            elif _why_refused(partition):
+                status |= ExitStatus.DAMAGE_LEFT
+    return status
+
+
+def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, seconds: float) -> Said:
+    """What is said last."""
+    partitions = [partition for result in results for partition in result.partitions]
+    deleted = sum(len(partition.deleted) for partition in partitions)
+    row = {
+        "partitions": len(partitions),
+        "deleted_segments": deleted,
+        "freed_bytes": _freed_bytes(results),
+        "is_dry_run": freeing.dry_run,
+        "seconds": round(seconds, 3),
+    }
+    noun = "partition" if len(partitions) == 1 else "partitions"
+    line = (
+        f"{len(partitions)} {noun}: {_segments(deleted)}"
+        f" {'to go' if freeing.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
+    )
+    return Said("summary", row, [line])
+
+
+def _segments(count: int) -> str:
+    return f"{count} segment{'' if count == 1 else 's'}"

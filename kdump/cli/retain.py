@@ -1,0 +1,123 @@
+"""``kdump retain``: old segments deleted, as a broker deletes them or to free so much space."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.config_options import ConfigArguments, config_options
+from kdump.cli.freeing import FreeingArguments, freeing_options
+from kdump.cli.parameters import SizeParameter
+from kdump.cli.repairing import Operations, said_of_interrupted
+from kdump.cli.said import open_printer
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats import names
+
+if TYPE_CHECKING:
+    from kdump.log.directory import LogDirectory
+    from kdump.pipeline.retain import Topics
+
+
+@click.command("retain")
+@click.argument(
+    "paths",
+    metavar="LOG_DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(readable=False, path_type=Path),
+)
+@click.option(
+    "--topic",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    required=True,
+    help="Topics whose name matches (*, ?, [...]); more than one may be given. Internal topics "
+    "only where they are named without a pattern.",
+)
+@click.option(
+    "--free",
+    "free_bytes",
+    type=SizeParameter(),
+    metavar="SIZE",
+    help="Whatever retention says, delete the oldest segments until SIZE is freed, and no more.",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say of each segment why it goes or stays, and when it would go.",
+)
+@freeing_options
+@config_options
+def command(
+    paths: Sequence[Path],
+    globs: Sequence[str],
+    free_bytes: int | None,
+    explain: bool,
+    freeing: FreeingArguments,
+    config: ConfigArguments,
+) -> ExitStatus:
+    """Delete the segments that a broker would delete: below the log start, too many, or too old.
+
+    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
+    several.
+    """
+    from kdump.cli.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.cli.freed_output import said_of_result, status_of, summary
+    from kdump.log.directory import read_log_directory
+    from kdump.pipeline.repairing import carry_out, for_writing
+    from kdump.pipeline.retain import Request, Topics, retain
+
+    begin = time.monotonic()
+    topics = Topics(tuple(globs))
+    if topics.names(names.CLUSTER_METADATA_TOPIC):
+        raise UsageProblem(
+            f"--topic {names.CLUSTER_METADATA_TOPIC}: the controller's Raft layer deletes from it"
+            " what its snapshots hold, and nobody else may"
+        )
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    writing = freeing.writing("retain")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        _require_match(directories, topics)
+        request = Request(
+            directories=directories,
+            settings=config.settings(directories),
+            topics=topics,
+            now_ms=freeing.now_ms,
+            is_replicated=freeing.is_replicated,
+            free_bytes=free_bytes,
+        )
+        results = retain(request)
+        for directory in directories:
+            diagnostics.report_problems(directory)
+        done = carry_out([result.wanted for result in results], writing)
+    operations = Operations(done)
+    with open_printer(freeing.form) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for result, each in zip(results, done, strict=True):
+            for said in said_of_result(result, each, operations, freeing, explain=explain):
+                printer.say(said)
+        printer.say(summary(results, freeing, time.monotonic() - begin))
+    return diagnostics.status | status_of(results)
+
+
+def _require_match(directories: Sequence[LogDirectory], topics: Topics) -> None:
+    """Refuse globs that match nothing: they are misspelt."""
+    if not any(partition in topics for each in directories for partition in each.partitions):
+        paths = " ".join(str(directory.path) for directory in directories)
+        raise UsageProblem(
+            f"no topic in {paths} matches {' '.join(topics.globs)}: kdump ls lists them all"
+        )

@@ -1,0 +1,95 @@
+"""What becomes of a log directory when records of a partition are deleted by offset.
+
+Nothing is written: what comes out is the wanted state, for ``kdump delete-records`` to show and to
+apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kdump.clean.delete_records import RecordsNotDeletableError, without_records_before
+from kdump.clean.retention import LogSegment, Reason
+from kdump.formats.names import FileKind
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.settings import Settings
+from kdump.pipeline.giving_up import (
+    INTERNAL_TOPICS,
+    DirectoryResult,
+    Fate,
+    Left,
+    PartitionResult,
+    directory_result,
+    has_doubtful_policy,
+    load,
+    require_clean,
+)
+from kdump.repair.wanted import Gone, WantedFile
+from kdump.repair.workspace import file_name
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which records are to be deleted.
+
+    Attributes:
+        directory: the log directory, as it lies on disk.
+        partition: of which partition in it.
+        settings: of its topics.
+        before: all below this offset; -1 is all that is replicated.
+        now_ms: what time it is.
+        is_replicated: whether the operator says that the log is replicated up to its end.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    settings: Settings
+    before: int
+    now_ms: int
+    is_replicated: bool = False
+
+
+def delete_records(request: Request) -> DirectoryResult:
+    """Say what becomes of a log directory when records are deleted.
+
+    Raises:
+        NotCleanError: it was not left by a clean stop, or something lies about in it.
+        RecordsNotDeletableError: a broker would refuse to delete them.
+    """
+    directory, partition = request.directory, request.partition
+    require_clean(directory, [partition])
+    assert partition.topic_partition is not None
+    name = partition.topic_partition.topic
+    if name in INTERNAL_TOPICS:
+        raise RecordsNotDeletableError(
+            f"{partition.path}: records of internal topics cannot be deleted by offset"
+        )
+    topic = request.settings.topic(name)
+    result = PartitionResult(directory, partition, topic)
+    if topic.remote_storage_enable:
+        return directory_result(directory, [replace(result, left=Left.REMOTE_STORAGE)])
+    if has_doubtful_policy(result):
+        return directory_result(directory, [replace(result, left=Left.POLICY_UNKNOWN)])
+    result = load(result, request.settings, request.now_ms, is_replicated=request.is_replicated)
+    if result.loaded is None:
+        return directory_result(directory, [result])
+    outcome = without_records_before(result.loaded, topic, request.before)
+    log = result.loaded.log
+    if not log.has_high_watermark:
+        result = replace(result, held_back=(Reason.NO_HIGH_WATERMARK,))
+    if outcome.log_start_offset <= log.log_start_offset:
+        return directory_result(directory, [replace(result, fates=_before(log.segments, {}))])
+    fates = _before(log.segments, outcome.files)
+    return directory_result(directory, [replace(result, outcome=outcome, fates=fates)])
+
+
+def _before(segments: Sequence[LogSegment], files: Mapping[str, WantedFile]) -> tuple[Fate, ...]:
+    """What becomes of segments when the records before an offset are deleted."""
+    return tuple(
+        Fate(segment, is_deleted=True, why="all of it is before that offset")
+        if isinstance(files.get(file_name(segment.base_offset, FileKind.LOG)), Gone)
+        else Fate(segment, is_deleted=False, why="it holds records that stay, or is active")
+        for segment in segments
+    )

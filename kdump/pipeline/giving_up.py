@@ -1,0 +1,226 @@
+"""Giving up the first segments of logs: what has to hold for it, and what becomes of directories.
+
+Nothing is written: what comes out is the wanted state, for a command to show and to apply. It is
+worked out in this process, whatever the size: of a log only its indexes are looked at.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.clean.retention import LogSegment, Reason
+from kdump.clean.retention_outcome import LoadedLog, load_log, log_starts_first, retained_root
+from kdump.errors import ExitStatus, KdumpError
+from kdump.formats import names
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.settings import Settings, TopicSettings
+from kdump.pipeline.loading import REMOTE_STORAGE, Unreadable, load_split
+from kdump.repair.loader import Recovered
+from kdump.repair.refusal import Refusal
+from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.repair.wanted import Kept, WantedFile
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that brokers keep for themselves (``Topic.INTERNAL_TOPICS``)."""
+
+_NO_LIMIT: Final = 2**63 - 1
+
+
+class NotCleanError(KdumpError):
+    """A directory that has to be recovered before anything in it can be given up."""
+
+    exit_status = ExitStatus.DAMAGE_LEFT
+
+
+class Left(enum.Enum):
+    """Why nothing of a partition goes, whatever its age; the value says it."""
+
+    INTERNAL = "its topic is internal, and is meant only where it is named without a pattern"
+    COMPACTED = "its topic is only compacted, and is meant only where it is named without a pattern"
+    REMOTE_STORAGE = REMOTE_STORAGE
+    UNKNOWN = (
+        "nothing is known of the retention of its topic: give --config retention.ms=..., or name"
+        " the log directory that holds __cluster_metadata-0, too"
+    )
+    POLICY_UNKNOWN = (
+        "cleaner-offset-checkpoint has a line for it, so that its topic is compacted, and its"
+        " cleanup.policy is not known: give --config cleanup.policy=..."
+    )
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it was asked for, and cannot be done."""
+        return self in (Left.REMOTE_STORAGE, Left.UNKNOWN, Left.POLICY_UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a segment.
+
+    Attributes:
+        segment: which.
+        is_deleted: whether it goes.
+        why: in words.
+        goes_at_ms: the first moment at which its age lets it go; None where it goes now, or where
+            time alone does not do it.
+    """
+
+    segment: LogSegment
+    is_deleted: bool
+    why: str
+    goes_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What becomes of a partition.
+
+    Attributes:
+        directory: its log directory.
+        partition: which.
+        settings: of its topic.
+        left: why nothing of it goes; None where it was looked at.
+        problem: why it cannot be worked on; None where it can.
+        loaded: as a broker loads it; None where it was not looked at, or cannot be worked on.
+        outcome: what is left of it; None where nothing changes.
+        fates: what becomes of each segment.
+        held_back: what keeps segments that would go now otherwise.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    settings: TopicSettings
+    left: Left | None = None
+    problem: Verdict | Unreadable | None = None
+    loaded: LoadedLog | None = None
+    outcome: Recovered | None = None
+    fates: tuple[Fate, ...] = ()
+    held_back: tuple[Reason, ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        assert self.partition.topic_partition is not None
+        return self.partition.topic_partition
+
+    @property
+    def deleted(self) -> tuple[Fate, ...]:
+        return tuple(fate for fate in self.fates if fate.is_deleted)
+
+    @property
+    def freed_bytes(self) -> int:
+        """On disk, of the logs and indexes that go."""
+        return sum(fate.segment.disk_bytes for fate in self.deleted)
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """Where the log begins afterwards; None where it was not looked at."""
+        if self.outcome is not None:
+            return self.outcome.log_start_offset
+        return None if self.loaded is None else self.loaded.log.log_start_offset
+
+    @property
+    def files(self) -> dict[str, WantedFile]:
+        """What becomes of its files, as far as that is something."""
+        wanted = {} if self.outcome is None else self.outcome.files
+        return {name: each for name, each in wanted.items() if not isinstance(each, Kept)}
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryResult:
+    """What becomes of a log directory.
+
+    Attributes:
+        directory: as it is.
+        partitions: those that were asked for.
+        wanted: what it should be.
+    """
+
+    directory: LogDirectory
+    partitions: tuple[PartitionResult, ...]
+    wanted: WantedDirectory
+
+
+def require_clean(directory: LogDirectory, partitions: Sequence[Partition]) -> None:
+    """Refuse a directory in which a broker would have something to put right first.
+
+    Raises:
+        NotCleanError: the marker of a clean stop is missing, a checkpoint is malformed, or
+            something was left behind in one of ``partitions``.
+        OSError: a checkpoint cannot be read.
+    """
+    advice = f"run 'kdump recover {directory.path}' first"
+    if not directory.is_clean:
+        raise NotCleanError(f"{directory.path}: was not left by a clean stop; {advice}")
+    for problem in directory.problems:
+        if problem.path.name in directory.checkpoints.by_file_name():
+            if isinstance(problem.error, OSError):
+                raise problem.error
+            raise NotCleanError(f"{problem.path}: {problem.error}; {advice}")
+    for partition in partitions:
+        if partition.leftovers:
+            name = partition.leftovers[0].name
+            raise NotCleanError(f"{partition.path / name}: was left behind; {advice}")
+
+
+def has_doubtful_policy(result: PartitionResult) -> bool:
+    """Whether a log was compacted by a broker, and nobody says what its topic's policy is."""
+    cleaner_offsets = result.directory.checkpoints.cleaner_offsets or {}
+    return not result.settings.is_policy_known and result.topic_partition in cleaner_offsets
+
+
+def load(
+    result: PartitionResult, settings: Settings, now_ms: int, *, is_replicated: bool
+) -> PartitionResult:
+    """Load a partition; one that a broker would put right is not worked on."""
+    directory = result.directory
+    context = load_split(result.partition, directory, settings, now_ms=now_ms).context
+    high_watermarks = directory.checkpoints.high_watermarks or {}
+    high_watermark = _NO_LIMIT if is_replicated else high_watermarks.get(result.topic_partition)
+    try:
+        loaded = load_log(result.partition, context, high_watermark)
+    except OSError as failure:
+        path = failure.filename or str(result.partition.path)
+        return replace(result, problem=Unreadable(path, failure.strerror or str(failure)))
+    found = verdict(loaded if isinstance(loaded, Refusal) else loaded.loaded)
+    if isinstance(loaded, Refusal) or found.kind is not VerdictKind.SOUND:
+        return replace(result, problem=found)
+    return replace(result, loaded=loaded)
+
+
+def directory_result(
+    directory: LogDirectory, results: Sequence[PartitionResult]
+) -> DirectoryResult:
+    """What becomes of a log directory by what becomes of partitions in it."""
+    changed = [each for each in results if each.outcome is not None]
+    outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
+    first, root = _root(directory, outcomes)
+    return DirectoryResult(
+        directory,
+        tuple(results),
+        WantedDirectory(
+            directory.path,
+            tuple(
+                PartitionChange(each.partition.path, each.files) for each in changed if each.files
+            ),
+            root,
+            first,
+        ),
+    )
+
+
+def _root(
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
+) -> tuple[dict[str, WantedFile], dict[str, WantedFile]]:
+    """What the files in the root have to be before anything is deleted, and in the end."""
+    root = retained_root(directory, outcomes)
+    if not root:
+        return {}, {}
+    return {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}, root

@@ -1,0 +1,91 @@
+"""A clean log directory whose old segments can be given up, and kdump run on it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import docutils.core
+
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.in_process import Outcome, run_kdump
+from builders.log_directories import offset_checkpoint
+from builders.verified import END_OFFSET
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
+
+OF_A_RUN: Final = frozenset({"is_applied", "undo", "is_dry_run", "seconds"})
+"""Fields that differ between a dry run and the run itself."""
+FIRST_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 1_012}", "--config=retention.ms=1000")
+"""The time at which the first segment of ``LogModel`` is too old, and the second is not."""
+ALL_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 9_000}", "--config=retention.ms=1000")
+
+
+def second_partition(root: Path, name: str, offsets: Mapping[str, int]) -> Path:
+    """Write a partition with the content of ``orders-0``, and lines of checkpoints by file name."""
+    other = root / name
+    other.mkdir()
+    for each in (root / "orders-0").iterdir():
+        (other / each.name).write_bytes(each.read_bytes())
+    topic, _, number = name.rpartition("-")
+    for file_name, offset in (
+        {names.RECOVERY_POINT_CHECKPOINT: END_OFFSET} | dict(offsets)
+    ).items():
+        write_line(root, file_name, (topic, int(number)), offset)
+    return other
+
+
+def write_line(root: Path, file_name: str, key: tuple[str, int], offset: int | None) -> None:
+    """Let a checkpoint say ``offset`` of a partition; None takes its line away."""
+    path = root / file_name
+    entries = decode_offset_checkpoint(path.read_bytes())
+    before: dict[tuple[str, int], int] = {each: at for each, at in entries if each != key}
+    path.write_bytes(offset_checkpoint(before if offset is None else before | {key: offset}))
+
+
+def lines_of(root: Path, file_name: str) -> dict[str, int]:
+    """Give what a checkpoint says, by the names of partitions' directories."""
+    entries = decode_offset_checkpoint((root / file_name).read_bytes())
+    return {str(each): offset for each, offset in entries}
+
+
+def logs_of(partition: Path) -> list[int]:
+    """Give the base offsets of a partition's logs."""
+    return sorted(int(path.stem) for path in partition.glob("*.log"))
+
+
+def run(command: str, *args: str | Path) -> Outcome:
+    return run_kdump([command, *map(str, args)], Path.cwd())
+
+
+def rows_of(command: str, *args: str | Path) -> list[dict[str, Any]]:
+    """Run a command that has nothing to complain about; gives what it says to programs."""
+    outcome = run(command, "--output", "jsonl", *args)
+    assert outcome.stderr == b""
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def of_type(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [row for row in said if row["type"] == kind]
+
+
+def verify(root: Path) -> int:
+    return run("verify", root).exit_status
+
+
+def fields_missing_from(page: str, said: list[dict[str, Any]]) -> set[str]:
+    """Give the names of fields that a page of the manual does not speak of."""
+    manual = Path(__file__).resolve().parents[2] / "man" / f"{page}.rst"
+    text = docutils.core.publish_doctree(manual.read_text(encoding="utf-8")).astext()
+    return _fields(said) - set(re.findall(r"\w+", text))
+
+
+def _fields(value: Any) -> set[str]:
+    if isinstance(value, list):
+        return set().union(*map(_fields, value))
+    if isinstance(value, dict):
+        return value.keys() | set().union(*map(_fields, value.values()))
+    return set()

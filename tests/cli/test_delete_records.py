@@ -1,0 +1,158 @@
+"""``kdump delete-records`` raises where a log begins, as far as a broker would."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.freeing import (
+    OF_A_RUN,
+    fields_missing_from,
+    lines_of,
+    logs_of,
+    of_type,
+    rows_of,
+    run,
+    second_partition,
+    verify,
+    write_line,
+)
+from builders.in_process import Outcome
+from builders.trees import contents_of, tree_of
+from builders.verified import END_OFFSET, LogModel
+from kdump.formats import names
+
+ORDERS = ("--topic", "orders", "--partition", "0")
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give a clean log directory of one partition, with segments at 0 and 12, and 18 its end."""
+    return LogModel().write(tmp_path / "logs").parent
+
+
+def delete(root: Path, before: int, *options: str) -> Outcome:
+    return run("delete-records", root, *ORDERS, "--before", str(before), *options)
+
+
+def test_a_dry_run_changes_nothing_at_all(root: Path) -> None:
+    before = tree_of(root)
+
+    assert delete(root, 13, "--dry-run").exit_status == 0
+
+    assert tree_of(root) == before
+
+
+@pytest.mark.parametrize(
+    ("offset", "left", "line"),
+    [(5, [0, 12], {"orders-0": 5}), (12, [12], {}), (13, [12], {"orders-0": 13})],
+)
+def test_the_log_begins_at_the_offset_and_the_directory_stays_clean(
+    root: Path, offset: int, left: list[int], line: dict[str, int]
+) -> None:
+    assert delete(root, offset).exit_status == 0
+    deleted = contents_of(root)
+
+    assert logs_of(root / "orders-0") == left
+    assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == line
+    assert verify(root) == 0
+    assert delete(root, offset).exit_status == 0
+    assert contents_of(root) == deleted
+
+
+def test_all_that_is_replicated_can_be_deleted(root: Path) -> None:
+    write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), 15)
+
+    assert delete(root, -1).exit_status == 0
+
+    assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": 15}
+    assert verify(root) == 0
+
+
+def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
+    before = contents_of(root)
+
+    delete(root, 13, "--undo")
+
+    assert logs_of(root / "orders-0") == [12]
+    assert run("undo", root).exit_status == 0
+    assert contents_of(root) == before
+
+
+def test_an_offset_below_where_the_log_begins_changes_nothing(root: Path) -> None:
+    delete(root, 13)
+    before = contents_of(root)
+
+    assert delete(root, 3).exit_status == 0
+
+    assert contents_of(root) == before
+
+
+def test_nothing_above_the_high_watermark_is_deleted_but_on_the_operators_word(root: Path) -> None:
+    write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), None)
+    before = contents_of(root)
+
+    refused = delete(root, 13)
+    nothing = delete(root, -1)
+
+    assert refused.exit_status == 8
+    assert b"no line" in refused.stderr
+    assert b"replication-offset-checkpoint has no line about it" in nothing.stdout
+    assert contents_of(root) == before
+    assert delete(root, -1, "--high-watermark=end").exit_status == 0
+    assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": END_OFFSET}
+
+
+def test_what_a_broker_refuses_is_refused(root: Path) -> None:
+    second_partition(root, "__consumer_offsets-0", {})
+    before = contents_of(root)
+
+    for args, status in [
+        ([*ORDERS, "--config=cleanup.policy=compact"], 8),
+        (["--topic=__consumer_offsets", "--partition=0"], 8),
+        ([*ORDERS, "--config=remote.storage.enable=true"], 4),
+        (["--topic=__cluster_metadata", "--partition=0"], 16),
+        (["--topic=orders", "--partition=1"], 16),
+    ]:
+        assert run("delete-records", root, "--before=5", *args).exit_status == status, args
+
+    assert contents_of(root) == before
+
+
+def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) -> None:
+    write_line(root, names.CLEANER_OFFSET_CHECKPOINT, ("orders", 0), 12)
+    before = contents_of(root)
+
+    assert delete(root, 5).exit_status == 4
+
+    assert contents_of(root) == before
+
+
+def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path) -> None:
+    (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+
+    outcome = delete(root, 5)
+
+    assert outcome.exit_status == 4
+    assert f"run 'kdump recover {root}' first" in outcome.stderr.decode()
+
+
+def test_what_a_dry_run_says_is_what_is_done(root: Path) -> None:
+    args = (root, *ORDERS, "--before", "13")
+
+    foretold = rows_of("delete-records", "--dry-run", *args)
+    done = rows_of("delete-records", *args)
+
+    assert [{key: row[key] for key in row.keys() - OF_A_RUN} for row in foretold] == [
+        {key: row[key] for key in row.keys() - OF_A_RUN} for row in done
+    ]
+    (row,) = of_type(done, "partition")
+    assert (row["old_log_start_offset"], row["log_start_offset"]) == (0, 13)
+    assert [each["is_deleted"] for each in row["segments"]] == [True, False]
+
+
+def test_every_field_is_in_the_manual(root: Path) -> None:
+    said = rows_of("delete-records", "--dry-run", root, *ORDERS, "--before=13")
+
+    assert fields_missing_from("kdump-retain", said) == set()

@@ -1,0 +1,334 @@
+"""``kdump retain`` deletes what a broker would delete, and says why the rest stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.freeing import (
+    ALL_IS_OLD,
+    FIRST_IS_OLD,
+    OF_A_RUN,
+    fields_missing_from,
+    lines_of,
+    logs_of,
+    of_type,
+    rows_of,
+    run,
+    second_partition,
+    verify,
+    write_line,
+)
+from builders.metadata_log import (
+    TOPIC_RESOURCE,
+    config_record,
+    topic_record,
+    write_metadata_log,
+)
+from builders.trees import contents_of, tree_of
+from builders.verified import END_OFFSET, LogModel
+from kdump.apply.run import Runner
+from kdump.apply.steps import Step
+from kdump.cli import main
+from kdump.formats import names
+
+ALL = ("--topic", "*")
+REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give a clean log directory of one partition, with segments at 0 and 12, and 18 its end."""
+    return LogModel().write(tmp_path / "logs").parent
+
+
+def test_a_dry_run_changes_nothing_at_all(root: Path) -> None:
+    before = tree_of(root)
+
+    assert run("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD).exit_status == 0
+    assert run("retain", "--dry-run", "--undo", root, *ALL, *FIRST_IS_OLD).exit_status == 0
+
+    assert tree_of(root) == before
+
+
+def test_what_is_old_goes_once_and_the_directory_stays_clean(root: Path) -> None:
+    assert run("retain", root, *ALL, *FIRST_IS_OLD).exit_status == 0
+    retained = contents_of(root)
+
+    assert logs_of(root / "orders-0") == [12]
+    assert names.CLEAN_SHUTDOWN_MARKER in retained
+    assert verify(root) == 0
+    assert run("retain", root, *ALL, *FIRST_IS_OLD).exit_status == 0
+    assert contents_of(root) == retained
+
+
+def test_nothing_of_kdumps_is_left(root: Path) -> None:
+    run("retain", root, *ALL, *FIRST_IS_OLD)
+
+    assert not list(root.glob(".kdump*"))
+    assert not (root / names.LOCK_FILE).exists()
+
+
+def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
+    before = contents_of(root)
+
+    outcome = run("retain", "--undo", root, *ALL, *FIRST_IS_OLD)
+
+    assert f"freed only by 'kdump undo --discard {root} 1'" in outcome.stdout.decode()
+    assert logs_of(root / "orders-0") == [12]
+    assert run("undo", root).exit_status == 0
+    assert contents_of(root) == before
+
+
+def test_what_a_dry_run_says_is_what_is_done(root: Path) -> None:
+    second_partition(root, "payments-0", REPLICATED)
+
+    foretold = rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD)
+    done = rows_of("retain", root, *ALL, *FIRST_IS_OLD)
+
+    assert [{key: row[key] for key in row.keys() - OF_A_RUN} for row in foretold] == [
+        {key: row[key] for key in row.keys() - OF_A_RUN} for row in done
+    ]
+
+
+def test_a_log_of_which_all_is_old_goes_on_where_it_ended(root: Path) -> None:
+    assert run("retain", root, *ALL, *ALL_IS_OLD).exit_status == 0
+    retained = contents_of(root)
+
+    assert logs_of(root / "orders-0") == [END_OFFSET]
+    assert verify(root) == 0
+    for _ in range(2):
+        assert run("retain", root, *ALL, *ALL_IS_OLD).exit_status == 0
+        assert contents_of(root) == retained
+
+
+def test_only_topics_that_are_meant_lose_anything(root: Path) -> None:
+    other = second_partition(root, "payments-0", REPLICATED)
+    before = tree_of(other)
+
+    run("retain", root, "--topic", "ord*", *FIRST_IS_OLD)
+
+    assert tree_of(other) == before
+    assert lines_of(root, names.RECOVERY_POINT_CHECKPOINT) == {"orders-0": 18, "payments-0": 18}
+    assert verify(root) == 0
+
+
+def test_of_each_segment_it_is_said_why_it_stays_and_when_it_goes(root: Path) -> None:
+    text = run("retain", "--dry-run", "--explain", root, *ALL, *FIRST_IS_OLD).stdout.decode()
+    (row,) = of_type(rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD), "partition")
+
+    goes_at_ms = BASE_TIMESTAMP_MS + 17 + 1000 + 1
+    first, second = row["segments"]
+    assert (first["is_deleted"], first["why"]) == (True, "it is older than retention.ms")
+    assert (second["is_deleted"], second["goes_at_ms"]) == (False, goes_at_ms)
+    assert "00000000000000000000.log" in text
+    assert "goes: it is older than retention.ms" in text
+    assert "stays: it is not older than retention.ms; goes at 20" in text
+    assert (
+        run("retain", root, *ALL, f"--now={goes_at_ms}", "--config=retention.ms=1000").exit_status
+        == 0
+    )
+    assert logs_of(root / "orders-0") == [END_OFFSET]
+
+
+def test_a_timestamp_in_the_future_is_named_as_what_holds_a_log_back(root: Path) -> None:
+    args = (f"--now={BASE_TIMESTAMP_MS - 5}", "--config=retention.ms=0")
+
+    outcome = run("retain", root, *ALL, *args)
+
+    assert "orders-0: held back by a timestamp that lies in the future" in outcome.stdout.decode()
+    assert logs_of(root / "orders-0") == [0, 12]
+
+
+def test_each_topics_own_retention_counts_where_the_metadata_is_there(root: Path) -> None:
+    second_partition(root, "payments-0", REPLICATED)
+    write_metadata_log(
+        root,
+        [
+            topic_record("orders", 1),
+            topic_record("payments", 2),
+            config_record(TOPIC_RESOURCE, "orders", "retention.ms", "1000"),
+            config_record(TOPIC_RESOURCE, "payments", "cleanup.policy", "compact"),
+        ],
+    )
+
+    said = rows_of("retain", root, *ALL, f"--now={BASE_TIMESTAMP_MS + 10**12}")
+
+    assert logs_of(root / "orders-0") == [END_OFFSET]
+    assert logs_of(root / "payments-0") == [0, 12]
+    held_back = {row["topic"]: row["held_back"] for row in of_type(said, "partition")}
+    assert held_back == {"orders": [], "payments": ["policy"]}
+
+
+def test_without_a_word_on_retention_nothing_goes_by_kafkas_defaults(root: Path) -> None:
+    before = contents_of(root)
+
+    for said in ((), ("--config=cleanup.policy=delete",)):
+        outcome = run("retain", root, *ALL, *said)
+        assert outcome.exit_status == 4
+        assert "give --config retention.ms=" in outcome.stdout.decode()
+
+    assert contents_of(root) == before
+
+
+def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) -> None:
+    write_line(root, names.CLEANER_OFFSET_CHECKPOINT, ("orders", 0), 12)
+    before = contents_of(root)
+
+    for how in (FIRST_IS_OLD, ("--free", "1")):
+        outcome = run("retain", root, *ALL, *how)
+        assert outcome.exit_status == (4 if how is FIRST_IS_OLD else 8)
+
+    assert contents_of(root) == before
+    given = "--config=cleanup.policy=compact,delete"
+    assert run("retain", root, *ALL, *FIRST_IS_OLD, given).exit_status == 0
+    assert logs_of(root / "orders-0") == [12]
+
+
+def test_without_a_high_watermark_nothing_goes_but_on_the_operators_word(root: Path) -> None:
+    write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), None)
+    before = contents_of(root)
+
+    outcome = run("retain", root, *ALL, *FIRST_IS_OLD)
+
+    assert outcome.exit_status == 0
+    assert "replication-offset-checkpoint has no line about it" in outcome.stdout.decode()
+    assert contents_of(root) == before
+    run("retain", root, *ALL, *FIRST_IS_OLD, "--high-watermark", "end")
+    assert logs_of(root / "orders-0") == [12]
+
+
+def test_nothing_above_the_high_watermark_goes(root: Path) -> None:
+    write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), 11)
+
+    for how in (FIRST_IS_OLD, ("--free", "1")):
+        run("retain", root, *ALL, *how)
+
+    assert logs_of(root / "orders-0") == [0, 12]
+
+
+def test_as_much_is_freed_as_is_asked_for_and_the_oldest_first(root: Path) -> None:
+    second_partition(root, "payments-0", REPLICATED)
+
+    (row, other) = of_type(rows_of("retain", root, *ALL, "--free", "1"), "partition")
+
+    assert [row["deleted_segments"], other["deleted_segments"]] == [1, 0]
+    assert (logs_of(root / "orders-0"), logs_of(root / "payments-0")) == ([12], [0, 12])
+    assert verify(root) == 0
+
+
+def test_where_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
+    before = contents_of(root)
+
+    outcome = run("retain", root, *ALL, "--free", "1g")
+
+    assert outcome.exit_status == 8
+    assert b"nothing has been changed" in outcome.stderr
+    assert contents_of(root) == before
+
+
+@pytest.mark.parametrize("how", [ALL_IS_OLD, ("--free", "1")])
+def test_internal_topics_are_meant_only_by_name(root: Path, how: tuple[str, ...]) -> None:
+    internal = second_partition(root, "__consumer_offsets-0", REPLICATED)
+    before = tree_of(internal)
+
+    run("retain", root, *ALL, *how)
+    assert tree_of(internal) == before
+
+    deleting = "--config=cleanup.policy=delete"
+    run("retain", root, "--topic", "__consumer_offsets", *how, deleting)
+    assert logs_of(internal) != [0, 12]
+
+
+def test_topics_with_remote_storage_are_refused_by_name(root: Path) -> None:
+    before = contents_of(root)
+
+    outcome = run("retain", root, *ALL, *ALL_IS_OLD, "--config=remote.storage.enable=true")
+
+    assert outcome.exit_status == 4
+    assert b"orders-0: left as it is: remote.storage.enable is set" in outcome.stdout
+    assert contents_of(root) == before
+
+
+@pytest.mark.parametrize("topic", ["order", "__cluster_metadata"])
+def test_topics_that_cannot_be_meant_are_a_wrong_call(root: Path, topic: str) -> None:
+    assert run("retain", root, "--topic", topic, *ALL_IS_OLD).exit_status == 16
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda root: (root / names.CLEAN_SHUTDOWN_MARKER).unlink(),
+        lambda root: (root / "orders-0" / f"{0:020d}.log.swap").write_bytes(b""),
+        lambda root: (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\nmany\n"),
+    ],
+    ids=["no marker", "leftover", "malformed checkpoint"],
+)
+def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path, spoil) -> None:  # type: ignore[no-untyped-def]
+    spoil(root)
+    before = contents_of(root)
+
+    for options in ((), ("--dry-run",)):
+        outcome = run("retain", root, *ALL, *ALL_IS_OLD, *options)
+        assert outcome.exit_status == 4
+        assert f"run 'kdump recover {root}' first" in outcome.stderr.decode()
+
+    assert contents_of(root) == before
+
+
+def test_a_damaged_partition_is_left_and_the_others_lose_what_is_old(root: Path) -> None:
+    damaged = second_partition(root, "payments-0", REPLICATED)
+    (damaged / f"{0:020d}.index").unlink()
+    before = tree_of(damaged)
+
+    outcome = run("retain", root, *ALL, *ALL_IS_OLD)
+
+    assert outcome.exit_status == 4
+    assert f"run 'kdump recover {root}' first" in outcome.stdout.decode()
+    assert tree_of(damaged) == before
+    assert logs_of(root / "orders-0") == [END_OFFSET]
+    assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+def test_the_log_begins_anew_before_the_first_segment_is_gone(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = Runner._remove
+
+    def stop_at_logs(runner: Runner, step: Step) -> None:
+        if step.path.endswith(".log"):
+            raise SystemError("the machine stops here")
+        remove(runner, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runner, "_remove", stop_at_logs)
+        with pytest.raises(SystemError):
+            main.cli.main(["retain", str(root), *ALL, *FIRST_IS_OLD], standalone_mode=False)
+
+    assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": 12}
+    assert not (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+    (finished,) = of_type(rows_of("retain", root, *ALL, *FIRST_IS_OLD), "interrupted")
+    assert finished["is_finished"] is True
+    assert logs_of(root / "orders-0") == [12]
+    assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {}
+    assert verify(root) == 0
+
+
+def test_every_field_is_in_the_manual(root: Path) -> None:
+    said = rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD)
+
+    assert fields_missing_from("kdump-retain", said) == set()
+
+
+def test_people_are_told_what_went_and_how_much_is_free(root: Path) -> None:
+    first, second, third, last = (
+        run("retain", root, *ALL, *FIRST_IS_OLD).stdout.decode().splitlines()
+    )
+
+    assert first.startswith(f"{root}/orders-0: 1 of 2 segments gone, ")
+    assert first.endswith("; the log begins at offset 12")
+    assert second.endswith(" changes made")
+    assert third.endswith(" freed")
+    assert last.startswith("1 partition: 1 segment gone, ")

@@ -1,0 +1,140 @@
+"""What goes is decided over all directories and topics together, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.freeing import second_partition
+from builders.trees import tree_of
+from builders.verified import END_OFFSET, LogModel, write_segment
+from kdump.errors import KdumpError
+from kdump.formats import names
+from kdump.log.directory import read_log_directory
+from kdump.log.settings import Settings
+from kdump.pipeline.giving_up import Left, NotCleanError, PartitionResult
+from kdump.pipeline.retain import Request, Topics, retain
+from kdump.repair.wanted import NewBytes
+
+REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
+OLD = Settings(given={"retention.ms": "1000"})
+ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    """Give two log directories of a broker, of which the second has the older records."""
+    younger = LogModel().write(tmp_path / "younger").parent
+    older = LogModel().write(tmp_path / "older").parent
+    for base_offset in (0, 12):
+        index = older / "orders-0" / f"{base_offset:020d}.timeindex"
+        index.write_bytes(b"".join(b"\0" * 7 + bytes([at, 0, 0, 0, at]) for at in (1, 2)))
+    return younger, older
+
+
+def request(*roots: Path, **options: object) -> Request:
+    fields: dict[str, object] = {
+        "settings": OLD,
+        "topics": Topics(("*",)),
+        "now_ms": ALL_IS_OLD_MS,
+    }
+    return Request([read_log_directory(root) for root in roots], **(fields | options))  # type: ignore[arg-type]
+
+
+def partitions(asked: Request) -> list[PartitionResult]:
+    return [each for result in retain(asked) for each in result.partitions]
+
+
+def test_the_oldest_segments_of_all_directories_go_first(roots: tuple[Path, Path]) -> None:
+    younger, older = partitions(request(*roots, free_bytes=1))
+    assert [len(younger.deleted), len(older.deleted)] == [0, 1]
+
+    both = partitions(request(*roots, free_bytes=older.freed_bytes + 1))
+    assert [len(each.deleted) for each in both] == [0, 2]
+
+
+def test_what_is_freed_is_at_least_what_was_asked_for(roots: tuple[Path, Path]) -> None:
+    most_bytes = sum(each.freed_bytes for each in partitions(request(*roots)))
+    for wanted_bytes in range(1, most_bytes + 1, 97):
+        freed = partitions(request(*roots, free_bytes=wanted_bytes))
+        assert sum(each.freed_bytes for each in freed) >= wanted_bytes
+
+    with pytest.raises(KdumpError, match=f"no more than {most_bytes} bytes"):
+        retain(request(*roots, free_bytes=most_bytes + 1))
+
+
+def test_nothing_is_written(roots: tuple[Path, Path]) -> None:
+    before = [tree_of(root) for root in roots]
+
+    assert sum(each.freed_bytes for each in partitions(request(*roots)))
+
+    assert [tree_of(root) for root in roots] == before
+
+
+def test_where_the_log_begins_is_to_be_known_before_anything_goes(
+    roots: tuple[Path, Path],
+) -> None:
+    (result, _) = retain(request(*roots))
+
+    first = result.wanted.first[names.LOG_START_OFFSET_CHECKPOINT]
+    assert first == NewBytes(b"0\n1\norders 0 18\n")
+    assert isinstance(result.wanted.root[names.CLEAN_SHUTDOWN_MARKER], NewBytes)
+
+
+def test_a_directory_in_which_nothing_goes_is_not_touched(roots: tuple[Path, Path]) -> None:
+    for result in retain(request(*roots, now_ms=0)):
+        assert (result.wanted.partitions, dict(result.wanted.root)) == ((), {})
+        assert dict(result.wanted.first) == {}
+
+
+def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
+    roots: tuple[Path, Path],
+) -> None:
+    younger, older = roots
+    (older / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    second_partition(younger, "payments-0", REPLICATED)
+
+    (result,) = retain(request(*roots, topics=Topics(("pay*",))))
+
+    assert result.directory.path == younger
+    with pytest.raises(NotCleanError):
+        retain(request(*roots))
+
+
+def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Path, Path]) -> None:
+    root = roots[0]
+    second_partition(root, "payments-0", REPLICATED)
+    compacted = Settings(given={"cleanup.policy": "compact"})
+
+    with pytest.raises(KdumpError, match="no more than 0 bytes"):
+        retain(request(root, settings=compacted, free_bytes=1))
+
+    topics = Topics(("*", "payments"))
+    orders, payments = partitions(request(root, settings=compacted, free_bytes=1, topics=topics))
+    assert (orders.left, payments.left) == (Left.COMPACTED, None)
+    assert len(payments.deleted) == 1
+
+
+def test_segments_below_the_log_start_go_whatever_the_policy(roots: tuple[Path, Path]) -> None:
+    root = roots[0]
+    line = {names.LOG_START_OFFSET_CHECKPOINT: 13}
+    second_partition(root, "payments-0", REPLICATED | line)
+    compacted = Settings(given={"cleanup.policy": "compact"})
+
+    orders, payments = partitions(request(root, settings=compacted))
+
+    assert [len(orders.deleted), len(payments.deleted)] == [0, 1]
+    assert payments.deleted[0].why == "it lies below the log start offset"
+
+
+def test_a_log_within_its_size_stays_and_a_larger_one_loses_whole_segments(tmp_path: Path) -> None:
+    model = LogModel()
+    root = model.write(tmp_path / "logs").parent
+    sizes = {base_offset: sum(map(len, batches)) for base_offset, batches in model.segments.items()}
+    write_segment(root / "orders-0", 12, model.segments[12])
+    for limit, count in ((sum(sizes.values()), 0), (sizes[12] + 1, 0), (sizes[12], 1), (0, 2)):
+        settings = Settings(given={"retention.bytes": str(limit), "retention.ms": "-1"})
+        (orders,) = partitions(request(root, settings=settings))
+        assert len(orders.deleted) == count, limit
