@@ -7,8 +7,8 @@ was. What a reader finds behind each step:
 1. New content and what is about to go lie in the log directory, durable, under names of kdump's
    own; nothing has changed. Without a journal the next run removes them.
 2. The journal is there, durable. From here on the next run goes on, and ``kdump undo`` goes back.
-3. The steps of the plan, as :mod:`kdump.apply.steps` says for each. All of them can be taken
-   again.
+3. The steps of the plan, as :mod:`kdump.apply.forward_steps` says for each. All of them can be
+   taken again.
 4. All is done and durable, and what an undo needs is described in a journal of its own: the next
    run only tidies up.
 5. What is not needed any more is gone. So is the first journal: done.
@@ -16,14 +16,18 @@ was. What a reader finds behind each step:
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from kdump.apply import evidence
+from kdump.apply.evidence import Staged
 from kdump.apply.files import DISK, Files, Metadata
+from kdump.apply.forward_steps import steps_of
 from kdump.apply.journal import (
     CUT_SUFFIX,
     Before,
@@ -35,10 +39,11 @@ from kdump.apply.journal import (
 )
 from kdump.apply.lock import leave_behind, leftover_of
 from kdump.apply.marks import marks_of
-from kdump.apply.operations import OperationKind
+from kdump.apply.operations import Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
 from kdump.apply.run import Runner
-from kdump.apply.steps import ROOT, relative, steps_of, undo_steps_of
+from kdump.apply.steps import ROOT, relative
+from kdump.apply.undo_steps import undo_steps_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 
@@ -68,14 +73,14 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
         journal = _prepared(plan, number, command, files, keep_undo=keep_undo)
     except OSError as failure:
         _remove_files_of(plan.path, number, files)
-        raise _not_begun(plan.path, failure, keep_undo=keep_undo) from failure
+        raise _not_begun(plan, failure) from failure
     except BaseException:
         _remove_files_of(plan.path, number, files)
         raise
     try:
         go_on(plan.path, journal, files)
     except OSError as failure:
-        raise _went_wrong(plan.path, journal, failure, files) from failure
+        raise _went_wrong(plan, journal, failure, files) from failure
     return str(number) if keep_undo else None
 
 
@@ -142,9 +147,8 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
     }
     marks = marks_of(plan.path, directories, with_checksums=False)
     # 1.
-    staged, described = evidence.stage(plan, number, files, created_ns=created_ns)
+    staged = evidence.stage(plan, number, files, created_ns=created_ns)
     before = evidence.kept_files(plan, number, files, keep_undo=keep_undo)
-    names = {path: name for name, path in staged.items()}
     journal = Journal(
         number=number,
         command=command,
@@ -153,18 +157,28 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         lock=leftover_of(plan.path),
         directories=directories,
         before=before,
-        staged=staged,
-        steps=tuple(steps_of(plan, names)),
+        staged={each.name: each.path for each in staged.values()},
+        steps=tuple(steps_of(plan, {each: ready.name for each, ready in staged.items()})),
         undo_steps=tuple(undo_steps_of(plan)) if keep_undo else (),
         marks=marks,
-        after=_after(plan, described),
+        meanwhile=_meanwhile(staged),
+        after=_after(plan, staged),
     )
     # 2.
     write_journal(plan.path, journal, State.APPLYING, files)
     return journal
 
 
-def _after(plan: Plan, described: dict[str, tuple[int, Metadata]]) -> dict[str, Mark]:
+def _meanwhile(staged: Mapping[Operation, Staged]) -> dict[str, Mark]:
+    """What tells the files of the root that are something else while partitions change."""
+    return {
+        ready.path: Mark(each.size_bytes, ready.metadata.modified_ns)
+        for each, ready in staged.items()
+        if each.phase is Phase.FIRST
+    }
+
+
+def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Mark]:
     """What tells the changed files, as they will be."""
     after: dict[str, Mark] = {}
     for directory in plan.directories:
@@ -173,8 +187,10 @@ def _after(plan: Plan, described: dict[str, tuple[int, Metadata]]) -> dict[str, 
             if each.kind is OperationKind.REMOVE:
                 after.pop(path, None)
                 continue
-            if path in described and each.source is None and each.kind is not OperationKind.CUT:
-                modified_ns = described[path][1].modified_ns
+            if each.source is not None:
+                after.pop(relative(plan.path, directory.path, each.source), None)
+            if each in staged:
+                modified_ns = staged[each].metadata.modified_ns
             else:
                 modified_ns = directory.states[each.source or each.name].metadata.modified_ns
             after[path] = Mark(each.size_bytes, modified_ns)
@@ -188,6 +204,7 @@ def _completed(log_dir: Path, journal: Journal) -> Journal:
         before=_without_derived(journal),
         staged={},
         steps=(),
+        meanwhile={},
         marks=marks_of(log_dir, journal.directories, with_checksums=True),
     )
 
@@ -219,7 +236,7 @@ def _require_space(plan: Plan) -> None:
     disk = os.statvfs(plan.path)
     is_root = os.geteuid() == 0
     free_bytes = (disk.f_bfree if is_root else disk.f_bavail) * disk.f_frsize
-    needed_bytes = plan.needed_bytes + len(plan.operations) * _JOURNAL_BYTES_PER_OPERATION
+    needed_bytes = _needed_bytes(plan)
     if needed_bytes > free_bytes:
         raise KdumpError(
             f"{plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}; nothing has "
@@ -227,17 +244,29 @@ def _require_space(plan: Plan) -> None:
         )
 
 
-def _not_begun(log_dir: Path, failure: OSError, *, keep_undo: bool) -> KdumpError:
+def _needed_bytes(plan: Plan) -> int:
+    return plan.needed_bytes + len(plan.operations) * _JOURNAL_BYTES_PER_OPERATION
+
+
+def _not_begun(plan: Plan, failure: OSError) -> KdumpError:
+    where = failure.filename or plan.path
+    what = f"{where}: {failure.strerror or failure}"
+    return KdumpError(f"{what}; nothing has been changed; {_advice(plan, failure)}")
+
+
+def _advice(plan: Plan, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
-        advice = "run kdump as the user that the broker runs as, or as root"
-    else:
-        advice = "remove the cause and run the command again"
-    where = failure.filename or log_dir
-    return KdumpError(f"{where}: {failure.strerror or failure}; nothing has been changed; {advice}")
+        return "run kdump as the user that the broker runs as, or as root"
+    if failure.errno in (errno.ENOSPC, errno.EDQUOT):
+        needed_bytes = _needed_bytes(plan)
+        return f"{needed_bytes} bytes of free space are needed; make room and run the command again"
+    return "remove the cause and run the command again"
 
 
-def _went_wrong(log_dir: Path, journal: Journal, failure: OSError, files: Files) -> KdumpError:
+def _went_wrong(plan: Plan, journal: Journal, failure: OSError, files: Files) -> KdumpError:
     """Say so, after going back if that can be done."""
+    log_dir = plan.path
+    advice = _advice(plan, failure)
     what = f"{failure.filename or log_dir}: {failure.strerror or failure}"
     if journal.can_undo:
         with suppress(OSError):
@@ -247,10 +276,7 @@ def _went_wrong(log_dir: Path, journal: Journal, failure: OSError, files: Files)
             )
             files.sync([log_dir])
             go_back(log_dir, journal, files)
-            return KdumpError(
-                f"{what}; the directory is as it was; remove the cause and run the command again"
-            )
+            return KdumpError(f"{what}; the directory is as it was; {advice}")
     return KdumpError(
-        f"{what}; the directory is changed in part; remove the cause and run the command again, "
-        "which goes on where this one stopped"
+        f"{what}; the directory is changed in part; {advice}, which goes on where this one stopped"
     )

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.differences import gaps_between
 from kdump.apply.files import Content, FileRange, Files, Metadata
 from kdump.apply.journal import (
     CUT_SUFFIX,
@@ -27,7 +28,6 @@ from kdump.apply.journal import (
     own_name,
 )
 from kdump.apply.operations import DirectoryPlan, FileState, Operation, OperationKind, Phase
-from kdump.apply.order import gaps_between
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, is_log, offset_of
 from kdump.apply.steps import cut_file, relative
@@ -39,24 +39,44 @@ _DERIVED_FROM_BYTES: Final = 1 << 20
 _NEW_FILE_BITS: Final = 0o666
 
 
-def stage(
-    plan: Plan, number: int, files: Files, *, created_ns: int
-) -> tuple[dict[str, str], dict[str, tuple[int, Metadata]]]:
-    """Write all new content, durable but for its names.
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """New content that lies ready.
 
-    Gives the names in the log directory with the paths they are for, and by those paths the size
-    and the metadata. A file has the owner, group, mode and times of the one that it replaces, or
-    of the log of its segment; else the owner and group of the directory.
+    Attributes:
+        name: its path, relative to the log directory.
+        path: where it goes, likewise.
+        metadata: that it has, and keeps.
+    """
+
+    name: str
+    path: str
+    metadata: Metadata
+
+
+def stage(plan: Plan, number: int, files: Files, *, created_ns: int) -> dict[Operation, Staged]:
+    """Write the new content of all operations that have any, durable but for its names.
+
+    What others have staged in a partition is made durable as well, with its name.
+
+    A file has the owner, group, mode and times of the one that it replaces, or of the log of its
+    segment; else the owner and group of the directory.
 
     Raises:
         OSError: there is no space, or the owner cannot be set.
     """
-    staged: dict[str, str] = {}
-    described: dict[str, tuple[int, Metadata]] = {}
+    staged: dict[Operation, Staged] = {}
+    folders: set[Path] = set()
     for directory in plan.directories:
         logs = sorted((offset_of(name) or 0, name) for name in directory.states if is_log(name))
         for operation in directory.operations:
             content = _content(directory, operation)
+            source = operation.source
+            if source is not None and source.endswith(CLEANED):
+                path = relative(plan.path, directory.path, operation.name)
+                name = relative(plan.path, directory.path, source)
+                staged[operation] = Staged(name, path, directory.states[source].metadata)
+                folders.add(directory.path)
             if content is None:
                 continue
             name = own_name(number, f"-new-{len(staged)}")
@@ -64,10 +84,9 @@ def stage(
             metadata = _metadata_for(directory, operation, logs, created_ns)
             files.create(plan.path / name, content)
             files.set_metadata(plan.path / name, metadata)
-            staged[name] = path
-            described[path] = operation.size_bytes, metadata
-    files.sync(plan.path / name for name in staged)
-    return staged, described
+            staged[operation] = Staged(name, path, metadata)
+    files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])
+    return staged
 
 
 def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:

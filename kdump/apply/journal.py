@@ -137,13 +137,13 @@ class Journal:
         lock: what ``.lock`` was like before, if it was left over.
         directories: those that are changed, and what they were like.
         before: the changed files that were there, by path.
-        staged: the files of new content, by their names in the log directory, and where each
-            goes.
+        staged: the files of new content, by their paths, and where each goes.
         steps: how to go on.
         undo_steps: how to go back.
         marks: the files of the directories concerned. While the run goes on as they were before
             it, and when it is done as they are.
         after: while the run goes on, marks of what is changed by it, as it will be.
+        meanwhile: likewise, of files that are something else until the partitions are done.
     """
 
     number: int
@@ -158,6 +158,7 @@ class Journal:
     undo_steps: tuple[Step, ...]
     marks: dict[str, Mark]
     after: dict[str, Mark]
+    meanwhile: dict[str, Mark]
 
     def own_name(self, suffix: str) -> str:
         """The name of one of the run's files."""
@@ -239,6 +240,7 @@ def _encoded(journal: Journal) -> dict[str, Any]:
         "undo_steps": [_of_step(each) for each in journal.undo_steps],
         "marks": _of_marks(journal.marks),
         "after": _of_marks(journal.after),
+        "meanwhile": _of_marks(journal.meanwhile),
     }
 
 
@@ -254,8 +256,9 @@ def _decoded(said: dict[str, Any]) -> Journal:
         staged=said["staged"],
         steps=tuple(map(_to_step, said["steps"])),
         undo_steps=tuple(map(_to_step, said["undo_steps"])),
-        marks={path: Mark(*each) for path, each in said["marks"].items()},
-        after={path: Mark(*each) for path, each in said["after"].items()},
+        marks=_to_marks(said["marks"]),
+        after=_to_marks(said["after"]),
+        meanwhile=_to_marks(said["meanwhile"]),
     )
 
 
@@ -275,6 +278,10 @@ def _of_marks(marks: dict[str, Mark]) -> dict[str, list[int | None]]:
     return {
         path: [mark.size_bytes, mark.modified_ns, mark.checksum] for path, mark in marks.items()
     }
+
+
+def _to_marks(said: dict[str, list[Any]]) -> dict[str, Mark]:
+    return {path: Mark(*each) for path, each in said.items()}
 
 
 def _of_step(step: Step) -> list[Any]:

@@ -65,7 +65,8 @@ def changed_during(log_dir: Path, journal: Journal) -> list[str]:
     if missing:
         return [f"{path} is gone" for path in missing]
     now = marks_of(log_dir, journal.directories, with_checksums=False)
-    touched = journal.before.keys() | journal.after.keys()
+    touched = journal.before.keys() | journal.after.keys() | journal.meanwhile.keys()
+    touched |= journal.staged.keys()
     found = [
         f"{path} has changed" if path in now else f"{path} is gone"
         for path, mark in journal.marks.items()
@@ -86,6 +87,9 @@ def _possible(path: str, journal: Journal) -> Iterable[tuple[int, int, int | Non
         if name in journal.after:
             mark = journal.after[name]
             yield mark.size_bytes, mark.size_bytes, mark.modified_ns
+    if path in journal.meanwhile:
+        mark = journal.meanwhile[path]
+        yield mark.size_bytes, mark.size_bytes, mark.modified_ns
     # A file may stand for a moment under the name that another one is to have.
     for name in (path, path + SWAP, path + CLEANED):
         before = journal.before.get(name)
@@ -109,7 +113,8 @@ def lost_content(log_dir: Path, journal: Journal) -> list[str]:
     for name, path in journal.staged.items():
         places = (name, path + CLEANED, path + SWAP)
         is_there = any((log_dir / place).exists() for place in places)
-        if not is_there and _is_as_before(log_dir, path, journal):
+        # What is only there meanwhile may be gone rightly.
+        if not is_there and path in journal.after and _is_as_before(log_dir, path, journal):
             found.append(f"the new content of {path} is gone")
     return found
 
@@ -123,9 +128,9 @@ def _is_as_before(log_dir: Path, path: str, journal: Journal) -> bool:
         return False
     if before.link is not None and (log_dir / before.link).exists():
         return target.samefile(log_dir / before.link)
-    after = journal.after[path]
     state = target.stat()
-    return (state.st_size, state.st_mtime_ns) != (after.size_bytes, after.modified_ns)
+    mark = Mark(state.st_size, state.st_mtime_ns)
+    return mark not in (journal.after[path], journal.meanwhile.get(path))
 
 
 def told(changes: list[str]) -> str:

@@ -68,10 +68,12 @@ class OperationKind(enum.Enum):
 class Phase(enum.IntEnum):
     """When something is done to a directory; :mod:`kdump.apply.order` says why."""
 
+    FIRST = enum.auto()
     ADD = enum.auto()
     TEMPORARY = enum.auto()
     SWAP = enum.auto()
     REWRITE = enum.auto()
+    ROLL = enum.auto()
     DROP = enum.auto()
     CUT = enum.auto()
     WRITE = enum.auto()

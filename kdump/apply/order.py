@@ -4,6 +4,8 @@ A broker may be started at any moment between two operations. It then does what 
 a partition that was not stopped cleanly, and must not lose anything that it would have kept of the
 partition as it was. So the phases follow what a broker does itself:
 
+``FIRST``
+    In the log directory itself: what files have to hold as long as partitions change.
 ``ADD``
     Files that a broker does not look at come first: what salvage sets aside is there before it
     is gone elsewhere.
@@ -17,10 +19,14 @@ partition as it was. So the phases follow what a broker does itself:
     twice.
 ``REWRITE``
     Segments that get other content, as :mod:`kdump.apply.rewrites` says.
+``ROLL``
+    Where all segments of a log go, and an empty one behind them takes their place, that is there
+    before they go.
 ``DROP``
-    Segments that go: the last one first, so that what is left has no hole, and of each the log
-    first, because a log without its index is recovered, and may be cut, while an index without a
-    log is nothing.
+    Segments that go, in the order that leaves no hole at any moment: those that the log began
+    with from the first on (as ``UnifiedLog.deleteOldSegments`` deletes), those that it ended with
+    from the last on. Of each the log goes first, because a log without its index is recovered,
+    and may be cut, while an index without a log is nothing.
 ``CUT``
     Files that end earlier; logs before indexes.
 ``WRITE``
@@ -36,6 +42,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.differences import different, lost_bytes
 from kdump.apply.operations import FileState, Operation, OperationKind, Phase
 from kdump.apply.rewrites import Rewrite, find_rewrites
 from kdump.apply.segment_names import (
@@ -49,9 +56,7 @@ from kdump.apply.segment_names import (
 from kdump.errors import KdumpError
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, PARTITION_FILES, FileKind
 from kdump.repair.wanted import (
-    CopiedFrom,
     Gone,
-    JoinedFrom,
     Kept,
     KeptUpTo,
     NewBytes,
@@ -71,7 +76,7 @@ def partition_operations(
         KdumpError: a file is not what ``wanted`` assumes.
         OSError: a file cannot be read.
     """
-    return _Planner(path, states, _different(path, wanted, states)).in_partition()
+    return _Planner(path, states, different(path, wanted, states)).in_partition()
 
 
 def root_operations(
@@ -79,98 +84,66 @@ def root_operations(
     wanted: Mapping[str, WantedFile],
     states: Mapping[str, FileState],
     *,
+    first: Mapping[str, WantedFile],
     has_partitions: bool,
 ) -> tuple[Operation, ...]:
     """The same for the log directory ``path`` itself.
 
     Where something is done in partitions, and a marker of a clean stop is wanted, that is written
-    anew even if it is there: it must not be while things change.
+    anew even if it is there: it must not be while things change. What files are to be ``first``
+    and what they are to be in the end are operations of their own.
     """
-    different = _different(path, wanted, states)
+    meanwhile = different(path, first, states)
+    at_last = {name: _at_last(path / name, wanted.get(name, Kept())) for name in meanwhile}
+    if not all(isinstance(each, NewBytes) for each in meanwhile.values()):
+        raise ValueError(f"not new bytes: {meanwhile}")
+    others = {name: each for name, each in wanted.items() if name not in meanwhile}
+    found = different(path, others, states)
+    found |= {name: each for name, each in at_last.items() if each != meanwhile[name]}
     marker = wanted.get(CLEAN_SHUTDOWN_MARKER)
     if has_partitions and isinstance(marker, NewBytes):
-        different[CLEAN_SHUTDOWN_MARKER] = marker
-    return _Planner(path, states, different).in_root()
+        found[CLEAN_SHUTDOWN_MARKER] = marker
+    return (
+        *_Planner(path, states, meanwhile).in_root(Phase.FIRST),
+        *_Planner(path, states, found, frozenset(meanwhile)).in_root(Phase.WRITE),
+    )
 
 
-def _different(
-    path: Path, wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
-) -> dict[str, WantedFile]:
-    """What is not as wanted yet, in terms of what can be done to such files."""
-    found: dict[str, WantedFile] = {}
-    for name, each in sorted(wanted.items()):
-        for source, end in sources_of(name, each):
-            if source not in states or states[source].size_bytes < end:
-                raise KdumpError(
-                    f"{path / source}: is missing or has become shorter since it was read; "
-                    "run the command again"
-                )
-        state = states.get(name)
-        match each:
-            case Kept():
-                continue
-            case Gone() if state is None:
-                continue
-            case KeptUpTo(size_bytes) if state is not None:
-                if size_bytes == state.size_bytes:
-                    continue
-                if not state.is_own:
-                    each = CopiedFrom(name, 0, size_bytes)
-            case RenamedFrom(source, size_bytes) if size_bytes < states[source].size_bytes:
-                if not (states[source].is_own and source.endswith(SWAP)):
-                    each = CopiedFrom(source, 0, size_bytes)
-            case NewBytes(data) if state is not None and state.size_bytes == len(data):
-                if (path / name).read_bytes() == data:
-                    continue
-            case _:
-                pass
-        if state is None and not isinstance(each, Gone) and (path / name).is_symlink():
-            raise KdumpError(f"{path / name}: is a symbolic link to nothing; remove it first")
-        found[name] = each
-    sources = {each.name: name for name, each in found.items() if isinstance(each, RenamedFrom)}
-    for name in sources:
-        found.pop(name, None)
-    for name, each in wanted.items():
-        # What is copied instead of renamed leaves its old name behind.
-        if isinstance(each, RenamedFrom) and not isinstance(found.get(name), RenamedFrom):
-            found[each.name] = Gone()
-    return found
-
-
-def sources_of(name: str, wanted: WantedFile) -> list[tuple[str, int]]:
-    """The files that the wanted file ``name`` is made of, and up to where each is needed."""
-    match wanted:
-        case Kept():
-            return [(name, 0)]
-        case KeptUpTo(size_bytes):
-            return [(name, size_bytes)]
-        case RenamedFrom(source, size_bytes):
-            return [(source, size_bytes)]
-        case CopiedFrom(source, _, end):
-            return [(source, end)]
-        case JoinedFrom(pieces):
-            return [(piece.name, piece.end) for piece in pieces]
-        case NewBytes() | Gone():
-            return []
+def _at_last(path: Path, wanted: WantedFile) -> WantedFile:
+    """What a file is to be in the end that is another one meanwhile."""
+    if isinstance(wanted, Kept):
+        return NewBytes(path.read_bytes()) if path.exists() else Gone()
+    if not isinstance(wanted, NewBytes | Gone):
+        raise ValueError(f"{path}: cannot be {wanted} after having been something else")
+    return wanted
 
 
 @dataclass(slots=True)
 class _Planner:
-    """Makes the operations of one directory."""
+    """Makes the operations of one directory.
+
+    Attributes:
+        path: the directory.
+        states: the files in it.
+        wanted: what is to be changed.
+        made: files that are there by then, and what was lost by that is counted already.
+    """
 
     path: Path
     states: Mapping[str, FileState]
     wanted: dict[str, WantedFile]
+    made: frozenset[str] = frozenset()
     _lost: dict[str, int] = field(init=False)
     _done: list[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._lost = _lost_bytes(self.states, self.wanted)
+        lost = lost_bytes(self.states, self.wanted)
+        self._lost = {name: count for name, count in lost.items() if name not in self.made}
         self._done = []
 
-    def in_root(self) -> tuple[Operation, ...]:
+    def in_root(self, phase: Phase) -> tuple[Operation, ...]:
         for name in sorted(self.wanted, key=lambda name: (name == CLEAN_SHUTDOWN_MARKER, name)):
-            self._plain(name, Phase.WRITE)
+            self._plain(name, phase)
         return tuple(self._done)
 
     def in_partition(self) -> tuple[Operation, ...]:
@@ -187,6 +160,7 @@ class _Planner:
         self._swap(plain, rewrites)
         for number, rewrite in enumerate(rewrites):
             self._rewrite(number, rewrite)
+        self._roll(plain)
         self._drop(plain)
         self._cut(plain)
         self._write(plain)
@@ -235,7 +209,8 @@ class _Planner:
             name for name in self.states if name.endswith(SWAP) and _offset(name) < least_cleaned
         ]
         low = min((_offset(name) for name in swaps if is_log(name, SWAP)), default=2**63)
-        self._drop(plain, at_least=low)
+        # What a swap stands for goes from the last one on.
+        self._remove(plain, low, Phase.SWAP)
         used = {swap for rewrite in rewrites for swap in rewrite.swaps}
         for name in sorted(used.intersection(swaps), key=_by_segment):
             live = name.removesuffix(SWAP)
@@ -262,19 +237,46 @@ class _Planner:
             else:
                 self._plain(name, Phase.REWRITE, each, number)
 
-    def _drop(self, plain: dict[str, WantedFile], at_least: int | None = None) -> None:
-        """Remove what goes, or what goes at or above an offset to make room for a swap."""
-        phase = Phase.DROP if at_least is None else Phase.SWAP
-        going = [
-            name
-            for name, each in plain.items()
-            if isinstance(each, Gone)
-            and not is_temporary(name)
-            and (at_least is None or _offset(name) >= at_least)
-        ]
+    def _roll(self, plain: dict[str, WantedFile]) -> None:
+        """Make the segment that takes the place of all that are there."""
+        gone = [_offset(name) for name, each in plain.items() if is_log(name) and each == Gone()]
+        first = self._first_offset()
+        if not gone or max(gone) >= first:
+            return
+        new = [name for name, each in plain.items() if isinstance(each, NewBytes)]
+        new = [name for name in new if _offset(name) == first and name.endswith(SEGMENT_SUFFIXES)]
+        if any(map(is_log, new)) and not any(map(self._is_there, new)):
+            for name in sorted(new, key=_by_segment):
+                self._plain(name, Phase.ROLL)
+                del plain[name]
+
+    def _drop(self, plain: dict[str, WantedFile]) -> None:
+        first = self._first_offset()
+        before = [name for name in self._going(plain) if _NO_OFFSET < _offset(name) < first]
+        for name in sorted(before, key=_by_segment):
+            self._plain(name, Phase.DROP)
+            del plain[name]
+        self._remove(plain, _NO_OFFSET, Phase.DROP)
+
+    def _first_offset(self) -> int:
+        """Where the first segment begins that is there in the end; the least if there is none."""
+        left = {name for name in self.states if not isinstance(self.wanted.get(name), Gone)}
+        left |= {name for name, each in self.wanted.items() if not isinstance(each, Gone)}
+        return min((_offset(name) for name in left if is_log(name)), default=_NO_OFFSET)
+
+    def _remove(self, plain: dict[str, WantedFile], at_least: int, phase: Phase) -> None:
+        """Remove what goes of the segments from an offset on, from the last one on."""
+        going = [name for name in self._going(plain) if _offset(name) >= at_least]
         for name in sorted(going, key=lambda name: (-_offset(name), _by_segment(name))):
             self._plain(name, phase)
             del plain[name]
+
+    def _going(self, plain: dict[str, WantedFile]) -> list[str]:
+        return [
+            name
+            for name, each in plain.items()
+            if isinstance(each, Gone) and not is_temporary(name)
+        ]
 
     def _cut(self, plain: dict[str, WantedFile]) -> None:
         cuts = [name for name, each in plain.items() if isinstance(each, KeptUpTo)]
@@ -301,7 +303,7 @@ class _Planner:
         return 2 if name.endswith(FileKind.TIME_INDEX.value) else 1
 
     def _is_there(self, name: str) -> bool:
-        return name in self.states
+        return name in self.states or name in self.made
 
     def _plain(
         self,
@@ -345,48 +347,6 @@ class _Planner:
                 rewrite,
             )
         )
-
-
-def _lost_bytes(
-    states: Mapping[str, FileState], wanted: Mapping[str, WantedFile]
-) -> dict[str, int]:
-    """How much of each file is nowhere afterwards."""
-    kept: dict[str, list[tuple[int, int]]] = {}
-    touched = set(wanted)
-    for name, each in wanted.items():
-        match each:
-            case KeptUpTo(size_bytes):
-                kept.setdefault(name, []).append((0, size_bytes))
-            case RenamedFrom(source, size_bytes):
-                touched.add(source)
-                kept.setdefault(source, []).append((0, size_bytes))
-            case CopiedFrom(source, start, end):
-                kept.setdefault(source, []).append((start, end))
-            case JoinedFrom(pieces):
-                for piece in pieces:
-                    kept.setdefault(piece.name, []).append((piece.start, piece.end))
-            case _:
-                pass
-    lost = {}
-    for name in touched:
-        if name in states:
-            gaps = gaps_between(kept.get(name, []), states[name].size_bytes)
-            size_bytes = sum(end - start for start, end in gaps)
-            lost[name] = min(size_bytes, states[name].allocated_bytes)
-    return lost
-
-
-def gaps_between(ranges: list[tuple[int, int]], size_bytes: int) -> list[tuple[int, int]]:
-    """The parts of a file of ``size_bytes`` bytes that are in none of ``ranges``."""
-    gaps = []
-    position = 0
-    for start, end in sorted(ranges):
-        if start > position:
-            gaps.append((position, start))
-        position = max(position, end)
-    if position < size_bytes:
-        gaps.append((position, size_bytes))
-    return gaps
 
 
 def _offset(name: str) -> int:

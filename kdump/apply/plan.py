@@ -6,12 +6,13 @@ A plan is a value: it is shown to people, printed for programs, and applied. Mak
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, states_of
+from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase, states_of
 from kdump.apply.order import partition_operations, root_operations
+from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
 from kdump.repair.wanted import WantedFile
 
@@ -32,11 +33,15 @@ class WantedDirectory:
         path: the log directory.
         partitions: those of its partitions that change; each ``path`` is a directory in it.
         root: what becomes of the files in the log directory itself; those not named stay.
+        first: what files of the log directory itself hold as long as partitions change: durable
+            before the first of them does, and until the last has. In the end they are what
+            ``root`` says, or as they were. Without any change to a partition they are not needed.
     """
 
     path: Path
     partitions: tuple[PartitionChange, ...]
     root: Mapping[str, WantedFile]
+    first: Mapping[str, WantedFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,8 @@ class Plan:
     """What is done in a log directory.
 
     The partitions' operations go side by side, each partition's in its order. Before them the
-    marker of a clean stop goes, unless it is to stay untouched; after them come the checkpoints,
-    and then the marker.
+    marker of a clean stop goes, unless it is to stay untouched, and files of the root are as they
+    have to be meanwhile; after them come the checkpoints, and then the marker.
 
     Attributes:
         path: the log directory.
@@ -70,7 +75,8 @@ class Plan:
     @property
     def operations(self) -> tuple[Operation, ...]:
         """All that is done."""
-        return tuple(operation for each in self.directories for operation in each.operations)
+        every = (operation for each in self.directories for operation in each.operations)
+        return tuple(sorted(every, key=lambda each: each.phase is not Phase.FIRST))
 
     @property
     def lost_bytes(self) -> int:
@@ -79,13 +85,16 @@ class Plan:
 
     @property
     def needed_bytes(self) -> int:
-        """How much space is taken at most before any is given back."""
+        """How much space is taken at most before any is given back.
+
+        What lies ready has its space already, and what it replaces is not copied.
+        """
         written = (OperationKind.CREATE, OperationKind.REPLACE)
         kept = (OperationKind.CUT, OperationKind.RENAME)
         return sum(
             operation.size_bytes if operation.kind in written else operation.lost_bytes
             for operation in self.operations
-            if operation.kind in written + kept
+            if operation.kind in written + kept and not (operation.source or "").endswith(CLEANED)
         )
 
     def describe(self) -> Iterator[str]:
@@ -126,7 +135,10 @@ def make_plan(wanted: WantedDirectory) -> Plan:
             _require_same_device(change.path, device)
             planned.append(DirectoryPlan(change.path, states, operations))
     states = states_of(wanted.path)
-    operations = root_operations(wanted.path, wanted.root, states, has_partitions=bool(planned))
+    first = wanted.first if planned else {}
+    operations = root_operations(
+        wanted.path, wanted.root, states, first=first, has_partitions=bool(planned)
+    )
     return Plan(wanted.path, tuple(planned), DirectoryPlan(wanted.path, states, operations))
 
 

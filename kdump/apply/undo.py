@@ -87,7 +87,7 @@ def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> U
         KdumpError: there is none, or another one than ``undo_id`` is the newest; or the directory
             has been changed since, so that it cannot be as it was.
     """
-    _remove_remains(log_dir, files)
+    remove_remains(log_dir, files=files)
     state, journal, described = _examined(log_dir, undo_id)
     if state is State.APPLIED:
         tidy_up(log_dir, journal, files)
@@ -187,7 +187,7 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
         OSError: a step fails; it can be gone on with.
     """
     finished = None
-    _remove_remains(log_dir, files)
+    remove_remains(log_dir, files=files)
     for found in found_in(log_dir).values():
         state = _state_of(found)
         if state is None:
@@ -208,7 +208,7 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
     return finished
 
 
-def _remove_remains(log_dir: Path, files: Files) -> None:
+def remove_remains(log_dir: Path, *, files: Files = DISK) -> None:
     """Remove what runs left that have no journal: nothing was changed, or all was done."""
     for found in found_in(log_dir).values():
         if _state_of(found) is None:

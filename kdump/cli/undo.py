@@ -87,12 +87,13 @@ def _discard(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_ru
 
 def _undo(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool) -> None:
     from kdump.apply.lock import hold_locks
-    from kdump.apply.undo import foretell, undo
+    from kdump.apply.undo import foretell, remove_remains, undo
 
     if dry_run:
         run, restored = foretell(log_dir, undo_id)
     else:
         with hold_locks([log_dir]):
+            remove_remains(log_dir)
             run, restored = foretell(log_dir, undo_id)
             undo(log_dir, run.undo_id)
     with open_output(output, FILE_COLUMNS) as out:

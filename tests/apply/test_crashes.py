@@ -7,9 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from builders.log_dir_trees import original_of, seen_by_broker
+from builders.log_dir_trees import seen_by_broker
 from builders.repair_bench import Bench
-from builders.repair_cases import CASES, Case, salvage
+from builders.repair_cases import (
+    CASES,
+    PARTITION,
+    RETENTION_CASES,
+    Case,
+    bad_batch_in_the_middle,
+    log_behind_its_start,
+    salvage,
+)
 from kdump.apply.files import Files
 from kdump.apply.undo import finish_interrupted, list_undos, undo
 from kdump.errors import KdumpError
@@ -19,22 +27,24 @@ cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 
 @cases
 def test_a_plan_leaves_what_is_wanted_and_its_undo_what_was_there(
-    tmp_path: Path, case: Case
+    quick_path: Path, case: Case
 ) -> None:
-    bench = Bench(tmp_path, case)
+    bench = Bench(quick_path, case)
 
     undo_id = bench.apply()
 
     assert seen_by_broker(bench.path) == bench.repaired
     assert [each.undo_id for each in list_undos(bench.path)] == [undo_id]
     undo(bench.path)
-    assert original_of(bench.path) == bench.before
+    assert bench.original() == bench.before
     assert list_undos(bench.path) == []
 
 
 @cases
-def test_without_an_undo_nothing_is_left_beside_what_is_wanted(tmp_path: Path, case: Case) -> None:
-    bench = Bench(tmp_path, case)
+def test_without_an_undo_nothing_is_left_beside_what_is_wanted(
+    quick_path: Path, case: Case
+) -> None:
+    bench = Bench(quick_path, case)
 
     assert bench.apply(keep_undo=False) is None
 
@@ -45,10 +55,10 @@ def test_without_an_undo_nothing_is_left_beside_what_is_wanted(tmp_path: Path, c
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
 def test_stopped_anywhere_a_run_is_finished_by_the_next(
-    tmp_path: Path, case: Case, unsynced: bool
+    quick_path: Path, case: Case, unsynced: bool
 ) -> None:
-    bench = Bench(tmp_path, case)
-    for at in range(bench.count(bench.apply)):
+    bench = Bench(quick_path, case)
+    for at in bench.stops(bench.apply, unsynced=unsynced):
         bench.restart()
         bench.stop(bench.apply, at, unsynced=unsynced)
 
@@ -56,16 +66,16 @@ def test_stopped_anywhere_a_run_is_finished_by_the_next(
 
         assert seen_by_broker(bench.path) == bench.repaired, at
         bench.undo()
-        assert original_of(bench.path) == bench.before, at
+        assert bench.original() == bench.before, at
 
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
 def test_stopped_anywhere_a_run_can_be_taken_back(
-    tmp_path: Path, case: Case, unsynced: bool
+    quick_path: Path, case: Case, unsynced: bool
 ) -> None:
-    bench = Bench(tmp_path, case)
-    for at in range(bench.count(bench.apply)):
+    bench = Bench(quick_path, case)
+    for at in bench.stops(bench.apply, unsynced=unsynced):
         bench.restart()
         bench.stop(bench.apply, at, unsynced=unsynced)
 
@@ -74,23 +84,22 @@ def test_stopped_anywhere_a_run_can_be_taken_back(
         else:
             finish_interrupted(bench.path, files=bench.disk)
 
-        assert original_of(bench.path) == bench.before, at
+        assert bench.original() == bench.before, at
         assert bench.kdumps() == [], at
 
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
 def test_stopped_anywhere_an_undo_is_finished_by_the_next_run(
-    tmp_path: Path, case: Case, unsynced: bool
+    quick_path: Path, case: Case, unsynced: bool
 ) -> None:
-    bench = Bench(tmp_path, case)
+    bench = Bench(quick_path, case)
 
     def take_back(files: Files) -> None:
         undo(bench.path, files=files)
 
     bench.apply()
-    # Every other step this way, and those between the other way.
-    for at in range(int(unsynced), bench.count(take_back), 2):
+    for at in bench.stops(take_back, unsynced=unsynced):
         bench.restart()
         bench.apply()
         bench.stop(take_back, at, unsynced=unsynced)
@@ -99,17 +108,44 @@ def test_stopped_anywhere_an_undo_is_finished_by_the_next_run(
         if list_undos(bench.path):
             bench.undo()
 
-        assert original_of(bench.path) == bench.before, at
+        assert bench.original() == bench.before, at
         assert bench.kdumps() == [], at
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*RETENTION_CASES, bad_batch_in_the_middle, log_behind_its_start],
+    ids=lambda case: case.__name__,
+)
+def test_what_is_left_of_a_log_never_has_a_hole(quick_path: Path, case: Case) -> None:
+    bench = Bench(quick_path, case)
+
+    def bases() -> list[int]:
+        return sorted(int(log.stem) for log in (bench.path / PARTITION).glob("*.log"))
+
+    old = bases()
+    bench.apply()
+    every = sorted({*old, *bases()})
+    bench.restart()
+    found = set()
+    for at in bench.stops(bench.apply, unsynced=False):
+        bench.restart()
+        bench.stop(bench.apply, at, unsynced=False)
+        left = bases()
+        assert left, at
+        first = every.index(left[0])
+        assert left == every[first : first + len(left)], at
+        found.add(len(left))
+    assert len(found) > 2
 
 
 @pytest.mark.parametrize(
     ("case", "failure"), [*((case, errno.ENOSPC) for case in CASES), (salvage, errno.EIO)]
 )
 def test_a_failing_operation_leaves_the_directory_as_it_was_or_done(
-    tmp_path: Path, case: Case, failure: int
+    quick_path: Path, case: Case, failure: int
 ) -> None:
-    bench = Bench(tmp_path, case)
+    bench = Bench(quick_path, case)
     for at in range(bench.count(bench.apply)):
         bench.restart()
         files = bench.volatile()
@@ -121,7 +157,7 @@ def test_a_failing_operation_leaves_the_directory_as_it_was_or_done(
             said = str(failed)
         if said:
             assert "nothing has been changed" in said or "as it was" in said
-            assert original_of(bench.path) == bench.before, at
+            assert bench.original() == bench.before, at
             assert bench.kdumps() == [], at
         else:
             assert seen_by_broker(bench.path) == bench.repaired, at

@@ -14,9 +14,12 @@ import pytest
 from builders.damage import ATTRIBUTES_POSITION, CRC_POSITION, batch_positions
 from builders.loading import Clock, LoaderServer
 from builders.log_directories import offset_checkpoint
+from builders.recovery import log_name
 from builders.repair_bench import Bench
-from builders.repair_cases import CASES, PARTITION
+from builders.repair_cases import BASES, CASES, PARTITION, RETENTION_CASES, compaction
 from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import TopicPartition
 from kdump.log.directory import read_log_directory
 from kdump.repair.segment import IndexSettings
 
@@ -55,8 +58,20 @@ class Gallery:
             (home / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(points))
             starts = offset_checkpoint(self._starts[home])
             (home / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(starts)
-            refused |= server.load(home, IndexSettings(), Clock())
+            whole = (home / names.CLEAN_SHUTDOWN_MARKER).exists()
+            refused |= server.load(home, IndexSettings(), Clock(), whole=whole)
         return refused
+
+    def log_start(self, partition: Path) -> int:
+        """Where Kafka lets a log begin that it has loaded behind a clean stop."""
+        path = partition.parent / names.LOG_START_OFFSET_CHECKPOINT
+        starts = dict(decode_offset_checkpoint(path.read_bytes()))
+        first = min(int(log.stem) for log in partition.glob("*.log"))
+        return starts.get(TopicPartition(partition.name.removesuffix("-0"), 0), first)
+
+
+def first_log(log_dir: Path) -> Path:
+    return log_dir / PARTITION / log_name(BASES[0])
 
 
 def kept_batches(partition: Path) -> set[bytes]:
@@ -73,15 +88,24 @@ def batches_of(log: bytes) -> Iterator[bytes]:
 
 @pytest.mark.differential
 def test_whatever_kdump_is_stopped_at_kafka_keeps_what_it_would_have_kept(
-    tmp_path: Path, java_classpath: str
+    quick_path: Path, java_classpath: str
 ) -> None:
-    gallery = Gallery(tmp_path / "gallery")
+    gallery = Gallery(quick_path / "gallery")
     originals: dict[str, Path] = {}
     states: dict[str, list[tuple[str, Path]]] = {}
+    left: dict[str, set[bytes]] = {}
+    shorter: set[Path] = set()
     for case in CASES:
         name = case.__name__
-        bench = Bench(tmp_path / name, case)
+        bench = Bench(quick_path / name, case)
         originals[name] = gallery.add(bench.path, name)
+        if case in (*RETENTION_CASES, compaction):
+            left[name] = {
+                batch
+                for path, log in bench.repaired.items()
+                if path.startswith(PARTITION) and path.endswith(".log")
+                for batch in batches_of(log)
+            }
         count = bench.count(bench.apply)
         step = max(1, count // STATES_OF_A_CASE)
         for at in range(count % step, count, step):
@@ -89,12 +113,20 @@ def test_whatever_kdump_is_stopped_at_kafka_keeps_what_it_would_have_kept(
             last = bench.stop(bench.apply, at, unsynced=at % 3 == 0)
             path = gallery.add(bench.path, f"{name}-{at}")
             states.setdefault(name, []).append((f"after {at}: {last}", path))
+            if case in RETENTION_CASES and not first_log(bench.path).exists():
+                shorter.add(path)
 
     with LoaderServer(java_classpath) as server:
         refused = gallery.load(server)
 
     assert not refused
+    assert shorter
+    starts = {case.__name__: start for case, start in RETENTION_CASES.items()}
     for name, original in originals.items():
         kept = kept_batches(original)
+        if name in left:
+            kept &= left[name]
         for what, path in states[name]:
             assert not kept - kept_batches(path), f"{name} {what}"
+            if path.parent.name == "clean" and path in shorter:
+                assert gallery.log_start(path) == starts[name], f"{name} {what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from kdump.repair.wanted import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
+    WantedFile,
 )
 
 ZERO, FIVE, NINE = (f"{base:020d}" for base in (0, 5, 9))
@@ -95,6 +97,69 @@ def test_segments_are_dropped_from_the_last_one_on_and_their_logs_first(tmp_path
         f"cut {ZERO}.log at byte 2",
         f"cut {ZERO}.index at byte 0",
     ]
+
+
+def test_segments_that_a_log_began_with_are_dropped_from_the_first_on(tmp_path: Path) -> None:
+    gone = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index", "snapshot")]
+    write_files(tmp_path, dict.fromkeys([*gone, f"{NINE}.log"], b"1234"))
+    plan = plan_of(tmp_path, {name: Gone() for name in gone})
+    assert told(plan) == [f"remove {name}" for name in gone]
+
+
+def test_segments_may_go_at_both_ends_of_a_log(tmp_path: Path) -> None:
+    bases = [f"{base:020d}" for base in range(6)]
+    write_files(tmp_path, {f"{base}.log": b"1" for base in bases})
+    plan = plan_of(tmp_path, {f"{bases[at]}.log": Gone() for at in (0, 1, 4, 5)})
+    assert told(plan) == [f"remove {bases[at]}.log" for at in (0, 1, 5, 4)]
+
+
+def test_an_empty_segment_is_there_before_all_that_it_replaces_go(tmp_path: Path) -> None:
+    gone = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index")]
+    new = [f"{NINE}.{kind}" for kind in ("log", "index", "timeindex")]
+    write_files(tmp_path, dict.fromkeys(gone, b"1234"))
+    wanted: dict[str, WantedFile] = {f"{NINE}.snapshot": NewBytes(b"x")}
+    wanted |= dict.fromkeys(gone, Gone())
+    wanted |= dict.fromkeys(new, NewBytes(b""))
+    plan = plan_of(tmp_path, wanted)
+    assert told(plan) == [
+        *(f"create {name} of 0 bytes" for name in new),
+        *(f"remove {name}" for name in gone),
+        f"create {NINE}.snapshot of 1 bytes",
+    ]
+
+
+def test_an_empty_segment_before_all_that_goes_comes_after_that(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{FIVE}.log": b"1234", f"{NINE}.log": b""})
+    wanted: dict[str, WantedFile] = {f"{ZERO}.log": NewBytes(b"")}
+    wanted |= {f"{FIVE}.log": Gone(), f"{NINE}.log": Gone()}
+    assert told(plan_of(tmp_path, wanted)) == [
+        f"remove {NINE}.log",
+        f"remove {FIVE}.log",
+        f"create {ZERO}.log of 0 bytes",
+    ]
+
+
+def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234"})
+    (tmp_path / "a").write_bytes(b"old")
+    first = {name: NewBytes(b"meanwhile") for name in ("a", "b", "c")}
+    wanted = wanted_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
+    plan = make_plan(replace(wanted, first=first))
+    assert told(plan) == [
+        "replace a by 9 bytes",
+        "create b of 9 bytes",
+        "create c of 9 bytes",
+        f"cut {ZERO}.log at byte 2",
+        "replace a by 3 bytes",
+        "remove b",
+    ]
+    assert plan.lost_bytes == 5
+
+
+def test_without_a_change_to_a_partition_nothing_is_held_meanwhile(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234"})
+    wanted = replace(wanted_of(tmp_path, {}, {"b": NewBytes(b"x")}), first={"a": NewBytes(b"y")})
+    assert told(make_plan(wanted)) == ["create b of 1 bytes"]
 
 
 def test_what_makes_a_broker_rebuild_indexes_is_put_right_last(tmp_path: Path) -> None:

@@ -13,12 +13,13 @@ from builders.log_directories import offset_checkpoint, write_log_directory, wri
 from builders.recover_for_differ import recover
 from builders.recovery import joined, log_name, positions
 from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.apply.segment_names import SEGMENT_SUFFIXES
 from kdump.formats import names
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.repair.checkpoints import is_loaded, load_context, recovered_root
 from kdump.repair.loader import Recovered, recover_partition
-from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes, WantedFile
+from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, NewBytes, RenamedFrom, WantedFile
 
 PARTITION: Final = "orders-0"
 BASES: Final = (0, 60, 120, 180)
@@ -211,6 +212,82 @@ def salvage(path: Path) -> WantedDirectory:
     return WantedDirectory(path, (PartitionChange(partition, files),), root)
 
 
+def _without_first(
+    path: Path, bases: tuple[int, ...], files: dict[str, WantedFile], start: int, end: int | None
+) -> WantedDirectory:
+    """A clean directory that stays so while its first segments go, and begins at ``start``.
+
+    Args:
+        path: where to make it.
+        bases: of the segments that go.
+        files: what else becomes of the partition.
+        start: where the log begins from the first moment on.
+        end: what the checkpoint says of that in the end, if it has to.
+    """
+    partition = sound_directory(path) / PARTITION
+    # Behind a clean stop nobody looks at the data; it is not to be cut because of this.
+    with_damage(partition / log_name(180), 4)
+    with_damage(path / "other-0" / log_name(0), 1)
+    for base in bases:
+        for suffix in SEGMENT_SUFFIXES:
+            if (partition / f"{base:020d}{suffix}").exists():
+                files[f"{base:020d}{suffix}"] = Gone()
+    snapshot = f"{bases[-1]:020d}.snapshot"
+    if (partition / snapshot).exists():
+        files[snapshot] = Gone()
+    name = names.LOG_START_OFFSET_CHECKPOINT
+    (path / name).write_bytes(offset_checkpoint({("other", 0): 1}))
+    first = {("other", 0): 1, ("orders", 0): start}
+    root: dict[str, WantedFile] = {}
+    if end is not None:
+        root[name] = NewBytes(offset_checkpoint({("other", 0): 1, ("orders", 0): end}))
+    change = PartitionChange(partition, files)
+    return WantedDirectory(path, (change,), root, {name: NewBytes(offset_checkpoint(first))})
+
+
+def retention(path: Path) -> WantedDirectory:
+    """The first segments go."""
+    return _without_first(path, (0, 60), {}, 120, None)
+
+
+def records_deleted(path: Path) -> WantedDirectory:
+    """The log begins inside of a segment, and those before that go."""
+    return _without_first(path, (0, 60), {}, 130, 130)
+
+
+def retention_of_all(path: Path) -> WantedDirectory:
+    """An empty segment takes the place of all."""
+    new = [f"{240:020d}{suffix}" for suffix in SEGMENT_SUFFIXES[:3]]
+    files: dict[str, WantedFile] = dict.fromkeys(new, NewBytes(b""))
+    return _without_first(path, BASES, files, 240, None)
+
+
+def compaction(path: Path) -> WantedDirectory:
+    """A new segment lies ready for the first two."""
+    partition = sound_directory(path) / PARTITION
+    old = joined((partition / log_name(base)).read_bytes() for base in (0, 60))
+    new = joined(_batches_of(old)[::2])
+    staged = log_name(0) + ".cleaned"
+    (partition / staged).write_bytes(new)
+    files: dict[str, WantedFile] = {
+        log_name(0): RenamedFrom(staged, len(new)),
+        staged: Gone(),
+        f"{0:020d}.index": NewBytes(b""),
+        f"{0:020d}.timeindex": NewBytes(b"12 of a time"),
+        **{f"{60:020d}{suffix}": Gone() for suffix in SEGMENT_SUFFIXES[:3]},
+    }
+    checkpoint = NewBytes(offset_checkpoint({("orders", 0): 180}))
+    change = PartitionChange(partition, files)
+    return WantedDirectory(path, (change,), {names.CLEANER_OFFSET_CHECKPOINT: checkpoint})
+
+
+RETENTION_CASES: Final[dict[Case, int]] = {
+    retention: 120,
+    records_deleted: 130,
+    retention_of_all: 240,
+}
+"""Those that delete what a broker would keep, and where the log begins afterwards."""
+
 CASES: Final[tuple[Case, ...]] = (
     torn_tail,
     bad_batch_in_the_middle,
@@ -223,6 +300,8 @@ CASES: Final[tuple[Case, ...]] = (
     indexes_missing_behind_a_clean_stop,
     small_files_damaged,
     salvage,
+    *RETENTION_CASES,
+    compaction,
 )
 
 

@@ -126,3 +126,17 @@ def test_a_directory_that_somebody_holds_is_refused(repaired: Path) -> None:
 @pytest.mark.parametrize("more", [["--discard"], ["1"]])
 def test_listing_goes_with_nothing_else(repaired: Path, more: list[str]) -> None:
     assert undo("--list", repaired, *more).exit_status == 16
+
+
+def test_what_an_undo_left_that_was_killed_at_its_very_end_goes(
+    repaired: Path, original: dict[str, Any]
+) -> None:
+    undo(repaired)
+    (repaired / ".kdump-1-old-0").hardlink_to(repaired / names.RECOVERY_POINT_CHECKPOINT)
+
+    outcome = undo(repaired)
+
+    assert outcome.exit_status == 8
+    assert b"there is nothing to undo" in outcome.stderr
+    (repaired / names.LOCK_FILE).touch()
+    assert original_of(repaired).keys() == original.keys()

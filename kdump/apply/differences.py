@@ -1,0 +1,126 @@
+"""How files differ from what is wanted of them, and what is lost by making them so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kdump.apply.operations import FileState
+from kdump.apply.segment_names import SWAP
+from kdump.errors import KdumpError
+from kdump.repair.wanted import (
+    CopiedFrom,
+    Gone,
+    JoinedFrom,
+    Kept,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+    WantedFile,
+)
+
+
+def different(
+    path: Path, wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
+) -> dict[str, WantedFile]:
+    """What is not as wanted yet, in terms of what can be done to such files.
+
+    Raises:
+        KdumpError: a file is not what ``wanted`` assumes.
+        OSError: a file cannot be read.
+    """
+    found: dict[str, WantedFile] = {}
+    for name, each in sorted(wanted.items()):
+        for source, end in _sources_of(name, each):
+            if source not in states or states[source].size_bytes < end:
+                raise KdumpError(
+                    f"{path / source}: is missing or has become shorter since it was read; "
+                    "run the command again"
+                )
+        state = states.get(name)
+        match each:
+            case Kept():
+                continue
+            case Gone() if state is None:
+                continue
+            case KeptUpTo(size_bytes) if state is not None:
+                if size_bytes == state.size_bytes:
+                    continue
+                if not state.is_own:
+                    each = CopiedFrom(name, 0, size_bytes)
+            case RenamedFrom(source, size_bytes) if size_bytes < states[source].size_bytes:
+                if not (states[source].is_own and source.endswith(SWAP)):
+                    each = CopiedFrom(source, 0, size_bytes)
+            case NewBytes(data) if state is not None and state.size_bytes == len(data):
+                if (path / name).read_bytes() == data:
+                    continue
+            case _:
+                pass
+        if state is None and not isinstance(each, Gone) and (path / name).is_symlink():
+            raise KdumpError(f"{path / name}: is a symbolic link to nothing; remove it first")
+        found[name] = each
+    sources = {each.name: name for name, each in found.items() if isinstance(each, RenamedFrom)}
+    for name in sources:
+        found.pop(name, None)
+    for name, each in wanted.items():
+        # What is copied instead of renamed leaves its old name behind.
+        if isinstance(each, RenamedFrom) and not isinstance(found.get(name), RenamedFrom):
+            found[each.name] = Gone()
+    return found
+
+
+def _sources_of(name: str, wanted: WantedFile) -> list[tuple[str, int]]:
+    """The files that the wanted file ``name`` is made of, and up to where each is needed."""
+    match wanted:
+        case Kept():
+            return [(name, 0)]
+        case KeptUpTo(size_bytes):
+            return [(name, size_bytes)]
+        case RenamedFrom(source, size_bytes):
+            return [(source, size_bytes)]
+        case CopiedFrom(source, _, end):
+            return [(source, end)]
+        case JoinedFrom(pieces):
+            return [(piece.name, piece.end) for piece in pieces]
+        case NewBytes() | Gone():
+            return []
+
+
+def lost_bytes(states: Mapping[str, FileState], wanted: Mapping[str, WantedFile]) -> dict[str, int]:
+    """How much of each file is nowhere afterwards."""
+    kept: dict[str, list[tuple[int, int]]] = {}
+    touched = set(wanted)
+    for name, each in wanted.items():
+        match each:
+            case KeptUpTo(size_bytes):
+                kept.setdefault(name, []).append((0, size_bytes))
+            case RenamedFrom(source, size_bytes):
+                touched.add(source)
+                kept.setdefault(source, []).append((0, size_bytes))
+            case CopiedFrom(source, start, end):
+                kept.setdefault(source, []).append((start, end))
+            case JoinedFrom(pieces):
+                for piece in pieces:
+                    kept.setdefault(piece.name, []).append((piece.start, piece.end))
+            case _:
+                pass
+    lost = {}
+    for name in touched:
+        if name in states:
+            gaps = gaps_between(kept.get(name, []), states[name].size_bytes)
+            size_bytes = sum(end - start for start, end in gaps)
+            lost[name] = min(size_bytes, states[name].allocated_bytes)
+    return lost
+
+
+def gaps_between(ranges: list[tuple[int, int]], size_bytes: int) -> list[tuple[int, int]]:
+    """The parts of a file of ``size_bytes`` bytes that are in none of ``ranges``."""
+    gaps = []
+    position = 0
+    for start, end in sorted(ranges):
+        if start > position:
+            gaps.append((position, start))
+        position = max(position, end)
+    if position < size_bytes:
+        gaps.append((position, size_bytes))
+    return gaps

@@ -1,0 +1,190 @@
+"""Disks that are full, cannot be read, or may not be written: nothing is lost by trying."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.log_dir_trees import original_of, seen_by_broker
+from builders.recovery import log_name
+from builders.repair_cases import PARTITION, bad_batch_in_the_middle
+from builders.trees import Seen, tree_of
+from kdump.formats import names
+from kdump.scan.source import FileSource
+
+PAGE_BYTES = 4096
+NOBODY = 65534
+
+
+def recover(*args: str | Path) -> Outcome:
+    return run_kdump(["recover", *map(str, args)], Path.cwd())
+
+
+def all_but_lock(log_dir: Path) -> dict[str, Seen]:
+    """Look at everything; the lock that a crash had left goes when another one is given back."""
+    return {name: each for name, each in original_of(log_dir).items() if name != names.LOCK_FILE}
+
+
+# ---- Full ----
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Give a file system of its own, of two megabytes."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "kdump-test", str(path)]
+    try:
+        is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        is_mounted = False
+    if not is_mounted:
+        pytest.skip("a file system can only be mounted by root")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+
+
+def fill(disk: Path, *, but_pages: int) -> Path:
+    """Take all the space but a few pages."""
+    filler = disk / "filler"
+    with filler.open("wb", buffering=0) as file:
+        with contextlib.suppress(OSError):  # that there is no space left
+            while file.write(b"x" * PAGE_BYTES):
+                pass
+        file.truncate((file.tell() // PAGE_BYTES - but_pages) * PAGE_BYTES)
+    return filler
+
+
+def test_on_a_full_disk_nothing_is_begun(small_disk: Path) -> None:
+    log_dir = small_disk / "logs"
+    bad_batch_in_the_middle(log_dir)
+    before = all_but_lock(log_dir)
+    filler = fill(small_disk, but_pages=0)
+
+    outcome = recover(log_dir)
+
+    assert outcome.exit_status == 8
+    assert re.search(rb"needs [0-9]+ bytes of free space, has 0; nothing has been", outcome.stderr)
+    assert all_but_lock(log_dir) == before
+    filler.unlink()
+    assert recover(log_dir).exit_status & 8 == 0
+
+
+def test_a_disk_that_fills_up_meanwhile_leaves_all_as_it_was(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = small_disk / "logs"
+    bad_batch_in_the_middle(log_dir)
+    before = all_but_lock(log_dir)
+    # What is free before is gone when it is needed.
+    real = os.statvfs(small_disk)
+    monkeypatch.setattr(os, "statvfs", lambda _: real)
+    statuses = []
+    for pages in range(40):
+        filler = fill(small_disk, but_pages=pages)
+        outcome = recover(log_dir)
+        filler.unlink()
+        statuses.append(outcome.exit_status)
+        if outcome.exit_status != 8:
+            break
+        assert b"No space left on device" in outcome.stderr
+        said = rb"(nothing has been changed|as it was); [0-9]+ bytes of free space are needed"
+        assert re.search(said, outcome.stderr), outcome.stderr
+        assert all_but_lock(log_dir) == before, pages
+    assert len(statuses) > 2
+    assert statuses[-1] & 8 == 0
+
+
+# ---- Unreadable ----
+
+
+def test_a_read_error_in_a_segment_leaves_its_partition_and_the_others_are_repaired(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir = quick_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    bad, at = log_dir / PARTITION / log_name(120), 1000
+    before, others = original_of(log_dir), tree_of(log_dir / "other-0")
+    read_into = FileSource.read_into
+
+    def failing(source: FileSource, buffer: memoryview, position: int) -> int:
+        if source.path.samefile(bad) and position <= at < position + len(buffer):
+            what = f"{os.strerror(errno.EIO)} (reading at byte {at})"
+            raise OSError(errno.EIO, what, str(source.path))
+        return read_into(source, buffer, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FileSource, "read_into", failing)
+        outcome = recover(log_dir)
+
+    assert outcome.exit_status & 8
+    assert f"{bad} cannot be read".encode() in outcome.stdout + outcome.stderr
+    assert b"(reading at byte 1000)" in outcome.stdout + outcome.stderr
+    now = original_of(log_dir)
+    for name, seen in before.items():
+        if name.startswith(f"{PARTITION}/"):
+            assert now[name] == seen
+    assert tree_of(log_dir / "other-0") != others
+    assert not (log_dir / names.CLEAN_SHUTDOWN_MARKER).exists()
+    # When the disk gives it after all, nothing has been lost.
+    assert recover(log_dir).exit_status & 8 == 0
+    assert (log_dir / names.CLEAN_SHUTDOWN_MARKER).exists()
+
+
+# ---- Not to be written ----
+
+
+def as_nobody(args: list[str]) -> Outcome:
+    """Run kdump in a child that has no rights but those of all; without root, in a mere child."""
+    with tempfile.TemporaryFile() as answer:
+        child = os.fork()
+        if not child:
+            try:
+                if os.geteuid() == 0:
+                    os.setgroups([])
+                    os.setgid(NOBODY)
+                    os.setuid(NOBODY)
+                pickle.dump(run_kdump(args, Path("/")), answer)
+                answer.flush()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        answer.seek(0)
+        outcome = pickle.load(answer)
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+def test_a_directory_that_may_not_be_written_is_left_with_advice(quick_path: Path) -> None:
+    log_dir = quick_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    quick_path.chmod(0o755)
+    for folder in (log_dir, *filter(Path.is_dir, log_dir.iterdir())):
+        folder.chmod(0o555)
+    before = seen_by_broker(log_dir)
+    # All that is imported later is now, because nobody may not be allowed to read it.
+    shutil.copytree(log_dir, quick_path / "copy", copy_function=shutil.copyfile)
+    assert recover(quick_path / "copy").exit_status & 8 == 0
+
+    assert as_nobody(["recover", "--dry-run", str(log_dir)]).exit_status == 4
+    outcome = as_nobody(["recover", str(log_dir)])
+
+    assert outcome.exit_status == 8
+    assert f"{log_dir}".encode() in outcome.stderr
+    assert b"Permission denied" in outcome.stderr
+    assert seen_by_broker(log_dir) == before
+    for folder in (log_dir, *filter(Path.is_dir, log_dir.iterdir())):
+        folder.chmod(0o755)

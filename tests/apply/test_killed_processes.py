@@ -1,0 +1,102 @@
+"""A kdump that is killed can be run again, and what it did can be taken back."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import run_kdump
+from builders.killed_process import count_changes, run_and_kill
+from builders.log_dir_trees import original_of, seen_by_broker
+from builders.repair_cases import Case, bad_batch_in_the_middle, compaction_interrupted
+from builders.trees import Seen
+from kdump.apply.files import Disk
+from kdump.formats import names
+
+SAMPLES = 5
+cases = pytest.mark.parametrize("case", [bad_batch_in_the_middle, compaction_interrupted])
+at_some_or_all = pytest.mark.parametrize(
+    "is_all", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sampled", "all"]
+)
+
+
+def kdump(*args: str | Path) -> int:
+    return run_kdump([*map(str, args)], Path.cwd()).exit_status
+
+
+def changes_of(work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How often ``work`` changes the disk."""
+    found = 0
+
+    def count() -> None:
+        nonlocal found
+        found += 1
+
+    with monkeypatch.context() as patch:
+        for name, change in vars(Disk).items():
+            if not name.startswith("_"):
+                patch.setattr(Disk, name, change)
+        count_changes(count)
+        work()
+    return found
+
+
+def without_lock(seen: dict[str, Seen]) -> dict[str, Seen]:
+    """Leave out what a lock leaves that was killed, or takes away that was given back."""
+    return {name: each for name, each in seen.items() if name != names.LOCK_FILE}
+
+
+def moments(count: int, *, is_all: bool) -> range:
+    return range(0, count, 1 if is_all else max(1, count // SAMPLES))
+
+
+@at_some_or_all
+@cases
+def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
+    quick_path: Path, case: Case, is_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, log_dir = quick_path / "original", quick_path / "logs"
+    case(original)
+    before = original_of(original)
+    shutil.copytree(original, log_dir)
+    count = changes_of(lambda: kdump("recover", log_dir), monkeypatch)
+    recovered = seen_by_broker(log_dir)
+    assert recovered != seen_by_broker(original)
+
+    for at in moments(count, is_all=is_all):
+        shutil.rmtree(log_dir)
+        shutil.copytree(original, log_dir)
+        assert run_and_kill(["recover", log_dir], at) == -signal.SIGKILL, at
+
+        assert kdump("recover", log_dir) & 8 == 0, at
+        assert seen_by_broker(log_dir) == recovered, at
+        assert kdump("undo", log_dir) == 0, at
+        assert without_lock(original_of(log_dir)) == without_lock(before), at
+
+
+@at_some_or_all
+@cases
+def test_a_killed_undo_is_finished_by_the_next(
+    quick_path: Path, case: Case, is_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, log_dir = quick_path / "original", quick_path / "logs"
+    case(original)
+    before = original_of(original)
+    shutil.copytree(original, log_dir)
+    kdump("recover", log_dir)
+    count = changes_of(lambda: kdump("undo", log_dir), monkeypatch)
+    assert original_of(log_dir) == before
+
+    for at in moments(count, is_all=is_all):
+        shutil.rmtree(log_dir)
+        shutil.copytree(original, log_dir)
+        kdump("recover", log_dir)
+        assert run_and_kill(["undo", log_dir], at) == -signal.SIGKILL, at
+
+        # Killed behind the last change that matters there is nothing to undo any more.
+        assert kdump("undo", log_dir) in (0, 8), at
+        assert without_lock(original_of(log_dir)) == without_lock(before), at
