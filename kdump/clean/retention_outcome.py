@@ -22,18 +22,16 @@ from kdump.clean.retention import (
 )
 from kdump.formats import names, time_index
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
-from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import TopicSettings
-from kdump.repair.checkpoints import NO_BROKER_EPOCH
 from kdump.repair.epochs import LeaderEpochs
 from kdump.repair.loader import LoadContext, Recovered, load_workspace
 from kdump.repair.producer_state import snapshot_name
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import SEGMENT_KINDS
-from kdump.repair.wanted import Kept, NewBytes, WantedFile
+from kdump.repair.wanted import NewBytes, WantedFile
 from kdump.repair.workspace import Stored, Workspace, Written, file_name
 from kdump.scan.source import read_at
 
@@ -236,15 +234,16 @@ def retained_root(
 ) -> dict[str, WantedFile]:
     """What becomes of the files in the root of a directory that was left by a clean stop.
 
-    It stays clean. This is what it holds in the end; :func:`log_starts_first` is what it has to
-    hold before.
+    It stays clean, and the marker stays all the while: every state in between is one of a clean
+    stop, so a broker that is started then does not recover segments that nobody asked about. This
+    is what the directory holds in the end; :func:`log_starts_first` is what it has to hold before.
 
     Args:
         directory: as it is.
         outcomes: of the partitions that retention was applied to; the lines of others stay.
 
     Returns:
-        The checkpoints that change, by name, and with them the marker.
+        The checkpoints that change, by name.
     """
     checkpoints = directory.checkpoints
     recovery_points = dict(checkpoints.recovery_points or {})
@@ -261,11 +260,4 @@ def retained_root(
     ):
         if before != after:
             changed[name] = _checkpoint(after)
-    is_touched = changed or any(
-        not isinstance(wanted, Kept)
-        for outcome in outcomes.values()
-        for wanted in outcome.files.values()
-    )
-    if is_touched:
-        changed[names.CLEAN_SHUTDOWN_MARKER] = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH))
     return changed

@@ -220,7 +220,7 @@ def _root(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
 ) -> tuple[dict[str, WantedFile], dict[str, WantedFile]]:
     """What the files in the root have to be before anything is deleted, and in the end."""
-    root = retained_root(directory, outcomes)
-    if not root:
+    if not outcomes:
         return {}, {}
-    return {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}, root
+    first = {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}
+    return first, retained_root(directory, outcomes)

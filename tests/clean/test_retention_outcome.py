@@ -106,7 +106,7 @@ def test_a_directory_in_which_nothing_goes_is_left_as_it_is(log_dir: Path) -> No
 
 def test_the_lines_of_other_partitions_and_the_marker_stay(log_dir: Path) -> None:
     root = root_after(log_dir, loaded(log_dir), EVERYTHING_OLD)
-    assert root.keys() == {names.CLEAN_SHUTDOWN_MARKER}
+    assert root == {}
     log = loaded(log_dir)
     outcome = without_records_before(log, NOTHING_OLD, 8)
     root = retained_root(read_log_directory(log_dir), {ORDERS: outcome})
@@ -114,7 +114,7 @@ def test_the_lines_of_other_partitions_and_the_marker_stay(log_dir: Path) -> Non
         ORDERS: 8,
         TopicPartition("others", 3): 2,
     }
-    assert isinstance(root[names.CLEAN_SHUTDOWN_MARKER], NewBytes)
+    assert names.CLEAN_SHUTDOWN_MARKER not in root
 
 
 def test_a_broker_started_in_between_lets_the_log_begin_where_it_is_to_begin(

@@ -308,7 +308,7 @@ def test_the_log_begins_anew_before_the_first_segment_is_gone(
             main.cli.main(["retain", str(root), *ALL, *FIRST_IS_OLD], standalone_mode=False)
 
     assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": 12}
-    assert not (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
     (finished,) = of_type(rows_of("retain", root, *ALL, *FIRST_IS_OLD), "interrupted")
     assert finished["is_finished"] is True
     assert logs_of(root / "orders-0") == [12]

@@ -80,7 +80,7 @@ def test_where_the_log_begins_is_to_be_known_before_anything_goes(
 
     first = result.wanted.first[names.LOG_START_OFFSET_CHECKPOINT]
     assert first == NewBytes(b"0\n1\norders 0 18\n")
-    assert isinstance(result.wanted.root[names.CLEAN_SHUTDOWN_MARKER], NewBytes)
+    assert names.CLEAN_SHUTDOWN_MARKER not in result.wanted.root
 
 
 def test_a_directory_in_which_nothing_goes_is_not_touched(roots: tuple[Path, Path]) -> None:
