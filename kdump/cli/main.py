@@ -15,13 +15,16 @@ from kdump.errors import ExitStatus, KdumpError
 
 COMMANDS: Final = {
     "checkpoint": "Show, set and rebuild the offset checkpoints of log directories.",
+    "compact": "Keep of each key the last record, as a broker's log cleaner does.",
     "completion": "What makes a shell complete these words.",
+    "delete-records": "Delete the records of a partition before an offset.",
     "dump-segment": "Print any file of a log directory.",
     "info": "What a log directory is, and what it holds in all.",
     "ls": "The partitions of log directories.",
     "rebuild-index": "Make the indexes of segments anew.",
     "recover": "What a broker does to log directories when it starts, without the broker.",
     "resolve": "Finish or drop what was interrupted: .swap, .cleaned, .deleted.",
+    "retain": "Delete the old segments that a broker would delete, or so much of them.",
     "snapshot": "Make the snapshots of producers' state anew.",
     "undo": "Take back what a repair did.",
     "verify": "What is sound in log directories, what is damaged, what would be lost.",

@@ -130,9 +130,9 @@ def command(
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for result, each in zip(results, done, strict=True):
-            for said in _said(result, each, operations, repair):
+            for said in said_of_result(result, each, operations, repair):
                 printer.say(said)
-            status |= _status(result, repair)
+            status |= status_of(result, repair)
         printer.say(_summary(results, done, repair, time.monotonic() - begin))
     return status
 
@@ -149,7 +149,7 @@ def _require_match(directories: Iterable[LogDirectory], selection: Selection) ->
         )
 
 
-def _said(
+def said_of_result(
     result: DirectoryResult, done: Done, operations: Operations, repair: RepairArguments
 ) -> Iterator[Said]:
     """All that is to be said of a log directory."""
@@ -190,7 +190,7 @@ def _said_of_directory(
     return Said("directory", row, lines)
 
 
-def _status(result: DirectoryResult, repair: RepairArguments) -> ExitStatus:
+def status_of(result: DirectoryResult, repair: RepairArguments) -> ExitStatus:
     """How the run ends, as far as it is about one log directory."""
     from kdump.check.invariants import FILE_UNREADABLE
     from kdump.pipeline.recover import Left

@@ -52,6 +52,15 @@ class SparkEngine:
         self._progress = progress
         self._session = SparkSession(options.master, dict(options.spark_conf))
 
+    @property
+    def context(self) -> Any:
+        """The ``pyspark.SparkContext``, for work that is no job over splits; waits for it.
+
+        Raises:
+            KdumpError: Spark does not start.
+        """
+        return self._session.context
+
     def __enter__(self) -> Self:
         return self
 

@@ -289,8 +289,9 @@ class Round:
         """What becomes of the partition's files.
 
         Args:
-            outcomes: of all groups, in their order. Kafka's cleaner ends at the first group that
-                it cannot rewrite: it and those behind it are left as they are.
+            outcomes: of all groups, in their order, or of the first ones. Kafka's cleaner ends at
+                the first group that it cannot rewrite: it and those behind it are left as they
+                are.
 
         Raises:
             OSError: an index cannot be read.
@@ -305,22 +306,29 @@ class Round:
         files = dict(self.loaded.files)
         modified_ms: dict[str, int] = {}
         for group in groups:
-            self._replace(files, group)
+            files.update(self.files_of(group))
             for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
                 name = file_name(group.base_offset, kind)
                 if not isinstance(files[name], Kept):
                     modified_ms[name] = group.modified_ms
         cleaner_offset = self.cleanable.first_dirty_offset if self.cleanable.is_reset else None
-        if self.groups and stopped_by is None:
+        if self.groups and len(groups) == len(self.groups):
             cleaner_offset = self.cleanable.end_offset
         return Compacted(files, self.loaded, cleaner_offset, tuple(groups), modified_ms, stopped_by)
 
-    def _replace(self, files: dict[str, WantedFile], group: RewrittenGroup) -> None:
+    def files_of(self, group: RewrittenGroup) -> dict[str, WantedFile]:
+        """What becomes of the files that one group is about, whatever becomes of the others.
+
+        Raises:
+            OSError: an index cannot be read.
+        """
+        files: dict[str, WantedFile] = {}
         for base_offset in group.replaced:
             if base_offset != group.base_offset:
                 gone = [*_names_of([base_offset]), _snapshot_name(base_offset)]
-                files.update((name, Gone()) for name in gone if name in files)
+                files.update((name, Gone()) for name in gone if name in self.loaded.files)
         log = file_name(group.base_offset, FileKind.LOG)
+        files[log] = Kept()
         if not group.is_unchanged:
             staged = staged_name(group.base_offset)
             files[log] = RenamedFrom(staged, group.after.size_bytes)
@@ -335,8 +343,9 @@ class Round:
         if group.transaction_index:
             is_there = self._holds(name, group.transaction_index)
             files[name] = Kept() if is_there else NewBytes(group.transaction_index)
-        elif name in files:
+        elif name in self.loaded.files:
             files[name] = Gone()
+        return files
 
     def _holds(self, name: str, data: bytes) -> bool:
         path = self.log.path / name

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from kdump.clean.compaction.keys import KEY_TYPE, KeyedRecords, LastOffsets
+from kdump.clean.compaction.keys import KEY_TYPE, NO_RECORDS, KeyedRecords, LastOffsets
 from kdump.clean.compaction.parts import Extents
 from kdump.clean.compaction.transactions import TxnBatches, is_control, txn_batches
 from kdump.formats.errors import FormatError
@@ -72,6 +72,10 @@ class ScannedPart:
     extents: Extents
     records_without_key: int
     tombstones: int
+
+    def without_keys(self) -> ScannedPart:
+        """The same, when it is known which records are live: keys take most of the space."""
+        return replace(self, mapped=NO_RECORDS, unmapped=NO_RECORDS)
 
 
 def scan_part(part: PartToScan) -> ScannedPart | Refusal:

@@ -1,0 +1,165 @@
+"""``kdump compact``: of each key the last record, as Kafka's log cleaner leaves it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli import recover
+from kdump.cli.config_options import ConfigArguments, config_options
+from kdump.cli.engine_options import EngineArguments, engine_options
+from kdump.cli.freeing import FreeingArguments, freeing_options
+from kdump.cli.repairing import Operations, RepairArguments, said_of_interrupted
+from kdump.cli.said import open_printer
+from kdump.errors import ExitStatus, UsageProblem
+
+if TYPE_CHECKING:
+    from kdump.log.directory import DirectoryKind
+    from kdump.pipeline.compact_request import Request
+
+
+@click.command("compact")
+@click.argument(
+    "paths",
+    metavar="LOG_DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(readable=False, path_type=Path),
+)
+@click.option(
+    "--topic",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Topics whose name matches, or partitions whose directory does (*, ?, [...]); more than "
+    "one may be given.",
+)
+@click.option(
+    "--all-compacted",
+    is_flag=True,
+    help="All topics of which it is known that their cleanup.policy is compact.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Compact topics, too, of which it is known that their cleanup.policy is not compact.",
+)
+@click.option(
+    "--recover",
+    "recovers",
+    is_flag=True,
+    help="First recover log directories that were not left cleanly, or in which there are "
+    "leftovers, as kdump recover does.",
+)
+@freeing_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Path],
+    globs: Sequence[str],
+    all_compacted: bool,
+    force: bool,
+    recovers: bool,
+    freeing: FreeingArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Keep of each key the last record, as a broker's log cleaner does.
+
+    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
+    several.
+    """
+    from kdump.cli.compact_output import said_of_result, status_of, summary
+    from kdump.cli.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.cli.progress import open_progress
+    from kdump.pipeline.compact import compact, recover_first
+    from kdump.pipeline.compact_request import Request
+    from kdump.pipeline.recover import Selection
+    from kdump.pipeline.repairing import for_writing
+
+    if bool(globs) == all_compacted:
+        raise UsageProblem("say which topics: either --topic GLOB, or --all-compacted")
+    if all_compacted and force:
+        raise UsageProblem("--force goes with --topic: --all-compacted takes no other topics")
+    if recovers and freeing.dry_run:
+        raise UsageProblem(
+            "--recover does not go with --dry-run, because what is compacted is what recovery"
+            " leaves; what that does is said by kdump recover --dry-run"
+        )
+    begin = time.monotonic()
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    writing = freeing.writing("compact")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        request = _request(
+            log_dirs,
+            config,
+            Request(
+                selection=Selection(tuple(globs)),
+                all_compacted=all_compacted,
+                force=force,
+                is_replicated=freeing.is_replicated,
+                now_ms=freeing.now_ms,
+            ),
+        )
+        _require_match(request)
+        progress = open_progress(engine.progress)
+        recovered = []
+        if recovers:
+            recovered = recover_first(request, writing, engine.options, progress)
+            request = _request(log_dirs, config, request)
+        for directory in request.directories:
+            diagnostics.report_problems(directory)
+        results = compact(request, writing, engine.options, progress)
+    repair = RepairArguments(False, freeing.keep_undo, freeing.form, freeing.verbose)
+    operations = Operations(done for _, done in recovered)
+    status = diagnostics.status | status_of(results)
+    with open_printer(freeing.form) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for recovery, done in recovered:
+            for said in recover.said_of_result(recovery, done, operations, repair):
+                printer.say(dataclasses.replace(said, type=f"recovery-{said.type}"))
+            status |= recover.status_of(recovery, repair)
+        for result in results:
+            for said in said_of_result(result, freeing):
+                printer.say(said)
+        printer.say(summary(results, freeing, time.monotonic() - begin))
+    return status
+
+
+def _request(
+    log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: Request
+) -> Request:
+    """The same request for the directories as they are now."""
+    from kdump.log.directory import read_log_directory
+
+    directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+    settings = config.settings(directories)
+    return dataclasses.replace(request, directories=directories, settings=settings)
+
+
+def _require_match(request: Request) -> None:
+    """Refuse what matches nothing: it is misspelt, or nothing is known of the topics."""
+    if any(request.selects(each) for found in request.directories for each in found.partitions):
+        return
+    paths = " ".join(str(directory.path) for directory in request.directories)
+    if request.all_compacted:
+        raise UsageProblem(
+            f"no topic in {paths} is known to be compacted: name it with --topic, or the log"
+            " directory with __cluster_metadata-0 as well"
+        )
+    raise UsageProblem(
+        f"no topic in {paths} matches {' '.join(request.selection.globs)}: kdump ls lists them all"
+    )

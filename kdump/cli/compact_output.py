@@ -1,0 +1,267 @@
+"""How ``kdump compact`` says what it does: to programs rows, to people lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.freeing import FreeingArguments
+from kdump.cli.output import format_bytes
+from kdump.cli.recovery_rows import refusal_row
+from kdump.cli.said import Said
+from kdump.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from kdump.clean.compaction.parts import Amount
+    from kdump.clean.compaction.preview import Preview
+    from kdump.clean.compaction.segment import RewrittenGroup
+    from kdump.pipeline.compact import DirectoryResult
+    from kdump.pipeline.compact_request import PartitionResult, Problem
+
+WRITTEN_BYTES_PER_SECOND: Final = 150_000_000
+"""What a disk is trusted with when it is foretold how long a run takes."""
+
+
+def said_of_result(result: DirectoryResult, freeing: FreeingArguments) -> Iterator[Said]:
+    """All that is to be said of a log directory."""
+    for partition in result.partitions:
+        yield _said_of_partition(partition, freeing)
+    yield _said_of_directory(result, freeing)
+
+
+def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
+    """How the run ends."""
+    from kdump.repair.refusal import Refusal
+
+    status = ExitStatus.SOUND
+    for result in results:
+        if result.left is not None:
+            status |= ExitStatus.DAMAGE_LEFT
+        for partition in result.partitions:
+            if partition.left is not None or isinstance(partition.problem, Refusal):
+                status |= ExitStatus.DAMAGE_LEFT
+            elif partition.problem is not None:
+                status |= ExitStatus.OPERATIONAL_ERROR
+    return status
+
+
+def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, seconds: float) -> Said:
+    """What it came to; of a dry run also how long a run should take."""
+    partitions = [partition for result in results for partition in result.partitions]
+    previews = [each.preview for each in partitions if each.preview is not None]
+    freed_bytes = sum(each.freed_bytes for each in previews)
+    written_bytes = sum(_written_bytes(each) for each in partitions)
+    expected = seconds + written_bytes / WRITTEN_BYTES_PER_SECOND if freeing.dry_run else None
+    needed_bytes = _needed_bytes(partitions, freeing)
+    row = {
+        "partitions": len(partitions),
+        "compacted": sum(_written_bytes(each) > 0 for each in partitions),
+        "left": sum(each.left is not None or each.problem is not None for each in partitions),
+        "freed_bytes": freed_bytes,
+        "written_bytes": written_bytes,
+        "needed_bytes": needed_bytes,
+        "is_dry_run": freeing.dry_run,
+        "seconds": round(seconds, 3),
+        "expected_seconds": None if expected is None else round(expected, 3),
+    }
+    noun = "partition" if len(partitions) == 1 else "partitions"
+    if expected is not None:
+        what = (
+            f"{format_bytes(freed_bytes)} would be freed, {format_bytes(written_bytes)} written,"
+            f" in about {max(1, round(expected))} s; it takes"
+            f" {format_bytes(needed_bytes)} of space at most before it gives any back"
+        )
+    elif freeing.keep_undo and freed_bytes:
+        what = (
+            f"{format_bytes(freed_bytes)} are freed when the undo is discarded: kdump undo"
+            " --discard"
+        )
+    else:
+        what = f"{format_bytes(freed_bytes)} freed"
+    return Said("summary", row, [f"{len(partitions)} {noun}: {what}"])
+
+
+def _written_bytes(result: PartitionResult) -> int:
+    """How much is in new segments."""
+    if result.compacted is None:
+        return 0
+    return sum(
+        group.after.size_bytes for group in result.compacted.groups if not group.is_unchanged
+    )
+
+
+def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArguments) -> int:
+    """How much space new logs take at a time; all, where an undo keeps the old ones."""
+    from kdump.pipeline.compact_swap import SWAPPED_BYTES
+
+    written = [
+        group.after.size_bytes
+        for partition in partitions
+        if partition.compacted is not None
+        for group in partition.compacted.groups
+        if not group.is_unchanged
+    ]
+    if freeing.keep_undo:
+        return sum(written)
+    return min(sum(written), SWAPPED_BYTES + max(written, default=0))
+
+
+def _said_of_partition(result: PartitionResult, freeing: FreeingArguments) -> Said:
+    path = result.partition.path
+    lines = []
+    if result.left is not None:
+        lines.append(f"{path}: left as it is: {result.left.value}")
+    if result.problem is not None:
+        lines.append(f"{path}: {_problem_sentence(result)}")
+    preview = result.preview
+    if preview is not None and (_written_bytes(result) or freeing.verbose):
+        lines += [f"{path}: {line}" for line in _preview_lines(preview)]
+        if freeing.dry_run:
+            assert result.compacted is not None
+            lines += [f"  {_group_line(group)}" for group in result.compacted.groups]
+    return Said("partition", _partition_row(result), lines)
+
+
+def _preview_lines(preview: Preview) -> Iterator[str]:
+    before, after = preview.before, preview.after
+    if before.size_bytes or after.size_bytes:
+        yield (
+            f"{before.records:,} records in {preview.segments_before} segments of"
+            f" {format_bytes(before.size_bytes)} become {after.records:,} in"
+            f" {preview.segments_after} of {format_bytes(after.size_bytes)};"
+            f" {preview.keys_after:,} of {preview.keys_before:,} keys stay"
+        )
+    if preview.records_without_key:
+        yield f"{preview.records_without_key:,} records go because they have no key"
+    if preview.tombstones_dropped:
+        yield f"{preview.tombstones_dropped:,} keys go because their last record deletes them"
+    held = preview.cleanable
+    what = f"offsets from {held.first_dirty_offset} to {held.end_offset} are compacted"
+    if held.is_empty:
+        what = f"nothing is to be compacted from offset {held.first_dirty_offset} on"
+    yield f"{what}; it ends at the {held.held_by.value}, offset {held.held_at}"
+
+
+def _group_line(group: RewrittenGroup) -> str:
+    old = " ".join(str(base_offset) for base_offset in group.replaced)
+    if group.is_unchanged:
+        return f"segment {old} stays as it is"
+    noun = "segment" if len(group.replaced) == 1 else "segments"
+    return (
+        f"{noun} {old} of {group.before.size_bytes} bytes become {group.base_offset} of"
+        f" {group.after.size_bytes}"
+    )
+
+
+def _problem_sentence(result: PartitionResult) -> str:
+    from kdump.pipeline.compact_swap import NoSpace
+    from kdump.pipeline.loading import Unreadable
+
+    problem = result.problem
+    if isinstance(problem, NoSpace):
+        return (
+            f"no room for the new segment {problem.base_offset}: it needs"
+            f" {problem.needed_bytes} bytes, and {problem.free_bytes} are free; segments from"
+            " there on are left as they are; make room, and run the command again"
+        )
+    if isinstance(problem, Unreadable):
+        return f"left as it is: {problem.path} cannot be read: {problem.what}"
+    compacted = result.compacted
+    if compacted is not None and compacted.groups:
+        return f"left as it is from a segment on that cannot be compacted: {problem}"
+    return f"left as it is: {problem}; kdump verify says more"
+
+
+def _partition_row(result: PartitionResult) -> dict[str, Any]:
+    partition = result.partition
+    topic, number = partition.topic_partition or (None, None)
+    groups = () if result.compacted is None else result.compacted.groups
+    return {
+        "log_dir": str(partition.path.parent),
+        "directory": partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "left_because": None if result.left is None else result.left.value,
+        "refusal": _problem_row(result.problem),
+        **_preview_row(result.preview),
+        "cleaner_offset": None if result.compacted is None else result.compacted.cleaner_offset,
+        "groups": [_group_row(group) for group in groups],
+    }
+
+
+def _problem_row(problem: Problem | None) -> dict[str, Any] | None:
+    from kdump.pipeline.compact_swap import NoSpace
+    from kdump.pipeline.loading import Unreadable
+
+    if problem is None:
+        return None
+    if isinstance(problem, NoSpace):
+        why = f"needs {problem.needed_bytes} bytes of space, and {problem.free_bytes} are free"
+        return {"why": why, "file": None, "position": None, "exception": None}
+    if isinstance(problem, Unreadable):
+        return {"why": problem.what, "file": problem.path, "position": None, "exception": None}
+    return refusal_row(problem)
+
+
+_PREVIEW_FIELDS: Final = (
+    "segments_before",
+    "segments_after",
+    "keys_before",
+    "keys_after",
+    "records_without_key",
+    "tombstones_before",
+    "tombstones_dropped",
+    "freed_bytes",
+)
+_RANGE_FIELDS: Final = ("first_dirty_offset", "end_offset", "held_at")
+
+
+def _preview_row(preview: Preview | None) -> dict[str, Any]:
+    if preview is None:
+        names = (*_RANGE_FIELDS, "held_by", "before", "after", *_PREVIEW_FIELDS)
+        return dict.fromkeys(names)
+    cleanable = preview.cleanable
+    return {
+        **{name: getattr(cleanable, name) for name in _RANGE_FIELDS},
+        "held_by": cleanable.held_by.value,
+        "before": _amount_row(preview.before),
+        "after": _amount_row(preview.after),
+        **{name: getattr(preview, name) for name in _PREVIEW_FIELDS},
+    }
+
+
+def _amount_row(amount: Amount) -> dict[str, Any]:
+    return {
+        "size_bytes": amount.size_bytes,
+        "batches": amount.batches,
+        "records": amount.records,
+    }
+
+
+def _group_row(group: RewrittenGroup) -> dict[str, Any]:
+    return {
+        "base_offset": group.base_offset,
+        "replaced": list(group.replaced),
+        "is_unchanged": group.is_unchanged,
+        "before": _amount_row(group.before),
+        "after": _amount_row(group.after),
+    }
+
+
+def _said_of_directory(result: DirectoryResult, freeing: FreeingArguments) -> Said:
+    path = result.directory.path
+    row = {
+        "log_dir": str(path),
+        "left_because": None if result.left is None else result.left.value,
+        "is_applied": result.left is None and not freeing.dry_run,
+        "undos": list(result.undos),
+    }
+    lines = []
+    if result.left is not None:
+        lines.append(f"{path}: {result.left.value}")
+    if result.undos:
+        lines.append(
+            f"{path}: to take it back: "
+            + ", ".join(f"kdump undo {path} {each}" for each in reversed(result.undos))
+        )
+    return Said("directory", row, lines)

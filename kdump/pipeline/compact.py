@@ -1,0 +1,149 @@
+"""Compaction of the partitions of log directories, by tasks that read and a driver that writes.
+
+A few partitions are gone over at a time: all parts of all of their logs are scanned, the last
+records of each key are found, and what is to stay is rewritten, group after group of segments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kdump.apply.files import DISK, Files
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.pipeline import recover
+from kdump.pipeline.compact_request import PartitionResult, Request
+from kdump.pipeline.compact_swap import Discarder, Swapper
+from kdump.pipeline.compact_wave import Wave, Writer
+from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
+from kdump.pipeline.progress import SILENT, Progress
+from kdump.pipeline.repairing import Done, Writing, carry_out
+
+WAVE_BYTES: Final = 512 << 20
+"""How much is gone over at a time, unless one partition is more."""
+
+
+class LeftDirectory(enum.Enum):
+    """Why a log directory is left as it is; the value says it."""
+
+    UNCLEAN = "was not left cleanly; run kdump recover first, or give --recover"
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryResult:
+    """What becomes of a log directory.
+
+    Attributes:
+        directory: as it was.
+        left: why nothing of it was looked at; None where it was.
+        partitions: those that were asked for.
+        undos: by which it can be taken back, the first one first.
+    """
+
+    directory: LogDirectory
+    left: LeftDirectory | None = None
+    partitions: tuple[PartitionResult, ...] = ()
+    undos: tuple[str, ...] = ()
+
+
+def recover_first(
+    request: Request,
+    writing: Writing,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[tuple[recover.DirectoryResult, Done]]:
+    """Recover what has to be before it is compacted: whole directories, as a starting broker does.
+
+    Look them over again afterwards. Gives what became of each that was recovered.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine broke, or a change cannot be made; says what to do.
+        OSError: the disk does not let us.
+    """
+    directories = [
+        directory
+        for directory in request.directories
+        if not directory.is_clean
+        or any(each.leftovers for each in directory.partitions if request.selects(each))
+    ]
+    wanted = recover.Request(directories, request.settings, now_ms=request.now_ms)
+    results = recover.recover(wanted, options, progress)
+    done = carry_out([result.wanted for result in results], replace(writing, command="recover"))
+    return list(zip(results, done, strict=True))
+
+
+def compact(
+    request: Request,
+    writing: Writing,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[DirectoryResult]:
+    """Compact log directories whose locks are held; a dry run only says what would become of them.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine broke, or a change cannot be made; says what to do.
+        OSError: the disk does not let us.
+    """
+    total_bytes = sum(
+        partition.log_bytes
+        for directory in request.directories
+        for partition in directory.partitions
+        if request.selects(partition) and request.why_left(partition) is None
+    )
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        return compact_on(engine, request, writing)
+
+
+def compact_on(
+    engine: Engine, request: Request, writing: Writing, files: Files = DISK
+) -> list[DirectoryResult]:
+    """As :func:`compact`, on an engine that is there, writing through ``files``."""
+    found = []
+    for directory in request.directories:
+        writer = Discarder() if writing.dry_run else Swapper(directory, writing, files)
+        found.append(_directory_result(request, directory, engine, writer))
+    return found
+
+
+def _directory_result(
+    request: Request, directory: LogDirectory, engine: Engine, writer: Writer
+) -> DirectoryResult:
+    selected = [each for each in directory.partitions if request.selects(each)]
+    if selected and not directory.is_clean:
+        return DirectoryResult(directory, LeftDirectory.UNCLEAN)
+    results = {}
+    chosen = [each for each in selected if request.why_left(each) is None]
+    with contextlib.closing(writer):
+        writer.drop_unfinished(chosen)
+        for wave in _waves(chosen):
+            for result in Wave(request, directory, engine, writer).results(wave):
+                results[result.partition.path] = result
+        writer.swap()
+    return DirectoryResult(
+        directory,
+        partitions=tuple(
+            results.get(each.path) or PartitionResult(each, left=request.why_left(each))
+            for each in selected
+        ),
+        undos=writer.undos,
+    )
+
+
+def _waves(partitions: Iterable[Partition]) -> Iterator[list[Partition]]:
+    """Partitions that are gone over together."""
+    wave: list[Partition] = []
+    size_bytes = 0
+    for partition in partitions:
+        if wave and size_bytes + partition.log_bytes > WAVE_BYTES:
+            yield wave
+            wave, size_bytes = [], 0
+        wave.append(partition)
+        size_bytes += partition.log_bytes
+    if wave:
+        yield wave

@@ -1,0 +1,117 @@
+"""What tasks do when logs are compacted: look through parts of them, and rewrite parts of them.
+
+Tasks read. What they find and what is to be written goes back to whoever asked for it; a file that
+the machine does not give is a result, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kdump.clean.compaction.parts import PartToRewrite
+from kdump.clean.compaction.rewrite import Chunk, rewrite_part
+from kdump.clean.compaction.scan import PartToScan, ScannedPart, scan_part, survey_part
+from kdump.clean.compaction.segment import GroupToRewrite
+from kdump.clean.compaction.transactions import TxnBatches
+from kdump.log.partition import Partition
+from kdump.pipeline.job import Split
+from kdump.pipeline.loading import Unreadable
+from kdump.pipeline.splits import segment_splits
+from kdump.repair.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanSplit(Split):
+    """A part of a log to be looked through."""
+
+    part: PartToScan = field(default_factory=lambda: PartToScan(Path()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewriteSplit(Split):
+    """A part of a log to be rewritten; there always is one."""
+
+    part: PartToRewrite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyJob:
+    """Finds what transactions are about."""
+
+    def run(self, split: ScanSplit, /) -> TxnBatches | Refusal | Unreadable:
+        try:
+            return survey_part(split.part)
+        except OSError as failure:
+            return _unreadable(split, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """Finds keys, transactions, and damage."""
+
+    def run(self, split: ScanSplit, /) -> ScannedPart | Refusal | Unreadable:
+        try:
+            return scan_part(split.part)
+        except OSError as failure:
+            return _unreadable(split, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteJob:
+    """Says what is written in the place of a part."""
+
+    def run(self, split: RewriteSplit, /) -> tuple[Chunk, ...] | Refusal | Unreadable:
+        assert split.part is not None
+        try:
+            return rewrite_part(split.part)
+        except OSError as failure:
+            return _unreadable(split, failure)
+
+
+def _unreadable(split: Split, failure: OSError) -> Unreadable:
+    return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+
+
+def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator[ScanSplit]:
+    """The splits for what is to be surveyed: one for each log."""
+    sizes = {partition.path / each.log_name: each.log_bytes for each in partition.segments}
+    for part in parts:
+        yield ScanSplit(
+            str(part.path),
+            part.start,
+            part.end,
+            size_bytes=max(0, sizes[part.path] - part.start),
+            label=partition.path.name,
+            part=part,
+        )
+
+
+def scan_splits(
+    partition: Partition, parts: Iterable[PartToScan], target_bytes: int
+) -> Iterator[ScanSplit]:
+    """The splits for what is to be scanned, in order: several for a large log.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    segments = {partition.path / each.log_name: each for each in partition.segments}
+    for part in parts:
+        for split in segment_splits(partition, segments[part.path], target_bytes):
+            yield ScanSplit(
+                split.path,
+                split.start,
+                split.end,
+                split.size_bytes,
+                split.label,
+                replace(part, start=split.start, end=split.end),
+            )
+
+
+def rewrite_splits(groups: Iterable[GroupToRewrite]) -> Iterator[RewriteSplit]:
+    """The splits for what is to be rewritten, in order."""
+    for group in groups:
+        for part in group.parts:
+            start, end = part.ranges[0][0], part.ranges[-1][1]
+            yield RewriteSplit(str(part.path), start, end, part.size_bytes, group.path.name, part)

@@ -1,0 +1,113 @@
+"""Which partitions are to be compacted, why others are left, and what becomes of each."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kdump.clean.compaction.preview import Preview
+from kdump.clean.compaction.round import Compacted
+from kdump.formats.names import PartitionState
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import LeftoverKind, Partition
+from kdump.log.settings import Settings
+from kdump.pipeline.compact_swap import NoSpace
+from kdump.pipeline.loading import Unreadable
+from kdump.pipeline.recover import Selection
+from kdump.repair.checkpoints import is_loaded
+from kdump.repair.refusal import Refusal
+
+
+class Left(enum.Enum):
+    """Why a partition is left as it is; the value says it."""
+
+    POLICY = "cleanup.policy of its topic is not compact; --force compacts it all the same"
+    REMOTE_STORAGE = "remote.storage.enable is set for its topic, of which the log is only a part"
+    CLUSTER_METADATA = "a controller's Raft layer cleans it by snapshots, and never compacts it"
+    KAFKA_0_7 = "its logs are of Kafka 0.7, which knew no keys"
+    LEFTOVERS = (
+        "files are left over from something that was interrupted; run kdump recover first, or give"
+        " --recover"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be compacted.
+
+    Attributes:
+        directories: log directories, as they lie on disk.
+        settings: of their topics.
+        selection: which partitions.
+        all_compacted: whether only those are meant of which it is known that they are compacted.
+        force: whether topics are meant, too, that are known not to be compacted.
+        is_replicated: whether all logs are replicated up to their ends, whatever the checkpoint
+            of their high watermarks says.
+        now_ms: what time it is.
+    """
+
+    directories: Sequence[LogDirectory] = ()
+    settings: Settings = field(default_factory=Settings)
+    selection: Selection = field(default_factory=Selection)
+    all_compacted: bool = False
+    force: bool = False
+    is_replicated: bool = False
+    now_ms: int = 0
+
+    def selects(self, partition: Partition) -> bool:
+        """Whether the partition is meant; copies on their way and deleted ones never are."""
+        topic = _topic(partition)
+        if partition.state is not PartitionState.LIVE or topic is None:
+            return False
+        if partition.is_cluster_metadata and not self._names(partition):
+            return False  # a pattern does not mean it
+        if self.all_compacted:
+            settings = self.settings.topic(topic)
+            return settings.is_policy_known and settings.is_compacted
+        return partition in self.selection
+
+    def _names(self, partition: Partition) -> bool:
+        return {partition.path.name, _topic(partition)} & {*self.selection.globs} != set()
+
+    def why_left(self, partition: Partition) -> Left | None:
+        """Why a partition that is meant is left as it is."""
+        if partition.is_cluster_metadata:
+            return Left.CLUSTER_METADATA
+        if not is_loaded(partition):
+            return Left.KAFKA_0_7
+        topic = self.settings.topic(_topic(partition) or "")
+        if topic.remote_storage_enable:
+            return Left.REMOTE_STORAGE
+        if topic.is_policy_known and not topic.is_compacted and not self.force:
+            return Left.POLICY
+        if any(each.kind is not LeftoverKind.CLEANED for each in partition.leftovers):
+            return Left.LEFTOVERS
+        return None
+
+
+Problem = Refusal | Unreadable | NoSpace
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What becomes of a partition.
+
+    Attributes:
+        partition: which.
+        left: why nothing was looked at; None where it was.
+        problem: why it is left as it is, or from some group on.
+        compacted: what it becomes; None where it is left as it is.
+        preview: the same in figures.
+    """
+
+    partition: Partition
+    left: Left | None = None
+    problem: Problem | None = None
+    compacted: Compacted | None = None
+    preview: Preview | None = None
+
+
+def _topic(partition: Partition) -> str | None:
+    key = partition.topic_partition
+    return None if key is None else key.topic

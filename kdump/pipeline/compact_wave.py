@@ -1,0 +1,287 @@
+"""The rounds of compaction of some partitions that are gone over together, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from kdump.clean.compaction.preview import preview
+from kdump.clean.compaction.rewrite import Chunk
+from kdump.clean.compaction.round import Compacted, Round, begin_round
+from kdump.clean.compaction.scan import ScannedPart
+from kdump.clean.compaction.segment import GroupToRewrite, RewrittenGroup
+from kdump.clean.compaction.transactions import TxnBatches
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.pipeline.compact_jobs import (
+    RewriteJob,
+    RewriteSplit,
+    ScanJob,
+    ScanSplit,
+    SurveyJob,
+    rewrite_splits,
+    scan_splits,
+    survey_splits,
+)
+from kdump.pipeline.compact_request import PartitionResult, Problem, Request
+from kdump.pipeline.compact_swap import NoSpace, Rewritten
+from kdump.pipeline.engine import Engine, run_in_order
+from kdump.pipeline.loading import Unreadable
+from kdump.pipeline.local import available_cores
+from kdump.pipeline.splits import split_bytes
+from kdump.repair.checkpoints import load_context
+from kdump.repair.refusal import Refusal
+from kdump.repair.segment import IndexSettings
+
+if TYPE_CHECKING:
+    from kdump.pipeline.compact_spark import LiveLog
+
+JOINED_BYTES: Final = 4 << 30
+"""From how much on the last record of each key is found by Spark, if that is the engine.
+
+Below this the keys fit into this process, which merges them sooner than Spark begins to.
+"""
+
+_INT64_MAX: Final = 2**63 - 1
+
+_RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
+
+
+class Writer(Protocol):
+    """What becomes of what is rewritten."""
+
+    @property
+    def undos(self) -> tuple[str, ...]: ...
+
+    def drop_unfinished(self, partitions: Iterable[Partition]) -> None: ...
+
+    def write(
+        self, begun: Round, group: GroupToRewrite, rewritten: Rewritten
+    ) -> RewrittenGroup | Refusal | NoSpace: ...
+
+    def complete(self, partition: TopicPartition, compacted: Compacted) -> None: ...
+
+    def swap(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _PartitionFailedError(Exception):
+    """A part of a log cannot be rewritten."""
+
+    def __init__(self, problem: Unreadable) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Work:
+    """A partition while it is compacted."""
+
+    partition: Partition
+    key: TopicPartition
+    begun: Round
+    scanned: dict[Path, list[ScannedPart]] = field(default_factory=lambda: defaultdict(list))
+    surveyed: dict[Path, TxnBatches] | None = None
+    groups: list[GroupToRewrite] = field(default_factory=list)
+    keys: int = 0
+    live: LiveLog | None = None
+    problem: Problem | None = None
+
+    @property
+    def is_all_dirty(self) -> bool:
+        """Whether each record replaces all earlier ones of its key."""
+        first = self.begun.segments[0].base_offset if self.begun.groups else 0
+        return self.surveyed is None and self.begun.cleanable.first_dirty_offset <= first
+
+    def add(self, split: ScanSplit, found: ScannedPart | Refusal | Unreadable) -> None:
+        """Take what was found in a part; those of a log come in their order."""
+        if isinstance(found, ScannedPart):
+            self.scanned[split.part.path].append(found)
+        else:
+            self.fail(found)
+
+    def fail(self, problem: Problem) -> None:
+        if self.problem is None:
+            self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Takes all steps of the rounds of some partitions."""
+
+    request: Request
+    directory: LogDirectory
+    engine: Engine
+    writer: Writer
+
+    def results(self, partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
+        """What becomes of each; in no order."""
+        works = []
+        for partition in partitions:
+            begun = self._begun(partition)
+            if isinstance(begun, _Work):
+                works.append(begun)
+            else:
+                yield PartitionResult(partition, problem=begun)
+        self._survey(works)
+        self._scan(works)
+        for work in works:
+            if work.problem is None:
+                self._find_groups(work)
+        yield from self._rewrite(works)
+
+    def _begun(self, partition: Partition) -> _Work | Problem:
+        key = partition.topic_partition
+        assert key is not None, "only what has a topic is compacted"
+        settings = self.request.settings
+        topic = settings.topic(key.topic)
+        context = load_context(
+            self.directory,
+            key,
+            IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
+            now_ms=self.request.now_ms,
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        )
+        if self.request.is_replicated:
+            context = replace(context, high_watermark=_INT64_MAX)
+        cleaner_offset = (self.directory.checkpoints.cleaner_offsets or {}).get(key)
+        try:
+            begun = begin_round(partition, context, topic, cleaner_offset)
+        except OSError as failure:
+            return _unreadable(partition.path, failure)
+        return begun if isinstance(begun, Refusal) else _Work(partition, key, begun)
+
+    def _survey(self, works: Sequence[_Work]) -> None:
+        splits: dict[ScanSplit, _Work] = {}
+        for work in works:
+            if work.begun.needs_survey:
+                work.surveyed = {}
+                parts = work.begun.parts_to_survey()
+                splits.update((split, work) for split in survey_splits(work.partition, parts))
+        for split, found in self.engine.run(SurveyJob(), list(splits)):
+            work = splits[split]
+            if isinstance(found, TxnBatches):
+                assert work.surveyed is not None
+                work.surveyed[split.part.path] = found
+            else:
+                work.fail(found)
+
+    def _scan(self, works: Sequence[_Work]) -> None:
+        total_bytes = sum(segment.size_bytes for work in works for segment in work.begun.segments)
+        target_bytes = split_bytes(total_bytes, available_cores())
+        splits: list[tuple[_Work, list[ScanSplit]]] = []
+        for work in works:
+            if work.problem is not None:
+                continue
+            try:
+                parts = work.begun.parts_to_scan(work.surveyed)
+                splits.append((work, list(scan_splits(work.partition, parts, target_bytes))))
+            except OSError as failure:
+                work.fail(_unreadable(work.partition.path, failure))
+        if self.engine.name == "spark" and total_bytes >= JOINED_BYTES:
+            self._scan_on_spark(splits)
+            return
+        owners = {split: work for work, own in splits for split in own}
+        for split, found in run_in_order(self.engine, ScanJob(), list(owners)):
+            owners[split].add(split, found)
+
+    def _scan_on_spark(self, splits: Sequence[tuple[_Work, list[ScanSplit]]]) -> None:
+        """The same, where keys stay with Spark."""
+        from kdump.pipeline.compact_spark import scan_on_spark
+        from kdump.pipeline.spark import SparkEngine
+
+        assert isinstance(self.engine, SparkEngine)
+        results, live = scan_on_spark(
+            self.engine,
+            [own for _, own in splits],
+            all_dirty=all(work.is_all_dirty for work, _ in splits),
+        )
+        for (work, own), found, its_live in zip(splits, results, live, strict=True):
+            work.live = its_live
+            for split, each in zip(own, found, strict=True):
+                work.add(split, each)
+
+    def _find_groups(self, work: _Work) -> None:
+        if not work.begun.groups:
+            return
+        disorder = work.begun.disorder(work.scanned)
+        if disorder is not None:
+            work.fail(disorder)
+            return
+        if work.live is None:
+            work.groups, work.keys = work.begun.groups_to_rewrite(work.scanned)
+        else:
+            live = work.live.live
+            work.groups = list(work.begun.groups_with(work.scanned, live.between))
+            work.keys = work.live.keys
+        for found in work.scanned.values():
+            # The keys have done their work.
+            found[:] = [each.without_keys() for each in found]
+
+    def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionResult]:
+        splits = [split for work in works for split in rewrite_splits(work.groups)]
+        with contextlib.closing(run_in_order(self.engine, RewriteJob(), splits)) as results:
+            for work in works:
+                if work.problem is None:
+                    yield self._written(work, results)
+                else:
+                    yield PartitionResult(work.partition, problem=work.problem)
+
+    def _written(
+        self,
+        work: _Work,
+        results: Iterator[_RewrittenPart],
+    ) -> PartitionResult:
+        outcomes: list[RewrittenGroup | Refusal] = []
+        for group in work.groups:
+            own = itertools.islice(results, len(group.parts))
+            if work.problem is None:
+                outcome = self._written_group(work, group, own)
+                if isinstance(outcome, RewrittenGroup):
+                    outcomes.append(outcome)
+                else:
+                    work.fail(outcome)
+                    if isinstance(outcome, Refusal):
+                        outcomes.append(outcome)
+            for _ in own:
+                pass  # of a group that is left as it is
+        compacted = work.begun.finish(outcomes)
+        self.writer.complete(work.key, compacted)
+        scanned = itertools.chain.from_iterable(work.scanned.values())
+        return PartitionResult(
+            work.partition,
+            problem=work.problem,
+            compacted=compacted,
+            preview=preview(work.begun, scanned, work.keys, compacted),
+        )
+
+    def _written_group(
+        self,
+        work: _Work,
+        group: GroupToRewrite,
+        results: Iterator[_RewrittenPart],
+    ) -> RewrittenGroup | Problem:
+        try:
+            return self.writer.write(work.begun, group, _chunks(results))
+        except _PartitionFailedError as failed:
+            return failed.problem
+
+
+def _chunks(
+    results: Iterator[_RewrittenPart],
+) -> Iterator[tuple[Chunk, ...] | Refusal]:
+    for _, found in results:
+        if isinstance(found, Unreadable):
+            raise _PartitionFailedError(found)
+        yield found
+
+
+def _unreadable(path: Path, failure: OSError) -> Unreadable:
+    return Unreadable(failure.filename or str(path), failure.strerror or str(failure))

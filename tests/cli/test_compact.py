@@ -1,0 +1,259 @@
+"""``kdump compact`` keeps the last record of each key, says so before, and leaves what it must."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import docutils.core
+import pytest
+
+from builders.compactable_directories import KEYS, NOW_MS, last_values, plain_directory
+from builders.in_process import Outcome, run_kdump
+from builders.trees import Seen, tree_of
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import TopicPartition
+
+MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-compact.rst"
+NOW = ("--now", str(NOW_MS))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give a log directory that was left cleanly, with two partitions."""
+    return plain_directory(tmp_path / "logs", ("orders", "users"))
+
+
+def compact(*args: str | Path) -> Outcome:
+    return run_kdump(["compact", *map(str, args), *NOW], Path.cwd())
+
+
+def rows(*args: str | Path) -> list[dict[str, Any]]:
+    found = compact(*args, "--output", "json")
+    assert found.stderr == b""
+    rows: list[dict[str, Any]] = json.loads(found.stdout)
+    return rows
+
+
+def files_of(root: Path) -> dict[str, Seen]:
+    """Give all that is to be seen of files; directories are younger when a lock was in them."""
+    return {path: seen for path, seen in tree_of(root).items() if seen.content is not None}
+
+
+def test_a_dry_run_says_what_goes_and_changes_nothing(root: Path) -> None:
+    before = tree_of(root)
+
+    partition, _, summary = rows(root, "--topic", "users", "--dry-run")
+
+    assert tree_of(root) == before
+    assert (partition["segments_before"], partition["segments_after"]) == (3, 1)
+    assert (partition["keys_before"], partition["keys_after"]) == (KEYS, KEYS)
+    assert (partition["before"]["records"], partition["after"]["records"]) == (60, KEYS)
+    assert partition["records_without_key"] == 1
+    assert summary["freed_bytes"] == partition["freed_bytes"] > 1000
+    assert summary["expected_seconds"] >= summary["seconds"]
+
+
+def test_what_a_run_does_is_what_the_dry_run_said(root: Path) -> None:
+    said = rows(root, "--topic", "*", "--dry-run")
+    logs = sum(path.stat().st_size for path in root.rglob("*.log"))
+
+    done = rows(root, "--topic", "*")
+
+    partitions = [row for row in done if row["type"] == "partition"]
+    assert partitions == [row for row in said if row["type"] == "partition"]
+    assert len(partitions) == 2
+    freed_bytes = logs - sum(path.stat().st_size for path in root.rglob("*.log"))
+    assert done[-1]["freed_bytes"] == freed_bytes
+
+
+def test_a_compacted_directory_is_sound_clean_and_compacted(root: Path) -> None:
+    expected = last_values(root / "users-0")
+    del expected[None]
+
+    assert compact(root, "--topic", "users").exit_status == 0
+
+    assert last_values(root / "users-0") == expected
+    assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert run_kdump(["verify", str(root)], root).exit_status == 0
+    assert not [*root.rglob("*.cleaned"), *root.rglob("*.swap"), *root.glob(".*-*")]
+    assert not (root / ".lock").exists()
+    lines = decode_offset_checkpoint((root / names.CLEANER_OFFSET_CHECKPOINT).read_bytes())
+    assert dict(lines) == {TopicPartition("users", 0): 60}
+    before = files_of(root)
+    assert compact(root, "--topic", "users").exit_status == 0
+    assert files_of(root) == before
+
+
+def test_other_topics_stay_as_they_are(root: Path) -> None:
+    before = tree_of(root / "orders-0")
+    compact(root, "--topic", "users")
+    assert tree_of(root / "orders-0") == before
+
+
+def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
+    before = files_of(root)
+
+    found = compact(root, "--topic", "*", "--undo")
+
+    assert b"when the undo is discarded" in found.stdout
+    assert files_of(root) != before
+    assert run_kdump(["undo", str(root)], root).exit_status == 0
+    assert files_of(root) == before
+
+
+def test_a_directory_that_was_not_left_cleanly_is_refused(root: Path) -> None:
+    (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    before = files_of(root)
+
+    found = compact(root, "--topic", "users")
+
+    assert found.exit_status == 4
+    assert b"run kdump recover first" in found.stdout
+    assert files_of(root) == before
+
+
+def test_recovery_and_compaction_go_together(root: Path) -> None:
+    expected = last_values(root / "users-0")
+    del expected[None]
+    (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    (root / names.RECOVERY_POINT_CHECKPOINT).unlink()
+    active = root / "users-0" / f"{60:020d}.log"
+    active.write_bytes(active.read_bytes() + b"torn")
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"old")
+
+    found = compact(root, "--topic", "*", "--recover")
+
+    assert found.exit_status == 1
+    assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert last_values(root / "users-0") == expected
+    assert len(list(root.rglob("*.log"))) == 4
+    assert not list(root.rglob("*.deleted"))
+    assert run_kdump(["verify", str(root)], root).exit_status == 0
+
+
+@pytest.mark.parametrize("suffix", [".log.swap", ".log.deleted"])
+def test_a_partition_with_leftovers_is_refused(root: Path, suffix: str) -> None:
+    (root / "users-0" / f"{0:020d}{suffix}").write_bytes(b"")
+    before = tree_of(root / "users-0")
+
+    found = compact(root, "--topic", "*")
+
+    assert found.exit_status == 4
+    assert b"users-0: left as it is" in found.stdout
+    assert tree_of(root / "users-0") == before
+    assert len(list((root / "orders-0").glob("*.log"))) == 2
+
+
+def test_new_segments_that_were_never_complete_are_removed(root: Path) -> None:
+    (root / "users-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
+    (root / "users-0" / f"{20:020d}.timeindex.cleaned").write_bytes(b"half")
+
+    assert compact(root, "--topic", "*").exit_status == 0
+
+    assert not list(root.rglob("*.cleaned"))
+    assert len(list((root / "users-0").glob("*.log"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ("cleanup.policy=delete", "cleanup.policy of its topic is not compact"),
+        ("remote.storage.enable=true", "remote.storage.enable"),
+    ],
+)
+def test_topics_that_are_not_to_be_compacted_are_refused(root: Path, config: str, why: str) -> None:
+    before = tree_of(root / "users-0")
+
+    found = compact(root, "--topic", "users", "--config", config)
+
+    assert found.exit_status == 4
+    assert why in found.stdout.decode()
+    assert tree_of(root / "users-0") == before
+
+
+def test_a_topic_that_is_not_compacted_is_compacted_by_force(root: Path) -> None:
+    given = ("--config", "cleanup.policy=delete", "--force")
+    assert compact(root, "--topic", "users", *given).exit_status == 0
+    assert len(list((root / "users-0").glob("*.log"))) == 2
+
+
+def test_what_the_checkpoint_does_not_speak_of_is_not_compacted(root: Path) -> None:
+    (root / names.REPLICATION_OFFSET_CHECKPOINT).unlink()
+
+    partition, *_ = rows(root, "--topic", "users", "--dry-run")
+    trusted, *_ = rows(root, "--topic", "users", "--dry-run", "--high-watermark", "end")
+
+    assert (partition["held_by"], partition["held_at"]) == ("high watermark", 0)
+    assert partition["freed_bytes"] == 0
+    assert (trusted["held_by"], trusted["held_at"]) == ("active segment", 60)
+    assert trusted["freed_bytes"] > 0
+
+
+def test_a_log_with_a_damaged_batch_is_left_as_it_is(root: Path) -> None:
+    log = root / "users-0" / f"{20:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[-3] ^= 1
+    log.write_bytes(content)
+    before = tree_of(root / "users-0")
+
+    partition, *_ = rows(root, "--topic", "users")
+
+    assert partition["refusal"]["file"] == log.name
+    assert partition["refusal"]["position"] is not None
+    assert tree_of(root / "users-0") == before
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        ((), b"either --topic"),
+        (("--topic", "users", "--all-compacted"), b"either --topic"),
+        (("--topic", "nothing"), b"no topic in"),
+        (("--all-compacted",), b"known to be compacted"),
+        (("--all-compacted", "--force"), b"--force goes with --topic"),
+        (("--topic", "users", "--recover", "--dry-run"), b"kdump recover --dry-run"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(root: Path, args: tuple[str, ...], said: bytes) -> None:
+    found = compact(root, *args)
+    assert found.exit_status == 16
+    assert said in found.stderr
+
+
+def test_the_manual_names_every_field(root: Path) -> None:
+    text = docutils.core.publish_doctree(MANUAL.read_text(encoding="utf-8")).astext()
+    words = set(re.findall(r"\w+", text))
+    for row in rows(root, "--topic", "users", "--dry-run"):
+        assert row.keys() - {"type"} <= words
+        for group in row.get("groups", []):
+            assert group.keys() <= words
+
+
+def test_what_a_real_broker_left_is_compacted_and_sound(
+    shared_fixtures: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(shared_fixtures / "out" / "clean", tmp_path, dirs_exist_ok=True)
+    for log_dir in ("d1", "d2"):
+        (tmp_path / log_dir / names.CLEANER_OFFSET_CHECKPOINT).unlink()
+    before = {path: last_values(path) for path in tmp_path.glob("d?/compact[.-_]*-0")}
+    assert len(before) == 3
+
+    found = run_kdump(["compact", "d1", "d2", "--all-compacted", "--no-undo"], tmp_path)
+
+    # Of one partition deleted segments were not gone yet when the broker stopped.
+    assert found.exit_status == 4
+    assert found.stdout.count(b"left as it is") == 1
+    for path, values in before.items():
+        left = last_values(path)
+        assert values.items() >= left.items()
+        assert {k for k, v in values.items() if v is not None and k is not None} <= left.keys() | {
+            k for k in values if k is not None and k.startswith(b"\0\0")
+        }
+    assert run_kdump(["verify", "d1", "d2"], tmp_path).exit_status == 0
+    again = run_kdump(["compact", "d1", "d2", "--all-compacted", "--output", "jsonl"], tmp_path)
+    assert json.loads(again.stdout.splitlines()[-1])["written_bytes"] == 0
