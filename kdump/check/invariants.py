@@ -88,7 +88,7 @@ BATCH_MAX_TIMESTAMP: Final = _register(
     "batch-max-timestamp", ERROR, "a greatest timestamp that no record has"
 )
 FUTURE_TIMESTAMP: Final = _register("future-timestamp", INFO, "timestamps in the future")
-LEADER_EPOCH_ORDER: Final = _register("leader-epoch-order", ERROR, "leader epochs that go back")
+LEADER_EPOCH_ORDER: Final = _register("leader-epoch-order", WARNING, "leader epochs that go back")
 CONTROL_RECORD: Final = _register("control-record", ERROR, "a malformed control record")
 PRODUCER_SEQUENCE_REPEAT: Final = _register(
     "producer-sequence-repeat", ERROR, "a producer's sequence that comes twice"

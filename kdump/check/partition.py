@@ -15,7 +15,7 @@ from kdump.check.index_files import check_transaction_index
 from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.partition_files import check_files
 from kdump.check.producers import Replay
-from kdump.check.snapshots import check_snapshot, missing_snapshot
+from kdump.check.snapshots import check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
@@ -252,8 +252,21 @@ class PartitionCheck:
             self.has_transactions |= segment.transaction_index_bytes > 0
         self.account += account
         if self.level > Level.QUICK and not self._is_damaged:
-            check_aborted(path, index, self._aborted, into, is_whole=self._is_whole)
+            check_aborted(
+                path,
+                index,
+                self._aborted,
+                into,
+                is_whole=self._is_whole,
+                open_before=self._open_before(segment) if self._aborted else {},
+            )
         yield from into.findings()
+
+    def _open_before(self, segment: Segment) -> dict[int, int]:
+        """What the snapshot at the begin of ``segment`` knows and the log may have no more."""
+        if self._is_whole or segment.base_offset not in self._snapshots:
+            return {}
+        return open_transactions(self.scope.partition, segment.base_offset)
 
     def _check_present(self, segment: Segment) -> Iterator[Finding]:
         """A segment has an offset index and a time index."""

@@ -59,6 +59,24 @@ def check_snapshot(
             yield _contradiction(str(path), offset, known, None)
 
 
+def open_transactions(partition: Partition, offset: int) -> dict[int, int]:
+    """By producer, where the transaction began that the snapshot at ``offset`` has as open.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
+    try:
+        entries = producer_snapshot.read(path.read_bytes()).entries
+    except (FileNotFoundError, FormatError):
+        return {}
+    return {
+        entry.producer_id: entry.current_txn_first_offset
+        for entry in entries
+        if entry.current_txn_first_offset >= 0
+    }
+
+
 def _agree(entry: ProducerEntry, known: ProducerEntry, *, is_whole: bool) -> bool:
     if is_whole:
         return _without_absent(entry) == _without_absent(known)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kdump.check import invariants
@@ -19,6 +19,7 @@ def check_aborted(
     into: Collector,
     *,
     is_whole: bool,
+    open_before: Mapping[int, int],
 ) -> None:
     """Hold the entries of a transaction index against the transactions aborted in its segment.
 
@@ -29,6 +30,9 @@ def check_aborted(
         into: takes the findings.
         is_whole: whether the log has all that was ever written to it: else what is more in the
             index, or begins earlier there, was removed from the log by compaction or retention.
+        open_before: by producer, where its transaction began that the producer snapshot at the
+            begin of the segment has as open. Where offsets are missing before that, one may have
+            ended with them, and this one begun.
     """
     wanted = {(each.producer_id, each.last_offset): each for each in aborted}
     entries = () if index is None else index.entries
@@ -57,6 +61,8 @@ def check_aborted(
                         found=_words(entry),
                     )
                 )
+        elif entry.first_offset == open_before.get(entry.producer_id):
+            continue
         elif known.first_offset != NO_TRANSACTION and (
             entry.first_offset > known.first_offset
             or (

@@ -93,7 +93,12 @@ def _account_row(account: Account | None) -> dict[str, Any]:
             for each in account.recovered
         ],
         "cuts": [
-            {"file": each.name, "position": each.position, "why": each.reason}
+            {
+                "file": each.name,
+                "position": each.position,
+                "why": each.reason,
+                "is_padding": each.is_padding,
+            }
             | _loss_row(each.loss)
             for each in account.cuts
         ],

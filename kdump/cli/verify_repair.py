@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 MOST_ROUNDS: Final = 5
 """One repair may make room for the next: checkpoints, leftovers, data, what is derived from it."""
 
+_ONLY_THE_FIRST_ROUND: Final = Said(
+    "dry_run",
+    {"rounds": 1},
+    ["this is what the first round does; a run verifies again after it, and may then do more"],
+)
+
 
 def verify_and_repair(
     verification: Verification, printer: Printer, policy: Policy, writing: Writing, *, verbose: bool
@@ -55,6 +61,7 @@ def verify_and_repair(
             if all(each.plan.is_empty for each in done):
                 break
             if writing.dry_run:
+                printer.say(_ONLY_THE_FIRST_ROUND)
                 repaired = ExitStatus.DAMAGE_LEFT
                 break
             repaired = ExitStatus.REPAIRED

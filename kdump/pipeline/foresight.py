@@ -33,7 +33,8 @@ def is_plain(partition: Partition, context: LoadContext, level: Level) -> bool:
         level: how far the checks go: what was not flushed is loaded by its checksums.
     """
     return (
-        (context.is_clean or level > Level.QUICK)
+        not partition.is_cluster_metadata  # which has rules of its own
+        and (context.is_clean or level > Level.QUICK)
         and bool(partition.segments)
         and not partition.leftovers
         and not partition.foreign

@@ -6,7 +6,7 @@ Nothing is written: a task reads one partition, and its result is what the parti
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from kdump.log.settings import Settings
 from kdump.pipeline.job import Split
 from kdump.repair.checkpoints import load_context
 from kdump.repair.kafka07 import Recovered07, repair_0_7
-from kdump.repair.loader import LoadContext, Recovered, recover_partition
+from kdump.repair.loader import LoadContext, Recovered
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
@@ -102,9 +102,6 @@ def load_split(
         now_ms=now_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
     )
-    if partition.is_cluster_metadata:
-        # The Raft layer loads it as after a crash, and from its start, always.
-        context = replace(context, is_clean=False, recovery_point=0)
     return LoadSplit(
         str(partition.path),
         size_bytes=_read_bytes(partition, context, policy),
@@ -117,7 +114,7 @@ def load_split(
 
 def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:
     """How many bytes of logs are gone through from end to end."""
-    if policy is not Policy.BROKER:
+    if policy is not Policy.BROKER or partition.is_cluster_metadata:
         return partition.log_bytes
     if context.is_clean:
         return 0
@@ -141,9 +138,7 @@ class RecoverJob:
             partition = read_lone_partition(Path(split.path), split.name)
             if partition.is_0_7:
                 return repair_0_7(partition, split.policy)
-            if split.policy is Policy.BROKER:
-                return recover_partition(partition, split.context)
-            return repair_partition(partition, split.context, split.policy, is_named=True)
+            return repair_partition(partition, split.context, split.policy)
         except OSError as failure:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
 

@@ -93,7 +93,10 @@ class Left(enum.Enum):
 
     DELETE = "its topic was deleted, and a starting broker deletes it"
     STRAY = "a broker set it aside as not its own, and leaves it alone"
-    CLUSTER_METADATA = "the controller's Raft layer loads it by rules of its own"
+    CLUSTER_METADATA = (
+        "the controller's Raft layer loads it, not the broker; --partition with its very name has"
+        " it recovered here"
+    )
     REMOTE_STORAGE = REMOTE_STORAGE
 
 
@@ -258,8 +261,7 @@ def _why_left(request: Request, partition: Partition) -> Left | None:
     if partition.state in _LEFT_STATES:
         return _LEFT_STATES[partition.state]
     if partition.is_cluster_metadata:
-        is_named = request.policy is not Policy.BROKER and request.selection.names(partition)
-        return None if is_named else Left.CLUSTER_METADATA
+        return None if request.selection.names(partition) else Left.CLUSTER_METADATA
     assert partition.topic_partition is not None
     if request.settings.topic(partition.topic_partition.topic).remote_storage_enable:
         return Left.REMOTE_STORAGE

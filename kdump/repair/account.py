@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Loss:
         records: in those; None where only decompressing messages of magic 0 or 1 could tell.
         first_offset: of those; None where there are none.
         last_offset: of those.
-        damaged_bytes: the bytes outside of those.
+        damaged_bytes: the bytes outside of those, but for space that was never written.
     """
 
     size_bytes: int
@@ -64,12 +64,15 @@ class Cut:
         position: its first byte that goes.
         reason: why.
         loss: what goes.
+        is_padding: whether that is nothing but zeroes that were never written: no batch follows,
+            and nobody has noted down that the log was longer.
     """
 
     name: str
     position: int
     reason: str
     loss: Loss
+    is_padding: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,10 +220,12 @@ class Recorder:
     def split(self, segment_name: str, base_offsets: list[int]) -> None:
         self._splits.append(Split(segment_name, tuple(base_offsets)))
 
-    def cut(self, name: str, before: Content, position: int, why: str) -> None:
+    def cut(self, name: str, before: Content, position: int, why: str, *, is_padding: bool) -> None:
         """Note that the log ``name``, which was ``before``, ends at ``position``."""
-        lost = part_of(before, position, before.size_bytes)
-        self._cuts.append(Cut(name, position, why, self._loss(lost)))
+        loss = self._loss(part_of(before, position, before.size_bytes))
+        if is_padding:
+            loss = replace(loss, damaged_bytes=0)
+        self._cuts.append(Cut(name, position, why, loss, is_padding))
 
     def dropped(self, name: str, why: str) -> None:
         """Note that a segment goes; to be called while it is there."""

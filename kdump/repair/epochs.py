@@ -19,6 +19,7 @@ from kdump.repair.workspace import Workspace, Written
 from kdump.scan.batches import BatchColumns
 
 _FILE = names.LEADER_EPOCH_CHECKPOINT
+_TEMPORARY_FILE = _FILE + names.TEMPORARY_SUFFIX
 
 
 class LeaderEpochs:
@@ -34,6 +35,7 @@ class LeaderEpochs:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._start_offsets: dict[int, int] = {}
+        workspace.require_no_directory(_FILE, "KafkaStorageException")
         if _FILE not in workspace:
             workspace.put(_FILE, Written(b""))
         try:
@@ -74,14 +76,14 @@ class LeaderEpochs:
         if latest is None or end_offset < 0 or self._start_offsets[latest] < end_offset:
             return
         self._remove_while(reversed(self.entries), lambda entry: entry.start_offset >= end_offset)
-        self._write()
+        self._write_if_possible()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Forget the epochs that end below ``start_offset``; the one there begins there."""
         removed = self._remove_while(self.entries, lambda entry: entry.start_offset <= start_offset)
         if removed:
             self._start_offsets[removed[-1].epoch] = start_offset
-            self._write()
+            self._write_if_possible()
 
     def clear(self) -> None:
         self._start_offsets.clear()
@@ -118,7 +120,13 @@ class LeaderEpochs:
             del self._start_offsets[entry.epoch]
         return removed
 
+    def _write_if_possible(self) -> None:
+        # Kafka's log may be on its way out then, so that a file that cannot be made is no error.
+        if not self._workspace.is_directory(_TEMPORARY_FILE):
+            self._write()
+
     def _write(self) -> None:
+        self._workspace.require_no_directory(_TEMPORARY_FILE, "KafkaStorageException")
         # It is written beside and renamed, which takes a leftover of that name with it.
-        self._workspace.remove(_FILE + names.TEMPORARY_SUFFIX)
+        self._workspace.remove(_TEMPORARY_FILE)
         self._workspace.put(_FILE, Written(encode_leader_epoch_checkpoint(self.entries)))

@@ -16,7 +16,7 @@ from kdump.formats import offset_index, time_index, transaction_index
 from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.repair.refusal import Refused
-from kdump.repair.workspace import Workspace, Written
+from kdump.repair.workspace import Workspace, Written, without_padding
 
 NO_TIMESTAMP: Final = -1
 
@@ -44,11 +44,15 @@ class OffsetIndexFile:
         self._workspace = workspace
         self.name = name
         self.base_offset = base_offset
+        self._stale = b""
         self._max_bytes = max_bytes // offset_index.ENTRY_BYTES * offset_index.ENTRY_BYTES
         self.offset: Column
         self.position: Column
+        workspace.require_no_directory(name, "FileNotFoundException")
         if name in workspace:
-            index = offset_index.decode(workspace.read(name), base_offset)
+            data = workspace.read(name)
+            index = offset_index.decode(data, base_offset)
+            self._stale = without_padding(data[: self._max_bytes])
             self.offset, self.position = index.offset, index.position
             self._is_rebuilt = False
         else:
@@ -99,8 +103,7 @@ class OffsetIndexFile:
     def _set(self, offset: Column, position: Column) -> None:
         self.offset, self.position = offset, position
         self._is_rebuilt = True
-        data = self._encoded()
-        self._workspace.put(self.name, Written(data, max(0, self._max_bytes - len(data))))
+        self._workspace.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), offset_index.ENTRY_DTYPE)
@@ -121,11 +124,15 @@ class TimeIndexFile:
         self._workspace = workspace
         self.name = name
         self.base_offset = base_offset
+        self._stale = b""
         self._max_bytes = max_bytes // time_index.ENTRY_BYTES * time_index.ENTRY_BYTES
         self.timestamp: Column
         self.offset: Column
+        workspace.require_no_directory(name, "FileNotFoundException")
         if name in workspace:
-            index = time_index.decode(workspace.read(name), base_offset)
+            data = workspace.read(name)
+            index = time_index.decode(data, base_offset)
+            self._stale = without_padding(data[: self._max_bytes])
             self.timestamp, self.offset = index.timestamp, index.offset
             self._is_rebuilt = False
         else:
@@ -194,8 +201,7 @@ class TimeIndexFile:
     def _set(self, timestamp: Column, offset: Column) -> None:
         self.timestamp, self.offset = timestamp, offset
         self._is_rebuilt = True
-        data = self._encoded()
-        self._workspace.put(self.name, Written(data, max(0, self._max_bytes - len(data))))
+        self._workspace.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), time_index.ENTRY_DTYPE)
@@ -205,13 +211,18 @@ class TimeIndexFile:
 
 
 class TransactionIndexFile:
-    """A transaction index; there is no file before there is an entry, and none is padded."""
+    """A transaction index; there is no file before there is an entry, and none is padded.
+
+    Raises:
+        Refused: a directory has its name.
+    """
 
     def __init__(self, workspace: Workspace, name: str) -> None:
         self._workspace = workspace
         self.name = name
         self._last_offset: int | None = None
         self._appended: list[AbortedTxn] = []
+        workspace.require_no_directory(name, "FileSystemException")
 
     def entries(self) -> tuple[AbortedTxn, ...]:
         """All whole ones."""
@@ -281,6 +292,16 @@ class TransactionIndexFile:
                 "KafkaException",
                 slot * transaction_index.ENTRY_BYTES,
             )
+
+
+def _mapped(entries: bytes, stale: bytes, max_bytes: int) -> Written:
+    """What the file of an index has while it is in use.
+
+    Kafka maps it into memory and counts entries: what was there before stays behind them, until
+    the index is trimmed. That of a segment on whose offsets loading ends never is.
+    """
+    data = entries + stale[len(entries) :]
+    return Written(data, max(0, max_bytes - len(data)))
 
 
 def _slot(keys: Column, target: int, entry_bytes: int) -> int:

@@ -14,7 +14,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.account import Account, Cut, Dropped, Loss, SetAside, Why
 from kdump.repair.policies import Policy
-from kdump.repair.salvage_files import aside_name, end_of_data
+from kdump.repair.salvage_files import aside_name
 from kdump.repair.wanted import CopiedFrom, Gone, Kept, KeptUpTo, WantedFile
 from kdump.repair.workspace import RangeSource, Stored, Workspace
 from kdump.scan.kafka07 import Skipped, valid_messages
@@ -125,7 +125,7 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
         for each in lost:
             content = Stored(name, each.start, each.end)
             file = None
-            if end_of_data(workspace, content):
+            if workspace.end_of_data(content):
                 file = aside_name(workspace, f"{segment.base_offset:020d}.kafka", content)
                 files[file] = CopiedFrom(name, each.start, each.end)
             aside.append(

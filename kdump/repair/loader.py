@@ -8,7 +8,7 @@ Kafka's own outcome, shown to people, and applied elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -18,6 +18,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
 from kdump.repair.account import Account, Recorder
 from kdump.repair.epochs import LeaderEpochs
@@ -30,7 +31,7 @@ from kdump.repair.segment import IndexSettings, LoadedSegment, OffsetOverflow, o
 from kdump.repair.split import put_in_place, split_segment
 from kdump.repair.swaps import drop_orphan, finish_swaps, required_offset
 from kdump.repair.wanted import WantedFile
-from kdump.repair.workspace import INDEX_SUFFIXES, Content, Workspace, file_name
+from kdump.repair.workspace import INDEX_SUFFIXES, Content, Workspace, file_name, part_of
 
 Value = TypeVar("Value")
 
@@ -120,8 +121,11 @@ def load_workspace(workspace: Workspace, context: LoadContext) -> Recovered | Re
         return _Loader(workspace, context).load()
     except Refused as refused:
         return refused.refusal
-    except (OffsetOverflow, InvalidOffset) as problem:
-        return Refusal(str(problem), workspace.path.name, type(problem).__name__)
+    except OffsetOverflow as problem:
+        file = problem.segment.log_name
+        return Refusal(str(problem), file, "LogSegmentOffsetOverflowException")
+    except InvalidOffset as problem:
+        return Refusal(str(problem), workspace.path.name, "InvalidOffsetException")
 
 
 class _Loader:
@@ -158,8 +162,9 @@ class _Loader:
 
     def _stop(self, start_offset: int, end_offset: int, recovery_point: int) -> Recovered:
         """Flush, take the last snapshot and close (``LogManager.shutdown``)."""
-        if end_offset + 1 > recovery_point:
-            for segment in self.segments.between(recovery_point, end_offset + 1):
+        flushed_to = wrap_int64(end_offset + 1)  # in Kafka's numbers nothing lies behind the last
+        if flushed_to > recovery_point:
+            for segment in self.segments.between(recovery_point, flushed_to):
                 segment.load_indexes()
             recovery_point = max(recovery_point, end_offset)
         self.producers.take_snapshot()
@@ -238,7 +243,36 @@ class _Loader:
         return truncated_bytes
 
     def _record_cut(self, segment: LoadedSegment, before: Content, why: str) -> None:
-        self.recorder.cut(segment.log_name, before, segment.size_bytes, why)
+        self.recorder.cut(
+            segment.log_name,
+            before,
+            segment.size_bytes,
+            why,
+            is_padding=self._is_padding(segment, before),
+        )
+
+    def _is_padding(self, segment: LoadedSegment, before: Content) -> bool:
+        """Whether what was cut off is space that was set aside and never written.
+
+        That is zeroes where nothing says that the log went on: no later segment, and no
+        checkpoint of how far it was flushed or replicated.
+        """
+        lost = part_of(before, segment.size_bytes, before.size_bytes)
+        if self.workspace.end_of_data(lost):
+            return False
+        following = [base for base in self._live_bases() if base > segment.base_offset]
+        checkpointed = max(self.context.recovery_point, self.context.high_watermark)
+        try:
+            return segment.next_offset() >= min(following, default=checkpointed)
+        except Refused:
+            return False
+
+    def _live_bases(self) -> Iterator[int]:
+        """Base offsets of the logs that are there, whether or not they are loaded yet."""
+        for name in self.workspace.names():
+            parsed = names.parse_offset_file_name(name)
+            if parsed is not None and str(parsed) == name and parsed.kind is FileKind.LOG:
+                yield parsed.offset
 
     def _recover_log(self) -> tuple[int, int]:
         """Recover what is not known to be flushed; gives recovery point and end offset."""
@@ -261,7 +295,9 @@ class _Loader:
             before = self.workspace.content(segment.log_name)
             try:
                 truncated_bytes = self._recover_segment(segment, "it was not flushed")
-            except InvalidOffset as problem:
+            except (InvalidOffset, Refused) as problem:
+                if isinstance(problem, Refused) and not problem.refusal.is_io_error:
+                    raise
                 truncated_bytes = segment.truncate_to(segment.base_offset)
                 if truncated_bytes:
                     self._record_cut(segment, before, str(problem))
@@ -311,6 +347,7 @@ class _Loader:
                 return
 
     def _read_partition_metadata(self) -> None:
+        self.workspace.require_no_directory(names.PARTITION_METADATA, "KafkaStorageException")
         if names.PARTITION_METADATA not in self.workspace:
             return
         try:

@@ -28,29 +28,22 @@ def repair_partition(
     partition: Partition,
     context: LoadContext,
     policy: Policy = Policy.BROKER,
-    *,
-    is_named: bool = False,
 ) -> Recovered | Refusal:
     """Say what ``partition`` should be by ``policy``; reads only.
+
+    The cluster's metadata has rules of its own, whatever the policy. Whether it may be written to
+    is for whoever asks to decide.
 
     Args:
         partition: of Kafka 0.8 or later; for one of 0.7 see ``kdump.repair.kafka07``.
         context: as for the loader.
         policy: what becomes of damaged data.
-        is_named: whether the partition was asked for by its own name; without, the cluster's
-            metadata is refused.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
     if not partition.is_cluster_metadata:
         return _repair(partition, context, policy)
-    if not is_named:
-        return Refusal(
-            "the cluster's metadata is repaired only where it is asked for by name",
-            partition.path.name,
-            "",
-        )
     outcome = _repair(partition, metadata_context(context), policy)
     return outcome if isinstance(outcome, Refusal) else finish_snapshots(partition, outcome)
 

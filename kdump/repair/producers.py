@@ -15,6 +15,7 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int32
+from kdump.repair.decompression import require_decompressible
 from kdump.repair.refusal import Refused
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import read_records
@@ -215,20 +216,31 @@ def _append_marker(window: Window, row: int, appends: Appends, file_name: str) -
 
 
 def read_marker(window: Window, row: int, file_name: str) -> tuple[bool, int, int]:
-    """Whether it aborts, the coordinator's epoch and the time: ``EndTransactionMarker``."""
+    """Whether it aborts, the coordinator's epoch and the time: ``EndTransactionMarker``.
+
+    Raises:
+        InvalidMarker: a recovering broker ends the log behind it.
+        Refused: Kafka's loading ends on it.
+    """
     position = int(window.batches.position[row])
-    one = window if window.is_giant else window.rows(slice(row, row + 1))
+    attributes = int(window.batches.attributes[row])
+    is_plain = attributes & record_batch.CODEC_MASK == Codec.NONE
+    one = window
+    if not window.is_giant:
+        one = window.rows(slice(row, row + 1))
+        if not is_plain:
+            body = one.batch_bytes(0)[record_batch.HEADER_BYTES :]
+            require_decompressible(attributes, body, file_name, position)
     columns = next(read_records(one), None)
     if columns is None:
         raise InvalidMarker(row, "a control batch without a record")
-    is_plain = int(window.batches.attributes[row]) & record_batch.CODEC_MASK == Codec.NONE
     is_all_read = not is_plain or window.batches.records_count[row] == 1
     problem = next(iter(columns.problems.values()), None)
     if not columns.count or (problem is not None and is_all_read):
         raise InvalidMarker(row, str(problem))
     key, value = columns.key(0), columns.value(0)
-    if key is None or value is None:
-        raise Refused("a marker is null", file_name, "NullPointerException", position)
+    if key is None:
+        raise Refused("the key of a marker is null", file_name, "NullPointerException", position)
     if len(key) < 4:
         raise InvalidMarker(row, "the key of a control record is too short")
     if key[0] & 0x80:
@@ -241,6 +253,8 @@ def read_marker(window: Window, row: int, file_name: str) -> tuple[bool, int, in
             "IllegalArgumentException",
             position,
         )
+    if value is None:
+        raise Refused("a marker is null", file_name, "NullPointerException", position)
     if len(value) >= 2 and value[0] & 0x80:
         raise InvalidMarker(row, "a marker has a negative version")
     if len(value) < 6:

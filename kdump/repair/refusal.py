@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+_IO_EXCEPTIONS: Final = ("FileNotFoundException", "FileSystemException", "NoSuchFileException")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,11 @@ class Refusal:
     file: str
     exception: str
     position: int | None = None
+
+    @property
+    def is_io_error(self) -> bool:
+        """Whether Kafka throws an ``IOException``: over it, an unflushed segment is emptied."""
+        return self.exception in _IO_EXCEPTIONS
 
     def __str__(self) -> str:
         at = "" if self.position is None else f" at byte {self.position}"

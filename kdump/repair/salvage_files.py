@@ -21,12 +21,10 @@ from kdump.repair.swaps import finish_swaps, offset_of
 from kdump.repair.workspace import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
-    Content,
     Stored,
     Workspace,
     file_name,
 )
-from kdump.scan.source import read_at
 
 _NAMED_BY_OFFSET: Final = (
     *INDEX_SUFFIXES,
@@ -35,7 +33,6 @@ _NAMED_BY_OFFSET: Final = (
     FileStage.SWAP.value,
     FileStage.CLEANED.value,
 )
-_STEP_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +92,6 @@ def resolve_for_salvage(workspace: Workspace, settings: IndexSettings) -> Resolv
 def aside_name(workspace: Workspace, log: str, content: Stored) -> str:
     """A name for bytes of ``log`` that are set aside, which no file has yet."""
     return _free_name(workspace, f"damaged-{log}-{content.start}-{content.end}")
-
-
-def end_of_data(workspace: Workspace, content: Content) -> int:
-    """How many bytes of ``content`` there are before nothing but zeroes follows."""
-    with workspace.open_content(content) as source:
-        end = source.size_bytes
-        while end:
-            start = max(0, end - _STEP_BYTES)
-            data = read_at(source, start, end - start).rstrip(b"\0")
-            if data:
-                return start + len(data)
-            end = start
-    return 0
 
 
 def _log_name(base_offset: int) -> str:

@@ -19,6 +19,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import wrap_int64
 from kdump.formats.transaction_index import AbortedTxn
+from kdump.repair.decompression import require_decompressible
 from kdump.repair.epochs import LeaderEpochs
 from kdump.repair.index_builder import IndexBuilder
 from kdump.repair.indexes import (
@@ -159,6 +160,7 @@ class LoadedSegment:
             return "its offset index is missing"
         if not has_time_index:
             self.time_index.reset()
+            self.time_index.trim()
         if not self.transaction_index.is_sane(self.base_offset):
             return "its transaction index is corrupt"
         return None
@@ -428,11 +430,23 @@ class LoadedSegment:
                 return int(batches.base_offset[row])
         data = read_at(source, position, int(batches.size_bytes[row]))
         try:
-            return next(message_set.inner_messages(message_set.decode_message(data))).offset
+            message = message_set.decode_message(data)
+            return next(message_set.inner_messages(message)).offset
         except FormatError as problem:
+            self._require_decompressible(data, position)
             raise Refused(
                 str(problem), self.log_name, "InvalidRecordException", position
             ) from problem
+
+    def _require_decompressible(self, data: bytes, position: int) -> None:
+        """Refuse a wrapper for what is wrong with its compressed set, if it has one."""
+        with contextlib.suppress(FormatError):
+            message = message_set.decode_message(data)
+            attributes, magic = message.attributes, message.magic
+            if attributes & record_batch.CODEC_MASK != Codec.ZSTD and message.value is not None:
+                require_decompressible(
+                    attributes, message.value, self.log_name, position, magic=magic
+                )
 
     def _largest_timestamp(self) -> tuple[int, int]:
         timestamp, offset = self.time_index.last_entry

@@ -34,6 +34,8 @@ def split_segment(segment: LoadedSegment) -> list[LoadedSegment]:
     while position < segment.size_bytes:
         part, position = _next_part(segment, position)
         parts.append(part)
+    if len({part.base_offset for part in parts}) < len(parts):
+        raise _refused(segment, "two parts of the segment begin alike", "NoSuchFileException")
     for part in parts:
         try:
             part.become_inactive()

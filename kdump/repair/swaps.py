@@ -54,7 +54,8 @@ def drop_orphan(workspace: Workspace, name: str, recorder: Recorder) -> None:
     Raises:
         Refused: the name has no offset.
     """
-    if file_name(required_offset(name), FileKind.LOG) not in workspace:
+    log = file_name(required_offset(name), FileKind.LOG)
+    if log not in workspace and not workspace.is_directory(log):
         recorder.leftover(name, Outcome.DELETED)
         workspace.remove(name)
 

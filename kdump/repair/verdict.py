@@ -19,7 +19,8 @@ class VerdictKind(enum.Enum):
 
     SOUND = "sound"
     UNCLEAN = "unclean"
-    """Segments are gone through, as after any crash, and all of it holds."""
+    """Segments are gone through, as after any crash, and all of it holds; zeroes behind the last
+    batch, which never were one, go."""
     REBUILT = "rebuilt"
     """Leftovers, indexes or segments are put right, and no batch is lost."""
     LOSS = "loss"
@@ -52,15 +53,21 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     account = outcome.account
     missing = [piece for piece in account.set_aside if _loses(piece)]
     others = [piece for piece in account.set_aside if not _loses(piece)]
-    losses = [*map(_cut, account.cuts), *_dropped(account.dropped), *map(_set_aside, missing)]
+    cuts = [cut for cut in account.cuts if not cut.is_padding]
+    losses = [*map(_cut, cuts), *_dropped(account.dropped), *map(_set_aside, missing)]
     repairs = [*map(_set_aside, others), *_repairs(account)]
+    padding = [_padding(cut) for cut in account.cuts if cut.is_padding]
     if losses or repairs:
         kind = VerdictKind.LOSS if losses else VerdictKind.REBUILT
         ending = "" if losses else "; no batch is lost"
-        return Verdict(kind, f"{subject} would {_and([*losses, *repairs])}{ending}")
+        return Verdict(kind, f"{subject} would {_and([*losses, *repairs, *padding])}{ending}")
     unclean = [segment.base_offset for segment in account.recovered]
     active = outcome.active_base_offset if isinstance(outcome, Recovered) else None
-    return harmless_verdict(unclean, active, policy)
+    harmless = harmless_verdict(unclean, active, policy)
+    if not padding:
+        return harmless
+    sentence = f"{harmless.sentence}; {subject} would {_and(padding)}"
+    return Verdict(VerdictKind.UNCLEAN, sentence)
 
 
 def harmless_verdict(
@@ -91,6 +98,14 @@ def _cut(cut: Cut) -> str:
     if cut.loss.batches:
         return f"cut {_held(cut.loss)} {where}"
     return f"cut {_count(cut.loss.size_bytes, 'byte')} without a sound batch {where}"
+
+
+def _padding(cut: Cut) -> str:
+    size_bytes = cut.loss.size_bytes
+    return (
+        f"cut {size_bytes} bytes of zeroes from segment {cut.name}, from byte {cut.position} on,"
+        " space that was never written"
+    )
 
 
 def _dropped(dropped: Sequence[Dropped]) -> Iterable[str]:

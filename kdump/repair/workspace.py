@@ -36,6 +36,9 @@ INDEX_SUFFIXES: Final = (
     FileKind.TIME_INDEX.value,
     FileKind.TRANSACTION_INDEX.value,
 )
+_STEP_BYTES: Final = 1 << 20
+"""How much is held at a time while looking for the end of data."""
+_ZEROES: Final = bytes(1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,26 +137,45 @@ class Workspace:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._on_disk: dict[str, int] = {}
+        directories = set()
         with os.scandir(path) as entries:
             for entry in entries:
                 if entry.is_file():
                     self._on_disk[entry.name] = entry.stat().st_size
+                elif entry.is_dir():
+                    directories.add(entry.name)
+        self._directories = frozenset(directories)
         self._contents: dict[str, Content] = {
             name: Stored(name, 0, size) for name, size in self._on_disk.items()
         }
-        self._snapshot_names = {name for name in self._on_disk if name.endswith(SNAPSHOT_SUFFIX)}
+        # As the machine lists them: of two snapshots at one offset, Kafka takes the latter.
+        self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
 
     def copy(self) -> Workspace:
         """The same, to be changed apart from this one."""
         copied = Workspace.__new__(Workspace)
         copied.path = self.path
         copied._on_disk = self._on_disk
+        copied._directories = self._directories
         copied._contents = dict(self._contents)
-        copied._snapshot_names = set(self._snapshot_names)
+        copied._snapshot_names = dict(self._snapshot_names)
         return copied
 
     def __contains__(self, name: str) -> bool:
         return name in self._contents
+
+    def is_directory(self, name: str) -> bool:
+        """Whether ``name`` is a directory, of which nothing here is changed."""
+        return name in self._directories
+
+    def require_no_directory(self, name: str, exception: str) -> None:
+        """Refuse a directory where Kafka opens a file.
+
+        Raises:
+            Refused: it is one; Kafka throws ``exception``.
+        """
+        if name in self._directories:
+            raise Refused("a directory is in the place of a file", name, exception)
 
     def names(self) -> list[str]:
         """All names, in the order in which Kafka sorts files."""
@@ -164,8 +186,8 @@ class Workspace:
         return sorted(self._on_disk.keys() | self._contents.keys())
 
     def snapshot_names(self) -> list[str]:
-        """Names that end as those of producer snapshots, sorted."""
-        return sorted(self._snapshot_names)
+        """Names that end as those of producer snapshots, as the machine lists them."""
+        return list(self._snapshot_names)
 
     def content(self, name: str) -> Content:
         return self._contents[name]
@@ -174,14 +196,19 @@ class Workspace:
         return self._contents[name].size_bytes
 
     def put(self, name: str, content: Content) -> None:
-        """Let ``name`` have ``content``, whether or not it was there."""
+        """Let ``name`` have ``content``, whether or not it was there.
+
+        Raises:
+            Refused: ``name`` is a directory.
+        """
+        self.require_no_directory(name, "FileSystemException")
         self._contents[name] = content
         if name.endswith(SNAPSHOT_SUFFIX):
-            self._snapshot_names.add(name)
+            self._snapshot_names[name] = None
 
     def remove(self, name: str) -> bool:
         """Take ``name`` away; gives whether it was there."""
-        self._snapshot_names.discard(name)
+        self._snapshot_names.pop(name, None)
         return self._contents.pop(name, None) is not None
 
     def rename(self, name: str, new_name: str) -> None:
@@ -213,6 +240,18 @@ class Workspace:
             }
             sources = [_range(files[piece.name], piece) for piece in pieces]
             yield sources[0] if len(sources) == 1 else JoinedSource(sources)
+
+    def end_of_data(self, content: Content) -> int:
+        """How many bytes of ``content`` there are before nothing but zeroes follows."""
+        with self.open_content(content) as source:
+            end = source.size_bytes
+            while end:
+                start = max(0, end - _STEP_BYTES)
+                data = without_padding(read_at(source, start, end - start))
+                if data:
+                    return start + len(data)
+                end = start
+        return 0
 
     def read(self, name: str) -> bytes:
         """All that is under ``name``; for small files."""
@@ -259,6 +298,18 @@ def file_name(offset: int, kind: FileKind) -> str:
     """Name of a file at ``offset``; Java puts the sign in front of all twenty digits."""
     sign = "-" if offset < 0 else ""
     return f"{sign}{abs(offset):020d}{kind.value}"
+
+
+def without_padding(data: bytes) -> bytes:
+    """``data`` without the zeroes at its end: a block at a time, as ``rstrip`` takes long."""
+    end = len(data)
+    while end:
+        start = max(0, end - len(_ZEROES))
+        block = data[start:end]
+        if block != _ZEROES[: end - start]:
+            return data[: start + len(block.rstrip(b"\0"))]
+        end = start
+    return b""
 
 
 def part_of(content: Content, start: int, end: int) -> Content:

@@ -74,5 +74,6 @@ def read_at(source: ByteSource, position: int, size: int) -> bytes:
     """Up to ``size`` bytes from ``position`` on; fewer only where the source ends."""
     size = max(0, min(size, source.size_bytes - position))
     buffer = bytearray(size)
-    filled = source.read_into(memoryview(buffer), position)
-    return bytes(buffer[:filled])
+    view = memoryview(buffer)
+    filled = source.read_into(view, position)
+    return bytes(view[:filled])

@@ -11,11 +11,14 @@ import pytest
 from builders.apply_wanted import apply_wanted
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, aged
+from builders.trees import Seen
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import Disk, Files
 from kdump.apply.plan import PartitionChange, WantedDirectory, make_plan
+from kdump.apply.segment_names import CLEANED
 from kdump.apply.undo import finish_interrupted, list_undos, undo
+from kdump.repair.wanted import RenamedFrom
 
 
 class HastyDisk(Disk):
@@ -32,17 +35,38 @@ class Bench:
         self._original = path / "original"
         self._wanted = case(self._original)
         aged(self._original)
+        self._copied = original_of(self._original)
+        self._is_untouched = False
+        self.before = self.original(self._original)
         self.attic = path / "attic"
         self.attic.mkdir()
         self.path = path / "logs"
         self.disk: Files = HastyDisk()
         self.restart()
-        self.before = original_of(self.path)
         self._make_real_carelessly()
         self.repaired = seen_by_broker(self.path)
         self.restart()
 
+    def original(self, path: Path | None = None) -> dict[str, Seen]:
+        """All that an undo restores; not what lay ready to be put in place."""
+        ready = {
+            f"{change.path.name}/{each.name}"
+            for change in self._wanted.partitions
+            for each in change.files.values()
+            if isinstance(each, RenamedFrom) and each.name.endswith(CLEANED)
+        }
+        seen = original_of(self.path if path is None else path)
+        self._is_untouched = path is None and seen == self._copied
+        return {name: each for name, each in seen.items() if name not in ready}
+
     def restart(self) -> None:
+        """Let the directory be as it was before anything was done.
+
+        Nothing is copied where :meth:`original` was the last to look, and found that it is.
+        """
+        was_untouched, self._is_untouched = self._is_untouched, False
+        if was_untouched:
+            return
         shutil.rmtree(self.path, ignore_errors=True)
         shutil.copytree(self._original, self.path)
 
@@ -52,7 +76,8 @@ class Bench:
             PartitionChange(self.path / each.path.name, each.files)
             for each in self._wanted.partitions
         )
-        return WantedDirectory(self.path, tuple(changes), self._wanted.root)
+        wanted = self._wanted
+        return WantedDirectory(self.path, tuple(changes), wanted.root, wanted.first)
 
     def _make_real_carelessly(self) -> None:
         for change in self.wanted.partitions:
@@ -69,10 +94,25 @@ class Bench:
 
     def count(self, work: Callable[[Files], object]) -> int:
         """How many operations it takes."""
+        return len(self._operations(work))
+
+    def stops(self, work: Callable[[Files], object], *, unsynced: bool) -> list[int]:
+        """After how many operations to stop, so that all that can be found is found.
+
+        Where what was not synced is lost, only syncs make a difference.
+        """
+        operations = self._operations(work)
+        return [
+            at
+            for at in range(len(operations))
+            if not unsynced or at == 0 or operations[at - 1].startswith("sync ")
+        ]
+
+    def _operations(self, work: Callable[[Files], object]) -> list[str]:
         files = self.volatile()
         work(files)
         files.forget_attic()
-        return len(files.operations)
+        return files.operations
 
     def stop(self, work: Callable[[Files], object], after: int, *, unsynced: bool) -> str:
         """Let the machine stop in ``work``, after so many operations; gives the last of them."""

@@ -460,3 +460,50 @@ def test_people_are_told_what_is_lost_and_how_to_take_it_back(damaged: Path) -> 
     assert first.startswith(f"{damaged}/orders-0: a broker would cut ")
     assert second.endswith(f"changes made; to take them back: kdump undo {damaged} 1")
     assert last == "1 partition: 1 loss"
+
+
+def test_zeroes_that_were_never_written_are_cut_and_nothing_is_lost(crashed: Path) -> None:
+    log = file(crashed / "orders-0", 12, FileKind.LOG)
+    before = log.read_bytes()
+    log.write_bytes(before + bytes(5000))
+
+    (partition,) = of_type(rows("--dry-run", crashed), "partition")
+    (cut,) = partition["cuts"]
+
+    assert partition["verdict_kind"] == "unclean"
+    assert (cut["is_padding"], cut["size_bytes"], cut["damaged_bytes"]) == (True, 5000, 0)
+    assert recover(crashed).exit_status == 0
+    assert log.read_bytes() == before
+
+
+def metadata_log(root: Path) -> Path:
+    """Write a cluster's metadata with a bad batch at its end, and a snapshot half written."""
+    path = root / "__cluster_metadata-0"
+    path.mkdir()
+    logs = sorted((root / "orders-0").glob("*.log"))
+    (path / logs[0].name).write_bytes(logs[0].read_bytes() + b"\xff" * 100)
+    (path / f"{6:020d}-{0:010d}-1.checkpoint.part").write_bytes(b"half")
+    return path
+
+
+def test_the_cluster_s_metadata_is_left_and_what_its_layer_would_do_is_said(clean: Path) -> None:
+    path = metadata_log(clean)
+    before = tree_of(path)
+
+    said = of_type(rows("--partition", "__cluster_meta*", clean), "partition")
+
+    assert [(row["verdict_kind"], len(row["leftovers"])) for row in said] == [("loss", 1)]
+    assert "--partition" in said[0]["left_because"]
+    assert tree_of(path) == before
+
+
+def test_the_cluster_s_metadata_is_recovered_where_it_is_named(clean: Path) -> None:
+    path = metadata_log(clean)
+
+    (said,) = of_type(rows("--partition", path.name, clean), "partition")
+
+    assert said["left_because"] is None
+    log = file(clean / "orders-0", 0, FileKind.LOG)
+    assert (path / log.name).read_bytes() == log.read_bytes()
+    assert not list(path.glob("*.part"))
+    assert (clean / names.CLEAN_SHUTDOWN_MARKER).exists()

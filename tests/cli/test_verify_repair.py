@@ -207,3 +207,11 @@ def test_options_of_repairs_without_repair_are_refused(clean: Path) -> None:
     for option in (["--dry-run"], ["--no-undo"], ["--policy", "salvage"]):
         assert verify(*option, clean).exit_status == 16
     assert repair("--output", "junit", clean).exit_status == 16
+
+
+def test_a_dry_run_says_that_more_may_follow(clean: Path) -> None:
+    flip(file(partition(clean), 0, FileKind.OFFSET_INDEX), 7)
+
+    assert said("--dry-run", clean)[-1] == {"type": "dry_run", "rounds": 1}
+    assert "first round" in repair("--dry-run", clean).stdout.decode().splitlines()[-1]
+    assert "first round" not in repair(clean).stdout.decode()

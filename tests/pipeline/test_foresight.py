@@ -18,11 +18,14 @@ from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.log.settings import Settings
 from kdump.pipeline import verify_partition
-from kdump.pipeline.loading import LoadSplit, RecoverJob
+from kdump.pipeline.loading import LoadSplit, RecoverJob, load_split
 from kdump.pipeline.verify import Said, Summary
 from kdump.pipeline.verify_partition import PartitionReport
+from kdump.repair.loader import Recovered
 from kdump.repair.segment import IndexSettings
+from kdump.repair.verdict import verdict
 
 COUNT = 60
 NOW_MS = 1_800_000_000_000
@@ -137,6 +140,28 @@ def test_the_checks_foresee_what_the_loaders_rules_come_to(
     assert len(kinds) >= 3
     can_tell = is_clean or level > Level.QUICK
     assert (len(by_rules) < COUNT) == can_tell
+
+
+@pytest.mark.parametrize("level", [Level.DEFAULT, Level.DEEP])
+@pytest.mark.parametrize("size_bytes", [10, 5000])
+def test_of_zeroes_that_were_never_written_checks_and_rules_say_the_same(
+    size_bytes: int, level: Level, tmp_path: Path
+) -> None:
+    (tmp_path / "case-0").mkdir()
+    log = tmp_path / "case-0" / f"{0:020d}.log"
+    log.write_bytes(batch([record(0)]))
+    recover(tmp_path)
+    (tmp_path / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    log.write_bytes(log.read_bytes() + bytes(size_bytes))
+    directory = read_log_directory(tmp_path)
+    outcome = RecoverJob().run(load_split(directory.partitions[0], directory, Settings()))
+    assert isinstance(outcome, Recovered)
+
+    *_, report, summary = said_about(tmp_path, level)
+
+    assert isinstance(report, PartitionReport)
+    assert (report.verdict_kind, report.verdict) == ("unclean", verdict(outcome).sentence)
+    assert isinstance(summary, Summary)
 
 
 @pytest.mark.parametrize("name", ["transactions", "messages of old"])

@@ -32,7 +32,7 @@ def partition(path: Path, *snapshots: str, base_offset: int = 0) -> Path:
 
 def loaded(path: Path, policy: Policy = Policy.BROKER) -> Recovered | Refusal:
     context = LoadContext(is_clean=True, recovery_point=12)
-    return repair_partition(read_lone_partition(path, path.name), context, policy, is_named=True)
+    return repair_partition(read_lone_partition(path, path.name), context, policy)
 
 
 def recovered(path: Path, policy: Policy = Policy.BROKER) -> Recovered:

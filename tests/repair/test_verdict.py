@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, load, log_name, of_producer, positions
@@ -60,9 +62,57 @@ def test_a_cut_says_what_goes_and_from_where(tmp_path: Path) -> None:
 
 
 def test_a_cut_without_a_sound_batch_is_counted_in_bytes(tmp_path: Path) -> None:
-    found = judged(tmp_path, {0: TWO_SEGMENTS[0] + bytes(100)})
+    found = judged(tmp_path, {0: TWO_SEGMENTS[0] + b"\xff" * 100})
 
+    assert found.kind is VerdictKind.LOSS
     assert found.sentence.startswith("a broker would cut 100 bytes without a sound batch")
+
+
+@pytest.mark.parametrize("size_bytes", [1, 100, 100_000])
+def test_zeroes_behind_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: int) -> None:
+    log = TWO_SEGMENTS[12]
+    found = judged(tmp_path, {**TWO_SEGMENTS, 12: log + bytes(size_bytes)})
+
+    assert found == Verdict(
+        VerdictKind.UNCLEAN,
+        "a broker would go through 2 segments that may not have been flushed, and all would hold;"
+        f" a broker would cut {size_bytes} bytes of zeroes from segment {log_name(12)}, from byte"
+        f" {len(log)} on, space that was never written",
+    )
+
+
+def test_zeroes_are_no_loss_beside_what_is_put_right(tmp_path: Path) -> None:
+    path = write_partition(tmp_path / "orders-0", {0: TWO_SEGMENTS[0] + bytes(100)})
+    (path / f"{0:020d}.index").unlink()
+
+    found = verdict(load(path, is_clean=True))
+
+    assert found.kind is VerdictKind.REBUILT
+    assert "cut 100 bytes of zeroes" in found.sentence
+    assert found.sentence.endswith("; no batch is lost")
+
+
+@pytest.mark.parametrize("checkpointed", ["recovery_point", "high_watermark"])
+@pytest.mark.parametrize(("offset", "kind"), [(12, VerdictKind.UNCLEAN), (13, VerdictKind.LOSS)])
+def test_zeroes_where_the_log_was_longer_once_are_a_loss(
+    tmp_path: Path, checkpointed: str, offset: int, kind: VerdictKind
+) -> None:
+    path = write_partition(tmp_path / "orders-0", {0: TWO_SEGMENTS[0] + bytes(100)})
+
+    assert verdict(load(path, **{checkpointed: offset})).kind is kind
+
+
+def test_zeroes_between_batches_are_a_loss(tmp_path: Path) -> None:
+    each = batches(4)
+    log = joined(each[:1], bytes(len(each[1])), each[2:])
+
+    assert judged(tmp_path, {0: log}).kind is VerdictKind.LOSS
+
+
+def test_zeroes_in_front_of_a_later_segment_are_a_loss(tmp_path: Path) -> None:
+    logs = {**TWO_SEGMENTS, 0: joined(batches(3)) + bytes(100)}
+
+    assert judged(tmp_path, logs).kind is VerdictKind.LOSS
 
 
 def test_segments_that_go_are_named_with_the_reason(tmp_path: Path) -> None:
