@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -11,7 +12,7 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.account import Why
 from kdump.repair.lost_markers import Row, abort_marker, free_place
-from kdump.repair.offset_order import log_order, rising_batches
+from kdump.repair.offset_order import INT32_MAX, log_order, rising_batches
 from kdump.repair.sound_batches import SoundBatches, find_sound_batches
 from kdump.repair.workspace import (
     INDEX_SUFFIXES,
@@ -76,7 +77,8 @@ class Segment:
 
     @property
     def is_as_before(self) -> bool:
-        return self.log.is_whole and self.base_offset == self.log.base_offset
+        is_all = self.log.is_whole and self.rows.size == self.log.batches.count
+        return is_all and self.base_offset == self.log.base_offset
 
     def content(self) -> Content:
         if self.marker:
@@ -107,15 +109,13 @@ class KeptLogs:
     def __init__(self, workspace: Workspace, base_offsets: Iterable[int]) -> None:
         self._workspace = workspace
         self.logs: list[KeptLog] = []
-        batches = {base: self._read(base).collapsed() for base in base_offsets}
-        keep = rising_batches(batches)
-        while expanded := _overlapped(batches, keep):
-            batches |= {base: self._read(base) for base in expanded}
-            keep = rising_batches(batches)
-        for base_offset in log_order(batches):
+        for base_offset in base_offsets:
             content = workspace.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, Stored), "a log is a file"
-            self.logs.append(KeptLog(base_offset, content, batches[base_offset], keep[base_offset]))
+            batches = self._read(base_offset).collapsed()
+            keep = np.ones(batches.count, np.bool_)
+            self.logs.append(KeptLog(base_offset, content, batches, keep))
+        self._choose()
 
     @property
     def end_offset(self) -> int:
@@ -126,23 +126,29 @@ class KeptLogs:
                 end_offset = max(end_offset, int(log.batches.last_offset[log.keep].max()) + 1)
         return end_offset
 
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether what stays of a log lies between batches of another."""
+        return sum(1 for _ in self._runs()) > len(self.logs)
+
     def segments(self) -> list[Segment]:
         """The logs as they are to be, in order.
 
         One that does not begin at its name, or that one before reaches into, gets the name of
-        its first batch. A marker that is made becomes a log by itself.
+        its first batch. A marker that is made becomes a log by itself, and so does what lies
+        further behind a log's name than its indexes can tell, or behind what another log holds.
         """
         found: list[Segment] = []
         last_before = -1
-        for log in self.logs:
+        for log, rows in self._runs():
             base_offset = log.base_offset
-            rows = log.rows
             if rows.size:
                 first = int(log.batches.first_offset[rows[0]])
-                if first < base_offset or last_before >= base_offset:
+                is_first = rows[0] == log.rows[0]
+                if first < base_offset or last_before >= base_offset or not is_first:
                     base_offset = first
                 last_before = int(log.batches.last_offset[rows[-1]])
-            found.extend(_segments_of(log, base_offset))
+            found.extend(_segments_of(log, base_offset, rows))
         used = {segment.base_offset for segment in found if not segment.is_empty}
         return [
             segment for segment in found if not (segment.is_empty and segment.base_offset in used)
@@ -172,9 +178,20 @@ class KeptLogs:
         return int(rows[at]) if at < len(rows) else None
 
     def let_go(self, segment: Segment, row: int, why: Why, reason: str) -> None:
-        """Keep a batch no longer."""
-        segment.log.keep[row] = False
-        segment.log.reasons[row] = (why, reason)
+        """Keep a batch no longer; those stay instead that did not because of it."""
+        log = segment.log
+        was_out_of_order = any(
+            int(np.count_nonzero(~each.keep)) > len(each.reasons) for each in self.logs
+        )
+        log.keep[row] = False
+        log.reasons[row] = (why, reason)
+        if not was_out_of_order:
+            return
+        before = {each.base_offset: each.keep for each in self.logs}
+        self._choose()
+        if any(not np.array_equal(before[each.base_offset], each.keep) for each in self.logs):
+            for each in self.logs:
+                each.markers.clear()  # their offsets may be others' now
 
     def end_txn(self, segment: Segment, row: int) -> bool:
         """Put a marker in front of a batch on which loading ends; gives whether one fits.
@@ -183,10 +200,11 @@ class KeptLogs:
         """
         for log in self.logs:
             self._expand(log)
-        rows = [(log, at) for log in self.logs for at in log.rows.tolist()]
+        runs = list(self._runs())
+        rows = [(log, at) for log, run in runs for at in run.tolist()]
         columns = Row(
             *(
-                np.concatenate([getattr(log.batches, name)[log.keep] for log in self.logs])
+                np.concatenate([getattr(log.batches, name)[run] for log, run in runs])
                 for name in ("first_offset", "last_offset", "producer_id", "attributes")
             )
         )
@@ -205,6 +223,38 @@ class KeptLogs:
         timestamp = self._header(*rows[place.row - 1]).max_timestamp
         markers.append(abort_marker(offset, self._header(*rows[place.txn_row]), timestamp))
         return True
+
+    def _runs(self) -> Iterator[tuple[KeptLog, Column]]:
+        """Batches that stay and no other log lies between, in order; logs without any first."""
+        for log in self.logs:
+            if not log.keep.any():
+                yield log, log.rows
+            elif int(log.batches.last_offset[log.rows[-1]]) - log.base_offset > INT32_MAX:
+                self._expand(log)
+        logs = [log for log in self.logs if log.keep.any()]
+        if not logs:
+            return
+        first = np.concatenate([log.batches.first_offset[log.rows] for log in logs])
+        rows = np.concatenate([log.rows for log in logs])
+        of_log = np.repeat(np.arange(len(logs)), [log.rows.size for log in logs])
+        order = np.argsort(first, kind="stable")
+        rows, of_log = rows[order], of_log[order]
+        edges = [0, *(np.flatnonzero(of_log[1:] != of_log[:-1]) + 1).tolist(), len(rows)]
+        for begin, end in itertools.pairwise(edges):
+            yield logs[int(of_log[begin])], rows[begin:end]
+
+    def _choose(self) -> None:
+        """Choose which batches stay, but for those that were let go, and order the logs."""
+        batches = {log.base_offset: log.batches for log in self.logs}
+        let_go = {log.base_offset: log.reasons.keys() for log in self.logs}
+        keep = rising_batches(batches, let_go)
+        while expanded := _overlapped(batches, keep):
+            batches |= {base: self._read(base) for base in expanded}
+            keep = rising_batches(batches, let_go)
+        by_base = {log.base_offset: log for log in self.logs}
+        self.logs = [by_base[base_offset] for base_offset in log_order(batches)]
+        for log in self.logs:
+            log.batches, log.keep = batches[log.base_offset], keep[log.base_offset]
 
     def _read(self, base_offset: int) -> SoundBatches:
         with self._workspace.open(file_name(base_offset, FileKind.LOG)) as source:
@@ -234,18 +284,37 @@ def _overlapped(logs: Mapping[int, SoundBatches], keep: Mapping[int, Flags]) -> 
     ]
 
 
-def _segments_of(log: KeptLog, base_offset: int) -> Iterator[Segment]:
+def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
     """One segment, and where markers are made, one for each and one for what follows."""
-    rows = log.rows
     begin = 0
+    kept = log.rows
     for row in sorted(log.markers):
+        following = kept[min(int(np.searchsorted(kept, row)), kept.size - 1)] if kept.size else row
+        if rows.size and not rows[0] <= following <= rows[-1]:
+            continue
         at = int(np.searchsorted(rows, row))
         offsets = [decode_header(marker).base_offset for marker in log.markers[row]]
         if at > begin:
-            yield Segment(base_offset, log, rows[begin:at])
+            yield from _fitting(log, base_offset, rows[begin:at])
         for offset, marker in zip(offsets, log.markers[row], strict=True):
             yield Segment(offset, log, rows[:0], marker)
         if at > begin or base_offset in offsets:
-            base_offset = int(log.batches.first_offset[row])
+            base_offset = int(log.batches.first_offset[rows[at] if at < len(rows) else row])
         begin = at
-    yield Segment(base_offset, log, rows[begin:])
+    yield from _fitting(log, base_offset, rows[begin:])
+
+
+def _fitting(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
+    """One segment, or several where offsets leap over more than its indexes can hold."""
+    while rows.size:
+        first = log.batches.first_offset[rows]
+        relative = log.batches.last_offset[rows] - base_offset
+        fitting = int(np.searchsorted(relative, INT32_MAX, side="right"))
+        if base_offset == first[0]:
+            fitting = max(fitting, 1)  # no other name is better for a batch that is as wide
+        if fitting == rows.size:
+            break
+        if fitting:
+            yield Segment(base_offset, log, rows[:fitting])
+        base_offset, rows = int(first[fitting]), rows[fitting:]
+    yield Segment(base_offset, log, rows)

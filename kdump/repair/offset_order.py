@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
 from kdump.repair.sound_batches import SoundBatches
 from kdump.scan.batches import Column, Flags
 
+INT32_MAX = 2**31 - 1
+"""The most that an offset may lie behind the name of its log."""
 _WEIGHT = 1 << 28
 """Of a batch: more than all preferences together can be."""
 
@@ -37,32 +39,65 @@ def log_order(logs: Mapping[int, SoundBatches]) -> list[int]:
     return sorted(logs, key=middle)
 
 
-def rising_batches(logs: Mapping[int, SoundBatches]) -> dict[int, Flags]:
+def rising_batches(
+    logs: Mapping[int, SoundBatches], let_go: Mapping[int, Collection[int]]
+) -> dict[int, Flags]:
     """Which batches of each log stay.
 
     Args:
         logs: their batches, by base offset.
+        let_go: numbers of those that cannot stay, by base offset of their log.
     """
-    order = log_order(logs)
-    first = _joined([logs[base].first_offset for base in order])
-    last = _joined([logs[base].last_offset for base in order])
-    counts = [logs[base].count for base in order]
-    batches = _joined([logs[base].batches for base in order])
-    if (first[1:] > last[:-1]).all():
-        keep = np.ones(len(first), np.bool_)
-    else:
-        keep = _heaviest_row(
-            first, last, _WEIGHT * batches + _preferences(order, counts, first, last)
-        )
-    edges = np.cumsum(np.array(counts, np.int64))[:-1]
-    return dict(zip(order, np.split(keep, edges), strict=False))
+    pieces = _pieces(logs)
+    first = _joined([logs[base].first_offset[rows] for base, rows in pieces])
+    last = _joined([logs[base].last_offset[rows] for base, rows in pieces])
+    batches = _joined([logs[base].batches[rows] for base, rows in pieces])
+    kept = {base: np.ones(logs[base].count, np.bool_) for base in logs}
+    for base, rows_let_go in let_go.items():
+        kept[base][list(rows_let_go)] = False
+    keep = np.concatenate([np.empty(0, np.bool_), *(kept[base][rows] for base, rows in pieces)])
+    if not (first[keep][1:] > last[keep][:-1]).all():
+        # A batch that cannot stay still tells that those beside it are where they belong.
+        order = [base for base, _ in pieces]
+        counts = [rows.stop - rows.start for _, rows in pieces]
+        weights = _WEIGHT * batches + _preferences(order, counts, first, last)
+        keep[keep] = _heaviest_row(first[keep], last[keep], weights[keep])
+    begin = 0
+    for base, rows in pieces:
+        end = begin + rows.stop - rows.start
+        kept[base][rows] = keep[begin:end]
+        begin = end
+    return kept
+
+
+def _pieces(logs: Mapping[int, SoundBatches]) -> list[tuple[int, slice]]:
+    """Ranges of batches, by base offset of their log, in the order of what they hold.
+
+    Where offsets leap over the names of other logs, those may lie between. The pieces of one log
+    stay in the order of the file. A single batch is no piece behind others: it is one with a wrong
+    offset, rather.
+    """
+    bases = np.array(sorted(logs), np.int64)
+    found: list[tuple[int, int, int, int]] = []
+    for base_offset, batches in logs.items():
+        names_below_last = np.searchsorted(bases, batches.last_offset[:-1], side="right")
+        leaps = np.flatnonzero(names_below_last < np.searchsorted(bases, batches.first_offset[1:]))
+        edges = [0, *(leaps + 1).tolist(), batches.count]
+        edges = [0, *(begin for begin, end in itertools.pairwise(edges[1:]) if end - begin > 1)]
+        place = -1
+        for begin, end in itertools.pairwise([*edges, batches.count]):
+            if begin < end:
+                first = np.sort(batches.first_offset[begin:end])
+                place = max(place, int(first[(end - begin - 1) // 2]))
+                found.append((place, base_offset, begin, end))
+    return [(base_offset, slice(begin, end)) for _, base_offset, begin, end in sorted(found)]
 
 
 def _preferences(
     order: Sequence[int], counts: Sequence[int], first: Column, last: Column
 ) -> Column:
     """How well each batch fits where it stands, from 0 to 3."""
-    bases = sorted(order)
+    bases = sorted(set(order))
     following = dict(itertools.zip_longest(bases, bases[1:], fillvalue=2**63 - 1))
     low = np.repeat(np.array(order, np.int64), counts)
     high = np.repeat(np.array([following[base] for base in order], np.int64), counts)

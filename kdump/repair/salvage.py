@@ -6,11 +6,11 @@ What is kept and what goes, log by log:
 2. Every batch of every log is checked, flushed or not. Behind damage the next one is looked for,
    so that a header that lies costs only itself.
 3. Batches stay whose offsets rise. A batch that is there twice, or has offsets that are others',
-   goes.
+   goes. Where offsets leap over more than indexes can hold, another log begins.
 4. What stays is handed to the loader, as after a crash and from the first offset on, so that all
    that is derived from the logs is as Kafka itself leaves it. Where loading ends on a batch all
-   the same, it is given the marker that was lost in front of it, or goes too, and the loader
-   begins again.
+   the same, it is given the marker that was lost in front of it, or goes too, which may let
+   others stay, and the loader begins again.
 
 Whatever goes is put into a file of its own beside the logs, which Kafka leaves alone, unless it
 is zeroes. Offsets stay as they are: the log has gaps.
@@ -18,19 +18,19 @@ is zeroes. Offsets stay as they are: the log has gaps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
-from kdump.repair.account import MadeMarker, SetAside, Why
+from kdump.repair.account import MadeMarker, RecoveredSegment, SetAside, Split, Why
 from kdump.repair.kept_logs import KeptLog, KeptLogs, Segment
 from kdump.repair.loader import LoadContext, Recovered, load_workspace
 from kdump.repair.lost_ranges import lost_ranges
 from kdump.repair.refusal import Refusal, Refused
-from kdump.repair.salvage_files import aside_name, end_of_data, resolve_for_salvage
+from kdump.repair.salvage_files import aside_name, resolve_for_salvage
 from kdump.repair.workspace import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -63,7 +63,9 @@ def salvage_partition(workspace: Workspace, context: LoadContext) -> Recovered |
         return refused.refusal
     if salvage.is_sound:
         outcome = load_workspace(untouched.copy(), salvage.from_the_start)
-        if not _loses(outcome) and context != salvage.from_the_start:
+        # Behind a clean stop a broker would leave zeroes at the end where they are.
+        is_cut = context.is_clean and not salvage.is_whole
+        if not _loses(outcome) and context != salvage.from_the_start and not is_cut:
             outcome = load_workspace(untouched, context)
         if not _loses(outcome):
             return outcome
@@ -104,7 +106,13 @@ class _Salvage:
             all(self._is_sound(log) for log in self._logs.logs)
             and self._leftovers.is_as_broker
             and not self._ignores_start
+            and not self._logs.is_interleaved
         )
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all logs hold batches and nothing else."""
+        return all(log.is_whole for log in self._logs.logs)
 
     def _is_sound(self, log: KeptLog) -> bool:
         """Whether nothing is damaged but space behind the batches that was never written."""
@@ -115,7 +123,7 @@ class _Salvage:
         (damaged,) = log.batches.damaged
         content = part_of(log.content, damaged.start, damaged.end)
         is_at_end = damaged.end == log.content.size_bytes
-        return is_at_end and not end_of_data(self._workspace, content)
+        return is_at_end and not self._workspace.end_of_data(content)
 
     def run(self) -> Recovered | Refusal:
         """Load what stays until the loader takes it."""
@@ -170,7 +178,9 @@ class _Salvage:
             outcome.account,
             set_aside=tuple(aside),
             made_markers=tuple(_made_markers(segments)),
+            splits=(*_splits(segments), *outcome.account.splits),
             leftovers=(*self._leftovers.leftovers, *outcome.account.leftovers),
+            recovered=tuple(_recovered(outcome.account.recovered, segments)),
             ignored_log_start_offset=self._ignored_start,
         )
         return replace(outcome, files=workspace.wanted(), account=account)
@@ -178,7 +188,7 @@ class _Salvage:
     def _set_aside(self, workspace: Workspace) -> Iterator[SetAside]:
         for base_offset, lost in lost_ranges(self._logs.logs):
             content = Stored(lost.name, lost.start, lost.end)
-            data_bytes = end_of_data(workspace, content)
+            data_bytes = workspace.end_of_data(content)
             if not data_bytes:
                 yield lost
                 continue
@@ -207,6 +217,27 @@ def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
         cut = account.cuts[0]
         return Refusal(cut.reason, cut.name, "", cut.position)
     return Refusal(account.dropped[0].reason, account.dropped[0].name, "")
+
+
+def _recovered(
+    recovered: Iterable[RecoveredSegment], segments: list[Segment]
+) -> Iterator[RecoveredSegment]:
+    """Those that the loader went through; that it found no index of some is our doing."""
+    changed = {segment.base_offset for segment in segments if not segment.is_as_before}
+    for each in recovered:
+        is_ours = each.is_rebuilt and each.base_offset in changed
+        yield replace(each, reason="its log is another then") if is_ours else each
+
+
+def _splits(segments: list[Segment]) -> Iterator[Split]:
+    """The logs that become several, but for markers that are made."""
+    parts: dict[int, list[int]] = {}
+    for segment in segments:
+        if segment.rows.size:
+            parts.setdefault(segment.log.base_offset, []).append(segment.base_offset)
+    for base_offset, base_offsets in parts.items():
+        if len(base_offsets) > 1:
+            yield Split(file_name(base_offset, FileKind.LOG), tuple(base_offsets))
 
 
 def _made_markers(segments: list[Segment]) -> Iterator[MadeMarker]:

@@ -17,10 +17,10 @@ from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.account import MadeMarker, Why
+from kdump.repair.account import MadeMarker, Split, Why
 from kdump.repair.loader import LoadContext, Recovered, recover_partition
 from kdump.repair.policies import Policy, repair_partition
-from kdump.repair.refusal import Refusal
+from kdump.repair.verdict import VerdictKind, verdict
 from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo
 
 FIRST, SECOND, THIRD = log_name(0), log_name(12), log_name(24)
@@ -104,6 +104,16 @@ def test_a_length_that_leads_behind_other_batches_hides_none_of_them(tmp_path: P
     path = partition(tmp_path, {0: bytes(log)})
 
     assert applied(path, salvaged(path))[FIRST] == joined(each[:1], each[2:])
+
+
+def test_zeroes_at_the_end_go_behind_a_clean_stop_too(tmp_path: Path) -> None:
+    log = joined(batches(4))
+    path = partition(tmp_path, {0: log + bytes(17)})
+
+    outcome = salvaged(path, is_clean=True, recovery_point=12)
+
+    assert outcome.files[FIRST] == KeptUpTo(len(log))
+    assert verdict(outcome, Policy.SALVAGE).kind is VerdictKind.UNCLEAN
 
 
 def test_zeroes_are_cut_and_not_set_aside(tmp_path: Path) -> None:
@@ -244,6 +254,61 @@ def test_a_batch_that_cannot_be_loaded_goes_where_no_marker_fits(tmp_path: Path)
     assert [aside.why for aside in outcome.account.set_aside] == [Why.NOT_LOADABLE]
 
 
+def test_another_log_begins_where_offsets_leap_over_more_than_indexes_hold(tmp_path: Path) -> None:
+    far = 2**31 + 100
+    each = [*batches(2), *batches(2, base_offset=far)]
+    path = partition(tmp_path, {0: joined(each, b"x" * 20)})
+
+    outcome = salvaged(path)
+    files = applied(path, outcome)
+
+    assert (files[FIRST], files[log_name(far)]) == (joined(each[:2]), joined(each[2:]))
+    assert outcome.account.splits == (Split(FIRST, (0, far)),)
+
+
+def test_a_batch_goes_that_cannot_be_loaded_behind_a_leap(tmp_path: Path) -> None:
+    far = 2**31 + 100
+    each = [
+        *batches(2),
+        of_producer(far, transactional=True),
+        of_producer(far + 1, sequence=1),
+        *batches(2, base_offset=far + 2),
+    ]
+    path = partition(tmp_path, {0: joined(each)})
+
+    files = applied(path, salvaged(path))
+
+    assert valid_batches_of(files) == [*each[:3], *each[4:]]
+
+
+def test_logs_that_another_leaps_over_stay_with_it(tmp_path: Path) -> None:
+    logs = three_segments()
+    far = batches(3, base_offset=1000)
+    path = partition(
+        tmp_path,
+        {0: joined(logs[0][:1], far), 12: joined(logs[12]), 24: joined(logs[24])},
+    )
+
+    outcome = salvaged(path)
+
+    assert valid_batches_of(applied(path, outcome)) == [*logs[0][:1], *logs[12], *logs[24], *far]
+    assert outcome.account.set_aside == ()
+
+
+def test_a_batch_stays_when_the_one_goes_that_has_its_offsets(tmp_path: Path) -> None:
+    each = [
+        of_producer(0, transactional=True),
+        of_producer(1, sequence=1),  # preferred, as it touches the one before it, and not loadable
+        *batches(1, base_offset=1),
+        *batches(2, base_offset=10),
+    ]
+    path = partition(tmp_path, {0: joined(each)})
+
+    kept = valid_batches_of(applied(path, salvaged(path)))
+
+    assert kept == [each[0], *each[2:]]
+
+
 def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
     each = batches(4)
     log = joined(each)
@@ -277,14 +342,6 @@ def test_truncating_cuts_flushed_data_too(tmp_path: Path) -> None:
     outcome = salvaged(path, Policy.TRUNCATE, recovery_point=24, is_clean=True)
 
     assert (outcome.files[FIRST], outcome.files[SECOND]) == (KeptUpTo(at), Gone())
-
-
-@pytest.mark.parametrize("policy", Policy)
-def test_the_cluster_s_metadata_is_left_unless_it_is_named(tmp_path: Path, policy: Policy) -> None:
-    path = write_partition(tmp_path / "__cluster_metadata-0", {0: joined(batches(2))})
-    listed = read_lone_partition(path, path.name)
-
-    assert isinstance(repair_partition(listed, LoadContext(), policy), Refusal)
 
 
 @pytest.mark.parametrize("seed", range(60))
