@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kdump.check import invariants
-from kdump.check.batches import SegmentScope, offset_gap_finding, offset_order_finding
+from kdump.check.batches import offset_gap_finding, offset_order_finding
 from kdump.check.collector import Collector
 from kdump.check.epochs import EpochCheck
 from kdump.check.findings import Finding, Place
@@ -15,98 +14,20 @@ from kdump.check.index_files import check_transaction_index
 from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.partition_files import check_files
 from kdump.check.producers import Replay
+from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
 from kdump.formats import names
-from kdump.formats.names import FileKind, PartitionState
+from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
-from kdump.log.directory import LogDirectory
 from kdump.log.index_tail import last_time_entry
-from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.source import FileSource
 
 _SEQUENCE_CODES: Final = frozenset(
     {invariants.PRODUCER_SEQUENCE_GAP.code, invariants.PRODUCER_SEQUENCE_REPEAT.code}
 )
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionScope:
-    """What has to be known around a partition to check it.
-
-    Attributes:
-        partition: as it lies on disk.
-        is_clean: whether its log directory was left by a clean stop, and it was part of that.
-        log_start_offset: what the checkpoint says of it, 0 where it says nothing.
-        recovery_point: what the checkpoint says of it; None where it says nothing.
-        is_compacted: whether the cleaner has been over it, as its checkpoint says.
-        needs_metadata: whether a broker of this directory wants ``partition.metadata``.
-        topic_ids: the id of its topic by name, as the cluster's metadata has it; nothing where
-            there is no such topic, None where that is not known.
-    """
-
-    partition: Partition
-    is_clean: bool = False
-    log_start_offset: int = 0
-    recovery_point: int | None = None
-    is_compacted: bool = False
-    needs_metadata: bool = False
-    topic_ids: Mapping[str, str] | None = None
-
-    def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
-        """Each segment, and what has to be known to check it."""
-        segments = self.partition.segments
-        for index, segment in enumerate(segments):
-            is_active = index == len(segments) - 1
-            yield (
-                segment,
-                SegmentScope(
-                    path=str(self.partition.segment_path(segment, segment.log_kind)),
-                    base_offset=segment.base_offset,
-                    next_base_offset=None if is_active else segments[index + 1].base_offset,
-                    is_active=is_active,
-                    is_clean=self.is_clean,
-                ),
-            )
-
-
-def scope_in(
-    partition: Partition,
-    directory: LogDirectory | None,
-    topic_ids: Mapping[str, str] | None = None,
-) -> PartitionScope:
-    """What the log directory says of one of its partitions."""
-    if directory is None or partition.topic_partition is None:
-        return PartitionScope(partition)
-    checkpoints = directory.checkpoints
-    is_part = partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
-    key = partition.topic_partition
-    starts = checkpoints.log_start_offsets if is_part else None
-    flushed = checkpoints.recovery_points if is_part else None
-    cleaned = checkpoints.cleaner_offsets if is_part else None
-    return PartitionScope(
-        partition,
-        # The Raft layer loads the cluster's metadata as after a crash, always.
-        is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
-        log_start_offset=0 if starts is None else starts.get(key, 0),
-        recovery_point=None if flushed is None else flushed.get(key),
-        is_compacted=cleaned is not None and cleaned.get(key, 0) > 0,
-        needs_metadata=needs_partition_metadata(directory) and is_part,
-        # Only what is about this topic: a scope goes to whoever checks the partition.
-        topic_ids=None if topic_ids is None else _only(key.topic, topic_ids),
-    )
-
-
-def _only(topic: str, topic_ids: Mapping[str, str]) -> dict[str, str]:
-    return {topic: topic_ids[topic]} if topic in topic_ids else {}
-
-
-def needs_partition_metadata(directory: LogDirectory) -> bool:
-    """Whether the brokers of this directory know topics by id, as since KRaft they must."""
-    properties = directory.meta_properties
-    return properties is not None and properties.version >= 1
 
 
 class PartitionCheck:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
+from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import check_snapshot_file
 from kdump.formats import names
 from kdump.formats.errors import FormatError
@@ -18,9 +19,6 @@ from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
-
-if TYPE_CHECKING:
-    from kdump.check.partition import PartitionScope
 
 _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (

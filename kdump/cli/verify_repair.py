@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kdump.cli.directories import Diagnostics, without_garbage_collection
 from kdump.cli.part_commands import find_named
 from kdump.cli.progress import open_progress
 from kdump.cli.repairing import Operations, plan_lines, plan_row, said_of_interrupted
 from kdump.cli.said import Printer, Said
+from kdump.cli.verification import Verification
 from kdump.cli.verify_output import SaidPrinter
 from kdump.errors import ExitStatus
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.pipeline.mending import Ailments, Mending, mend
 from kdump.pipeline.repairing import Done, Writing, carry_out, for_writing
 from kdump.repair.policies import Policy
-
-if TYPE_CHECKING:
-    from kdump.cli.verify import Verification
 
 MOST_ROUNDS: Final = 5
 """One repair may make room for the next: checkpoints, leftovers, data, what is derived from it."""

@@ -16,8 +16,8 @@ from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
 from kdump.check.findings import Finding
-from kdump.check.partition import scope_in
 from kdump.check.partition_files import check_metadata
+from kdump.check.scope import scope_in
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import PartitionState

@@ -21,7 +21,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.index_files import used_bytes
 from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart
-from kdump.check.partition import PartitionScope, scope_in
+from kdump.check.scope import PartitionScope, scope_in
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
 from kdump.log.cluster import read_cluster_image

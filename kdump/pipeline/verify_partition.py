@@ -17,7 +17,8 @@ from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import ByteAccount, Level, SegmentPart
-from kdump.check.partition import PartitionCheck, PartitionScope
+from kdump.check.partition import PartitionCheck
+from kdump.check.scope import PartitionScope
 from kdump.check.segment import check_part
 from kdump.formats.names import PartitionState
 from kdump.log.partition import Partition

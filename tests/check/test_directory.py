@@ -15,7 +15,8 @@ from builders.verified import LogModel, findings_in
 from kdump.check import directory as directory_checks
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
-from kdump.check.partition import PartitionCheck, PartitionScope
+from kdump.check.partition import PartitionCheck
+from kdump.check.scope import PartitionScope
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid

@@ -18,7 +18,8 @@ from kdump.check.batches import SegmentScope
 from kdump.check.collector import MOST_OF_A_CODE
 from kdump.check.findings import Finding
 from kdump.check.part import Level, SegmentPart
-from kdump.check.partition import PartitionCheck, PartitionScope
+from kdump.check.partition import PartitionCheck
+from kdump.check.scope import PartitionScope
 from kdump.check.segment import check_part
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.partition import read_partition
