@@ -130,7 +130,7 @@ class _Finder:
         """Look through the bytes from ``start`` to ``end``, where a batch is to begin."""
         for step in walk_windows(self._source, start, end, follow_bad=True):
             if isinstance(step, Skipped):
-                self._add_damaged(DamagedRange(step.start, step.end, str(step.problem)))
+                self._add_damaged(DamagedRange(step.start, step.end, step.problem.what))
             elif isinstance(step, Window):
                 self._take(step)
 

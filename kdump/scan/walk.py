@@ -220,7 +220,7 @@ def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:
         if leads_on:
             continue
         problem = FormatError(
-            "batch is damaged, and no batch follows where it says that it ends",
+            "a batch is damaged, and no batch follows where it says that it ends",
             position=int(batches.position[row]),
             expected=f"a batch at byte {following}",
         )
