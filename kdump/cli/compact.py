@@ -20,7 +20,7 @@ from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
     from kdump.log.directory import DirectoryKind
-    from kdump.pipeline.compact_request import Request
+    from kdump.pipeline.compaction.request import Request
 
 
 @click.command("compact")
@@ -81,8 +81,8 @@ def command(
         without_garbage_collection,
     )
     from kdump.cli.progress import open_progress
-    from kdump.pipeline.compact import compact, recover_first
-    from kdump.pipeline.compact_request import Request
+    from kdump.pipeline.compaction.compact import compact, recover_first
+    from kdump.pipeline.compaction.request import Request
     from kdump.pipeline.recover import Selection
     from kdump.pipeline.repairing import for_writing
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from kdump.clean.compaction.parts import Amount
     from kdump.clean.compaction.preview import Preview
     from kdump.clean.compaction.segment import RewrittenGroup
-    from kdump.pipeline.compact import DirectoryResult
-    from kdump.pipeline.compact_request import PartitionResult, Problem
+    from kdump.pipeline.compaction.compact import DirectoryResult
+    from kdump.pipeline.compaction.request import PartitionResult, Problem
 
 WRITTEN_BYTES_PER_SECOND: Final = 150_000_000
 """What a disk is trusted with when it is foretold how long a run takes."""
@@ -92,7 +92,7 @@ def _written_bytes(result: PartitionResult) -> int:
 
 def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArguments) -> int:
     """How much space new logs take at a time; all, where an undo keeps the old ones."""
-    from kdump.pipeline.compact_swap import SWAPPED_BYTES
+    from kdump.pipeline.compaction.swap import SWAPPED_BYTES
 
     written = [
         group.after.size_bytes
@@ -154,7 +154,7 @@ def _group_line(group: RewrittenGroup) -> str:
 
 
 def _problem_sentence(result: PartitionResult) -> str:
-    from kdump.pipeline.compact_swap import NoSpace
+    from kdump.pipeline.compaction.swap import NoSpace
     from kdump.pipeline.loading import Unreadable
 
     problem = result.problem
@@ -190,7 +190,7 @@ def _partition_row(result: PartitionResult) -> dict[str, Any]:
 
 
 def _problem_row(problem: Problem | None) -> dict[str, Any] | None:
-    from kdump.pipeline.compact_swap import NoSpace
+    from kdump.pipeline.compaction.swap import NoSpace
     from kdump.pipeline.loading import Unreadable
 
     if problem is None:

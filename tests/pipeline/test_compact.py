@@ -29,11 +29,12 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.log.settings import Settings
-from kdump.pipeline import compact_swap, compact_wave
-from kdump.pipeline.compact import DirectoryResult, compact_on
-from kdump.pipeline.compact_jobs import RewriteJob, ScanJob, rewrite_splits, scan_splits
-from kdump.pipeline.compact_request import Request
-from kdump.pipeline.compact_swap import NoSpace
+from kdump.pipeline.compaction import swap as swapping
+from kdump.pipeline.compaction import wave
+from kdump.pipeline.compaction.compact import DirectoryResult, compact_on
+from kdump.pipeline.compaction.jobs import RewriteJob, ScanJob, rewrite_splits, scan_splits
+from kdump.pipeline.compaction.request import Request
+from kdump.pipeline.compaction.swap import NoSpace
 from kdump.pipeline.engine import Engine
 from kdump.pipeline.local import LocalEngine
 from kdump.pipeline.repairing import Writing
@@ -60,8 +61,8 @@ def compacted(
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let logs be cut into many parts, and each new segment take its place at once."""
-    monkeypatch.setattr(compact_wave, "split_bytes", lambda *_: 2_000)
-    monkeypatch.setattr(compact_swap, "SWAPPED_BYTES", 0)
+    monkeypatch.setattr(wave, "split_bytes", lambda *_: 2_000)
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -98,7 +99,7 @@ def test_spark_finds_the_last_records_itself(
         (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
     here, there = (Path(shutil.copytree(root, tmp_path / name)) for name in ("here", "there"))
     expected = compacted(here)
-    monkeypatch.setattr(compact_wave, "JOINED_BYTES", 0)
+    monkeypatch.setattr(wave, "JOINED_BYTES", 0)
 
     result = compacted(there, spark)
 
@@ -125,13 +126,13 @@ def test_how_the_work_is_cut_makes_no_difference(
 def test_what_tasks_are_given_and_give_can_be_pickled(tmp_path: Path) -> None:
     root = plain_directory(tmp_path / "logs")
     (partition,) = read_log_directory(root).partitions
-    begun = compact_wave.Wave(
+    begun = wave.Wave(
         Request([], Settings(), now_ms=NOW_MS),
         read_log_directory(root),
         LocalEngine(1),
-        compact_swap.Discarder(),
+        swapping.Discarder(),
     )._begun(partition)
-    assert isinstance(begun, compact_wave._Work)
+    assert isinstance(begun, wave._Work)
     scanned = {}
     for split in scan_splits(partition, begun.begun.parts_to_scan(), 10**6):
         found = ScanJob().run(pickle.loads(pickle.dumps(split)))
@@ -160,13 +161,13 @@ def test_of_each_key_the_last_value_stays(tmp_path: Path) -> None:
 def test_between_two_swaps_the_directory_is_clean_and_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact_swap, "SWAPPED_BYTES", 0)
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
     root = plain_directory(tmp_path / "logs", segments=5)
     expected = last_values(root / "users-0")
     seen = []
-    swap = compact_swap.Swapper.swap
+    swap = swapping.Swapper.swap
 
-    def noting(swapper: compact_swap.Swapper) -> None:
+    def noting(swapper: swapping.Swapper) -> None:
         swap(swapper)
         left = [*root.rglob("*.cleaned"), *root.rglob("*.swap"), *root.glob(".kdump*")]
         assert not left
@@ -174,7 +175,7 @@ def test_between_two_swaps_the_directory_is_clean_and_whole(
         assert expected.items() - found.items() <= {(None, expected[None])}
         seen.append((root / names.CLEAN_SHUTDOWN_MARKER).exists())
 
-    monkeypatch.setattr(compact_swap.Swapper, "swap", noting)
+    monkeypatch.setattr(swapping.Swapper, "swap", noting)
     compacted(root, internal_segment_bytes="600")
 
     assert len(seen) > 2
@@ -184,7 +185,7 @@ def test_between_two_swaps_the_directory_is_clean_and_whole(
 def test_with_an_undo_everything_is_one_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compact_swap, "SWAPPED_BYTES", 0)
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
     root = plain_directory(tmp_path / "logs", ("a", "b"), segments=5)
 
     result = compacted(root, writing=Writing("compact"), internal_segment_bytes="600")
@@ -196,7 +197,7 @@ def test_with_an_undo_everything_is_one_change(
 def test_stopped_anywhere_it_is_finished_by_the_next_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
 ) -> None:
-    monkeypatch.setattr(compact_swap, "SWAPPED_BYTES", 0)
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
     base = plain_directory(tmp_path / "base", ("a", "b"))
     attic = tmp_path / "attic"
     attic.mkdir()
@@ -228,7 +229,7 @@ def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
     root = plain_directory(tmp_path / "logs")
     before = tree_of(root / "users-0")
     full = SimpleNamespace(f_bfree=10, f_bavail=10, f_frsize=4096)
-    monkeypatch.setattr("kdump.pipeline.compact_swap.os.statvfs", lambda _: full)
+    monkeypatch.setattr("kdump.pipeline.compaction.swap.os.statvfs", lambda _: full)
 
     (partition,) = compacted(root).partitions
 

@@ -16,9 +16,9 @@ from kdump.apply.files import DISK, Files
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.pipeline import recover
-from kdump.pipeline.compact_request import PartitionResult, Request
-from kdump.pipeline.compact_swap import Discarder, Swapper
-from kdump.pipeline.compact_wave import Wave, Writer
+from kdump.pipeline.compaction.request import PartitionResult, Request
+from kdump.pipeline.compaction.swap import Discarder, Swapper
+from kdump.pipeline.compaction.wave import Wave, Writer
 from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.repairing import Done, Writing, carry_out

@@ -19,7 +19,7 @@ from kdump.clean.compaction.transactions import TxnBatches
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.pipeline.compact_jobs import (
+from kdump.pipeline.compaction.jobs import (
     RewriteJob,
     RewriteSplit,
     ScanJob,
@@ -29,8 +29,8 @@ from kdump.pipeline.compact_jobs import (
     scan_splits,
     survey_splits,
 )
-from kdump.pipeline.compact_request import PartitionResult, Problem, Request
-from kdump.pipeline.compact_swap import NoSpace, Rewritten
+from kdump.pipeline.compaction.request import PartitionResult, Problem, Request
+from kdump.pipeline.compaction.swap import NoSpace, Rewritten
 from kdump.pipeline.engine import Engine, run_in_order
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.local import available_cores
@@ -40,7 +40,7 @@ from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
 
 if TYPE_CHECKING:
-    from kdump.pipeline.compact_spark import LiveLog
+    from kdump.pipeline.compaction.spark import LiveLog
 
 JOINED_BYTES: Final = 4 << 30
 """From how much on the last record of each key is found by Spark, if that is the engine.
@@ -194,7 +194,7 @@ class Wave:
 
     def _scan_on_spark(self, splits: Sequence[tuple[_Work, list[ScanSplit]]]) -> None:
         """The same, where keys stay with Spark."""
-        from kdump.pipeline.compact_spark import scan_on_spark
+        from kdump.pipeline.compaction.spark import scan_on_spark
         from kdump.pipeline.spark import SparkEngine
 
         assert isinstance(self.engine, SparkEngine)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kdump.clean.compaction.keys import KeyedRecords, LiveRecords
 from kdump.clean.compaction.scan import ScannedPart
 from kdump.errors import KdumpError
-from kdump.pipeline.compact_jobs import ScanJob, ScanSplit
+from kdump.pipeline.compaction.jobs import ScanJob, ScanSplit
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.spark import SparkEngine
 from kdump.pipeline.spark_session import first_line

@@ -12,7 +12,7 @@ from kdump.formats.names import PartitionState
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.settings import Settings
-from kdump.pipeline.compact_swap import NoSpace
+from kdump.pipeline.compaction.swap import NoSpace
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.recover import Selection
 from kdump.repair.checkpoints import is_loaded
