@@ -29,8 +29,9 @@ from kdump.apply.journal import (
 )
 from kdump.apply.operations import DirectoryPlan, FileState, Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
-from kdump.apply.segment_names import CLEANED, is_log, offset_of
+from kdump.apply.segment_names import CLEANED, is_log
 from kdump.apply.steps import cut_file, relative
+from kdump.formats.names import leading_offset
 from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -68,7 +69,9 @@ def stage(plan: Plan, number: int, files: Files, *, created_ns: int) -> dict[Ope
     staged: dict[Operation, Staged] = {}
     folders: set[Path] = set()
     for directory in plan.directories:
-        logs = sorted((offset_of(name) or 0, name) for name in directory.states if is_log(name))
+        logs = sorted(
+            (leading_offset(name) or 0, name) for name in directory.states if is_log(name)
+        )
         for operation in directory.operations:
             content = _content(directory, operation)
             source = operation.source
@@ -109,7 +112,7 @@ def _metadata_for(
     directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]], created_ns: int
 ) -> Metadata:
     name = operation.name
-    offset = offset_of(name)
+    offset = leading_offset(name)
     like = directory.states.get(name)
     if like is None:
         like = directory.states.get(_first_source(operation) or "")

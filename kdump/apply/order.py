@@ -51,10 +51,9 @@ from kdump.apply.segment_names import (
     SWAP,
     is_log,
     is_temporary,
-    offset_of,
 )
 from kdump.errors import KdumpError
-from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, PARTITION_FILES, FileKind
+from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, PARTITION_FILES, FileKind, leading_offset
 from kdump.repair.wanted import (
     Gone,
     Kept,
@@ -183,7 +182,7 @@ class _Planner:
         for name in sorted(plain):
             if not (
                 self._is_there(name)
-                or offset_of(name) is not None
+                or leading_offset(name) is not None
                 or name in PARTITION_FILES
                 or isinstance(plain[name], RenamedFrom)
             ):
@@ -350,7 +349,7 @@ class _Planner:
 
 
 def _offset(name: str) -> int:
-    offset = offset_of(name)
+    offset = leading_offset(name)
     return _NO_OFFSET if offset is None else offset
 
 

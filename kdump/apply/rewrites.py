@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kdump.apply.operations import FileState
-from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP, is_log, offset_of
-from kdump.formats.names import FileKind
+from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP, is_log
+from kdump.formats.names import FileKind, leading_offset
 from kdump.repair.wanted import (
     CopiedFrom,
     Gone,
@@ -145,5 +145,5 @@ def _live(name: str) -> str:
 
 
 def _offset(name: str) -> int:
-    offset = offset_of(name)
+    offset = leading_offset(name)
     return 0 if offset is None else offset

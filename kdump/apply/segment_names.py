@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kdump.formats.java_numbers import parse_long
-from kdump.formats.names import FileKind, FileStage
+from kdump.formats.names import FileKind, FileStage, leading_offset
 
 CLEANED: Final = FileStage.CLEANED.value
 SWAP: Final = FileStage.SWAP.value
@@ -21,12 +20,6 @@ SEGMENT_SUFFIXES: Final = (
 """The files of a segment, in the order in which a broker renames them."""
 
 
-def offset_of(name: str) -> int | None:
-    """The number before the first dot (``LogFileUtils.offsetFromFileName``); None for none."""
-    stem, dot, _ = name.partition(".")
-    return parse_long(stem) if dot else None
-
-
 def is_temporary(name: str) -> bool:
     """Whether the file is one that is not in use yet, or not any more."""
     return name.endswith(TEMPORARY_SUFFIXES)
@@ -34,4 +27,4 @@ def is_temporary(name: str) -> bool:
 
 def is_log(name: str, stage: str = "") -> bool:
     """Whether it is the log of a segment, with the suffix ``stage``."""
-    return name.endswith(FileKind.LOG.value + stage) and offset_of(name) is not None
+    return name.endswith(FileKind.LOG.value + stage) and leading_offset(name) is not None

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase
-from kdump.apply.segment_names import SEGMENT_SUFFIXES, offset_of
+from kdump.apply.segment_names import SEGMENT_SUFFIXES
+from kdump.formats.names import leading_offset
 
 ROOT = "."
 
@@ -138,4 +139,4 @@ def sync_of(paths: Iterable[str]) -> Step:
 def position(name: str) -> tuple[int, int, str]:
     """Sorts files of segments: by offset, and of each segment the log first."""
     kinds = [at for at, suffix in enumerate(SEGMENT_SUFFIXES) if name.endswith(suffix)]
-    return offset_of(name) or 0, kinds[0] if kinds else len(SEGMENT_SUFFIXES), name
+    return leading_offset(name) or 0, kinds[0] if kinds else len(SEGMENT_SUFFIXES), name

@@ -171,6 +171,15 @@ def parse_offset_file_name(name: str) -> OffsetFileName | None:
     return OffsetFileName(offset, _KINDS[match[2]], _STAGES[match[3]])
 
 
+def leading_offset(name: str) -> int | None:
+    """The number before the first dot of a name, which is all that a loading broker looks at.
+
+    None where there is none (``LogFileUtils.offsetFromFileName``).
+    """
+    stem, dot, _ = name.partition(".")
+    return parse_long(stem) if dot else None
+
+
 _SET_ASIDE: Final = re.compile(r"damaged-(.+)-\d+-\d+(?:\.\d+)?", re.DOTALL)
 
 

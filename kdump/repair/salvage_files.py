@@ -13,11 +13,11 @@ from typing import Final
 
 import numpy as np
 
-from kdump.formats.names import FileKind, FileStage
+from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.repair.account import Leftover, Outcome, Recorder, SetAside, Why
 from kdump.repair.segment import SEGMENT_KINDS, IndexSettings
 from kdump.repair.sound_batches import SoundBatches, find_sound_batches
-from kdump.repair.swaps import finish_swaps, offset_of
+from kdump.repair.swaps import finish_swaps
 from kdump.repair.workspace import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -111,7 +111,7 @@ def _move_nameless(workspace: Workspace) -> list[SetAside]:
     return [
         _set_file_aside(workspace, name, "its name does not begin with an offset")
         for name in workspace.names()
-        if name.endswith(_NAMED_BY_OFFSET) and offset_of(name) is None
+        if name.endswith(_NAMED_BY_OFFSET) and leading_offset(name) is None
     ]
 
 
@@ -134,7 +134,7 @@ def _live_logs(workspace: Workspace) -> dict[int, SoundBatches]:
         return {}
     found = {}
     for name in workspace.names():
-        offset = offset_of(name)
+        offset = leading_offset(name)
         if offset is not None and name == _log_name(offset):
             found[offset] = _read(workspace, name).collapsed()
     return found
@@ -157,11 +157,11 @@ def _doubtful_logs(workspace: Workspace) -> list[_Unfinished]:
     found = []
     unfinished = [name for name in workspace.names() if _is_unfinished_log(name)]
     cleaned = [
-        offset_of(name) for name in workspace.names() if name.endswith(FileStage.CLEANED.value)
+        leading_offset(name) for name in workspace.names() if name.endswith(FileStage.CLEANED.value)
     ]
     least_cleaned = min((offset for offset in cleaned if offset is not None), default=2**63 - 1)
     for name in sorted(unfinished, key=lambda name: name.endswith(FileStage.CLEANED.value)):
-        base_offset = offset_of(name)
+        base_offset = leading_offset(name)
         assert base_offset is not None, "files without an offset have been moved"
         batches = _read(workspace, name)
         is_complete = name.endswith(FileStage.SWAP.value) and base_offset < least_cleaned
@@ -234,7 +234,7 @@ def _is_replaced(workspace: Workspace, batches: SoundBatches) -> bool:
         return True
     spans = set(_spans(batches))
     for name in workspace.names():
-        offset = offset_of(name)
+        offset = leading_offset(name)
         if offset is None or name != _log_name(offset):
             continue
         content = workspace.content(name)

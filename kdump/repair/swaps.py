@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kdump.formats.java_numbers import parse_long
-from kdump.formats.names import FileKind, FileStage
+from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.repair.account import Outcome, Recorder
 from kdump.repair.refusal import Refused
 from kdump.repair.segment import IndexSettings, open_segment
@@ -36,7 +35,7 @@ def finish_swaps(workspace: Workspace, settings: IndexSettings, recorder: Record
         low = min(low, base_offset)
         high = max(high, segment.next_offset())
     for name in workspace.names():
-        offset = offset_of(name)
+        offset = leading_offset(name)
         if name.endswith(FileStage.SWAP.value) or offset is None:
             continue
         if low <= offset < high:
@@ -81,19 +80,13 @@ def _drop_unfinished(workspace: Workspace, recorder: Recorder) -> list[str]:
     return valid
 
 
-def offset_of(name: str) -> int | None:
-    """The number before the first dot, if there is one."""
-    stem, dot, _ = name.partition(".")
-    return parse_long(stem) if dot else None
-
-
 def required_offset(name: str) -> int:
-    """The same, of a file that must have one.
+    """The offset that the name of a file begins with.
 
     Raises:
         Refused: it has none.
     """
-    offset = offset_of(name)
+    offset = leading_offset(name)
     if offset is None:
         raise Refused("the name does not begin with an offset", name, "NumberFormatException")
     return offset
