@@ -24,7 +24,6 @@ from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.directory import read_log_directory
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions
 from kdump.pipeline.verify import Request, Said, Summary, Target, verify
-from kdump.pipeline.verify_partition import PartitionReport
 
 NOW_MS: Final = BASE_TIMESTAMP_MS + 60_000
 END_OFFSET: Final = 18
@@ -239,8 +238,3 @@ def summary_of(*roots: Path, level: Level = Level.DEEP) -> Summary:
     last = said_of(*roots, level=level)[-1]
     assert isinstance(last, Summary)
     return last
-
-
-def reports_of(*roots: Path, level: Level = Level.DEEP) -> list[PartitionReport]:
-    """Give what verify says of each partition."""
-    return [each for each in said_of(*roots, level=level) if isinstance(each, PartitionReport)]

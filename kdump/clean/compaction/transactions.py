@@ -58,11 +58,6 @@ class TxnBatches:
     def columns(self) -> tuple[Column, ...]:
         return (self.position, self.base_offset, self.last_offset, self.producer_id, self.marker)
 
-    def from_position(self, position: int) -> TxnBatches:
-        """Only those that begin at or behind byte ``position``."""
-        rows = self.position >= position
-        return TxnBatches(*(column[rows] for column in self.columns))
-
     def rows(self) -> Iterator[tuple[int, ...]]:
         return zip(*(column.tolist() for column in self.columns), strict=True)
 
