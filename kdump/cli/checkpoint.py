@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.output import Column, Kind, OutputFormat, open_output, output_option
+from kdump.cli.parameters import paths_argument
 from kdump.cli.repairing import (
     Operations,
     RepairArguments,
@@ -66,13 +67,7 @@ def _log_dirs(paths: Sequence[Path]) -> tuple[list[Path], ExitStatus]:
 
 
 @command.command("show")
-@click.argument(
-    "paths",
-    metavar="LOG_DIR...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("LOG_DIR")
 @output_option
 def show(paths: Sequence[Path], output: OutputFormat) -> ExitStatus:
     """Show what the four checkpoints say of each partition."""
@@ -210,13 +205,7 @@ def _require_reached(directory: LogDirectory, lines: Iterable[Line]) -> None:
 
 
 @command.command("rebuild")
-@click.argument(
-    "paths",
-    metavar="LOG_DIR...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("LOG_DIR")
 @repair_options
 def rebuild(paths: Sequence[Path], repair: RepairArguments) -> ExitStatus:
     """Let the recovery points and log start offsets say what the logs themselves say."""

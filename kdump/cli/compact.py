@@ -14,7 +14,8 @@ from kdump.cli import recover
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
-from kdump.cli.repairing import Operations, RepairArguments, said_of_interrupted
+from kdump.cli.parameters import paths_argument
+from kdump.cli.repairing import Operations, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
 
@@ -24,13 +25,7 @@ if TYPE_CHECKING:
 
 
 @click.command("compact")
-@click.argument(
-    "paths",
-    metavar="LOG_DIR...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("LOG_DIR")
 @click.option(
     "--topic",
     "globs",
@@ -122,16 +117,15 @@ def command(
         for directory in request.directories:
             diagnostics.report_problems(directory)
         results = compact(request, writing, engine.options, progress)
-    repair = RepairArguments(False, freeing.keep_undo, freeing.form, freeing.verbose)
     operations = Operations(done for _, done in recovered)
     status = diagnostics.status | status_of(results)
     with open_printer(freeing.form) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for recovery, done in recovered:
-            for said in recover.said_of_result(recovery, done, operations, repair):
+            for said in recover.said_of_result(recovery, done, operations, freeing):
                 printer.say(dataclasses.replace(said, type=f"recovery-{said.type}"))
-            status |= recover.status_of(recovery, repair)
+            status |= recover.status_of(recovery, freeing)
         for result in results:
             for said in said_of_result(result, freeing):
                 printer.say(said)

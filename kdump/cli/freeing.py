@@ -7,15 +7,13 @@ import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from kdump.cli.parameters import TIME
+from kdump.cli.repairing import RepairArguments, with_writing_options
 from kdump.cli.said import SaidForm
-
-if TYPE_CHECKING:
-    from kdump.pipeline.repairing import Writing
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,30 +25,18 @@ class HighWatermark(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class FreeingArguments:
+class FreeingArguments(RepairArguments):
     """How to give up segments, and how to say what goes; the argument that a command is given.
 
+    With an undo, nothing is free until that is given up.
+
     Attributes:
-        dry_run: whether only to say it.
-        keep_undo: whether it can be undone, and frees nothing until that is given up.
-        form: of the output.
-        verbose: whether people are told of what stays, too.
         now_ms: what time it is.
         is_replicated: whether the operator says that all logs are replicated up to their ends.
     """
 
-    dry_run: bool
-    keep_undo: bool
-    form: SaidForm
-    verbose: bool
     now_ms: int
     is_replicated: bool
-
-    def writing(self, command: str) -> Writing:
-        """The same for the frame that all commands work in."""
-        from kdump.pipeline.repairing import Writing
-
-        return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
 
 
 def freeing_options(command: Command) -> Command:
@@ -77,30 +63,14 @@ def freeing_options(command: Command) -> Command:
         )
         return command(*args, freeing=freeing, **others)
 
-    decorated: Any = with_one_argument
+    decorated = with_writing_options(
+        with_one_argument,
+        verbose="Tell of partitions of which nothing goes, too.",
+        keeps_undo=False,
+        undo="Keep what it takes to undo this with kdump undo, or do not (the default). While "
+        "that is kept nothing is freed.",
+    )
     for option in (
-        click.option(
-            "--output",
-            "form",
-            type=click.Choice(SaidForm, case_sensitive=False),
-            default=SaidForm.TEXT,
-            help="Form of the answer: text (the default) for people; json and jsonl for programs.",
-        ),
-        click.option(
-            "--verbose", "-v", is_flag=True, help="Tell of partitions of which nothing goes, too."
-        ),
-        click.option(
-            "--undo/--no-undo",
-            "keep_undo",
-            default=False,
-            help="Keep what it takes to undo this with kdump undo, or do not (the default). While "
-            "that is kept nothing is freed.",
-        ),
-        click.option(
-            "--dry-run",
-            is_flag=True,
-            help="Only say what would be done. Nothing is written, not even a lock.",
-        ),
         click.option(
             "--high-watermark",
             type=click.Choice(HighWatermark, case_sensitive=False),

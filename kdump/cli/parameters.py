@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from typing import Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE)
 _POWERS: Final = "KMGTP"
@@ -72,3 +76,14 @@ class PropertyParameter(click.ParamType[tuple[str, str]]):
 
 
 TIME = TimeParameter()
+
+
+def paths_argument(metavar: str) -> Callable[[Command], Command]:
+    """One path or more, as the argument ``paths``; whether they can be read is seen later."""
+    return click.argument(
+        "paths",
+        metavar=f"{metavar}...",
+        nargs=-1,
+        required=True,
+        type=click.Path(readable=False, path_type=Path),
+    )

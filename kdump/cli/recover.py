@@ -13,7 +13,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
-from kdump.cli.parameters import TIME
+from kdump.cli.parameters import TIME, paths_argument
 from kdump.cli.recovery_rows import directory_row, partition_row
 from kdump.cli.repairing import (
     Operations,
@@ -48,13 +48,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 
 
 @click.command("recover")
-@click.argument(
-    "paths",
-    metavar="LOG_DIR...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("LOG_DIR")
 @click.option(
     "--policy",
     "policy_name",

@@ -54,7 +54,24 @@ def repair_options(command: Command) -> Command:
         repair = RepairArguments(dry_run, keep_undo, form, verbose)
         return command(*args, repair=repair, **others)
 
-    decorated: Any = with_one_argument
+    decorated: Command = with_writing_options(
+        with_one_argument,
+        verbose="Tell of all that is in order, too.",
+        keeps_undo=True,
+        undo="Keep what it takes to undo this with kdump undo (the default), or do not.",
+    )
+    return decorated
+
+
+def with_writing_options(command: Any, *, verbose: str, keeps_undo: bool, undo: str) -> Any:
+    """Give a command the options of all that write: ``form``, ``verbose`` and the like.
+
+    Args:
+        command: which.
+        verbose: what ``--verbose`` does, for the help.
+        keeps_undo: whether it can be undone where nothing is said.
+        undo: what ``--undo`` and ``--no-undo`` do, for the help.
+    """
     for option in (
         click.option(
             "--output",
@@ -63,21 +80,16 @@ def repair_options(command: Command) -> Command:
             default=SaidForm.TEXT,
             help="Form of the answer: text (the default) for people; json and jsonl for programs.",
         ),
-        click.option("--verbose", "-v", is_flag=True, help="Tell of all that is in order, too."),
-        click.option(
-            "--undo/--no-undo",
-            "keep_undo",
-            default=True,
-            help="Keep what it takes to undo this with kdump undo (the default), or do not.",
-        ),
+        click.option("--verbose", "-v", is_flag=True, help=verbose),
+        click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
         click.option(
             "--dry-run",
             is_flag=True,
             help="Only say what would be done. Nothing is written, not even a lock.",
         ),
     ):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+        command = option(command)
+    return command
 
 
 def said_of_finding(finding: Finding) -> Said:

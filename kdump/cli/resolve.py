@@ -9,19 +9,14 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
+from kdump.cli.parameters import paths_argument
 from kdump.cli.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState
 
 
 @click.command("resolve")
-@click.argument(
-    "paths",
-    metavar="PATH...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("PATH")
 @click.option(
     "--drop-deleted",
     is_flag=True,

@@ -11,7 +11,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
-from kdump.cli.parameters import SizeParameter
+from kdump.cli.parameters import SizeParameter, paths_argument
 from kdump.cli.repairing import Operations, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("retain")
-@click.argument(
-    "paths",
-    metavar="LOG_DIR...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("LOG_DIR")
 @click.option(
     "--topic",
     "globs",

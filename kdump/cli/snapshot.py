@@ -9,6 +9,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
+from kdump.cli.parameters import paths_argument
 from kdump.cli.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
 
@@ -19,13 +20,7 @@ def command() -> None:
 
 
 @command.command("rebuild")
-@click.argument(
-    "paths",
-    metavar="PATH...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("PATH")
 @repair_options
 @config_options
 @engine_options

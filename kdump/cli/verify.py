@@ -11,7 +11,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
-from kdump.cli.parameters import TIME
+from kdump.cli.parameters import TIME, paths_argument
 from kdump.cli.said import SaidForm, open_printer
 from kdump.cli.verification import Verification
 from kdump.cli.verify_output import Form, open_verify_printer
@@ -26,13 +26,7 @@ class PolicyName(enum.Enum):
 
 
 @click.command("verify")
-@click.argument(
-    "paths",
-    metavar="PATH...",
-    nargs=-1,
-    required=True,
-    type=click.Path(readable=False, path_type=Path),
-)
+@paths_argument("PATH")
 @click.option("--quick", is_flag=True, help="Only headers of batches, and indexes.")
 @click.option("--deep", is_flag=True, help="Decode every record, too.")
 @click.option(
