@@ -10,17 +10,16 @@ import argparse
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.compact_for_differ import compact
 from builders.compactable_logs import NOW_MS, compactable_logs, random_properties
+from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer, files_of
 from kdump.clean.compaction.round import Compacted
 from kdump.formats import names
@@ -39,57 +38,19 @@ _RECODED: Final = (".log", ".index", ".timeindex")
 """What differs where a codec's library is another version than Kafka's."""
 
 
-class CleanerServer:
+class CleanerServer(JavaServer):
     """The server ``tests/java/src/CleanerServer.java``."""
 
     def __init__(self, classpath: str) -> None:
-        self._process = subprocess.Popen(
-            [
-                "java",
-                "-Xmx1g",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-                "-cp",
-                classpath,
-                "CleanerServer",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        super().__init__(classpath, "CleanerServer", "-Xmx1g")
 
     def compact(
         self, directory: Path, properties: Mapping[str, str], now_ms: int
     ) -> dict[str, str]:
         """Compact; gives where the cleaner failed and why, by the names of the directories."""
-        request = [str(directory), str(now_ms), *(f"{k}={v}" for k, v in properties.items())]
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join(request) + "\n")
-        self._process.stdin.flush()
-        failed = {}
-        while line := self._process.stdout.readline().rstrip("\n"):
-            name, _, why = line.partition("\t")
-            failed[name] = why
-        if self._process.poll() is not None:
-            raise EOFError(f"the JVM ended with status {self._process.returncode}")
-        return failed
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        return self.ask_words(
+            [str(directory), str(now_ms), *(f"{k}={v}" for k, v in properties.items())]
+        )
 
 
 class CleaningArena:

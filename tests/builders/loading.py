@@ -9,18 +9,17 @@ from __future__ import annotations
 import argparse
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from builders import random_partitions
 from builders.batches import BASE_TIMESTAMP_MS
+from builders.java_server import JavaServer
 from builders.random_partitions import Files
 from builders.recover_for_differ import recover
 from kdump.formats import names
@@ -47,25 +46,11 @@ EXPIRING: Final = Clock(BASE_TIMESTAMP_MS + 10 * MINUTE_MS, 3 * MINUTE_MS)
 """With this, some of the producers of a generated partition are forgotten."""
 
 
-class LoaderServer:
+class LoaderServer(JavaServer):
     """The server ``tests/java/src/LoaderServer.java``."""
 
     def __init__(self, classpath: str) -> None:
-        self._process = subprocess.Popen(
-            [
-                "java",
-                "-Xmx1g",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-                "-cp",
-                classpath,
-                "LoaderServer",
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        super().__init__(classpath, "LoaderServer", "-Xmx1g")
 
     def load(
         self, directory: Path, settings: IndexSettings, clock: Clock, *, whole: bool = False
@@ -83,32 +68,7 @@ class LoaderServer:
         """Send a request, which begins with ``what`` is to be done, and read its answer."""
         request = [what, str(directory), str(clock.now_ms), str(clock.expiration_ms)]
         request += [f"{name}={value}" for name, value in properties.items()]
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join(request) + "\n")
-        self._process.stdin.flush()
-        refused = {}
-        while line := self._process.stdout.readline().rstrip("\n"):
-            name, _, why = line.partition("\t")
-            refused[name] = why
-        if self._process.poll() is not None:
-            raise EOFError(f"the JVM ended with status {self._process.returncode}")
-        return refused
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
+        return self.ask_words(request)
 
 
 @dataclass(frozen=True, slots=True)

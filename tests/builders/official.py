@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import struct
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from builders.java_server import JavaServer
 
 _SIZE: Final = struct.Struct(">i")
 
@@ -26,38 +26,28 @@ class OfficialOutcome:
     end: str
 
 
-class OfficialTool:
+class OfficialTool(JavaServer):
     """The server ``tests/java/src/OfficialDump.java``, whose working directory is ``cwd``.
 
     The tool alters what it reads (it cuts and creates index files): let it read copies.
     """
 
     def __init__(self, classpath: str, cwd: Path) -> None:
-        self._process = subprocess.Popen(
-            [
-                "java",
-                "-Xmx512m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dfile.encoding=UTF-8",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-                "-cp",
-                classpath,
-                "OfficialDump",
-            ],
+        super().__init__(
+            classpath,
+            "OfficialDump",
+            "-Xmx512m",
+            "-Dfile.encoding=UTF-8",
             cwd=cwd,
             env={**os.environ, "LC_ALL": "C.UTF-8"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
         )
 
     def run(self, args: Sequence[str]) -> OfficialOutcome:
         """Run ``kafka-dump-log ARGS``."""
         encoded = [arg.encode() for arg in args]
         request = b"".join(_SIZE.pack(len(arg)) + arg for arg in encoded)
-        assert self._process.stdin is not None
-        self._process.stdin.write(_SIZE.pack(len(encoded)) + request)
-        self._process.stdin.flush()
+        self.requests.write(_SIZE.pack(len(encoded)) + request)
+        self.requests.flush()
         return OfficialOutcome(self._answer(), self._answer(), self._answer().decode())
 
     def _answer(self) -> bytes:
@@ -65,23 +55,7 @@ class OfficialTool:
         return self._read(size)
 
     def _read(self, size: int) -> bytes:
-        assert self._process.stdout is not None
-        content = self._process.stdout.read(size)
+        content = self.answers.read(size)
         if len(content) < size:
-            raise EOFError(f"the JVM ended with status {self._process.wait()}")
+            raise self.ended()
         return content
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.stdout.close()
-        self._process.wait()
