@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from kdump.pipeline.job import Job, ResultT, SplitT
+from kdump.pipeline.job import ExchangeJob, GatheredT, Job, PieceT, ResultT, SplitT
 from kdump.pipeline.progress import SILENT, Progress
 
 DEFAULT_THRESHOLD_BYTES: Final = 1 << 30
@@ -69,6 +69,22 @@ class Engine(Protocol):
 
         Raises:
             JobFailedError: it could not be done on one of them; names the file and byte.
+            KdumpError: the engine broke.
+        """
+        ...
+
+    def exchange(
+        self, job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT], splits: Sequence[SplitT]
+    ) -> tuple[list[ResultT], list[GatheredT]]:
+        """Run ``job``, and bring together what it finds.
+
+        Returns:
+            What was found in each split, in their order, and what was gathered in each bucket. How
+            many buckets there are is for the engine to say; of one in which there is nothing
+            nothing may be told.
+
+        Raises:
+            JobFailedError: it could not be done on a split; names the file and byte.
             KdumpError: the engine broke.
         """
         ...

@@ -9,6 +9,7 @@ What the results of neighbouring splits mean together is the business of whoever
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -19,6 +20,9 @@ SplitT = TypeVar("SplitT", bound="Split")
 SplitT_contra = TypeVar("SplitT_contra", bound="Split", contravariant=True)
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
+PieceT = TypeVar("PieceT")
+GatheredT = TypeVar("GatheredT")
+GatheredT_co = TypeVar("GatheredT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,29 @@ class Job(Protocol[SplitT_contra, ResultT_co]):
         Raises:
             OSError: the file cannot be read. Damage is part of the result, not an exception.
         """
+        ...
+
+
+class ExchangeJob(Protocol[SplitT_contra, ResultT_co, PieceT, GatheredT_co]):
+    """A job of two steps: pieces of what is found in splits are brought together in buckets.
+
+    A value that can be pickled, like a :class:`Job`, and as pure.
+    """
+
+    def scatter(
+        self, split: SplitT_contra, buckets: int, /
+    ) -> tuple[ResultT_co, Mapping[int, PieceT]]:
+        """What is found in one split, and the piece of it that belongs to each bucket.
+
+        Buckets are numbered from 0 to ``buckets``, exclusive.
+
+        Raises:
+            OSError: the file cannot be read. Damage is part of the result, not an exception.
+        """
+        ...
+
+    def gather(self, pieces: Sequence[PieceT], /) -> GatheredT_co:
+        """What the pieces of a bucket are together; they are in the order of their splits."""
         ...
 
 

@@ -13,14 +13,25 @@ import os
 import signal
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Generic, Self, cast
 
-from kdump.pipeline.job import Job, JobFailedError, ResultT, Split, SplitT, describe_failure
+from kdump.pipeline.job import (
+    ExchangeJob,
+    GatheredT,
+    Job,
+    JobFailedError,
+    PieceT,
+    ResultT,
+    Split,
+    SplitT,
+    describe_failure,
+)
 from kdump.pipeline.progress import SILENT, TICK_SECONDS, Progress
 
 FORKED_POOL_BYTES: Final = 32 << 20
@@ -97,6 +108,19 @@ class LocalEngine:
             self.close()
             self._progress.end()
 
+    def exchange(
+        self, job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT], splits: Sequence[SplitT]
+    ) -> tuple[list[ResultT], list[GatheredT]]:
+        """As :meth:`kdump.pipeline.engine.Engine.exchange`; the one bucket is in this process."""
+        found: dict[int, tuple[ResultT, Mapping[int, PieceT]]] = {}
+        for split, each in self.run(_Scatter(job), splits):
+            found[id(split)] = each
+        in_order = [found.pop(id(split)) for split in splits]
+        pieces = [piece for _, own in in_order for piece in own.values()]
+        results = [result for result, _ in in_order]
+        del in_order
+        return results, [job.gather(pieces)] if pieces else []
+
     def _worth_starting(self, cost_bytes: int, context: BaseContext) -> int:
         """How many workers are worth their start for work that is worth so many bytes."""
         if self._processes is not None:
@@ -119,6 +143,16 @@ class LocalEngine:
             self._progress.advance(split.size_bytes)
             yield split, result
             self._progress.tick()
+
+
+@dataclass(frozen=True, slots=True)
+class _Scatter(Generic[SplitT, ResultT, PieceT]):
+    """The first step of a job of two, into one bucket."""
+
+    job: ExchangeJob[SplitT, ResultT, PieceT, Any]
+
+    def run(self, split: SplitT, /) -> tuple[ResultT, Mapping[int, PieceT]]:
+        return self.job.scatter(split, 1)
 
 
 def _chunks(splits: Sequence[Split], total_bytes: int, processes: int) -> Iterator[range]:

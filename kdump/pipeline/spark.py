@@ -15,7 +15,7 @@ import re
 import threading
 import traceback
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -23,13 +23,25 @@ from typing import Any, Final, Self, cast
 from kdump.errors import KdumpError
 from kdump.pipeline import spark_archive
 from kdump.pipeline.engine import EngineOptions
-from kdump.pipeline.job import Job, JobFailedError, ResultT, Split, SplitT, describe_failure
+from kdump.pipeline.job import (
+    ExchangeJob,
+    GatheredT,
+    Job,
+    JobFailedError,
+    PieceT,
+    ResultT,
+    Split,
+    SplitT,
+    describe_failure,
+)
 from kdump.pipeline.progress import SILENT, TICK_SECONDS, Progress
 from kdump.pipeline.spark_session import SparkSession, first_line
 
 _TASK_BYTES: Final = 256 << 20
 _TASK_SPLITS: Final = 512
 _TASKS_PER_CORE: Final = 8
+_BUCKET_BYTES: Final = 32 << 20
+"""What a bucket gathers is about what is found in so many bytes."""
 
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
 _PYTHON_ERROR: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", re.MULTILINE)
@@ -52,15 +64,6 @@ class SparkEngine:
         self._progress = progress
         self._session = SparkSession(options.master, dict(options.spark_conf))
 
-    @property
-    def context(self) -> Any:
-        """The ``pyspark.SparkContext``, for work that is no job over splits; waits for it.
-
-        Raises:
-            KdumpError: Spark does not start.
-        """
-        return self._session.context
-
     def __enter__(self) -> Self:
         return self
 
@@ -82,32 +85,58 @@ class SparkEngine:
         self, job: Job[SplitT, ResultT], splits: Sequence[SplitT]
     ) -> Generator[tuple[SplitT, ResultT], None, None]:
         """As :meth:`kdump.pipeline.engine.Engine.run`."""
+
+        def action(tasks: Any, answers: Any) -> None:
+            tasks.foreachPartition(functools.partial(_run_task, job, answers))
+
+        with contextlib.closing(self._results(type(job).__name__, splits, action)) as results:
+            for answer in results:
+                yield splits[answer.index], cast("ResultT", answer.result)
+
+    def exchange(
+        self, job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT], splits: Sequence[SplitT]
+    ) -> tuple[list[ResultT], list[GatheredT]]:
+        """As :meth:`kdump.pipeline.engine.Engine.exchange`; what is too much Spark spills."""
+
+        def action(tasks: Any, answers: Any) -> None:
+            total_bytes = sum(split.size_bytes for split in splits)
+            buckets = max(tasks.ctx.defaultParallelism, total_bytes // _BUCKET_BYTES)
+            pieces = tasks.mapPartitions(functools.partial(_scatter_task, job, buckets, answers))
+            by_bucket = pieces.partitionBy(buckets, _as_it_is)
+            by_bucket.foreachPartition(functools.partial(_gather_task, job, answers))
+
+        found: dict[int, ResultT] = {}
+        gathered: dict[int, GatheredT] = {}
+        for answer in self._results(type(job).__name__, splits, action):
+            (gathered if answer.is_gathered else found)[answer.index] = answer.result
+        return [found[index] for index in range(len(splits))], list(gathered.values())
+
+    def _results(
+        self, name: str, splits: Sequence[Split], action: Callable[[Any, Any], None]
+    ) -> Generator[_Answer, None, None]:
+        """Run a job, and give its answers as they come.
+
+        Args:
+            name: of the job.
+            splits: what it is about.
+            action: what is done with an RDD of tasks and an accumulator for their answers.
+        """
         if not splits:
             return
         self._progress.say(f"waiting for Spark on {self._session.master}")
         context = self._session.context
         self._progress.say("")
         self._progress.begin(sum(split.size_bytes for split in splits))
-        try:
-            for index, result in self._results(context, job, splits):
-                self._progress.advance(splits[index].size_bytes)
-                yield splits[index], cast("ResultT", result)
-        finally:
-            self._progress.end()
-
-    def _results(
-        self, context: Any, job: Job[Any, Any], splits: Sequence[Split]
-    ) -> Iterator[tuple[int, Any]]:
         tasks = list(_tasks(splits, context.defaultParallelism))
-        arrived: queue.SimpleQueue[list[_Answer] | _Ended] = queue.SimpleQueue()
-        run_task = functools.partial(_run_task, job, context.accumulator([], _Answers(arrived)))
+        arrived: queue.SimpleQueue[list[_Answer | _Failed] | _Ended] = queue.SimpleQueue()
+        answers = context.accumulator([], _Answers(arrived))
         group = f"kdump-{uuid.uuid4()}"
 
         def submit() -> None:
             failure: BaseException | None = None
             try:
-                context.setJobGroup(group, type(job).__name__, interruptOnCancel=True)
-                context.parallelize(tasks, len(tasks)).foreachPartition(run_task)
+                context.setJobGroup(group, name, interruptOnCancel=True)
+                action(context.parallelize(tasks, len(tasks)), answers)
             except BaseException as caught:  # noqa: BLE001 - raised again, by whoever waits
                 failure = caught
             arrived.put(_Ended(failure))
@@ -115,24 +144,30 @@ class SparkEngine:
         missing = set(range(len(splits)))
         threading.Thread(target=submit, name="kdump Spark job", daemon=True).start()
         try:
-            while True:
-                answers = self._next(arrived)
-                if isinstance(answers, _Ended):
-                    break
-                for answer in answers:
+            while not isinstance(came := self._next(arrived), _Ended):
+                for answer in came:
                     if isinstance(answer, _Failed):
                         raise JobFailedError(splits[answer.index], answer.what, answer.trace)
-                    missing.discard(answer[0])
-                    self._progress.working_on(splits[answer[0]].label)
+                    if not answer.is_gathered:
+                        self._note(splits[answer.index], is_new=answer.index in missing)
+                        missing.discard(answer.index)
                     yield answer
+            if came.failure is not None:
+                raise _as_error(came.failure, tasks, splits, missing) from came.failure
         except BaseException:
             # Where the JVM is gone there is nothing to cancel, and nobody to say so.
             with contextlib.suppress(Exception):
                 context.cancelJobGroup(group)
             raise
-        if answers.failure is not None:
-            raise _as_error(answers.failure, tasks, splits, missing) from answers.failure
+        finally:
+            self._progress.end()
         assert not missing, "a Spark job that succeeds has done every split"
+
+    def _note(self, split: Split, *, is_new: bool) -> None:
+        """Tell that a split is done; of what is brought together Spark may need it again."""
+        self._progress.working_on(split.label)
+        if is_new:
+            self._progress.advance(split.size_bytes)
 
     def _next(self, arrived: queue.SimpleQueue[Any]) -> Any:
         """What arrives next; time is told to pass until then."""
@@ -144,6 +179,15 @@ class SparkEngine:
 
 
 @dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of a split, or of a bucket."""
+
+    index: int
+    result: Any
+    is_gathered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class _Failed:
     """The job could not be done on a split."""
 
@@ -152,7 +196,6 @@ class _Failed:
     trace: str
 
 
-_Answer = tuple[int, Any] | _Failed
 _Task = list[tuple[int, Split]]
 
 
@@ -176,12 +219,10 @@ class _Answers:
         # A worker gets one that collects.
         return type(self), ()
 
-    def zero(self, value: list[_Answer]) -> list[_Answer]:
+    def zero(self, value: list[Any]) -> list[Any]:
         return []
 
-    def addInPlace(  # noqa: N802 - so it is called
-        self, value1: list[_Answer], value2: list[_Answer]
-    ) -> list[_Answer]:
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - so it is called
         if self._arrived is None:
             value1.extend(value2)
         else:
@@ -208,15 +249,54 @@ def _tasks(splits: Sequence[Split], cores: int) -> Iterator[_Task]:
 
 def _run_task(job: Job[Any, Any], answers: Any, tasks: Iterable[_Task]) -> None:
     """Run a job on a worker: ``answers`` is an accumulator."""
+    for _ in _done(job.run, answers, tasks):
+        pass
+
+
+def _scatter_task(
+    job: ExchangeJob[Any, Any, Any, Any], buckets: int, answers: Any, tasks: Iterable[_Task]
+) -> Iterator[tuple[int, tuple[int, Any]]]:
+    """Take the first step of a job on a worker; gives pieces by bucket, with their split."""
+
+    def scatter(split: Split) -> Any:
+        result, pieces = job.scatter(split, buckets)
+        scattered.update(pieces)
+        return result
+
+    scattered: dict[int, Any] = {}
+    for index in _done(scatter, answers, tasks):
+        for bucket, piece in scattered.items():
+            yield bucket, (index, piece)
+        scattered.clear()
+
+
+def _done(work: Callable[[Any], Any], answers: Any, tasks: Iterable[_Task]) -> Iterator[int]:
+    """Do the work on each split, until one fails; gives the numbers of those that are done."""
     for task in tasks:
         for index, split in task:
             try:
-                answer: _Answer = index, job.run(split)
+                result = work(split)
             except Exception as failure:  # noqa: BLE001 - raised again, by the driver
-                answer = _Failed(index, describe_failure(failure), traceback.format_exc())
-            answers.add([answer])
-            if isinstance(answer, _Failed):
+                answers.add([_Failed(index, describe_failure(failure), traceback.format_exc())])
                 return
+            answers.add([_Answer(index, result)])
+            yield index
+
+
+def _gather_task(
+    job: ExchangeJob[Any, Any, Any, Any],
+    answers: Any,
+    pieces: Iterable[tuple[int, tuple[int, Any]]],
+) -> None:
+    """Take the second step of a job on a worker, for one bucket."""
+    found = list(pieces)
+    if found:
+        in_order = [piece for _, (_, piece) in sorted(found, key=lambda each: each[1][0])]
+        answers.add([_Answer(found[0][0], job.gather(in_order), is_gathered=True)])
+
+
+def _as_it_is(bucket: int) -> int:
+    return bucket
 
 
 def _as_error(

@@ -9,15 +9,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from builders.apply_wanted import apply_wanted
+from kdump.clean.compaction.keys import LiveRecords, live_records
 from kdump.clean.compaction.rewrite import Piece
 from kdump.clean.compaction.root import compacted_root
 from kdump.clean.compaction.round import Compacted, Round, begin_round, staged_name
-from kdump.clean.compaction.scan import scan_part, survey_part
+from kdump.clean.compaction.scan import ScannedPart, scan_part, survey_part
 from kdump.clean.compaction.segment import GroupRewriter, GroupToRewrite, RewrittenGroup
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
@@ -78,8 +79,14 @@ def compact_round(begun: Round) -> Compacted | Refusal:
     disorder = begun.disorder(scanned)
     if disorder is not None:
         return disorder
-    groups, _ = begun.groups_to_rewrite(scanned)
+    groups = begun.groups_to_rewrite(scanned, live_of(scanned)[0])
     return begun.finish([write_group(group) for group in groups])
+
+
+def live_of(scanned: Mapping[Path, Sequence[ScannedPart]]) -> tuple[LiveRecords, int]:
+    """The live records of a log, and how many distinct keys it has."""
+    parts = [part for found in scanned.values() for part in found]
+    return live_records((part.mapped for part in parts), (part.unmapped for part in parts))
 
 
 def write_group(group: GroupToRewrite) -> RewrittenGroup | Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -35,6 +36,27 @@ class CountBatches:
                 records += int(sound.records_count.sum())
                 size_bytes += int(sound.size_bytes.sum())
         return Count(batches, records, size_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class DealBatches:
+    """Counts, and deals out the positions of batches; gathers them with the splits they are of."""
+
+    counting: CountBatches = field(default_factory=CountBatches)
+
+    def scatter(
+        self, split: Split, buckets: int
+    ) -> tuple[Count, dict[int, tuple[Split, list[int]]]]:
+        dealt: dict[int, tuple[Split, list[int]]] = {}
+        with FileSource(Path(split.path)) as source:
+            for window in read_windows(source, split.start, split.end):
+                for position in window.batches.position.tolist():
+                    _, own = dealt.setdefault(position % buckets, (split, []))
+                    own.append(position)
+        return self.counting.run(split), dealt
+
+    def gather(self, pieces: Sequence[tuple[Split, list[int]]]) -> list[tuple[Split, int]]:
+        return [(split, position) for split, positions in pieces for position in positions]
 
 
 @dataclass(frozen=True, slots=True)

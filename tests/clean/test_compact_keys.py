@@ -80,3 +80,28 @@ def test_no_records_are_no_keys() -> None:
 
     assert (len(live.offset), keys) == (0, 0)
     assert NO_RECORDS.last_of_each_key().count == 0
+
+
+@given(st.lists(st.binary(max_size=30), max_size=40), st.integers(1, 9), st.integers(0, 40))
+def test_all_records_of_a_key_are_in_one_bucket(
+    keys: list[bytes], buckets: int, first: int
+) -> None:
+    found = records([(key, False) for key in keys + keys], 0)
+    part = KeyedRecords(found.key[first:], found.offset[first:], found.is_tombstone[first:])
+
+    scattered = part.in_buckets(buckets)
+
+    assert {*scattered} <= {*range(buckets)}
+    of_key = [{*each.key.to_pylist()} for each in scattered.values()]
+    assert sum(map(len, of_key)) == len(set().union(*of_key))
+    rows = [(each.key.to_pylist(), each.offset.tolist()) for each in scattered.values()]
+    assert all(offsets == sorted(offsets) for _, offsets in rows)
+    assert sorted(
+        (offset, key) for each in rows for key, offset in zip(*each, strict=True)
+    ) == list(enumerate((keys + keys)[first:], first))
+
+
+def test_many_keys_are_spread_over_the_buckets() -> None:
+    scattered = records([(b"key-%08d" % number, False) for number in range(10_000)], 0)
+
+    assert all(900 < each.count < 1100 for each in scattered.in_buckets(10).values())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
-from builders.compact_for_differ import compact, compact_round
+from builders.compact_for_differ import compact, compact_round, live_of
 from builders.message_sets import message
 from builders.recover_for_differ import recover
 from kdump.clean.compaction.preview import preview
@@ -144,8 +144,10 @@ def test_records_without_a_key_go_and_are_counted(tmp_path: Path) -> None:
 
     begun = begun_round(path)
     parts = [scanned(part) for part in begun.parts_to_scan()]
-    groups, keys = begun.groups_to_rewrite({part.path: parts for part in begun.parts_to_scan()})
-    rewriter = GroupRewriter(groups[0])
+    found = {part.path: parts for part in begun.parts_to_scan()}
+    live, keys = live_of(found)
+    (group,) = begun.groups_to_rewrite(found, live)
+    rewriter = GroupRewriter(group)
     assert list(rewriter.pieces())
     outcome = rewriter.outcome
     assert not isinstance(outcome, Refusal)
@@ -176,8 +178,8 @@ def test_a_segment_that_does_not_change_is_not_written(tmp_path: Path) -> None:
 
     begun = begun_round(path)
     found = {part.path: [scanned(part)] for part in begun.parts_to_scan()}
-    groups, _ = begun.groups_to_rewrite(found)
-    rewriter = GroupRewriter(groups[0])
+    (group,) = begun.groups_to_rewrite(found, live_of(found)[0])
+    rewriter = GroupRewriter(group)
 
     size_bytes = len(b"".join(whole))
     assert list(rewriter.pieces()) == [CopiedFrom(f"{0:020d}.log", 0, size_bytes)]
@@ -338,13 +340,11 @@ def test_parts_of_a_segment_tell_together_what_it_tells_as_a_whole(tmp_path: Pat
         PartToScan(whole.path, cut, None, whole.mapped_position, whole.first_dirty_offset),
     ]
 
-    together = begun.groups_to_rewrite({whole.path: [scanned(part) for part in parts]})
-    alone = begun.groups_to_rewrite({whole.path: [scanned(whole)]})
+    live, keys = live_of({whole.path: [scanned(part) for part in parts]})
+    expected, expected_keys = live_of({whole.path: [scanned(whole)]})
 
-    assert together[1] == alone[1] == 7
-    assert [each.rules.live.offset.tolist() for each in together[0][0].parts] == [
-        each.rules.live.offset.tolist() for each in alone[0][0].parts
-    ]
+    assert keys == expected_keys == 7
+    assert live.offset.tolist() == expected.offset.tolist()
 
 
 def test_a_batch_too_large_to_be_held_is_compacted_all_the_same(tmp_path: Path) -> None:
@@ -364,7 +364,7 @@ def test_what_steps_take_and_give_can_be_carried_to_another_process(tmp_path: Pa
         part.path: [pickle.loads(pickle.dumps(scanned(pickle.loads(pickle.dumps(part)))))]
         for part in begun.parts_to_scan()
     }
-    groups = pickle.loads(pickle.dumps(begun.groups_to_rewrite(found)[0]))
+    groups = pickle.loads(pickle.dumps(list(begun.groups_to_rewrite(found, live_of(found)[0]))))
     rewriter = GroupRewriter(groups[0])
     assert len(list(rewriter.pieces())) == 1
     assert pickle.loads(pickle.dumps(rewriter.outcome)) == rewriter.outcome

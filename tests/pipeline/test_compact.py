@@ -29,6 +29,7 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.log.settings import Settings
+from kdump.pipeline import spark as spark_engine
 from kdump.pipeline.compaction import swap as swapping
 from kdump.pipeline.compaction import wave
 from kdump.pipeline.compaction.compact import DirectoryResult, compact_on
@@ -99,7 +100,7 @@ def test_spark_finds_the_last_records_itself(
         (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
     here, there = (Path(shutil.copytree(root, tmp_path / name)) for name in ("here", "there"))
     expected = compacted(here)
-    monkeypatch.setattr(wave, "JOINED_BYTES", 0)
+    monkeypatch.setattr(spark_engine, "_BUCKET_BYTES", 2_000)
 
     result = compacted(there, spark)
 
@@ -133,11 +134,13 @@ def test_what_tasks_are_given_and_give_can_be_pickled(tmp_path: Path) -> None:
         swapping.Discarder(),
     )._begun(partition)
     assert isinstance(begun, wave._Work)
-    scanned = {}
+    scanned, dealt = {}, []
     for split in scan_splits(partition, begun.begun.parts_to_scan(), 10**6):
-        found = ScanJob().run(pickle.loads(pickle.dumps(split)))
+        found, pieces = ScanJob().scatter(pickle.loads(pickle.dumps(split)), 1)
         scanned[split.part.path] = [pickle.loads(pickle.dumps(found))]
-    groups, _ = begun.begun.groups_to_rewrite(scanned)
+        dealt += pickle.loads(pickle.dumps(list(pieces.values())))
+    live = pickle.loads(pickle.dumps(ScanJob().gather(dealt)))[partition.path].live
+    groups = begun.begun.groups_to_rewrite(scanned, live)
     for rewrite in rewrite_splits(groups):
         assert pickle.loads(pickle.dumps(RewriteJob().run(pickle.loads(pickle.dumps(rewrite)))))
 

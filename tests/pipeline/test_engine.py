@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Generator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from builders.jobs import Count, CountBatches, TellProcess
+from builders.jobs import Count, CountBatches, DealBatches, TellProcess
 from kdump.pipeline import engine
+from kdump.pipeline import spark as spark_engine
 from kdump.pipeline.engine import EngineChoice, EngineOptions, run_in_order
 from kdump.pipeline.job import Job, JobFailedError, ResultT, Split, SplitT
 from kdump.pipeline.local import LocalEngine
@@ -43,6 +46,32 @@ def test_a_job_gives_the_same_here_on_workers_and_on_spark(
         assert dict(spark.run(job, work)) == expected
 
 
+def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
+    work: list[Split], spark: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_engine, "_BUCKET_BYTES", sum(each.size_bytes for each in work) // 7)
+    job = DealBatches()
+    with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
+        counts, (dealt,) = here.exchange(job, work)
+        assert pool.exchange(job, work) == (counts, [dealt])
+        assert counts == [job.counting.run(split) for split in work]
+        found, buckets = spark.exchange(job, work)
+    assert found == counts
+    assert len(buckets) > 1
+    # What is in a bucket is in the order of the splits, and nothing is in two.
+    order = {each: at for at, each in enumerate(dealt)}
+    for bucket in buckets:
+        assert bucket == sorted(bucket, key=order.__getitem__)
+    assert sorted(itertools.chain(*buckets), key=order.__getitem__) == dealt
+
+
+def test_a_split_that_cannot_be_exchanged_is_named(work: list[Split], spark: SparkEngine) -> None:
+    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    for each in (LocalEngine(processes=1), spark):
+        with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
+            each.exchange(DealBatches(), [*work, gone])
+
+
 def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
     path = work[0].path
     parts = [split for split in work if split.path == path]
@@ -69,6 +98,9 @@ class Backwards:
     ) -> Generator[tuple[SplitT, ResultT], None, None]:
         for split in reversed(splits):
             yield split, job.run(split)
+
+    def exchange(self, job: object, splits: object) -> NoReturn:
+        raise AssertionError
 
 
 def test_results_can_be_had_in_order(work: list[Split]) -> None:

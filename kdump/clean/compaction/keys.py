@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,13 @@ from kdump.scan.batches import Column, Flags
 KEY_TYPE: Final = pa.large_binary()
 MOST_HELD_KEYS: Final = 1 << 20
 """From so many on, keys that were collected are reduced to distinct ones."""
+
+_WORD_BYTES: Final = 8
+_MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
+"""Of the first bytes of a word, by how many they are."""
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+_HASHED_BYTES: Final = 1024
+"""Keys that differ only behind so many bytes fall into one bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +68,46 @@ class KeyedRecords:
         row[codes] = np.arange(len(codes))
         return KeyedRecords(encoded.dictionary, self.offset[row], self.is_tombstone[row])
 
+    def in_buckets(self, buckets: int) -> dict[int, KeyedRecords]:
+        """The same by the buckets that keys fall into, of which there are ``buckets``.
+
+        All records of a key are in one bucket, whoever asks.
+        """
+        if not self.count:
+            return {}
+        if buckets == 1:
+            return {0: self}
+        bucket = (_hashes(self.key) % np.uint64(buckets)).astype(np.uint32)
+        order = np.argsort(bucket, kind="stable")
+        present, first = np.unique(bucket[order], return_index=True)
+        found = {}
+        for number, rows in zip(present.tolist(), np.split(order, first[1:]), strict=True):
+            key = self.key.take(pa.array(rows))
+            found[number] = KeyedRecords(key, self.offset[rows], self.is_tombstone[rows])
+        return found
+
 
 NO_RECORDS: Final = KeyedRecords(
     pa.array([], KEY_TYPE), np.empty(0, np.int64), np.empty(0, np.bool_)
 )
+
+
+def _hashes(key: pa.Array) -> npt.NDArray[np.uint64]:
+    """A number for each key of a large_binary array, the same for equal keys."""
+    _, edges, data = key.buffers()
+    edge = np.frombuffer(edges, np.int64, len(key) + 1, 8 * key.offset)
+    padded = np.zeros(edge[-1] + _WORD_BYTES, np.uint8)
+    padded[: edge[-1]] = np.frombuffer(data or b"", np.uint8, edge[-1])
+    words = np.ndarray(int(edge[-1]) + 1, "<u8", padded, strides=(1,))
+    start, size = edge[:-1], np.diff(edge)
+    hashes = size.astype(np.uint64)
+    rows = np.arange(len(key))
+    for step in range(0, min(int(size.max(initial=0)), _HASHED_BYTES), _WORD_BYTES):
+        rows = rows[size[rows] > step]
+        mask = _MASKS[np.minimum(size[rows] - step, _WORD_BYTES)]
+        mixed = (hashes[rows] ^ (words[start[rows] + step] & mask)) * _ODD
+        hashes[rows] = mixed ^ (mixed >> np.uint64(32))
+    return hashes
 
 
 class LastOffsets:
@@ -103,6 +147,17 @@ class LiveRecords:
 
     offset: Column
     is_tombstone: Flags
+
+    @classmethod
+    def joined(cls, parts: Iterable[LiveRecords]) -> LiveRecords:
+        """Those of all ``parts``, whose offsets are not in turn."""
+        found = list(parts)
+        if len(found) < 2:
+            return found[0] if found else NO_LIVE_RECORDS
+        offset = np.concatenate([each.offset for each in found])
+        order = np.argsort(offset, kind="stable")
+        is_tombstone = np.concatenate([each.is_tombstone for each in found])
+        return cls(offset[order], is_tombstone[order])
 
     def between(self, start: int, end: int) -> LiveRecords:
         """Only those at or above ``start`` and below ``end``."""

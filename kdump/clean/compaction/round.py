@@ -18,14 +18,14 @@ after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from kdump.clean.compaction.groups import Group, group_segments
-from kdump.clean.compaction.keys import NO_LIVE_RECORDS, LiveRecords, live_records
+from kdump.clean.compaction.keys import NO_LIVE_RECORDS, LiveRecords
 from kdump.clean.compaction.log import CompactedLog, SegmentFiles, last_records, loaded_log
 from kdump.clean.compaction.parts import (
     Amount,
@@ -209,30 +209,14 @@ class Round:
         return None
 
     def groups_to_rewrite(
-        self, scanned: Mapping[Path, Sequence[ScannedPart]]
-    ) -> tuple[list[GroupToRewrite], int]:
-        """What to write, and how many distinct keys the range has.
-
-        Args:
-            scanned: what was found in the parts of each log, in their order; there is no
-                :meth:`disorder` in it.
-        """
-        parts = [part for segment in self.segments for part in scanned[self._path(segment)]]
-        live, keys = live_records((p.mapped for p in parts), (p.unmapped for p in parts))
-        return list(self.groups_with(scanned, live.between)), keys
-
-    def groups_with(
-        self,
-        scanned: Mapping[Path, Sequence[ScannedPart]],
-        live_between: Callable[[int, int], LiveRecords],
+        self, scanned: Mapping[Path, Sequence[ScannedPart]], live: LiveRecords
     ) -> Iterator[GroupToRewrite]:
-        """What to write, where it is known otherwise which records are live.
+        """What to write.
 
         Args:
-            scanned: what was found in the parts of each log, in their order; keys and their
-                offsets are not looked at.
-            live_between: gives the live records from one offset to another, exclusive; is asked
-                for one segment after the other.
+            scanned: what was found in the parts of each log, in their order; keys are not looked
+                at, and there is no :meth:`disorder` in it.
+            live: the live records of all logs.
         """
         transactions = CleanedTransactions()
         rules = RetentionRules(
@@ -250,8 +234,8 @@ class Round:
                 found = self._scanned_segment(
                     segment, group[at + 1 : at + 2], scanned[self._path(segment)], transactions
                 )
-                live = live_between(segment.base_offset, found.end_offset)
-                own, gone = parts_to_rewrite(found, replace(rules, live=live))
+                own_live = live.between(segment.base_offset, found.end_offset)
+                own, gone = parts_to_rewrite(found, replace(rules, live=own_live))
                 parts.extend(own)
                 passed_over += gone
             yield GroupToRewrite(

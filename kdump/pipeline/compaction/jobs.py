@@ -6,10 +6,12 @@ the machine does not give is a result, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kdump.clean.compaction.keys import NO_RECORDS, KeyedRecords, LiveRecords, live_records
 from kdump.clean.compaction.parts import PartToRewrite
 from kdump.clean.compaction.rewrite import Chunk, rewrite_part
 from kdump.clean.compaction.scan import PartToScan, ScannedPart, scan_part, survey_part
@@ -48,14 +50,63 @@ class SurveyJob:
 
 
 @dataclass(frozen=True, slots=True)
-class ScanJob:
-    """Finds keys, transactions, and damage."""
+class KeyPiece:
+    """Some keys of a part of a log.
 
-    def run(self, split: ScanSplit, /) -> ScannedPart | Refusal | Unreadable:
+    Attributes:
+        log: directory of the partition.
+        mapped: as :attr:`ScannedPart.mapped`.
+        unmapped: as :attr:`ScannedPart.unmapped`.
+    """
+
+    log: Path
+    mapped: KeyedRecords
+    unmapped: KeyedRecords
+
+
+@dataclass(frozen=True, slots=True)
+class LiveKeys:
+    """What is live of some keys of a log.
+
+    Attributes:
+        live: the live records.
+        keys: how many distinct keys it has.
+    """
+
+    live: LiveRecords
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """Finds transactions and damage in parts of logs, and by their keys what is live of them."""
+
+    def scatter(
+        self, split: ScanSplit, buckets: int, /
+    ) -> tuple[ScannedPart | Refusal | Unreadable, dict[int, KeyPiece]]:
         try:
-            return scan_part(split.part)
+            found = scan_part(split.part)
         except OSError as failure:
-            return _unreadable(split, failure)
+            return _unreadable(split, failure), {}
+        if isinstance(found, Refusal):
+            return found, {}
+        mapped = found.mapped.in_buckets(buckets)
+        unmapped = found.unmapped.in_buckets(buckets)
+        log = split.part.path.parent
+        return found.without_keys(), {
+            bucket: KeyPiece(log, mapped.get(bucket, NO_RECORDS), unmapped.get(bucket, NO_RECORDS))
+            for bucket in mapped.keys() | unmapped.keys()
+        }
+
+    def gather(self, pieces: Sequence[KeyPiece], /) -> dict[Path, LiveKeys]:
+        """What is live, by the directory of the partition."""
+        by_log: dict[Path, list[KeyPiece]] = defaultdict(list)
+        for piece in pieces:
+            by_log[piece.log].append(piece)
+        return {
+            log: LiveKeys(*live_records((p.mapped for p in own), (p.unmapped for p in own)))
+            for log, own in by_log.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from kdump.clean.compaction.keys import LiveRecords
 from kdump.clean.compaction.preview import preview
 from kdump.clean.compaction.rewrite import Chunk
 from kdump.clean.compaction.round import Compacted, Round, begin_round
@@ -20,6 +21,7 @@ from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.pipeline.compaction.jobs import (
+    LiveKeys,
     RewriteJob,
     RewriteSplit,
     ScanJob,
@@ -38,15 +40,6 @@ from kdump.pipeline.splits import split_bytes
 from kdump.repair.checkpoints import load_context
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
-
-if TYPE_CHECKING:
-    from kdump.pipeline.compaction.spark import LiveLog
-
-JOINED_BYTES: Final = 4 << 30
-"""From how much on the last record of each key is found by Spark, if that is the engine.
-
-Below this the keys fit into this process, which merges them sooner than Spark begins to.
-"""
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -90,15 +83,13 @@ class _Work:
     scanned: dict[Path, list[ScannedPart]] = field(default_factory=lambda: defaultdict(list))
     surveyed: dict[Path, TxnBatches] | None = None
     groups: list[GroupToRewrite] = field(default_factory=list)
-    keys: int = 0
-    live: LiveLog | None = None
+    live: list[LiveKeys] = field(default_factory=list)
     problem: Problem | None = None
 
     @property
-    def is_all_dirty(self) -> bool:
-        """Whether each record replaces all earlier ones of its key."""
-        first = self.begun.segments[0].base_offset if self.begun.groups else 0
-        return self.surveyed is None and self.begun.cleanable.first_dirty_offset <= first
+    def keys(self) -> int:
+        """How many distinct ones there are."""
+        return sum(each.keys for each in self.live)
 
     def add(self, split: ScanSplit, found: ScannedPart | Refusal | Unreadable) -> None:
         """Take what was found in a part; those of a log come in their order."""
@@ -176,37 +167,23 @@ class Wave:
     def _scan(self, works: Sequence[_Work]) -> None:
         total_bytes = sum(segment.size_bytes for work in works for segment in work.begun.segments)
         target_bytes = split_bytes(total_bytes, available_cores())
-        splits: list[tuple[_Work, list[ScanSplit]]] = []
+        owners: dict[ScanSplit, _Work] = {}
         for work in works:
             if work.problem is not None:
                 continue
             try:
                 parts = work.begun.parts_to_scan(work.surveyed)
-                splits.append((work, list(scan_splits(work.partition, parts, target_bytes))))
+                own = list(scan_splits(work.partition, parts, target_bytes))
             except OSError as failure:
                 work.fail(_unreadable(work.partition.path, failure))
-        if self.engine.name == "spark" and total_bytes >= JOINED_BYTES:
-            self._scan_on_spark(splits)
-            return
-        owners = {split: work for work, own in splits for split in own}
-        for split, found in run_in_order(self.engine, ScanJob(), list(owners)):
-            owners[split].add(split, found)
-
-    def _scan_on_spark(self, splits: Sequence[tuple[_Work, list[ScanSplit]]]) -> None:
-        """The same, where keys stay with Spark."""
-        from kdump.pipeline.compaction.spark import scan_on_spark
-        from kdump.pipeline.spark import SparkEngine
-
-        assert isinstance(self.engine, SparkEngine)
-        results, live = scan_on_spark(
-            self.engine,
-            [own for _, own in splits],
-            all_dirty=all(work.is_all_dirty for work, _ in splits),
-        )
-        for (work, own), found, its_live in zip(splits, results, live, strict=True):
-            work.live = its_live
-            for split, each in zip(own, found, strict=True):
-                work.add(split, each)
+            else:
+                owners.update((split, work) for split in own)
+        found, gathered = self.engine.exchange(ScanJob(), list(owners))
+        for (split, work), each in zip(owners.items(), found, strict=True):
+            work.add(split, each)
+        for work in works:
+            path = work.partition.path
+            work.live = [bucket[path] for bucket in gathered if path in bucket]
 
     def _find_groups(self, work: _Work) -> None:
         if not work.begun.groups:
@@ -215,15 +192,8 @@ class Wave:
         if disorder is not None:
             work.fail(disorder)
             return
-        if work.live is None:
-            work.groups, work.keys = work.begun.groups_to_rewrite(work.scanned)
-        else:
-            live = work.live.live
-            work.groups = list(work.begun.groups_with(work.scanned, live.between))
-            work.keys = work.live.keys
-        for found in work.scanned.values():
-            # The keys have done their work.
-            found[:] = [each.without_keys() for each in found]
+        live = LiveRecords.joined(each.live for each in work.live)
+        work.groups = list(work.begun.groups_to_rewrite(work.scanned, live))
 
     def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionResult]:
         splits = [split for work in works for split in rewrite_splits(work.groups)]
