@@ -1,0 +1,177 @@
+"""Real brokers over log directories, and what their clients write and read."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from builders.java_server import JavaServer
+
+HOST: Final = "127.0.0.1"
+PROPERTIES: Final = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.cleaner.dedupe.buffer.size": "4194304",
+    "log.cleaner.min.cleanable.ratio": "0",
+    "log.cleaner.backoff.ms": "50",
+    # Nothing happens by the clock while a test looks on: no retention, no end of a transaction.
+    "log.initial.task.delay.ms": "3600000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
+}
+"""Of a broker that is its own controller, and whose cleaner leaves nothing for later."""
+
+Key = bytes | None
+Value = bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What a ``read_committed`` consumer gets of a partition from its beginning to its end.
+
+    ``records`` are keys and values by offset; ``end_offset`` is the last stable offset.
+    """
+
+    start_offset: int
+    end_offset: int
+    records: Mapping[int, tuple[Key, Value]]
+
+    def latest(self) -> dict[Key, bytes]:
+        """The last value of each key that is not deleted."""
+        last = dict(self.records[offset] for offset in sorted(self.records))
+        return {key: value for key, value in last.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSeen:
+    """What a broker knows of a producer that has written to a partition."""
+
+    epoch: int
+    last_sequence: int
+
+
+class RequestFailed(Exception):
+    """What a broker, or one of its clients, answered instead of what was asked for."""
+
+
+class BrokerHost(JavaServer):
+    """The server ``tests/java/src/BrokerHost.java``: one broker after the other, and clients.
+
+    All brokers have the same address, so that a producer does not notice that one was replaced by
+    another. What they log goes to ``log``.
+    """
+
+    def __init__(self, classpath: str, log: Path) -> None:
+        self._log = log
+        self._log_start_bytes = 0
+        client_port, controller_port = _free_ports(2)
+        self._listeners = {
+            "listeners": f"PLAINTEXT://{HOST}:{client_port},CONTROLLER://{HOST}:{controller_port}",
+            "controller.quorum.bootstrap.servers": f"{HOST}:{controller_port}",
+        }
+        super().__init__(
+            classpath,
+            "BrokerHost",
+            "-Xmx384m",
+            f"-Daddress={HOST}:{client_port}",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients=error",
+            "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=error",
+            f"-Dorg.slf4j.simpleLogger.logFile={log}",
+        )
+
+    @contextlib.contextmanager
+    def broker(self, log_dirs: Sequence[Path], *properties: str) -> Iterator[None]:
+        """Start a broker on log directories, the first of which has the metadata; stop it cleanly.
+
+        ``properties`` are KEY=VALUE and go before :data:`PROPERTIES`.
+        """
+        self._log_start_bytes = self._log.stat().st_size if self._log.exists() else 0
+        given = PROPERTIES | self._listeners | {"log.dirs": ",".join(map(str, log_dirs))}
+        given["metadata.log.dir"] = str(log_dirs[0])
+        try:
+            self._ask("start", *(f"{name}={value}" for name, value in given.items()), *properties)
+            yield
+        finally:
+            self._ask("stop")
+
+    def logged(self) -> list[str]:
+        """Give the lines that the broker has logged that was started last."""
+        with self._log.open("rb") as file:
+            file.seek(self._log_start_bytes)
+            return file.read().decode(errors="replace").splitlines()
+
+    def create_topic(self, topic: str, **properties: str) -> None:
+        """Create a topic with one partition; the properties' names have ``_`` for the dot."""
+        words = (f"{name.replace('_', '.')}={value}" for name, value in properties.items())
+        self._ask("create", topic, *words)
+
+    def open_producer(self, name: str, *properties: str) -> None:
+        """Make a producer, given KEY=VALUE, which lives as long as this host."""
+        self._ask("open", name, *properties)
+
+    def send(
+        self, producer: str, topic: str, timestamp_ms: int, pairs: Iterable[tuple[Key, Value]]
+    ) -> None:
+        """Write records to partition 0; returns when all are acknowledged."""
+        words = (_word(content) for pair in pairs for content in pair)
+        self._ask("send", producer, topic, str(timestamp_ms), *words)
+
+    @contextlib.contextmanager
+    def transaction(self, producer: str, *, commits: bool) -> Iterator[None]:
+        """Begin a transaction, and commit or abort it in the end."""
+        self._ask("begin", producer)
+        yield
+        self._ask("commit" if commits else "abort", producer)
+
+    def read(self, topic: str) -> Consumed:
+        """Read partition 0."""
+        said = self._ask("read", topic)
+        start_offset, end_offset = int(said.pop("start")), int(said.pop("end"))
+        records = {int(offset): _key_and_value(what) for offset, what in said.items()}
+        return Consumed(start_offset, end_offset, records)
+
+    def producers_of(self, topic: str) -> dict[int, ProducerSeen]:
+        """Give the producers of partition 0, by id."""
+        said = self._ask("producers", topic)
+        return {
+            int(name): ProducerSeen(*(int(number) for number in what.split("\t")))
+            for name, what in said.items()
+        }
+
+    def wait_for_cleaner(self) -> int:
+        """Wait until the cleaner has looked at all logs again; gives its ``max-dirty-percent``."""
+        return int(self._ask("clean")["max-dirty-percent"])
+
+    def _ask(self, *words: str) -> dict[str, str]:
+        said = self.ask_words(words)
+        if "failed" in said:
+            raise RequestFailed(f"{words[0]}: {said['failed']}")
+        return said
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _word(content: bytes | None) -> str:
+    return "-" if content is None else base64.b64encode(content).decode()
+
+
+def _key_and_value(words: str) -> tuple[Key, Value]:
+    key, value = (
+        None if word == "-" else base64.b64decode(word, validate=True) for word in words.split("\t")
+    )
+    return key, value

@@ -1,0 +1,247 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Future;
+
+import com.yammer.metrics.core.Gauge;
+import com.yammer.metrics.core.Metric;
+import com.yammer.metrics.core.MetricName;
+
+import kafka.server.KafkaConfig;
+import kafka.server.KafkaRaftServer;
+
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.ProducerState;
+import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
+import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.server.metrics.KafkaYammerMetrics;
+
+/**
+ * Runs a broker, one after the other in one JVM, and the clients that speak to it over its listener.
+ *
+ * <p>The system property {@code address} says where the listener of the brokers is. A request is a line on standard
+ * input, its fields separated by tabs; keys and values are in base64, "-" is null. An answer is lines of a name, a tab
+ * and what is said of it, and an empty line; the only name is "failed" where the request failed.
+ *
+ * <p>All that is written and read is partition 0. A producer lives from {@code open} to the end: brokers may come and
+ * go meanwhile.
+ */
+public final class BrokerHost {
+    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final long GLANCE_MS = 20;
+
+    private final Map<String, Object> address;
+    private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
+    private final List<String> said = new ArrayList<>();
+    private KafkaRaftServer broker;
+
+    private BrokerHost(String address) {
+        this.address = Map.of("bootstrap.servers", address);
+    }
+
+    public static void main(String[] unused) throws IOException {
+        PrintStream answers = System.out;
+        System.setOut(System.err);
+        BrokerHost host = new BrokerHost(System.getProperty("address"));
+        BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = requests.readLine(); line != null; line = requests.readLine()) {
+            host.answer(List.of(line.split("\t", -1))).forEach(answers::println);
+            answers.println();
+            answers.flush();
+        }
+        host.producers.values().forEach(producer -> producer.close(Duration.ZERO));
+        host.answer(List.of("stop"));
+        System.exit(0);
+    }
+
+    private List<String> answer(List<String> words) {
+        said.clear();
+        try {
+            perform(words.get(0), words.subList(1, words.size()));
+        } catch (Throwable failure) {
+            failure.printStackTrace();
+            return List.of("failed\t" + failure.toString().replaceAll("\\s+", " "));
+        }
+        return said;
+    }
+
+    private void perform(String request, List<String> words) throws Exception {
+        switch (request) {
+            case "start" -> start(words);
+            case "stop" -> stop();
+            case "create" -> create(words.get(0), words.subList(1, words.size()));
+            case "open" -> open(words.get(0), words.subList(1, words.size()));
+            case "begin" -> producers.get(words.get(0)).beginTransaction();
+            case "commit" -> producers.get(words.get(0)).commitTransaction();
+            case "abort" -> producers.get(words.get(0)).abortTransaction();
+            case "send" -> send(words);
+            case "read" -> read(new TopicPartition(words.get(0), 0));
+            case "producers" -> describeProducers(new TopicPartition(words.get(0), 0));
+            case "clean" -> awaitCleaner();
+            default -> throw new IllegalArgumentException(request);
+        }
+    }
+
+    private void say(Object name, Object... what) {
+        said.add(name + "\t" + String.join("\t", Arrays.stream(what).map(String::valueOf).toList()));
+    }
+
+    // ---- The broker ------------------------------------------------------------------------------------------------
+
+    /** Returns when the broker says that it has started: it is registered, and no longer fenced. */
+    private void start(List<String> properties) {
+        Properties all = new Properties();
+        all.putAll(parsed(properties));
+        broker = new KafkaRaftServer(KafkaConfig.fromProps(all, false), Time.SYSTEM);
+        broker.startup();
+    }
+
+    /** Does what a broker does on SIGTERM. */
+    private void stop() {
+        if (broker != null) {
+            broker.shutdown();
+            broker.awaitShutdown();
+            broker = null;
+        }
+    }
+
+    /**
+     * Waits until the cleaner has looked at all logs once more, from the beginning to the end, and says how dirty it
+     * found the dirtiest.
+     */
+    private void awaitCleaner() throws InterruptedException {
+        long asked = System.currentTimeMillis();
+        long first = awaitRound(asked);
+        awaitRound(first);
+        say("max-dirty-percent", gauge("max-dirty-percent"));
+    }
+
+    private long awaitRound(long after) throws InterruptedException {
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            long began = System.currentTimeMillis() - gauge("time-since-last-run-ms");
+            if (began > after + GLANCE_MS) {
+                return began;
+            }
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException("the cleaner stands still");
+    }
+
+    private static long gauge(String name) {
+        for (Map.Entry<MetricName, Metric> metric : KafkaYammerMetrics.defaultRegistry().allMetrics().entrySet()) {
+            if (metric.getKey().getType().equals("LogCleanerManager") && metric.getKey().getName().equals(name)) {
+                return ((Number) ((Gauge<?>) metric.getValue()).value()).longValue();
+            }
+        }
+        throw new IllegalStateException("there is no cleaner");
+    }
+
+    // ---- Its clients -----------------------------------------------------------------------------------------------
+
+    private void create(String topic, List<String> properties) throws Exception {
+        Map<String, String> configs = new HashMap<>();
+        parsed(properties).forEach((name, value) -> configs.put(name, (String) value));
+        try (Admin admin = Admin.create(address)) {
+            admin.createTopics(List.of(new NewTopic(topic, 1, (short) 1).configs(configs))).all().get();
+        }
+    }
+
+    private void open(String name, List<String> properties) {
+        Map<String, Object> all = parsed(properties);
+        all.putAll(address);
+        KafkaProducer<byte[], byte[]> producer =
+            new KafkaProducer<>(all, new ByteArraySerializer(), new ByteArraySerializer());
+        producers.put(name, producer);
+        if (all.containsKey("transactional.id")) {
+            producer.initTransactions();
+        }
+    }
+
+    /** Sends as a producer to a topic, all with one timestamp, keys and values; returns when all are acknowledged. */
+    private void send(List<String> words) throws Exception {
+        KafkaProducer<byte[], byte[]> producer = producers.get(words.get(0));
+        String topic = words.get(1);
+        long timestampMs = Long.parseLong(words.get(2));
+        List<Future<?>> sent = new ArrayList<>();
+        for (int i = 3; i < words.size(); i += 2) {
+            sent.add(producer.send(
+                new ProducerRecord<>(topic, 0, timestampMs, decoded(words.get(i)), decoded(words.get(i + 1)))));
+        }
+        producer.flush();
+        for (Future<?> each : sent) {
+            each.get();
+        }
+    }
+
+    /** Says key and value of each offset, and the offsets at which the log starts, and ends for the consumer. */
+    private void read(TopicPartition partition) {
+        Map<String, Object> all = new HashMap<>(address);
+        all.put("isolation.level", "read_committed");
+        all.put("auto.offset.reset", "none");
+        all.put("enable.auto.commit", false);
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                 new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            long start = consumer.beginningOffsets(List.of(partition)).get(partition);
+            long end = consumer.endOffsets(List.of(partition)).get(partition);
+            say("start", start);
+            say("end", end);
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, start);
+            long deadline = System.currentTimeMillis() + PATIENCE.toMillis();
+            while (consumer.position(partition) < end) {
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException("the consumer stands still at " + consumer.position(partition));
+                }
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(1))) {
+                    say(record.offset(), encoded(record.key()), encoded(record.value()));
+                }
+            }
+        }
+    }
+
+    /** Says epoch and last sequence number of each producer. */
+    private void describeProducers(TopicPartition partition) throws Exception {
+        try (Admin admin = Admin.create(address)) {
+            for (ProducerState state : admin.describeProducers(List.of(partition)).partitionResult(partition).get()
+                    .activeProducers()) {
+                say(state.producerId(), state.producerEpoch(), state.lastSequence());
+            }
+        }
+    }
+
+    // ---- Words -----------------------------------------------------------------------------------------------------
+
+    private static Map<String, Object> parsed(List<String> properties) {
+        Map<String, Object> all = new HashMap<>();
+        for (String property : properties) {
+            int equals = property.indexOf('=');
+            all.put(property.substring(0, equals), property.substring(equals + 1));
+        }
+        return all;
+    }
+
+    private static byte[] decoded(String word) {
+        return word.equals("-") ? null : Base64.getDecoder().decode(word);
+    }
+
+    private static String encoded(byte[] content) {
+        return content == null ? "-" : Base64.getEncoder().encodeToString(content);
+    }
+}
