@@ -62,7 +62,8 @@ def compacted(
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let logs be cut into many parts, and each new segment take its place at once."""
-    monkeypatch.setattr(wave, "split_bytes", lambda *_: 2_000)
+    monkeypatch.setattr(wave, "_scanned_bytes", lambda _: 2_000)
+    monkeypatch.setattr(wave, "REWRITTEN_BYTES", 5_000)
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
 
 

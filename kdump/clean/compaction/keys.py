@@ -125,10 +125,9 @@ class LastOffsets:
     def add(self, records: KeyedRecords) -> None:
         self._parts.append(records)
         self._held += records.count
-        if self._held >= self._most_held_keys:
-            reduced = self.reduced()
-            self._parts = [reduced]
-            # What is left does not count, or many distinct keys would be reduced at every turn.
+        # Where most keys are distinct, what is left is not gone over again at every turn.
+        if self._held >= max(self._most_held_keys, self._parts[0].count):
+            self._parts = [self.reduced()]
             self._held = 0
 
     def reduced(self) -> KeyedRecords:

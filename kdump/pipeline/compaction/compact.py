@@ -23,8 +23,11 @@ from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_e
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.repairing import Done, Writing, carry_out
 
-WAVE_BYTES: Final = 512 << 20
-"""How much is gone over at a time, unless one partition is more."""
+WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
+"""How much is gone over at a time, by engine, unless one partition is more.
+
+In process all keys of that are in memory; on Spark only where the live records are.
+"""
 
 
 class LeftDirectory(enum.Enum):
@@ -121,7 +124,7 @@ def _directory_result(
     chosen = [each for each in selected if request.why_left(each) is None]
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
-        for wave in _waves(chosen):
+        for wave in _waves(chosen, WAVE_BYTES[engine.name]):
             for result in Wave(request, directory, engine, writer).results(wave):
                 results[result.partition.path] = result
         writer.swap()
@@ -135,12 +138,12 @@ def _directory_result(
     )
 
 
-def _waves(partitions: Iterable[Partition]) -> Iterator[list[Partition]]:
+def _waves(partitions: Iterable[Partition], wave_bytes: int) -> Iterator[list[Partition]]:
     """Partitions that are gone over together."""
     wave: list[Partition] = []
     size_bytes = 0
     for partition in partitions:
-        if wave and size_bytes + partition.log_bytes > WAVE_BYTES:
+        if wave and size_bytes + partition.log_bytes > wave_bytes:
             yield wave
             wave, size_bytes = [], 0
         wave.append(partition)

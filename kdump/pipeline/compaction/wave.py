@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Protocol
@@ -36,11 +36,17 @@ from kdump.pipeline.compaction.swap import NoSpace, Rewritten
 from kdump.pipeline.engine import Engine, run_in_order
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.local import available_cores
-from kdump.pipeline.splits import split_bytes
+from kdump.pipeline.splits import SMALLEST_SPLIT_BYTES
 from kdump.repair.checkpoints import load_context
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
 
+SCANNED_BYTES: Final = 128 << 20
+"""How much is scanned at once, at most: the more, the fewer times is a key found."""
+REWRITTEN_BYTES: Final = 512 << 20
+"""How much is given to the engine to be rewritten at a time: results wait here for their turn."""
+
+_SCANS_PER_CORE: Final = 4
 _INT64_MAX: Final = 2**63 - 1
 
 _RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
@@ -166,7 +172,7 @@ class Wave:
 
     def _scan(self, works: Sequence[_Work]) -> None:
         total_bytes = sum(segment.size_bytes for work in works for segment in work.begun.segments)
-        target_bytes = split_bytes(total_bytes, available_cores())
+        target_bytes = _scanned_bytes(total_bytes)
         owners: dict[ScanSplit, _Work] = {}
         for work in works:
             if work.problem is not None:
@@ -197,12 +203,17 @@ class Wave:
 
     def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionResult]:
         splits = [split for work in works for split in rewrite_splits(work.groups)]
-        with contextlib.closing(run_in_order(self.engine, RewriteJob(), splits)) as results:
+        with contextlib.closing(self._rewritten(splits)) as results:
             for work in works:
                 if work.problem is None:
                     yield self._written(work, results)
                 else:
                     yield PartitionResult(work.partition, problem=work.problem)
+
+    def _rewritten(self, splits: Iterable[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
+        """What comes of splits, in their order."""
+        for some in _in_turn(splits, REWRITTEN_BYTES):
+            yield from run_in_order(self.engine, RewriteJob(), some)
 
     def _written(
         self,
@@ -242,6 +253,26 @@ class Wave:
             return self.writer.write(work.begun, group, _chunks(results))
         except _PartitionFailedError as failed:
             return failed.problem
+
+
+def _scanned_bytes(total_bytes: int) -> int:
+    """How much is scanned at once, of so much."""
+    wanted = total_bytes // (available_cores() * _SCANS_PER_CORE)
+    return min(max(wanted, SMALLEST_SPLIT_BYTES), SCANNED_BYTES)
+
+
+def _in_turn(splits: Iterable[RewriteSplit], most_bytes: int) -> Iterator[list[RewriteSplit]]:
+    """Some splits after the other."""
+    some: list[RewriteSplit] = []
+    size_bytes = 0
+    for split in splits:
+        if some and size_bytes + split.size_bytes > most_bytes:
+            yield some
+            some, size_bytes = [], 0
+        some.append(split)
+        size_bytes += split.size_bytes
+    if some:
+        yield some
 
 
 def _chunks(
