@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.freeing import FreeingArguments
-from kdump.cli.output import format_bytes
+from kdump.cli.output import format_bytes, format_count
 from kdump.cli.recovery_rows import refusal_row
 from kdump.cli.said import Said
 from kdump.errors import ExitStatus
@@ -64,7 +64,6 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         "seconds": round(seconds, 3),
         "expected_seconds": None if expected is None else round(expected, 3),
     }
-    noun = "partition" if len(partitions) == 1 else "partitions"
     if expected is not None:
         what = (
             f"{format_bytes(freed_bytes)} would be freed, {format_bytes(written_bytes)} written,"
@@ -78,7 +77,7 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         )
     else:
         what = f"{format_bytes(freed_bytes)} freed"
-    return Said("summary", row, [f"{len(partitions)} {noun}: {what}"])
+    return Said("summary", row, [f"{format_count(len(partitions), 'partition')}: {what}"])
 
 
 def _written_bytes(result: PartitionResult) -> int:
@@ -126,7 +125,8 @@ def _preview_lines(preview: Preview) -> Iterator[str]:
     before, after = preview.before, preview.after
     if before.size_bytes or after.size_bytes:
         yield (
-            f"{before.records:,} records in {preview.segments_before} segments of"
+            f"{format_count(before.records, 'record')} in"
+            f" {format_count(preview.segments_before, 'segment')} of"
             f" {format_bytes(before.size_bytes)} become {after.records:,} in"
             f" {preview.segments_after} of {format_bytes(after.size_bytes)};"
             f" {preview.keys_after:,} of {preview.keys_before:,} keys stay"
@@ -143,14 +143,12 @@ def _preview_lines(preview: Preview) -> Iterator[str]:
 
 
 def _group_line(group: RewrittenGroup) -> str:
-    old = " ".join(str(base_offset) for base_offset in group.replaced)
     if group.is_unchanged:
-        return f"segment {old} stays as it is"
-    noun = "segment" if len(group.replaced) == 1 else "segments"
-    return (
-        f"{noun} {old} of {group.before.size_bytes} bytes become {group.base_offset} of"
-        f" {group.after.size_bytes}"
-    )
+        return f"segment {group.base_offset} stays as it is"
+    old, before = f"segment {group.base_offset}", format_bytes(group.before.size_bytes)
+    if len(group.replaced) > 1:
+        old = f"{len(group.replaced)} segments, {group.base_offset} to {group.replaced[-1]},"
+    return f"{old} of {before} will be one of {format_bytes(group.after.size_bytes)}"
 
 
 def _problem_sentence(result: PartitionResult) -> str:
@@ -161,8 +159,9 @@ def _problem_sentence(result: PartitionResult) -> str:
     if isinstance(problem, NoSpace):
         return (
             f"no room for the new segment {problem.base_offset}: it needs"
-            f" {problem.needed_bytes} bytes, and {problem.free_bytes} are free; segments from"
-            " there on are left as they are; make room, and run the command again"
+            f" {format_bytes(problem.needed_bytes)}, and {format_bytes(problem.free_bytes)} are"
+            " free; segments from there on are left as they are; make room, and run the command"
+            " again"
         )
     if isinstance(problem, Unreadable):
         return f"left as it is: {problem.path} cannot be read: {problem.what}"

@@ -461,6 +461,11 @@ def format_bytes(size_bytes: int) -> str:
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
+def format_count(count: int, noun: str) -> str:
+    """So many of something, whose plural ends in s: ``1 segment``, ``1,200 segments``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def format_timestamp(timestamp_ms: int) -> str:
     """Milliseconds since 1970 as ISO 8601 in UTC, to the millisecond.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdump.cli.directories import Diagnostics, without_garbage_collection
+from kdump.cli.output import format_count
 from kdump.cli.recovery_rows import leftover_row, refusal_row
 from kdump.cli.repairing import (
     Operations,
@@ -230,6 +231,5 @@ def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: fl
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }
-    noun = "partition" if len(results) == 1 else "partitions"
     what = "to be changed" if repair.dry_run else "changed"
-    return Said("summary", row, [f"{len(results)} {noun}, {changed} {what}"])
+    return Said("summary", row, [f"{format_count(len(results), 'partition')}, {changed} {what}"])

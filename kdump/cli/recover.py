@@ -13,6 +13,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
+from kdump.cli.output import format_count
 from kdump.cli.parameters import TIME, paths_argument
 from kdump.cli.recovery_rows import directory_row, partition_row
 from kdump.cli.repairing import (
@@ -226,5 +227,5 @@ def _summary(
         "seconds": round(seconds, 3),
     }
     counts = ", ".join(f"{count} {kind}" for kind, count in verdicts.most_common())
-    noun = "partition" if len(partitions) == 1 else "partitions"
-    return Said("summary", row, [f"{len(partitions)} {noun}: {counts or 'nothing to do'}"])
+    count = format_count(len(partitions), "partition")
+    return Said("summary", row, [f"{count}: {counts or 'nothing to do'}"])
