@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Final
 
 from kdump.apply.operations import Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP
 from kdump.apply.steps import ChangedDirectory, Step, StepKind, position, sync_of
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, FileKind
+
+_SEGMENT_PHASES: Final = (
+    Phase.ADD,
+    Phase.TEMPORARY,
+    Phase.SWAP,
+    Phase.REWRITE,
+    Phase.ROLL,
+    Phase.DROP,
+)
+"""In which names of segments change."""
 
 
 def steps_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Step]:
@@ -23,10 +34,16 @@ def steps_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Step]:
        a broker lets each log begin where it is to begin: it never shows what is deleted.
     3. Segments: each partition is as its own steps say, and each of them leaves it so that a
        broker loses nothing that it would have kept.
-    4. What is cut is cut: as a broker leaves it, which cuts before it writes anything else.
-    5. Small files are written: partitions are as wanted.
-    6. The checkpoints say so.
-    7. The marker is there: done.
+    4. An empty segment is there, durable, for each log all of whose segments go.
+    5. Segments that go are gone: those that a log began with from the first on, those that it
+       ended with from the last on. All of this is durable before a log is cut that they follow.
+    6. What is cut is cut: as a broker leaves it, which cuts before it writes anything else.
+    7. Small files are written: partitions are as wanted.
+    8. The checkpoints say so.
+    9. The marker is there: done.
+
+    What has to be durable in many partitions is made so in all of them at once, as that takes
+    hardly longer than in one.
 
     Args:
         plan: what is to be done.
@@ -47,20 +64,31 @@ def steps_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Step]:
     for each in partitions:
         steps += _segment_steps(each)
     # 4.
+    rolled = [each for each in partitions if each.of(Phase.ROLL)]
+    for each in rolled:
+        steps += [each.do(operation) for operation in each.of(Phase.ROLL)]
+    steps.append(sync_of(each.path for each in rolled))
+    # 5.
+    for each in partitions:
+        steps += [each.do(operation) for operation in each.of(Phase.DROP)]
+    steps.append(
+        sync_of(each.path for each in partitions if each.of(*_SEGMENT_PHASES) and each.cuts())
+    )
+    # 6.
     cuts = [step for each in (*partitions, root) for step in each.cuts()]
     steps += [*cuts, sync_of(step.path for step in cuts)]
-    # 5.
+    # 7.
     for each in partitions:
         steps += [each.do(operation) for operation in each.of(Phase.WRITE)]
     steps.append(sync_of(each.path for each in partitions))
-    # 6.
+    # 8.
     steps += [
         root.do(each)
         for each in plan.root.operations
         if each not in (*marker, *first) and each.kind is not OperationKind.CUT
     ]
     steps.append(root.sync())
-    # 7.
+    # 9.
     if marker and marker[0].kind is not OperationKind.REMOVE:
         steps += [root.do(marker[0]), root.sync()]
     return _guarded(steps)
@@ -88,7 +116,7 @@ def _guarded(steps: list[Step]) -> list[Step]:
 
 
 def _segment_steps(directory: ChangedDirectory) -> list[Step]:
-    """The steps of a partition before anything is cut.
+    """The steps of a partition before any of its segments goes that nothing takes the place of.
 
     1. What salvage sets aside is there: files that a broker leaves alone.
     2. Invalid leftovers are gone, as a broker deletes them.
@@ -96,10 +124,6 @@ def _segment_steps(directory: ChangedDirectory) -> list[Step]:
        deletes that before it renames.
     4. The ``.swap`` has its name.
     5. Exchanges of segments, one after the other, as :func:`_rewrite_steps` says.
-    6. An empty segment is there for a log all of whose segments go.
-    7. Segments that go are gone: those that the log began with from the first on, those that it
-       ended with from the last on.
-    8. All of this is durable, before a log is cut that they follow.
     """
     # 1. and 2.
     steps = [directory.do(each) for each in directory.of(Phase.ADD, Phase.TEMPORARY)]
@@ -117,15 +141,6 @@ def _segment_steps(directory: ChangedDirectory) -> list[Step]:
     # 5.
     for rewrite in directory.rewrites():
         steps += _rewrite_steps(directory, rewrite)
-    # 6.
-    roll = directory.of(Phase.ROLL)
-    if roll:
-        steps += [*(directory.do(each) for each in roll), directory.sync()]
-    # 7.
-    steps += [directory.do(each) for each in directory.of(Phase.DROP)]
-    # 8.
-    if steps and directory.cuts():
-        steps.append(directory.sync())
     return steps
 
 

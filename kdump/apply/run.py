@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kdump.apply.files import Content, FileRange, Files
 from kdump.apply.journal import CUT_SUFFIX, Before, Journal, Run
 from kdump.apply.steps import Step, StepKind
 
 _PUT_SUFFIX = "-put"
+
+MANY_REMOVALS: Final = 256
+"""From how many files on the partitions that they go from are worked on side by side."""
+_REMOVING_THREADS: Final = 16
+"""A busy disk lets every removal wait for its turn, and many at once hardly longer than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +46,28 @@ class Runner:
             StepKind.PUT: self._put,
             StepKind.FILL: self._fill,
         }
+        for kind, alike in itertools.groupby(steps, key=lambda step: step.kind):
+            if kind is StepKind.REMOVE:
+                self._remove_all(list(alike))
+                continue
+            for step in alike:
+                actions[kind](step)
+
+    def _remove_all(self, steps: list[Step]) -> None:
+        """Remove files, those of each directory in their order; of many, side by side."""
+        by_directory: dict[str, list[Step]] = {}
         for step in steps:
-            actions[step.kind](step)
+            by_directory.setdefault(step.path.rpartition("/")[0], []).append(step)
+        if len(steps) < MANY_REMOVALS or len(by_directory) == 1:
+            self._remove_in_order(steps)
+            return
+        with ThreadPoolExecutor(_REMOVING_THREADS) as pool:
+            for _ in pool.map(self._remove_in_order, by_directory.values()):
+                pass
+
+    def _remove_in_order(self, steps: list[Step]) -> None:
+        for step in steps:
+            self._remove(step)
 
     def _move(self, step: Step) -> None:
         source, target = self.log_dir / step.source, self.log_dir / step.path

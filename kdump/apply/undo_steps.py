@@ -34,6 +34,10 @@ def undo_steps_of(plan: Plan) -> list[Step]:
     steps += [Step(StepKind.FILL, source=path) for path in cuts]
     steps.append(sync_of(cuts))
     for each in partitions:
+        for operation in reversed(each.of(Phase.DROP)):
+            steps += _restore(each, operation)
+    steps.append(sync_of(each.path for each in partitions if each.of(Phase.ROLL)))
+    for each in partitions:
         steps += _undo_segments(each)
     steps.append(sync_of(each.path for each in partitions))
     restored = {CLEAN_SHUTDOWN_MARKER, *(each.name for each in first)}
@@ -47,13 +51,9 @@ def undo_steps_of(plan: Plan) -> list[Step]:
 
 
 def _undo_segments(directory: ChangedDirectory) -> list[Step]:
+    """The steps of a partition once the segments are back that nothing took the place of."""
     steps = []
-    for operation in reversed(directory.of(Phase.DROP)):
-        steps += _restore(directory, operation)
-    roll = directory.of(Phase.ROLL)
-    if roll:
-        steps.append(directory.sync())
-    for operation in reversed(roll):
+    for operation in reversed(directory.of(Phase.ROLL)):
         steps += _restore(directory, operation)
     for rewrite in reversed(directory.rewrites()):
         steps += _undo_rewrite(directory, rewrite)
