@@ -25,6 +25,8 @@ def finish_swaps(workspace: Workspace, settings: IndexSettings, recorder: Record
         Refused: a name among them has no offset, or Kafka's reader fails on a complete segment.
     """
     swaps = _drop_unfinished(workspace, recorder)
+    if not swaps:
+        return
     low, high = _INT64_MAX, -_INT64_MAX - 1
     for name in swaps:
         stem = name.removesuffix(FileStage.SWAP.value)

@@ -232,14 +232,16 @@ class Workspace:
         if isinstance(content, Written):
             yield BytesSource(content.data + bytes(content.padding_bytes))
             return
-        pieces = content.pieces if isinstance(content, Joined) else (content,)
+        if isinstance(content, Stored):
+            with FileSource(self.path / content.name) as file:
+                yield _range(file, content)
+            return
         with ExitStack() as stack:
             files = {
                 name: stack.enter_context(FileSource(self.path / name))
-                for name in dict.fromkeys(piece.name for piece in pieces)
+                for name in dict.fromkeys(piece.name for piece in content.pieces)
             }
-            sources = [_range(files[piece.name], piece) for piece in pieces]
-            yield sources[0] if len(sources) == 1 else JoinedSource(sources)
+            yield JoinedSource([_range(files[piece.name], piece) for piece in content.pieces])
 
     def end_of_data(self, content: Content) -> int:
         """How many bytes of ``content`` there are before nothing but zeroes follows."""
