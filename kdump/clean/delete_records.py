@@ -10,10 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.clean.retention import below_log_start
-from kdump.clean.retention_outcome import LoadedLog
+from kdump.clean.retention_outcome import LoadedLog, Shortened
 from kdump.errors import KdumpError
 from kdump.log.settings import TopicSettings
-from kdump.repair.loader import Recovered
 
 TO_HIGH_WATERMARK: Final = -1
 """In place of an offset: all that is replicated (``DeleteRecordsRequest.HIGH_WATERMARK``)."""
@@ -23,7 +22,7 @@ class RecordsNotDeletableError(KdumpError):
     """Records that a broker would refuse to delete."""
 
 
-def without_records_before(loaded: LoadedLog, settings: TopicSettings, offset: int) -> Recovered:
+def without_records_before(loaded: LoadedLog, settings: TopicSettings, offset: int) -> Shortened:
     """The partition once the records before ``offset`` are deleted.
 
     An offset below where the log begins already changes nothing.
@@ -32,7 +31,7 @@ def without_records_before(loaded: LoadedLog, settings: TopicSettings, offset: i
         RecordsNotDeletableError: the topic is only compacted, or the offset is above the high
             watermark, or no offset.
     """
-    name = loaded.partition.path.name
+    name = loaded.path.name
     if settings.is_compacted and not settings.is_deleted:
         raise RecordsNotDeletableError(
             f"{name}: the topic is only compacted, and its records cannot be deleted by offset"

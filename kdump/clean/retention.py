@@ -8,7 +8,7 @@ stays. Pure: what a log is like comes in, what becomes of each segment goes out.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from kdump.log.settings import CleanupPolicy, TopicSettings
@@ -191,29 +191,26 @@ def _why_kept(
 def held_back(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[Reason, ...]:
     """What keeps segments that would go now if it were not for that."""
     count = len(_deletions(log, settings, now_ms))
-    replicated = replace(log, high_watermark=log.log_end_offset)
-    past = replace(
-        log,
-        segments=tuple(
-            replace(segment, timestamp_ms=0) if segment.timestamp_ms > now_ms else segment
-            for segment in log.segments
-        ),
-    )
-    deleting = replace(
-        settings, cleanup_policy=settings.cleanup_policy | frozenset({CleanupPolicy.DELETE})
-    )
-    mark = Reason.HIGH_WATERMARK if log.has_high_watermark else Reason.NO_HIGH_WATERMARK
-    without = {
-        mark: (replicated, settings),
-        Reason.FUTURE_TIMESTAMP: (past, settings),
-        Reason.POLICY: (log, deleting),
-    }
     return tuple(
         reason
-        for reason, (other_log, other_settings) in without.items()
-        if _is_more(_deletions(other_log, other_settings, now_ms), count)
+        for reason, other_log, other_settings in _without_holds(log, settings, now_ms)
+        if len(_deletions(other_log, other_settings, now_ms)) > count
     )
 
 
-def _is_more(reasons: Sequence[Reason], count: int) -> bool:
-    return len(reasons) > count
+def _without_holds(
+    log: RetainableLog, settings: TopicSettings, now_ms: int
+) -> Iterator[tuple[Reason, RetainableLog, TopicSettings]]:
+    """Each thing that may keep segments, and how it would be without that."""
+    if log.high_watermark < log.log_end_offset:
+        mark = Reason.HIGH_WATERMARK if log.has_high_watermark else Reason.NO_HIGH_WATERMARK
+        yield mark, replace(log, high_watermark=log.log_end_offset), settings
+    if any(segment.timestamp_ms > now_ms for segment in log.segments):
+        past = tuple(
+            replace(segment, timestamp_ms=0) if segment.timestamp_ms > now_ms else segment
+            for segment in log.segments
+        )
+        yield Reason.FUTURE_TIMESTAMP, replace(log, segments=past), settings
+    if not settings.is_deleted:
+        policies = settings.cleanup_policy | {CleanupPolicy.DELETE}
+        yield Reason.POLICY, log, replace(settings, cleanup_policy=policies)

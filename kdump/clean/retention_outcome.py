@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kdump.clean.retention import (
@@ -24,15 +25,14 @@ from kdump.formats import names, time_index
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
-from kdump.log.partition import Partition
 from kdump.log.settings import TopicSettings
 from kdump.repair.epochs import LeaderEpochs
 from kdump.repair.loader import LoadContext, Recovered, load_workspace
 from kdump.repair.producer_state import snapshot_name
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import SEGMENT_KINDS
-from kdump.repair.wanted import NewBytes, WantedFile
-from kdump.repair.workspace import Stored, Workspace, Written, file_name
+from kdump.repair.wanted import Kept, NewBytes, WantedFile
+from kdump.repair.workspace import SNAPSHOT_SUFFIX, Stored, Workspace, Written, file_name
 from kdump.scan.source import read_at
 
 _NS_PER_MS: Final = 1_000_000
@@ -40,23 +40,52 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
+class Shortened:
+    """What is left of a partition.
+
+    Attributes:
+        files: what becomes of those that do not stay as they are, by name.
+        log_start_offset: where the log begins.
+        recovery_point: what the recovery point checkpoint then says.
+        checkpointed_log_start_offset: what the log start checkpoint then says; None for no line.
+    """
+
+    files: dict[str, WantedFile]
+    log_start_offset: int
+    recovery_point: int
+    checkpointed_log_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class LoadedLog:
     """A partition as a broker has loaded it, from which segments can be taken.
 
     Attributes:
-        partition: as it lies on disk.
-        context: how it was loaded.
+        path: its directory.
         loaded: what loading leaves of it.
         log: what retention looks at.
     """
 
-    partition: Partition
-    context: LoadContext
+    path: Path
     loaded: Recovered
     log: RetainableLog
     _workspace: Workspace
 
-    def without_first(self, count: int, log_start_offset: int | None = None) -> Recovered:
+    @property
+    def is_as_left(self) -> bool:
+        """Whether loading it changes nothing but what it changes at one start or another anyway.
+
+        At its first start after segments went a broker drops a producer snapshot that they leave
+        behind; of an empty log it drops and makes one by turns, and forgets the leader epoch.
+        Nobody who runs retention has asked for that, and a second run would not find the directory
+        as the first one left it.
+        """
+        is_empty = not any(segment.size_bytes for segment in self.log.segments)
+        return is_empty or all(
+            name.endswith(SNAPSHOT_SUFFIX) for name in _changed(self.loaded.files)
+        )
+
+    def without_first(self, count: int, log_start_offset: int | None = None) -> Shortened:
         """What is left once the first ``count`` segments are gone.
 
         Args:
@@ -79,28 +108,25 @@ class LoadedLog:
             log_start_offset or 0,
             remaining[0] if count else 0,
         )
-        epochs = self.loaded.leader_epochs
         if start > self.log.log_start_offset:
-            changed = LeaderEpochs(workspace)
-            changed.truncate_from_start(start)
-            epochs = changed.entries
-        return replace(
-            self.loaded,
-            files=workspace.wanted(),
+            LeaderEpochs(workspace).truncate_from_start(start)
+        return Shortened(
+            files=_changed(workspace.wanted()),
             log_start_offset=start,
+            recovery_point=self.loaded.recovery_point,
             checkpointed_log_start_offset=start if start > remaining[0] else None,
-            active_base_offset=remaining[-1],
-            leader_epochs=epochs,
         )
 
 
-def load_log(
-    partition: Partition, context: LoadContext, high_watermark: int | None
-) -> LoadedLog | Refusal:
+def _changed(files: Mapping[str, WantedFile]) -> dict[str, WantedFile]:
+    return {name: each for name, each in files.items() if not isinstance(each, Kept)}
+
+
+def load_log(path: Path, context: LoadContext, high_watermark: int | None) -> LoadedLog | Refusal:
     """Load a partition as a broker does before it looks for old segments.
 
     Args:
-        partition: the partition.
+        path: of its directory.
         context: what its log directory says of it.
         high_watermark: what ``replication-offset-checkpoint`` says, or the operator; None where
             nobody does.
@@ -108,41 +134,41 @@ def load_log(
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    workspace = Workspace(partition.path)
+    workspace = Workspace(path)
     loaded = load_workspace(workspace, context)
     if isinstance(loaded, Refusal):
         return loaded
     start, end = loaded.log_start_offset, loaded.log_end_offset
-    bases = sorted(
-        parsed.offset
+    segments = [
+        _segment(workspace, parsed.offset, context)
         for name in workspace.names()
-        if (parsed := names.parse_offset_file_name(name)) is not None
-        and (parsed.kind, parsed.stage) == (FileKind.LOG, names.FileStage.LIVE)
-    )
+        if name.endswith(FileKind.LOG.value)
+        and (parsed := names.parse_offset_file_name(name)) is not None
+        and parsed.stage is names.FileStage.LIVE
+    ]
     log = RetainableLog(
-        segments=tuple(_segment(workspace, base_offset, context) for base_offset in bases),
+        segments=tuple(sorted(segments, key=lambda segment: segment.base_offset)),
         log_start_offset=start,
         log_end_offset=end,
         high_watermark=max(start, min(high_watermark or 0, end)),
         has_high_watermark=high_watermark is not None,
     )
-    return LoadedLog(partition, context, loaded, log, workspace)
+    return LoadedLog(path, loaded, log, workspace)
 
 
 def _segment(workspace: Workspace, base_offset: int, context: LoadContext) -> LogSegment:
-    log_name = file_name(base_offset, FileKind.LOG)
-    present = [
-        name for kind in SEGMENT_KINDS if (name := file_name(base_offset, kind)) in workspace
-    ]
+    log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
     timestamp_ms = _last_timestamp(workspace, file_name(base_offset, FileKind.TIME_INDEX))
     # Where an index holds no time, the file's own counts (``LogSegment.largestTimestamp``).
     has_timestamp = timestamp_ms is not None and timestamp_ms >= 0
     if timestamp_ms is None or not has_timestamp:
-        timestamp_ms = _modified_ms(workspace, log_name, context)
+        timestamp_ms = _modified_ms(workspace, log, context)
+    size_bytes = workspace.size_bytes(log)
+    index_bytes = sum(workspace.size_bytes(name) for name in indexes if name in workspace)
     return LogSegment(
         base_offset=base_offset,
-        size_bytes=workspace.size_bytes(log_name),
-        disk_bytes=sum(map(workspace.size_bytes, present)),
+        size_bytes=size_bytes,
+        disk_bytes=size_bytes + index_bytes,
         timestamp_ms=timestamp_ms,
         has_timestamp=has_timestamp,
     )
@@ -184,7 +210,7 @@ class Retained:
         held_back: what keeps segments that would go now otherwise.
     """
 
-    outcome: Recovered
+    outcome: Shortened
     fates: tuple[SegmentFate, ...]
     held_back: tuple[Reason, ...]
 
@@ -210,7 +236,7 @@ def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retaine
 
 
 def log_starts_first(
-    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Shortened]
 ) -> WantedFile:
     """What ``log-start-offset-checkpoint`` has to say before anything is deleted.
 
@@ -230,7 +256,9 @@ def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
 
 
 def retained_root(
-    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
+    directory: LogDirectory,
+    outcomes: Mapping[TopicPartition, Shortened],
+    stale: frozenset[TopicPartition] = frozenset(),
 ) -> dict[str, WantedFile]:
     """What becomes of the files in the root of a directory that was left by a clean stop.
 
@@ -240,7 +268,8 @@ def retained_root(
 
     Args:
         directory: as it is.
-        outcomes: of the partitions that retention was applied to; the lines of others stay.
+        outcomes: of the partitions that change; the lines of others stay.
+        stale: other partitions whose line about the log start says nothing.
 
     Returns:
         The checkpoints that change, by name.
@@ -248,6 +277,8 @@ def retained_root(
     checkpoints = directory.checkpoints
     recovery_points = dict(checkpoints.recovery_points or {})
     log_starts = dict(checkpoints.log_start_offsets or {})
+    for key in stale:
+        log_starts.pop(key, None)
     for key, outcome in outcomes.items():
         recovery_points[key] = outcome.recovery_point
         log_starts.pop(key, None)

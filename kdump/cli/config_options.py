@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class ConfigArguments:
     broker: Mapping[str, str]
 
     def settings(self, directories: Sequence[LogDirectory]) -> Settings:
-        """The settings of the broker that ``directories`` belong to.
+        """The settings of the one broker that ``directories`` belong to.
 
         The cluster's metadata is read where it lies in one of them.
         """
@@ -48,6 +49,26 @@ class ConfigArguments:
                 if partition.is_cluster_metadata and partition.segments:
                     image = read_cluster_image(partition)
         return Settings(self.given, self.broker, image, node_id)
+
+    def by_directory(self, directories: Sequence[LogDirectory]) -> dict[Path, Settings]:
+        """The settings of the brokers that ``directories`` belong to, by path.
+
+        A cluster's metadata is read where it lies in one of them, and counts for all that have
+        its cluster id.
+        """
+        clusters: dict[str | None, list[LogDirectory]] = {}
+        for each in directories:
+            properties = each.meta_properties
+            cluster_id = None if properties is None else properties.cluster_id
+            clusters.setdefault(cluster_id, []).append(each)
+        found = {}
+        for members in clusters.values():
+            common = self.settings(members)
+            for each in members:
+                properties = each.meta_properties
+                node_id = None if properties is None else properties.node_id
+                found[each.path] = dataclasses.replace(common, node_id=node_id)
+        return found
 
 
 def config_options(command: Command) -> Command:

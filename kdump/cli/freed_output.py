@@ -87,8 +87,8 @@ def _what_goes(result: PartitionResult, freeing: FreeingArguments) -> str:
     if result.deleted:
         count = f"{len(result.deleted)} of {_segments(len(result.fates))}"
         return f"{count} {goes}, {format_bytes(result.freed_bytes)}"
-    assert result.loaded is not None
-    is_moved = result.log_start_offset != result.loaded.log.log_start_offset
+    assert result.log is not None
+    is_moved = result.log_start_offset != result.log.log_start_offset
     return f"no segment {goes}" if is_moved else ""
 
 
@@ -138,8 +138,7 @@ def _freed_bytes(results: Sequence[DirectoryResult]) -> int:
 def partition_row(result: PartitionResult) -> dict[str, Any]:
     """What becomes of a partition, as programs see it."""
     topic, number = result.topic_partition
-    log = None if result.loaded is None else result.loaded.log
-    settings = result.settings
+    log, settings = result.log, result.settings
     return {
         "log_dir": str(result.directory.path),
         "directory": result.partition.path.name,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
+from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import SizeParameter, paths_argument
 from kdump.cli.repairing import Operations, said_of_interrupted
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 )
 @freeing_options
 @config_options
+@engine_options
 def command(
     paths: Sequence[Path],
     globs: Sequence[str],
@@ -54,6 +56,7 @@ def command(
     explain: bool,
     freeing: FreeingArguments,
     config: ConfigArguments,
+    engine: EngineArguments,
 ) -> ExitStatus:
     """Delete the segments that a broker would delete: below the log start, too many, or too old.
 
@@ -66,6 +69,7 @@ def command(
         without_garbage_collection,
     )
     from kdump.cli.freed_output import said_of_result, status_of, summary
+    from kdump.cli.progress import open_progress
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.repairing import carry_out, for_writing
     from kdump.pipeline.retain import Request, Topics, retain
@@ -87,13 +91,13 @@ def command(
         _require_match(directories, topics)
         request = Request(
             directories=directories,
-            settings=config.settings(directories),
+            settings=config.by_directory(directories),
             topics=topics,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,
             free_bytes=free_bytes,
         )
-        results = retain(request)
+        results = retain(request, engine.options, open_progress(engine.progress))
         for directory in directories:
             diagnostics.report_problems(directory)
         done = carry_out([result.wanted for result in results], writing)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from kdump.clean.delete_records import RecordsNotDeletableError, without_records_before
 from kdump.clean.retention import LogSegment, Reason
+from kdump.clean.retention_outcome import LoadedLog
 from kdump.formats.names import FileKind
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -23,9 +24,9 @@ from kdump.pipeline.giving_up import (
     PartitionResult,
     directory_result,
     has_doubtful_policy,
-    load,
     require_clean,
 )
+from kdump.pipeline.shortening import Looking, load_sound, shorten_split
 from kdump.repair.wanted import Gone, WantedFile
 from kdump.repair.workspace import file_name
 
@@ -72,11 +73,20 @@ def delete_records(request: Request) -> DirectoryResult:
         return directory_result(directory, [replace(result, left=Left.REMOTE_STORAGE)])
     if has_doubtful_policy(result):
         return directory_result(directory, [replace(result, left=Left.POLICY_UNKNOWN)])
-    result = load(result, request.settings, request.now_ms, is_replicated=request.is_replicated)
-    if result.loaded is None:
-        return directory_result(directory, [result])
-    outcome = without_records_before(result.loaded, topic, request.before)
-    log = result.loaded.log
+    split = shorten_split(
+        partition,
+        directory,
+        request.settings,
+        Looking(),
+        now_ms=request.now_ms,
+        is_replicated=request.is_replicated,
+    )
+    loaded = load_sound(split)
+    if not isinstance(loaded, LoadedLog):
+        return directory_result(directory, [replace(result, problem=loaded)])
+    outcome = without_records_before(loaded, topic, request.before)
+    log = loaded.log
+    result = replace(result, log=log)
     if not log.has_high_watermark:
         result = replace(result, held_back=(Reason.NO_HIGH_WATERMARK,))
     if outcome.log_start_offset <= log.log_start_offset:

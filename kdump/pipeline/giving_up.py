@@ -1,37 +1,44 @@
 """Giving up the first segments of logs: what has to hold for it, and what becomes of directories.
 
-Nothing is written: what comes out is the wanted state, for a command to show and to apply. It is
-worked out in this process, whatever the size: of a log only its indexes are looked at.
+Nothing is written: what comes out is the wanted state, for a command to show and to apply.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from kdump.apply.plan import PartitionChange, WantedDirectory
-from kdump.clean.retention import LogSegment, Reason
-from kdump.clean.retention_outcome import LoadedLog, load_log, log_starts_first, retained_root
+from kdump.clean.retention import LogSegment, Reason, RetainableLog
+from kdump.clean.retention_outcome import Shortened, log_starts_first, retained_root
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.log.settings import Settings, TopicSettings
-from kdump.pipeline.loading import REMOTE_STORAGE, Unreadable, load_split
-from kdump.repair.loader import Recovered
-from kdump.repair.refusal import Refusal
-from kdump.repair.verdict import Verdict, VerdictKind, verdict
-from kdump.repair.wanted import Kept, WantedFile
+from kdump.log.settings import TopicSettings
+from kdump.pipeline.loading import REMOTE_STORAGE, Unreadable
+from kdump.repair.verdict import Verdict
+from kdump.repair.wanted import WantedFile
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
 """Topics that brokers keep for themselves (``Topic.INTERNAL_TOPICS``)."""
 
-_NO_LIMIT: Final = 2**63 - 1
+
+_SET_BY_HAND: Final = (
+    "remove it, as a broker takes it for empty, and set the lines that are known with"
+    " 'kdump checkpoint set LOG_DIR {} ...'"
+)
+_NOT_RECOVERED: Final = {
+    names.REPLICATION_OFFSET_CHECKPOINT: _SET_BY_HAND.format("replication-offset"),
+    names.CLEANER_OFFSET_CHECKPOINT: _SET_BY_HAND.format("cleaner-offset")
+    + "; without them nothing but the cluster's metadata tells which topics are compacted",
+}
+"""What to do about checkpoints that loading does not write, and recovery therefore neither."""
 
 
 class NotCleanError(KdumpError):
@@ -89,7 +96,7 @@ class PartitionResult:
         settings: of its topic.
         left: why nothing of it goes; None where it was looked at.
         problem: why it cannot be worked on; None where it can.
-        loaded: as a broker loads it; None where it was not looked at, or cannot be worked on.
+        log: what retention looks at; None where it was not looked at, or cannot be worked on.
         outcome: what is left of it; None where nothing changes.
         fates: what becomes of each segment.
         held_back: what keeps segments that would go now otherwise.
@@ -100,8 +107,8 @@ class PartitionResult:
     settings: TopicSettings
     left: Left | None = None
     problem: Verdict | Unreadable | None = None
-    loaded: LoadedLog | None = None
-    outcome: Recovered | None = None
+    log: RetainableLog | None = None
+    outcome: Shortened | None = None
     fates: tuple[Fate, ...] = ()
     held_back: tuple[Reason, ...] = ()
 
@@ -124,13 +131,12 @@ class PartitionResult:
         """Where the log begins afterwards; None where it was not looked at."""
         if self.outcome is not None:
             return self.outcome.log_start_offset
-        return None if self.loaded is None else self.loaded.log.log_start_offset
+        return None if self.log is None else self.log.log_start_offset
 
     @property
     def files(self) -> dict[str, WantedFile]:
         """What becomes of its files, as far as that is something."""
-        wanted = {} if self.outcome is None else self.outcome.files
-        return {name: each for name, each in wanted.items() if not isinstance(each, Kept)}
+        return {} if self.outcome is None else self.outcome.files
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +169,8 @@ def require_clean(directory: LogDirectory, partitions: Sequence[Partition]) -> N
         if problem.path.name in directory.checkpoints.by_file_name():
             if isinstance(problem.error, OSError):
                 raise problem.error
-            raise NotCleanError(f"{problem.path}: {problem.error}; {advice}")
+            mended = _NOT_RECOVERED.get(problem.path.name, advice)
+            raise NotCleanError(f"{problem.path}: {problem.error}; {mended}")
     for partition in partitions:
         if partition.leftovers:
             name = partition.leftovers[0].name
@@ -176,32 +183,13 @@ def has_doubtful_policy(result: PartitionResult) -> bool:
     return not result.settings.is_policy_known and result.topic_partition in cleaner_offsets
 
 
-def load(
-    result: PartitionResult, settings: Settings, now_ms: int, *, is_replicated: bool
-) -> PartitionResult:
-    """Load a partition; one that a broker would put right is not worked on."""
-    directory = result.directory
-    context = load_split(result.partition, directory, settings, now_ms=now_ms).context
-    high_watermarks = directory.checkpoints.high_watermarks or {}
-    high_watermark = _NO_LIMIT if is_replicated else high_watermarks.get(result.topic_partition)
-    try:
-        loaded = load_log(result.partition, context, high_watermark)
-    except OSError as failure:
-        path = failure.filename or str(result.partition.path)
-        return replace(result, problem=Unreadable(path, failure.strerror or str(failure)))
-    found = verdict(loaded if isinstance(loaded, Refusal) else loaded.loaded)
-    if isinstance(loaded, Refusal) or found.kind is not VerdictKind.SOUND:
-        return replace(result, problem=found)
-    return replace(result, loaded=loaded)
-
-
 def directory_result(
     directory: LogDirectory, results: Sequence[PartitionResult]
 ) -> DirectoryResult:
     """What becomes of a log directory by what becomes of partitions in it."""
     changed = [each for each in results if each.outcome is not None]
     outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
-    first, root = _root(directory, outcomes)
+    first, root = _root(directory, outcomes, _stale_log_starts(directory, results))
     return DirectoryResult(
         directory,
         tuple(results),
@@ -216,11 +204,34 @@ def directory_result(
     )
 
 
+def _stale_log_starts(
+    directory: LogDirectory, results: Sequence[PartitionResult]
+) -> frozenset[TopicPartition]:
+    """The partitions whose log begins with its first segment, and has a line about it all the same.
+
+    A broker leaves that line out whenever it writes the checkpoint
+    (``LogManager.checkpointLogStartOffsetsInDir``).
+    """
+    lines = directory.checkpoints.log_start_offsets or {}
+    return frozenset(
+        each.topic_partition
+        for each in results
+        if each.topic_partition in lines
+        and each.outcome is None
+        and each.log is not None
+        and each.log.log_start_offset <= each.log.segments[0].base_offset
+    )
+
+
 def _root(
-    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered]
+    directory: LogDirectory,
+    outcomes: Mapping[TopicPartition, Shortened],
+    stale: frozenset[TopicPartition],
 ) -> tuple[dict[str, WantedFile], dict[str, WantedFile]]:
     """What the files in the root have to be before anything is deleted, and in the end."""
-    if not outcomes:
+    if not outcomes and not stale:
         return {}, {}
-    first = {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}
-    return first, retained_root(directory, outcomes)
+    root = retained_root(directory, outcomes, stale)
+    if not outcomes:
+        return {}, root
+    return {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}, root

@@ -6,17 +6,18 @@ Nothing is written: what comes out is the wanted state, for ``kdump retain`` to 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
-from kdump.clean.retention import Reason
+from kdump.clean.retention import Reason, RetainableLog
 from kdump.clean.retention_free import choose_to_free
-from kdump.clean.retention_outcome import LoadedLog, retained
 from kdump.errors import KdumpError
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings, TopicSettings
+from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
 from kdump.pipeline.giving_up import (
     INTERNAL_TOPICS,
     DirectoryResult,
@@ -25,12 +26,20 @@ from kdump.pipeline.giving_up import (
     PartitionResult,
     directory_result,
     has_doubtful_policy,
-    load,
     require_clean,
 )
+from kdump.pipeline.progress import SILENT, Progress
+from kdump.pipeline.shortening import (
+    FirstSegments,
+    Looking,
+    Retention,
+    ShortenedLog,
+    ShortenJob,
+    ShortenResult,
+    ShortenSplit,
+    shorten_split,
+)
 from kdump.repair.checkpoints import is_loaded
-from kdump.repair.wanted import Kept
-from kdump.repair.workspace import SNAPSHOT_SUFFIX
 
 _RETENTION_NAMES: Final = frozenset(
     {
@@ -75,7 +84,7 @@ class Request:
 
     Attributes:
         directories: log directories, as they lie on disk.
-        settings: of their topics.
+        settings: of their topics, by the path of the directory.
         topics: which of them.
         now_ms: what time it is.
         is_replicated: whether the operator says that all logs are replicated up to their ends.
@@ -83,20 +92,24 @@ class Request:
     """
 
     directories: Sequence[LogDirectory]
-    settings: Settings
+    settings: Mapping[Path, Settings]
     topics: Topics
     now_ms: int
     is_replicated: bool = False
     free_bytes: int | None = None
 
 
-def retain(request: Request) -> list[DirectoryResult]:
+def retain(
+    request: Request,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[DirectoryResult]:
     """Say what becomes of log directories; those in which no topic is meant are left out.
 
     Raises:
         NotCleanError: one of them was not left by a clean stop, or something lies about in it.
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
-        KdumpError: not as much can be freed as was asked for.
+        KdumpError: not as much can be freed as was asked for, or the engine broke.
     """
     selected = [
         (directory, [each for each in directory.partitions if each in request.topics])
@@ -105,15 +118,17 @@ def retain(request: Request) -> list[DirectoryResult]:
     for directory, partitions in selected:
         if partitions:
             require_clean(directory, partitions)
-    looked_at = [
-        _looked_at(request, directory, partition)
+    asked = [
+        _asked(request, directory, partition)
         for directory, partitions in selected
         for partition in partitions
     ]
-    if request.free_bytes is None:
-        decided = [_retained(request, each) for each in looked_at]
-    else:
-        decided = _freed(request.free_bytes, looked_at)
+    splits = [_split(request, each) for each in asked if each.left is None]
+    total_bytes = sum(split.size_bytes for split in splits)
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        decided = [_decided(each, result) for each, result in _run(engine, asked, splits)]
+        if request.free_bytes is not None:
+            decided = _freed(request.free_bytes, decided, splits, engine)
     return [
         directory_result(directory, [each for each in decided if each.directory is directory])
         for directory, partitions in selected
@@ -121,14 +136,49 @@ def retain(request: Request) -> list[DirectoryResult]:
     ]
 
 
-def _looked_at(request: Request, directory: LogDirectory, partition: Partition) -> PartitionResult:
+def _asked(request: Request, directory: LogDirectory, partition: Partition) -> PartitionResult:
+    """A partition before anybody has looked at it."""
     assert partition.topic_partition is not None
-    topic = request.settings.topic(partition.topic_partition.topic)
+    topic = request.settings[directory.path].topic(partition.topic_partition.topic)
     result = PartitionResult(directory, partition, topic)
-    left = _why_left(request, result)
-    if left is not None:
-        return replace(result, left=left)
-    return load(result, request.settings, request.now_ms, is_replicated=request.is_replicated)
+    return replace(result, left=_why_left(request, result))
+
+
+def _split(request: Request, result: PartitionResult) -> ShortenSplit:
+    is_freeing = request.free_bytes is not None
+    return shorten_split(
+        result.partition,
+        result.directory,
+        request.settings[result.directory.path],
+        Looking() if is_freeing else Retention(result.settings, request.now_ms),
+        now_ms=request.now_ms,
+        is_replicated=request.is_replicated,
+    )
+
+
+def _run(
+    engine: Engine, asked: Sequence[PartitionResult], splits: Sequence[ShortenSplit]
+) -> Iterator[tuple[PartitionResult, ShortenResult | None]]:
+    """Give each of ``asked`` with what was found out; with nothing where it has no split."""
+    # The largest first, so that no core is left alone with one of them at the end.
+    ordered = sorted(splits, key=lambda split: -split.size_bytes)
+    found = {split.path: result for split, result in engine.run(ShortenJob(), ordered)}
+    for each in asked:
+        yield each, found.get(str(each.partition.path))
+
+
+def _decided(asked: PartitionResult, result: ShortenResult | None) -> PartitionResult:
+    if result is None:
+        return asked
+    if not isinstance(result, ShortenedLog):
+        return replace(asked, problem=result)
+    fates = tuple(
+        Fate(fate.segment, fate.is_deleted, fate.reason.value, fate.goes_at_ms)
+        for fate in result.fates
+    )
+    return replace(
+        asked, log=result.log, outcome=result.outcome, fates=fates, held_back=result.held_back
+    )
 
 
 def _why_left(request: Request, result: PartitionResult) -> Left | None:
@@ -141,7 +191,7 @@ def _why_left(request: Request, result: PartitionResult) -> Left | None:
     if has_doubtful_policy(result):
         return Left.POLICY_UNKNOWN
     if request.free_bytes is None:
-        is_known = _is_retention_known(request.settings, name, topic)
+        is_known = _is_retention_known(request.settings[result.directory.path], name, topic)
         return None if is_known else Left.UNKNOWN
     return Left.COMPACTED if not topic.is_deleted and not is_named else None
 
@@ -155,69 +205,55 @@ def _is_retention_known(settings: Settings, name: str, topic: TopicSettings) -> 
     return name in topics or not _RETENTION_NAMES.isdisjoint(said)
 
 
-def _retained(request: Request, result: PartitionResult) -> PartitionResult:
-    """Apply the retention of its topic to a log."""
-    if result.loaded is None:
-        return result
-    found = retained(result.loaded, result.settings, request.now_ms)
-    fates = tuple(
-        Fate(fate.segment, fate.is_deleted, fate.reason.value, fate.goes_at_ms)
-        for fate in found.fates
-    )
-    is_settled = not found.deleted and _is_as_left(result.loaded)
-    outcome = None if is_settled else found.outcome
-    return replace(result, outcome=outcome, fates=fates, held_back=found.held_back)
-
-
-def _is_as_left(loaded: LoadedLog) -> bool:
-    """Whether loading a log changes nothing but what it changes at one start or another anyway.
-
-    At its first start after segments went a broker drops a producer snapshot that they leave
-    behind; of an empty log it drops and makes one by turns, and forgets the leader epoch. Nobody
-    has asked for that here, and a second run would not find the directory as the first one left it.
-    """
-    changed = {name for name, each in loaded.loaded.files.items() if not isinstance(each, Kept)}
-    is_empty = loaded.log.log_start_offset == loaded.log.log_end_offset
-    return is_empty or all(name.endswith(SNAPSHOT_SUFFIX) for name in changed)
-
-
-def _freed(wanted_bytes: int, results: Sequence[PartitionResult]) -> list[PartitionResult]:
+def _freed(
+    wanted_bytes: int,
+    results: Sequence[PartitionResult],
+    splits: Sequence[ShortenSplit],
+    engine: Engine,
+) -> list[PartitionResult]:
     """Give up the oldest segments until there is as much space as is wanted.
 
     Raises:
-        KdumpError: there would not be.
+        KdumpError: there would not be, or the engine broke.
     """
-    logs = [result.loaded.log for result in results if result.loaded is not None]
-    choice = choose_to_free(logs, wanted_bytes)
+    logs = {str(each.partition.path): each.log for each in results if each.log is not None}
+    choice = choose_to_free(list(logs.values()), wanted_bytes)
     if not choice.is_enough:
         raise KdumpError(
             f"no more than {choice.freed_bytes} bytes of the {wanted_bytes} wanted can be freed in"
             " the topics that are meant, as the rest is not replicated, not known to be, or empty;"
             " nothing has been changed; ask for less, or for more topics"
         )
-    counts = iter(choice.counts)
-    return [
-        result if result.loaded is None else _without_first(result, result.loaded, next(counts))
-        for result in results
+    counts = dict(zip(logs, choice.counts, strict=True))
+    shortened = [
+        replace(split, rule=FirstSegments(counts[split.path]))
+        for split in splits
+        if counts.get(split.path)
     ]
+    return [_given_up(each, found, counts) for each, found in _run(engine, results, shortened)]
 
 
-def _without_first(result: PartitionResult, loaded: LoadedLog, count: int) -> PartitionResult:
-    log = loaded.log
+def _given_up(
+    result: PartitionResult, found: ShortenResult | None, counts: Mapping[str, int]
+) -> PartitionResult:
+    if result.log is None:
+        return result
+    if found is not None and not isinstance(found, ShortenedLog):
+        return replace(result, problem=found, log=None)
+    log, count = result.log, counts[str(result.partition.path)]
     return replace(
         result,
-        outcome=loaded.without_first(count) if count else None,
+        outcome=None if found is None else found.outcome,
         fates=tuple(
-            Fate(segment, at < count, _why_given_up(loaded, at, count))
+            Fate(segment, at < count, _why_given_up(log, at, count))
             for at, segment in enumerate(log.segments)
         ),
         held_back=() if log.has_high_watermark else (Reason.NO_HIGH_WATERMARK,),
     )
 
 
-def _why_given_up(loaded: LoadedLog, at: int, count: int) -> str:
+def _why_given_up(log: RetainableLog, at: int, count: int) -> str:
     """Why a segment goes or stays where space is wanted."""
-    log = loaded.log
     if at < count:
         return "it is one of the oldest, and space is wanted"
     if log.may_go(at):

@@ -31,7 +31,7 @@ def retain(
         if not is_loaded(partition) or key is None:
             continue
         context = load_context(directory, key, now_ms=now_ms)
-        loaded = load_log(partition, context, high_watermarks.get(key))
+        loaded = load_log(partition.path, context, high_watermarks.get(key))
         if isinstance(loaded, Refusal):
             found[key] = loaded
             continue

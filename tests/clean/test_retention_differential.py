@@ -121,7 +121,7 @@ def delete_before(path: Path, settings: TopicSettings, offset: int) -> set[str]:
         assert key is not None
         context = load_context(directory, key, now_ms=NOW.now_ms)
         marks = directory.checkpoints.high_watermarks or {}
-        loaded = load_log(partition, context, marks.get(key))
+        loaded = load_log(partition.path, context, marks.get(key))
         assert isinstance(loaded, LoadedLog)
         try:
             outcomes[key] = without_records_before(loaded, settings, offset)

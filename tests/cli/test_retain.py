@@ -278,6 +278,20 @@ def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path, spo
     assert contents_of(root) == before
 
 
+def test_a_malformed_checkpoint_that_recovery_does_not_write_is_set_by_hand(root: Path) -> None:
+    path = root / names.REPLICATION_OFFSET_CHECKPOINT
+    path.write_bytes(b"0\nmany\n")
+
+    outcome = run("retain", root, *ALL, *ALL_IS_OLD)
+
+    assert outcome.exit_status == 4
+    assert "remove it, as a broker takes it for empty" in outcome.stderr.decode()
+    path.unlink()
+    run("checkpoint", "set", root, "replication-offset", f"orders-0={END_OFFSET}")
+    assert run("retain", root, *ALL, *ALL_IS_OLD).exit_status == 0
+    assert logs_of(root / "orders-0") == [END_OFFSET]
+
+
 def test_a_damaged_partition_is_left_and_the_others_lose_what_is_old(root: Path) -> None:
     damaged = second_partition(root, "payments-0", REPLICATED)
     (damaged / f"{0:020d}.index").unlink()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,27 @@ from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.log.directory import read_log_directory
 from kdump.log.settings import Settings
+from kdump.pipeline.engine import EngineChoice, EngineOptions
 from kdump.pipeline.giving_up import Left, NotCleanError, PartitionResult
 from kdump.pipeline.retain import Request, Topics, retain
+from kdump.pipeline.shortening import (
+    FirstSegments,
+    Looking,
+    Retention,
+    Rule,
+    ShortenJob,
+    ShortenSplit,
+    shorten_split,
+)
+from kdump.pipeline.spark import SparkEngine
 from kdump.repair.wanted import NewBytes
 
 REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
 OLD = Settings(given={"retention.ms": "1000"})
 ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
+RULES = (Looking(), Retention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
+HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
+WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
 
 @pytest.fixture
@@ -35,12 +50,10 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def request(*roots: Path, **options: object) -> Request:
-    fields: dict[str, object] = {
-        "settings": OLD,
-        "topics": Topics(("*",)),
-        "now_ms": ALL_IS_OLD_MS,
-    }
-    return Request([read_log_directory(root) for root in roots], **(fields | options))  # type: ignore[arg-type]
+    fields: dict[str, object] = {"topics": Topics(("*",)), "now_ms": ALL_IS_OLD_MS}
+    settings = dict.fromkeys(roots, options.pop("settings", OLD))
+    directories = [read_log_directory(root) for root in roots]
+    return Request(directories, settings, **(fields | options))  # type: ignore[arg-type]
 
 
 def partitions(asked: Request) -> list[PartitionResult]:
@@ -63,6 +76,47 @@ def test_what_is_freed_is_at_least_what_was_asked_for(roots: tuple[Path, Path]) 
 
     with pytest.raises(KdumpError, match=f"no more than {most_bytes} bytes"):
         retain(request(*roots, free_bytes=most_bytes + 1))
+
+
+@pytest.mark.parametrize("free_bytes", [None, 1], ids=["retention", "free"])
+def test_workers_come_to_the_same(roots: tuple[Path, Path], free_bytes: int | None) -> None:
+    asked = request(*roots, free_bytes=free_bytes)
+
+    assert retain(asked, HERE) == retain(asked, WORKERS)
+
+
+def test_spark_comes_to_the_same(roots: tuple[Path, Path], spark: SparkEngine) -> None:
+    splits = [split_of(root, rule) for root in roots for rule in RULES]
+
+    found = dict(spark.run(ShortenJob(), splits))
+
+    assert found == {split: ShortenJob().run(split) for split in splits}
+
+
+def test_what_tasks_are_given_and_give_is_small(roots: tuple[Path, Path]) -> None:
+    for rule in RULES:
+        split = split_of(roots[0], rule)
+        data = pickle.dumps((ShortenJob(), split, ShortenJob().run(split)))
+        assert pickle.loads(data) == (ShortenJob(), split, ShortenJob().run(split))
+        assert len(data) < 4096
+
+
+def split_of(root: Path, rule: Rule) -> ShortenSplit:
+    directory = read_log_directory(root)
+    (partition,) = directory.partitions
+    return shorten_split(partition, directory, OLD, rule, now_ms=ALL_IS_OLD_MS, is_replicated=False)
+
+
+def test_a_line_about_where_a_log_begins_anyway_goes_as_a_broker_leaves_it_out(
+    roots: tuple[Path, Path],
+) -> None:
+    path = roots[0] / names.LOG_START_OFFSET_CHECKPOINT
+    path.write_bytes(b"0\n2\norders 0 0\nothers 1 5\n")
+
+    (result,) = retain(request(roots[0], now_ms=0))
+
+    assert result.wanted.partitions == ()
+    assert result.wanted.root == {path.name: NewBytes(b"0\n1\nothers 1 5\n")}
 
 
 def test_nothing_is_written(roots: tuple[Path, Path]) -> None:

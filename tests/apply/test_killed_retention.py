@@ -1,0 +1,117 @@
+"""A kdump that is killed while segments go is finished by the next run, or a broker goes on."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.freeing import ALL_IS_OLD, FIRST_IS_OLD, lines_of, logs_of, run, second_partition
+from builders.killed_process import count_changes, run_and_kill
+from builders.loading import Clock, LoaderServer
+from builders.log_dir_trees import seen_by_broker
+from builders.verified import END_OFFSET, LogModel
+from kdump.apply.files import Disk
+from kdump.formats import names
+from kdump.repair.segment import IndexSettings
+
+SAMPLES = 4
+ORDERS = "orders-0"
+NOW = f"--now={BASE_TIMESTAMP_MS + 9_000}"
+commands = pytest.mark.parametrize(
+    ("command", "args", "start"),
+    [
+        ("retain", ("--topic", "*", *FIRST_IS_OLD), 12),
+        ("retain", ("--topic", "*", *ALL_IS_OLD), END_OFFSET),
+        (
+            "delete-records",
+            ("--topic", "orders", "--partition", "0", "--before", "14", NOW),
+            14,
+        ),
+    ],
+    ids=["some goes", "all goes", "delete-records"],
+)
+
+
+@pytest.fixture(scope="module")
+def server(java_classpath: str) -> Iterator[LoaderServer]:
+    """Give Kafka's loader, ready to be asked again and again."""
+    with LoaderServer(java_classpath) as running:
+        yield running
+
+
+@pytest.fixture
+def original(quick_path: Path) -> Path:
+    """Give a clean log directory of two partitions."""
+    root = LogModel().write(quick_path / "original").parent
+    second_partition(root, "payments-0", {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET})
+    return root
+
+
+def killed(original: Path, command: str, args: tuple[str, ...]) -> Iterator[Path]:
+    """Give the directory as it is when kdump was killed, before some of its changes of the disk."""
+    log_dir = original.with_name("logs")
+    count = 0
+
+    def one_more() -> None:
+        nonlocal count
+        count += 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, change in vars(Disk).items():
+            if not name.startswith("_"):
+                patch.setattr(Disk, name, change)
+        count_changes(one_more)
+        shutil.copytree(original, log_dir)
+        run(command, log_dir, *args)
+    for at in range(count % SAMPLES, count, count // SAMPLES):
+        shutil.rmtree(log_dir)
+        shutil.copytree(original, log_dir)
+        assert run_and_kill([command, log_dir, *args], at) == -signal.SIGKILL
+        yield log_dir
+
+
+@commands
+def test_the_next_run_comes_to_the_same_end(
+    original: Path, command: str, args: tuple[str, ...], start: int
+) -> None:
+    whole = original.with_name("whole")
+    shutil.copytree(original, whole)
+    run(command, whole, *args)
+    assert seen_by_broker(whole) != seen_by_broker(original)
+
+    for log_dir in killed(original, command, args):
+        assert run(command, log_dir, *args).exit_status == 0
+        assert seen_by_broker(log_dir) == seen_by_broker(whole)
+        assert not list(log_dir.glob(f"{names.KDUMP_PREFIX}*"))
+
+
+def log_start(root: Path) -> int:
+    """Where a broker that has stopped let the log begin."""
+    lines = lines_of(root, names.LOG_START_OFFSET_CHECKPOINT)
+    return lines.get(ORDERS, logs_of(root / ORDERS)[0])
+
+
+@pytest.mark.differential
+@commands
+def test_a_broker_never_shows_what_went_and_has_all_the_rest(
+    server: LoaderServer, original: Path, command: str, args: tuple[str, ...], start: int
+) -> None:
+    seen = set()
+    for log_dir in killed(original, command, args):
+        before = {path.name: path.read_bytes() for path in (log_dir / ORDERS).glob("*.log")}
+        is_shorter = f"{0:020d}.log" not in before
+
+        assert server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
+
+        assert log_start(log_dir) in ((start,) if is_shorter else (0, start))
+        for name, content in before.items():
+            path = log_dir / ORDERS / name
+            if int(path.stem) >= start or not is_shorter:
+                assert path.read_bytes() == content, name
+        seen.add(is_shorter)
+    assert seen == {False, True}
