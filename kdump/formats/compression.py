@@ -453,7 +453,27 @@ def _check_lz4_block(block: memoryview, block_descriptor: int, position: int) ->
 
 
 def _lz4_whole(data: Buffer, limit_bytes: int, magic: int) -> bytes:
-    return _joined(_lz4_blocks(data, magic), limit_bytes)
+    view = memoryview(data)
+    out = _lz4_single_block(view) if limit_bytes >= _LZ4_BLOCK_BYTES else None
+    return _joined(_lz4_blocks(view, magic), limit_bytes) if out is None else out
+
+
+def _lz4_single_block(view: memoryview) -> bytes | None:
+    """What most frames of Kafka's are, a single block, without a detour; None for any other."""
+    import lz4.block
+
+    start = len(_LZ4_HEADER) + _LZ4_INT32.size
+    if len(view) < start or view[: len(_LZ4_HEADER)] != _LZ4_HEADER:
+        return None
+    (size,) = _LZ4_INT32.unpack_from(view, len(_LZ4_HEADER))
+    end = start + size
+    if not 0 < size <= _LZ4_BLOCK_BYTES or view[end : end + len(_LZ4_END)] != _LZ4_END:
+        return None
+    try:
+        out: bytes = lz4.block.decompress(view[start:end], uncompressed_size=_LZ4_BLOCK_BYTES)
+    except (lz4.block.LZ4BlockError, ValueError):
+        return None
+    return out
 
 
 def _lz4_chunks(data: Buffer, chunk_bytes: int, magic: int) -> Iterator[bytes]:
@@ -488,6 +508,9 @@ _ZSTD_CONTENT_SIZE_FLAGS: Final = 0xE0
 _ZSTD_BLOCK_HEADER_BYTES: Final = 3
 _ZSTD_MAX_BLOCK_BYTES: Final = 128 * 1024
 _ZSTD_RLE: Final = 1
+_ZSTD_LEAST_FRAME_HEADER_BYTES: Final = 6
+_ZSTD_SMALL_BLOCKS: Final = 2
+"""Kafka ends a frame with a block that is empty."""
 
 _zstd_of_thread = threading.local()
 
@@ -504,7 +527,49 @@ def _zstd_decompressor() -> zstandard.ZstdDecompressor:
 
 
 def _zstd_whole(data: Buffer, limit_bytes: int, magic: int) -> bytes:
-    return _joined(_zstd_frames(_zstd_decompressor(), data, _STEP_BYTES), limit_bytes)
+    view = memoryview(data)
+    out = _zstd_single_frame(view, limit_bytes)
+    if out is not None:
+        return out
+    return _joined(_zstd_frames(_zstd_decompressor(), view, _STEP_BYTES), limit_bytes)
+
+
+def _zstd_single_frame(view: memoryview, limit_bytes: int) -> bytes | None:
+    """What most batches are, a single small frame, without a detour; None for any other."""
+    import zstandard
+
+    if len(view) <= _ZSTD_MAX_FRAME_HEADER_BYTES:
+        return None
+    try:
+        if view[4] & _ZSTD_CONTENT_SIZE_FLAGS:
+            # The library makes room for what is claimed.
+            claimed_bytes = zstandard.frame_content_size(view)
+            if not 0 < claimed_bytes <= limit_bytes:
+                return None
+        elif view[4] or not _zstd_is_small(view):
+            return None
+        return _zstd_decompressor().decompress(
+            view,
+            max_output_size=min(limit_bytes, _ZSTD_SMALL_BLOCKS * _ZSTD_MAX_BLOCK_BYTES),
+            # Which is seen to only where the content's size is given.
+            allow_extra_data=False,
+        )
+    except (zstandard.ZstdError, MemoryError):
+        return None
+
+
+def _zstd_is_small(view: memoryview) -> bool:
+    """Whether a frame whose header says nothing but its window ends with ``view``, and soon."""
+    if bytes(view[:4]) != _ZSTD_MAGIC:
+        return False
+    position = _ZSTD_LEAST_FRAME_HEADER_BYTES
+    for _ in range(_ZSTD_SMALL_BLOCKS):
+        body = position + _ZSTD_BLOCK_HEADER_BYTES
+        block_header = int.from_bytes(view[position:body], "little")
+        position = body + (1 if block_header >> 1 & 3 == _ZSTD_RLE else block_header >> 3)
+        if block_header & 1:
+            return position == len(view)
+    return False
 
 
 def _zstd_chunks(data: Buffer, chunk_bytes: int, magic: int) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ front of the damage and says what is wrong.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats import record_batch
-from kdump.formats.compression import Codec, decompress, decompress_chunks
+from kdump.formats.compression import CODEC_MASK, Codec, decompress, decompress_chunks
 from kdump.formats.cursor import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import RecordHeader
@@ -31,19 +32,22 @@ from kdump.scan.batches import (
     BatchColumns,
     Bytes,
     Column,
+    Flags,
     Window,
     read_chunks,
 )
 
-LOCKSTEP_LANES: Final = 48
+LOCKSTEP_LANES: Final = 32
 """With fewer batches than this side by side, stepping one record at a time is faster."""
 MOST_RECORDS: Final = 1 << 15
 """How many records come together at the most: the columns of one take some 130 bytes."""
 STREAM_CHUNK_BYTES: Final = 1 << 20
 """A batch too large to hold is decoded in pieces of about this size."""
-ARENA_BYTES: Final = 1 << 20
+ARENA_BYTES: Final = 2 << 20
 """Compressed batches are decoded together once they have expanded to this."""
 _LEAST_RECORD_BYTES: Final = 7
+_FEW: Final = 4
+"""Up to one in so many is picked out, rather than that all are gone through."""
 LARGEST_EXPANSION: Final = 16
 """A single record may be this many times as large as the compressed batch that holds it …"""
 LARGEST_RECORD_BYTES: Final = 16 << 20
@@ -112,15 +116,20 @@ class RecordColumns:
         return tuple(record_batch.decode_record_header(cursor) for _ in range(count))
 
 
-@dataclass(slots=True)
-class _Section:
-    """Where the decompressed records of one batch lie in the bytes, and how many to read."""
+@dataclass(frozen=True, slots=True)
+class _Sections:
+    """Where the decompressed records of each batch lie in the bytes, and how many to read."""
 
-    start: int
-    end: int
-    count: int
-    must_fill: bool = True
+    start: Column
+    end: Column
+    count: Column
+    must_fill: Flags
     """Whether the last record has to end with the section."""
+
+    @classmethod
+    def of(cls, start: Column, end: Column, count: Column) -> _Sections:
+        """Sections that their records have to fill."""
+        return cls(start, end, count.copy(), np.ones(len(start), np.bool_))
 
 
 def read_records(window: Window) -> Iterator[RecordColumns]:
@@ -143,79 +152,77 @@ def read_records(window: Window) -> Iterator[RecordColumns]:
 
 def _decode_plain(window: Window) -> RecordColumns:
     starts = window.batches.position - window.start
-    ends = starts + window.batches.size_bytes
-    sections = [
-        _Section(start, end, count)
-        for start, end, count in zip(
-            (starts + record_batch.HEADER_BYTES).tolist(),
-            ends.tolist(),
-            window.batches.records_count.tolist(),
-            strict=True,
-        )
-    ]
+    sections = _Sections.of(
+        starts + record_batch.HEADER_BYTES,
+        starts + window.batches.size_bytes,
+        window.batches.records_count,
+    )
     return _decode(window.data, window.batches, sections)
 
 
 def _decode_gathered(window: Window, is_plain: list[bool]) -> Iterator[RecordColumns]:
     """Put the decompressed records of batch after batch into one arena, and decode those."""
     bodies: list[bytes | memoryview] = []
-    sections: list[_Section] = []
     held_bytes = held_records = first = 0
-    for row, count in enumerate(window.batches.records_count.tolist()):
-        batch = window.batch_bytes(row)
-        body: bytes | memoryview | None = batch[record_batch.HEADER_BYTES :]
+    batches = window.batches
+    view = memoryview(window.data)
+    begins = (batches.position - window.start + record_batch.HEADER_BYTES).tolist()
+    ends = (batches.next_position - window.start).tolist()
+    attributes = batches.attributes.tolist()
+    for row, count in enumerate(batches.records_count.tolist()):
+        body: bytes | memoryview | None = view[begins[row] : ends[row]]
         if count and not is_plain[row]:
-            body = _decompress(window.batches.header(row).attributes, batch)
+            body = _decompress(attributes[row], view[begins[row] : ends[row]])
         is_held = body is not None and (
             count <= MOST_RECORDS or len(body) < _LEAST_RECORD_BYTES * MOST_RECORDS
         )
         if is_held and body is not None:
-            sections.append(_Section(held_bytes, held_bytes + len(body), count))
             bodies.append(body)
             held_bytes += len(body)
             held_records += min(max(count, 0), MOST_RECORDS)
-        if sections and (not is_held or held_bytes >= ARENA_BYTES or held_records >= MOST_RECORDS):
-            last = first + len(sections)
-            yield _decode_arena(bodies, window.batches.rows(slice(first, last)), sections)
-            bodies, sections, held_bytes, held_records, first = [], [], 0, 0, last
+        if bodies and (not is_held or held_bytes >= ARENA_BYTES or held_records >= MOST_RECORDS):
+            last = first + len(bodies)
+            yield _decode_arena(bodies, batches.rows(slice(first, last)))
+            bodies, held_bytes, held_records, first = [], 0, 0, last
         if not is_held:
             yield from _stream(window, row)
             first = row + 1
-    if sections:
-        yield _decode_arena(bodies, window.batches.rows(slice(first, None)), sections)
+    if bodies:
+        yield _decode_arena(bodies, batches.rows(slice(first, None)))
 
 
-def _decompress(attributes: int, batch: memoryview) -> bytes | None:
+def _decompress(attributes: int, body: memoryview) -> bytes | None:
     """The records of a batch, or None where it has to be streamed, to see how far it is sound."""
     try:
-        return decompress(
-            Codec.of_attributes(attributes),
-            batch[record_batch.HEADER_BYTES :],
-            limit_bytes=LARGEST_WINDOW_BYTES,
-        )
+        codec = _codec(attributes & CODEC_MASK)
+        return decompress(codec, body, limit_bytes=LARGEST_WINDOW_BYTES)
     except FormatError:
         return None
 
 
-def _decode_arena(
-    bodies: list[bytes | memoryview], batches: BatchColumns, sections: list[_Section]
-) -> RecordColumns:
+_codec: Final = functools.cache(Codec.of_attributes)
+"""Of the number alone: making an enumeration's member takes as long as a small batch does."""
+
+
+def _decode_arena(bodies: list[bytes | memoryview], batches: BatchColumns) -> RecordColumns:
     arena = np.frombuffer(b"".join([*bodies, bytes(PADDING_BYTES)]), np.uint8)
-    return _decode(arena, batches, sections)
+    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    ends = np.cumsum(sizes)
+    return _decode(arena, batches, _Sections.of(ends - sizes, ends, batches.records_count))
 
 
-def _decode(data: Bytes, batches: BatchColumns, sections: list[_Section]) -> RecordColumns:
+def _decode(data: Bytes, batches: BatchColumns, sections: _Sections) -> RecordColumns:
     """The records of ``sections``, one section a batch; damage ends a section early."""
     problems: dict[int, FormatError] = {}
-    for row, section in enumerate(sections):
-        # A count beyond what the bytes can hold is a lie, and would otherwise become memory.
-        most = (section.end - section.start) // _LEAST_RECORD_BYTES
-        if not 0 <= section.count <= most:
-            _cut_at_damage(data, batches, row, section, problems)
+    # A count beyond what the bytes can hold is a lie, and would otherwise become memory.
+    most = (sections.end - sections.start) // _LEAST_RECORD_BYTES
+    is_lie = (sections.count < 0) | (sections.count > most)
+    for row in np.flatnonzero(is_lie).tolist():
+        _cut_at_damage(data, batches, row, sections, problems)
     columns, bad_rows = _decode_sound(data, batches, sections)
     if bad_rows:
         for row in bad_rows:
-            _cut_at_damage(data, batches, row, sections[row], problems)
+            _cut_at_damage(data, batches, row, sections, problems)
         columns, bad_rows = _decode_sound(data, batches, sections)
         assert not bad_rows, "the plain decoder accepts what the columns do not"
     columns.problems.update(problems)
@@ -226,33 +233,30 @@ def _cut_at_damage(
     data: Bytes,
     batches: BatchColumns,
     row: int,
-    section: _Section,
+    sections: _Sections,
     problems: dict[int, FormatError],
 ) -> None:
-    """Lower the count of ``section`` to the records in front of the damage, and note that."""
-    header = replace(batches.header(row), records_count=section.count)
-    body = memoryview(data)[section.start : section.end]
+    """Lower the count of a section to the records in front of the damage, and note that."""
+    header = replace(batches.header(row), records_count=int(sections.count[row]))
+    body = memoryview(data)[int(sections.start[row]) : int(sections.end[row])]
     good = 0
     try:
         for _ in record_batch.decode_records(header, body):
             good += 1
     except FormatError as problem:
         problems[row] = problem
-    section.count = good
-    section.must_fill = False
+    sections.count[row] = good
+    sections.must_fill[row] = False
 
 
 def _decode_sound(
-    data: Bytes, batches: BatchColumns, sections: list[_Section]
+    data: Bytes, batches: BatchColumns, sections: _Sections
 ) -> tuple[RecordColumns, list[int]]:
     """Columns of all sections, and the rows of those that are not sound."""
-    first = np.array([section.start for section in sections], np.int64)
-    end = np.array([section.end for section in sections], np.int64)
-    count = np.array([section.count for section in sections], np.int64)
-    must_fill = np.array([section.must_fill for section in sections], np.bool_)
-    batch = np.repeat(np.arange(len(sections)), count)
-    start, reached = _record_starts(data, first, end, count)
-    is_bad = must_fill & (count > 0) & (reached != end)
+    end, count = sections.end, sections.count
+    batch = np.repeat(np.arange(len(count)), count)
+    start, reached = _record_starts(data, sections.start, end, count)
+    is_bad = sections.must_fill & (count > 0) & (reached != end)
 
     length, at = _varint(data, start)
     body_end = at + length
@@ -271,12 +275,15 @@ def _decode_sound(
         is_bad[np.unique(batch[is_odd])] = True
     bad_rows = np.flatnonzero(is_bad).tolist()
 
-    base_sequence = batches.base_sequence[batch]
-    sequence = np.where(
-        base_sequence >= 0,
-        record_batch.increment_sequences(base_sequence, offset_delta),
-        record_batch.NO_SEQUENCE,
-    )
+    if (batches.base_sequence < 0).all():
+        sequence = np.full(len(batch), record_batch.NO_SEQUENCE, np.int64)
+    else:
+        base_sequence = batches.base_sequence[batch]
+        sequence = np.where(
+            base_sequence >= 0,
+            record_batch.increment_sequences(base_sequence, offset_delta),
+            record_batch.NO_SEQUENCE,
+        )
     is_append_time = (batches.attributes & record_batch.LOG_APPEND_TIME_FLAG) != 0
     timestamp = batches.base_timestamp[batch] + timestamp_delta
     if is_append_time.any():
@@ -303,7 +310,7 @@ def _decode_sound(
 def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tuple[Column, Column]:
     """Where each record begins, and where the last one of each section ends.
 
-    A section whose lengths lead out of it is given up: its end is then -1.
+    Where the lengths lead out of a section, what is given for its end is another place, or -1.
     """
     starts = np.full(int(count.sum()), _beyond(data), np.int64)
     reached = np.where(count > 0, -1, first)
@@ -318,25 +325,22 @@ def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tu
     steps_by_pair = _steps_by_pair()
     pairs = np.ndarray(len(data) - 1, np.uint16, data, strides=(1,))
     step = 0
-    for lanes in lanes_at.tolist():
+    for lanes, still in itertools.pairwise([*lanes_at.tolist(), 0]):
         if lanes < LOCKSTEP_LANES:
             break
-        position, ends = position[:lanes], ends[:lanes]
-        starts[slots[:lanes] + step] = position
+        position, slots = position[:lanes], slots[:lanes]
+        starts[slots] = position
+        # Whatever has left its section cannot come back to where it ends.
         position = _following(data, pairs, steps_by_pair, position)
-        is_out = position > ends
-        if is_out.any():
-            # What has left its section stays behind the data, and cannot come back.
-            position = np.where(is_out, _beyond(data), position)
-            ends = np.where(is_out, -1, ends)
+        slots += 1
         step += 1
-        is_done = counts[:lanes] == step
-        if is_done.any():
-            reached[order[:lanes][is_done]] = np.where(ends < 0, -1, position)[is_done]
+        if still < lanes:
+            reached[order[still:lanes]] = position[still:lanes]
     view = memoryview(data)
     for lane in np.flatnonzero(counts > step).tolist():
-        if ends[lane] >= 0:
-            rest = starts[slots[lane] + step : slots[lane] + counts[lane]]
+        if position[lane] <= ends[lane]:
+            slot = int(slots[lane])
+            rest = starts[slot : slot + int(counts[lane]) - step]
             reached[order[lane]] = _hop(view, int(position[lane]), int(ends[lane]), rest)
     return starts, reached
 
@@ -350,9 +354,12 @@ def _following(
     """Where the record behind the one at each ``position`` begins; beyond for a bad length."""
     steps = steps_by_pair[pairs[position]]
     if steps.min() > 0:
-        return position + steps
-    length, body = _varint(data, position)
-    return np.where(length < 0, _beyond(data), body + length)
+        following = position + steps
+    else:
+        length, body = _varint(data, position)
+        following = np.where(length < 0, _beyond(data), body + length)
+    np.minimum(following, _beyond(data), out=following)
+    return following
 
 
 @functools.cache
@@ -374,28 +381,33 @@ def _hop(view: memoryview, position: int, end: int, starts: Column) -> int:
     """Fill ``starts`` one record after the other; gives the end of the last one, or -1."""
     found: list[int] = []
     add = found.append
+    steps = _steps_by_pair_listed()
     for _ in range(len(starts)):
         if position >= end:
             return -1
         add(position)
-        byte = view[position]
-        position += 1
-        raw = byte & 0x7F
-        shift = 7
-        while byte >= 0x80:
-            if shift > 28:
-                return -1
-            byte = view[position]
-            position += 1
-            raw |= (byte & 0x7F) << shift
-            shift += 7
-        if raw & 1:
+        step = steps[view[position] | view[position + 1] << 8]
+        if step:
+            position += step
+            continue
+        try:
+            cursor = Cursor(view, position)
+            length = cursor.varint()
+        except FormatError:
             return -1
-        position += (raw & 0xFFFF_FFFF) >> 1
+        if length < 0:
+            return -1
+        position = cursor.position + length
         if position > end:
             return -1
     starts[:] = found
-    return position
+    return position if position <= end else -1
+
+
+@functools.cache
+def _steps_by_pair_listed() -> list[int]:
+    listed: list[int] = _steps_by_pair().tolist()
+    return listed
 
 
 def _beyond(data: Bytes) -> int:
@@ -426,16 +438,24 @@ def _varlong(data: Bytes, position: Column) -> tuple[Column, Column]:
 
 def _unsigned(data: Bytes, position: Column, most_bytes: int) -> tuple[Column, Column]:
     byte = data[position]
+    is_more = byte >= 0x80
     raw = (byte & 0x7F).astype(np.int64)
     following = position + 1
-    more = np.flatnonzero(byte & 0x80)
     shift = 7
+    if np.count_nonzero(is_more) > len(position) // _FEW:
+        # To look at the second byte of all costs less than to pick those that have one.
+        byte = data[following]
+        raw |= ((byte & 0x7F) * is_more).astype(np.int64) << shift
+        following += is_more
+        is_more &= byte >= 0x80
+        shift += 7
+    more = np.flatnonzero(is_more)
     while more.size and shift < 7 * most_bytes:
         at = following[more]
         byte = data[at]
         raw[more] |= (byte & 0x7F).astype(np.int64) << shift
         following[more] = at + 1
-        more = more[(byte & 0x80) != 0]
+        more = more[byte >= 0x80]
         shift += 7
     following[more] = _beyond(data)
     return raw, np.minimum(following, _beyond(data), out=following)
@@ -539,7 +559,7 @@ def _stream(window: Window, row: int) -> Iterator[RecordColumns]:
             continue
         data = np.zeros(size + PADDING_BYTES, np.uint8)
         data[:size] = memoryview(held)[:size]
-        columns = _decode(data, batches, [_Section(0, size, whole)])
+        columns = _decode(data, batches, _section(size, whole))
         if columns.problems:
             problem = columns.problems.pop(0).shifted(behind)
         yield replace(columns, is_continued=is_continued)
@@ -550,9 +570,14 @@ def _stream(window: Window, row: int) -> Iterator[RecordColumns]:
     if problem is None:
         problem = _bytes_behind(header, held, chunks, behind)
     if problem is not None or not is_continued:
-        nothing = _decode(np.zeros(PADDING_BYTES, np.uint8), batches, [_Section(0, 0, 0)])
+        nothing = _decode(np.zeros(PADDING_BYTES, np.uint8), batches, _section(0, 0))
         problems = {} if problem is None else {0: problem}
         yield replace(nothing, is_continued=is_continued, problems=problems)
+
+
+def _section(size: int, count: int) -> _Sections:
+    """A single section at the start of the data."""
+    return _Sections.of(*(np.array([each], np.int64) for each in (0, size, count)))
 
 
 def _largest_record(window: Window, row: int, header: record_batch.BatchHeader) -> int:
