@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 
-def register(spark: Any) -> None:
+def register(spark: Any, *, push_filters: bool = False) -> None:
     """Make ``spark.read.format("kafka-log")`` known to a ``pyspark.sql.SparkSession``.
 
-    See :mod:`kdump.pipeline.kafka_log.data_source`, which is imported when this is called.
+    With ``push_filters`` filters spare reading, and each query needs a ``load`` of its own: see
+    :func:`kdump.pipeline.kafka_log.data_source.register`, which is imported when this is called.
     """
     from kdump.pipeline.kafka_log import data_source
 
-    data_source.register(spark)
+    data_source.register(spark, push_filters=push_filters)

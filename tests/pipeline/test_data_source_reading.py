@@ -211,16 +211,42 @@ def test_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"subscribe": "orders, nothing"}, ["orders-0", "orders-1"]),
+        ({"subscribe": "orders, payments"}, ["orders-0", "orders-1", "payments-0"]),
         ({"subscribePattern": "pay.*"}, ["payments-0"]),
         ({"subscribePattern": "pay"}, []),
-        ({"assign": '{"orders":[1],"payments":[0,3]}'}, ["orders-1", "payments-0"]),
+        ({"assign": '{"orders":[1],"payments":[0]}'}, ["orders-1", "payments-0"]),
     ],
 )
 def test_topics_are_chosen_as_sparks_own_source_chooses_them(
     log_dir: Path, options: dict[str, str], expected: list[str]
 ) -> None:
     assert partitions_in(log_dir, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "missing"),
+    [
+        ({"subscribe": "orders, order"}, "order"),
+        ({"assign": '{"orders":[1,3],"payments":[7]}'}, "orders-3, payments-7"),
+        ({"startingOffsets": '{"orders":{"2":1}}'}, "orders-2"),
+        ({"endingOffsetsByTimestamp": '{"order":{"0":1}}'}, "order-0"),
+    ],
+)
+def test_a_topic_or_partition_that_is_not_there_is_refused_by_name(
+    log_dir: Path, options: dict[str, str], missing: str
+) -> None:
+    with pytest.raises(UsageProblem, match=f"finds no {missing} in {log_dir}: kdump ls"):
+        splits_of(log_dir, **options)
+
+
+def test_a_topic_may_lie_in_one_of_several_paths(log_dir: Path) -> None:
+    paths = json.dumps([str(log_dir / "orders-0"), str(log_dir / "payments-0")])
+    assert partitions_in(log_dir / "orders-1", paths=paths, subscribe="payments") == ["payments-0"]
+
+
+def test_a_filter_on_topics_does_not_hide_that_a_topic_is_there(log_dir: Path) -> None:
+    filters = [("EqualTo", "topic", "orders")]
+    assert splits_of(log_dir, filters, subscribe="payments") == []
 
 
 @pytest.mark.parametrize(
@@ -231,6 +257,14 @@ def test_topics_are_chosen_as_sparks_own_source_chooses_them(
         ({"startingOffsets": "latest"}, "not earliest or offsets"),
         ({"endingOffsets": '{"a":{"0":"x"}}'}, "such as"),
         ({"startingTimestamp": "yesterday"}, "epoch milliseconds"),
+        ({"startingTimestamp": "--5"}, "epoch milliseconds"),
+        ({"endingTimestamp": str(2**63)}, "epoch milliseconds"),
+        ({"startingOffsets": '{"a":{"0":-3}}'}, "numbers from -2 to 9223372036854775807"),
+        ({"endingOffsets": '{"a":{"0":9223372036854775808}}'}, "numbers from -2"),
+        ({"subscribe": " ,"}, "topics, separated by commas"),
+        ({"columns": "offset,Offset"}, "column offset of kafka-log is asked for twice"),
+        ({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "Value"}, "that no other column has"),
+        ({"path": "hdfs://host/logs"}, "hdfs://host/logs is no path"),
         ({"mode": "brave"}, "FAILFAST, DROPMALFORMED, PERMISSIVE"),
         ({"kafka.isolation.level": "none"}, "read_uncommitted or read_committed"),
         ({"includeHeaders": "yes"}, "true or false"),

@@ -16,7 +16,7 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.large_segments import LargeSegment
 from builders.source_tables import table_of
 from kdump.pipeline.kafka_log.columns import COLUMNS, arrow_schema, corrupt_record_column, ddl
-from kdump.pipeline.kafka_log.data_source import sql_session
+from kdump.pipeline.kafka_log.data_source import register, sql_session
 from kdump.pipeline.spark_session import SparkSession
 
 if TYPE_CHECKING:
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession as SqlSession
 
 BATCHES = 300
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 @pytest.fixture(scope="module")
-def sql(cache: Path) -> Iterator[SqlSession]:
+def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
     """Give a session that knows the data source; Spark is started once for the module."""
-    spark = SparkSession("local[2]", {})
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
     try:
-        yield sql_session(spark.context)
+        yield sql_session(spark.context, push_filters=True)
     finally:
         spark.close()
 
@@ -108,8 +110,68 @@ def test_a_schema_of_ones_own_chooses_columns(sql: SqlSession, log_dir: Path) ->
 
 def test_a_schema_with_another_type_is_refused(sql: SqlSession, log_dir: Path) -> None:
     frame = sql.read.format("kafka-log").schema("offset STRING").load(str(log_dir))
-    with pytest.raises(Exception, match="column offset of kafka-log is offset BIGINT, not string"):
+    with pytest.raises(Exception, match="column offset of kafka-log is BIGINT, not STRING"):
         frame.count()
+
+
+def test_a_column_that_must_not_be_null_is_refused(sql: SqlSession, log_dir: Path) -> None:
+    frame = sql.read.format("kafka-log").schema("key BINARY NOT NULL").load(str(log_dir))
+    with pytest.raises(Exception, match="column key of kafka-log is not NOT NULL"):
+        frame.count()
+
+
+def test_columns_have_the_names_under_which_they_were_asked_for(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    frame = sql.read.format("kafka-log").schema("OFFSET BIGINT").load(str(log_dir / "payments-0"))
+    last = frame.where("OFFSET > 4")
+    assert last.toArrow().to_pylist() == [{"OFFSET": 5}]
+    assert not re.search("[<>=]", plan_of(last)), "nothing is left for Spark to compare"
+
+
+def test_a_data_frame_serves_many_queries_unless_filters_are_pushed(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    sql.conf.set(PUSHDOWN, "false")
+    register(sql)
+    frame = load(sql, log_dir / "payments-0", columns="offset")
+    assert frame.where("offset < 1").union(frame.where("offset > 2")).count() == 4
+    assert frame.count() == 6
+    register(sql, push_filters=True)
+    narrow = load(sql, log_dir / "payments-0", columns="offset").where("offset < 1")
+    assert not re.search("[<>=]", plan_of(narrow)), "nothing is left for Spark to compare"
+
+
+def test_what_is_wrong_with_an_option_is_the_last_thing_that_spark_says(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    with pytest.raises(Exception, match=r"kafka-log finds no order in \S+: kdump ls") as caught:
+        load(sql, log_dir, subscribe="order").count()
+    said = str(caught.value).strip().splitlines()
+    assert "finds no order" in said[-2]
+    assert len(said) < 8, "where in kdump that was found says nothing to who mistyped a name"
+
+
+def test_writing_and_streaming_are_refused(sql: SqlSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="kafka-log only reads"):
+        sql.range(1).write.format("kafka-log").mode("append").save(str(tmp_path))
+    frame = sql.readStream.format("kafka-log").load(str(tmp_path))
+    with pytest.raises(Exception, match="kafka-log does not stream"):
+        frame.writeStream.format("noop").start().processAllAvailable()
+    assert not list(tmp_path.iterdir())
+
+
+def test_temporary_views_are_made_of_it_in_sql(sql: SqlSession, log_dir: Path) -> None:
+    sql.sql(
+        "CREATE TEMPORARY VIEW orders USING `kafka-log`"
+        f" OPTIONS (path '{log_dir}', subscribe 'orders', columns 'offset')"
+    )
+    assert sql.sql("SELECT count(*) FROM orders WHERE offset < 9").first() == (9,)
+
+
+def test_a_table_of_sparks_catalog_is_refused(sql: SqlSession, log_dir: Path) -> None:
+    with pytest.raises(Exception, match="kafka-log is for temporary views"):
+        sql.sql(f"CREATE TABLE payments USING `kafka-log` LOCATION '{log_dir}/payments-0'")
 
 
 def test_filters_reach_the_source_and_leave_the_same_rows(sql: SqlSession, log_dir: Path) -> None:
@@ -147,7 +209,7 @@ def test_a_damaged_batch_is_passed_over_if_that_is_asked_for(
 
 
 def test_nothing_to_read_is_an_empty_table(sql: SqlSession, log_dir: Path) -> None:
-    assert load(sql, log_dir, subscribe="nothing").count() == 0
+    assert load(sql, log_dir, subscribePattern="nothing").count() == 0
 
 
 def test_offsets_by_partition_are_taken_as_sparks_own_source_takes_them(

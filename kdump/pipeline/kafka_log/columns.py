@@ -223,11 +223,14 @@ def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[Sou
         corrupt_column: name of the column for damage, if there is to be one.
 
     Raises:
-        UsageProblem: there is no column of that name.
+        UsageProblem: there is no column of that name, or it is named twice.
     """
     known = {column.name.lower(): column for column in COLUMNS}
     if corrupt_column is not None:
         known[corrupt_column.lower()] = corrupt_record_column(corrupt_column)
+    lowered = [name.lower() for name in names]
+    if twice := sorted({name for name in lowered if lowered.count(name) > 1}):
+        raise UsageProblem(f"column {', '.join(twice)} of kafka-log is asked for twice")
     missing = [name for name in names if name.lower() not in known]
     if missing or not names:
         raise UsageProblem(
@@ -254,7 +257,8 @@ def arrow_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
 
 def ddl(columns: Sequence[SourceColumn]) -> str:
     """The schema in Spark's words."""
-    return ", ".join(f"`{column.name}` {column.sql_type}" for column in columns)
+    quoted = [column.name.replace("`", "``") for column in columns]
+    return ", ".join(f"`{n}` {c.sql_type}" for n, c in zip(quoted, columns, strict=True))
 
 
 def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema) -> pa.RecordBatch:

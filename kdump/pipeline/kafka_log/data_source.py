@@ -7,12 +7,12 @@ derive from PySpark's, which is not imported before it is needed: they are made 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 
-from kdump.errors import UsageProblem
+from kdump.errors import KdumpError, UsageProblem
 from kdump.pipeline.kafka_log.columns import (
     SourceColumn,
     columns_named,
@@ -27,47 +27,56 @@ FORMAT: Final = "kafka-log"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
-def register(spark: Any) -> None:
+def register(spark: Any, *, push_filters: bool = False) -> None:
     """Make ``spark.read.format("kafka-log")`` known to a session.
 
-    Also lets Spark hand filters to sources that are written in Python, which it does not by
-    itself. Its workers have to run a Python that has kdump: for a session of this machine, set
+    Its workers have to run a Python that has kdump: for a session of this machine, set
     ``PYSPARK_PYTHON`` to ``sys.executable`` before it begins.
 
     Args:
         spark: a ``pyspark.sql.SparkSession``.
+        push_filters: let Spark hand filters to sources that are written in Python. Spark 4.3.0
+            keeps what they leave with the relation (``PythonDataSourceV2``), where the next query
+            over the same data frame or view finds it and silently lacks rows: with this, each
+            query needs a ``load`` of its own.
     """
-    spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(source_class())
+    if push_filters:
+        spark.conf.set(_PUSHDOWN, "true")
+    spark.dataSource.register(source_class(push_filters=push_filters))
 
 
-def sql_session(context: Any) -> Any:
-    """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``; it knows ``kafka-log``."""
+def sql_session(context: Any, *, push_filters: bool = False) -> Any:
+    """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``; it knows ``kafka-log``.
+
+    ``push_filters`` is as in :func:`register`.
+    """
     from pyspark.sql import SparkSession
 
     session = SparkSession(context)
-    register(session)
+    register(session, push_filters=push_filters)
     return session
 
 
 @functools.cache
-def source_class() -> type[Any]:
-    """The class that Spark makes for each reading, with the reader that it carries to workers."""
+def source_class(*, push_filters: bool) -> type[Any]:
+    """The class that Spark makes for each reading, with the reader that it carries to workers.
+
+    Spark refuses a reader that could take filters where it is not to be given any.
+    """
     from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
     from pyspark.sql.types import StructType
 
     class KafkaLogReader(DataSourceReader):
         """Plans where the query is planned, and reads on the workers."""
 
-        def __init__(self, options: dict[str, str], columns: tuple[SourceColumn, ...]) -> None:
+        def __init__(self, options: dict[str, str], schema: StructType) -> None:
             self.options = options
-            self.columns = columns
+            self.columns = _columns_of(schema, options)
+            # As they were asked for: names are the same whatever their case, but not to Spark.
+            self.names = schema.fieldNames()
             self.wanted = Wanted()
 
-        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            self.wanted, left = _pushed(self.wanted, filters)
-            return left
-
+        @_said_plainly
         def partitions(self) -> Sequence[InputPartition]:
             options = parse_options(self.options)
             splits = plan_splits(options, self.wanted)
@@ -78,8 +87,21 @@ def source_class() -> type[Any]:
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             reading = SourceReading.of(parse_options(self.options), self.columns, self.wanted)
-            for split in partition.value:
-                yield from reading.read(split)
+            try:
+                for split in partition.value:
+                    for table in reading.read(split):
+                        yield table.rename_columns(self.names)
+            except KdumpError as problem:
+                raise problem.with_traceback(None) from None
+
+    class FilteringReader(KafkaLogReader):
+        """Reads no more than filters leave, as far as they tell that."""
+
+        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+            self.wanted, left = _pushed(self.wanted, filters)
+            return left
+
+    reader_class = FilteringReader if push_filters else KafkaLogReader
 
     class KafkaLogSource(DataSource):
         """One ``load``."""
@@ -88,14 +110,37 @@ def source_class() -> type[Any]:
         def name(cls) -> str:
             return FORMAT
 
+        @_said_plainly
         def schema(self) -> str:
             return ddl(parse_options(self.options).columns)
 
+        @_said_plainly
         def reader(self, schema: StructType) -> DataSourceReader:
-            options = dict(self.options)
-            return KafkaLogReader(options, _columns_of(schema, options))
+            return reader_class(dict(self.options), schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+            raise UsageProblem("kafka-log only reads: nothing can be written to a log with it")
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+            self.writer(schema, overwrite)
+
+        def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
+            raise UsageProblem("kafka-log does not stream: what it reads does not grow")
 
     return KafkaLogSource
+
+
+def _said_plainly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let Spark, which shows where an exception comes from, show no more of that than it must."""
+
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except KdumpError as problem:
+            raise problem.with_traceback(None) from None
+
+    return call
 
 
 def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...]:
@@ -107,13 +152,15 @@ def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns = columns_named(schema.fieldNames(), parse_options(options).corrupt_column)
-    asked_types = to_arrow_schema(schema, timezone="UTC")
+    asked_types = to_arrow_schema(schema, timezone="UTC").types
     for column, asked, asked_type in zip(columns, schema.fields, asked_types, strict=True):
-        if asked_type != column.arrow_field:
+        if asked_type != column.arrow_type:
             raise UsageProblem(
-                f"column {asked.name} of kafka-log is {column.name} {column.sql_type},"
-                f" not {asked.dataType.simpleString()}"
+                f"column {column.name} of kafka-log is {column.sql_type},"
+                f" not {asked.dataType.simpleString().upper()}"
             )
+        if not asked.nullable:
+            raise UsageProblem(f"column {column.name} of kafka-log is not NOT NULL")
     return columns
 
 
@@ -125,7 +172,7 @@ def _pushed(wanted: Wanted, filters: Sequence[Any]) -> tuple[Wanted, list[Any]]:
         is_done = False
         if len(path) == 1:
             value: Any = getattr(each, "value", None)
-            wanted, is_done = push(wanted, type(each).__name__, path[0], value)
+            wanted, is_done = push(wanted, type(each).__name__, path[0].lower(), value)
         if not is_done:
             left.append(each)
     return wanted, left

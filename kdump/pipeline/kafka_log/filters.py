@@ -89,7 +89,7 @@ def push(wanted: Wanted, kind: str, column: str, value: Any) -> tuple[Wanted, bo
     Args:
         wanted: what those before leave.
         kind: name of the filter's class in ``pyspark.sql.datasource``.
-        column: its column.
+        column: its column, in lower case.
         value: what it compares with; None where it does not.
 
     Returns:

@@ -10,18 +10,21 @@ import enum
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
-from kdump.pipeline.kafka_log.columns import SourceColumn, columns_named, default_columns
+from kdump.pipeline.kafka_log.choice import AtTime, Bound, Bounds, Edge, Topics
+from kdump.pipeline.kafka_log.columns import COLUMNS, SourceColumn, columns_named, default_columns
 
 DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
 """As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
+_LARGEST: Final = 2**63 - 1
+"""Of offsets and times, which are numbers of 64 bits."""
 
 
 class Mode(enum.Enum):
@@ -33,65 +36,6 @@ class Mode(enum.Enum):
     """They are passed over, and logged with their place and size."""
     PERMISSIVE = "PERMISSIVE"
     """Each range of them is a row that has nothing but its place, and what is wrong."""
-
-
-class Edge(enum.Enum):
-    """An end of a partition's log."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class AtTime:
-    """The first offset whose record is not older than ``timestamp_ms``."""
-
-    timestamp_ms: int
-
-
-Bound = Edge | AtTime | int
-"""Where in a partition to begin, or before what to end; a number is an offset."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A bound for all partitions, and those of some that have their own."""
-
-    default: Bound
-    by_partition: Mapping[TopicPartition, Bound] = field(default_factory=dict)
-
-    def of(self, topic_partition: TopicPartition | None) -> Bound:
-        if topic_partition is None:
-            return self.default
-        return self.by_partition.get(topic_partition, self.default)
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Which partitions are read; all, if nothing restricts them.
-
-    Attributes:
-        names: only of these topics.
-        pattern: only of topics whose whole name this matches.
-        partitions: only these.
-    """
-
-    names: frozenset[str] | None = None
-    pattern: str | None = None
-    partitions: frozenset[TopicPartition] | None = None
-
-    def has(self, topic_partition: TopicPartition | None) -> bool:
-        """Whether it is read; one that has no name is, if nothing is asked of names."""
-        if topic_partition is None:
-            return self == Topics()
-        return (
-            (self.names is None or topic_partition.topic in self.names)
-            and (
-                self.pattern is None
-                or re.fullmatch(self.pattern, topic_partition.topic) is not None
-            )
-            and (self.partitions is None or topic_partition in self.partitions)
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +68,7 @@ class SourceOptions:
 
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
+_CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
 OPTIONS: Final = (
     "path",
     "paths",
@@ -140,7 +85,7 @@ OPTIONS: Final = (
     "includeControlRecords",
     _ISOLATION_LEVEL,
     "mode",
-    "columnNameOfCorruptRecord",
+    _CORRUPT_COLUMN,
     "columns",
     "minPartitions",
 )
@@ -156,6 +101,8 @@ _WITHOUT_EFFECT: Final = frozenset(
         "startingoffsetsbytimestampstrategy",
     }
 )
+_OF_CATALOG: Final = frozenset({"owner", "provider"})
+"""What Spark's catalog adds for ``CREATE TABLE``; it does not give the path back afterwards."""
 _WITHOUT_EFFECT_PREFIX: Final = "kafka."
 
 
@@ -167,7 +114,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """
     given = {name.lower(): str(value) for name, value in options.items()}
     known = {name.lower() for name in OPTIONS}
-    for name in given.keys() - known - _WITHOUT_EFFECT:
+    if given.keys() >= _OF_CATALOG:
+        raise UsageProblem("kafka-log is for temporary views: Spark's tables do not keep its paths")
+    for name in sorted(given.keys() - known - _WITHOUT_EFFECT):
         if not name.startswith(_WITHOUT_EFFECT_PREFIX):
             raise UsageProblem(
                 f"kafka-log has no option {name!r}; it has {', '.join(sorted(OPTIONS))}"
@@ -183,7 +132,7 @@ class _Parser:
 
     def parse(self) -> SourceOptions:
         mode = self.mode()
-        corrupt_column = self.text("columnNameOfCorruptRecord") or DEFAULT_CORRUPT_COLUMN
+        corrupt_column = self.corrupt_column()
         return SourceOptions(
             paths=self.paths(),
             topics=self.topics(),
@@ -237,7 +186,11 @@ class _Parser:
             found.append(path)
         if not found:
             raise UsageProblem("kafka-log needs a path: a log directory, a partition or a segment")
-        return tuple(re.sub("^file:/+", "/", each) for each in found)
+        found = [re.sub("^file:/+", "/", each) for each in found]
+        for each in found:
+            if re.match(r"\w+://", each):
+                raise UsageProblem(f"{each} is no path: kafka-log reads mounted file systems alone")
+        return tuple(found)
 
     def topics(self) -> Topics:
         chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
@@ -246,7 +199,10 @@ class _Parser:
         match chosen:
             case ["subscribe"]:
                 names = (self.text("subscribe") or "").split(",")
-                return Topics(names=frozenset(name.strip() for name in names))
+                topics = frozenset(name.strip() for name in names if name.strip())
+                if not topics:
+                    self.refuse("subscribe", "topics, separated by commas")
+                return Topics(names=topics)
             case ["subscribePattern"]:
                 pattern = self.text("subscribePattern") or ""
                 try:
@@ -274,11 +230,11 @@ class _Parser:
         """The first of three options that is given counts, as in Spark's source."""
         timestamp = f"{which}Timestamp"
         if (text := self.text(timestamp)) is not None:
-            if not text.lstrip("-").isdecimal():
+            if not re.fullmatch("-?[0-9]{1,19}", text) or abs(int(text)) > _LARGEST:
                 self.refuse(timestamp, "a time in epoch milliseconds")
             return Bounds(AtTime(int(text)))
         by_timestamp = f"{which}OffsetsByTimestamp"
-        if (times := self.by_partition(by_timestamp)) is not None:
+        if (times := self.by_partition(by_timestamp, -_LARGEST)) is not None:
             return Bounds(default, {key: AtTime(value) for key, value in times.items()})
         offsets = f"{which}Offsets"
         text = self.text(offsets)
@@ -286,10 +242,10 @@ class _Parser:
             return Bounds(default)
         if text.strip().lower() in (Edge.EARLIEST.value, Edge.LATEST.value):
             self.refuse(offsets, f"{default.value} or offsets by topic and partition, as JSON")
-        found = self.by_partition(offsets) or {}
+        found = self.by_partition(offsets, _EARLIEST) or {}
         return Bounds(default, {key: _bound(offset) for key, offset in found.items()})
 
-    def by_partition(self, name: str) -> dict[TopicPartition, int] | None:
+    def by_partition(self, name: str, least: int) -> dict[TopicPartition, int] | None:
         parsed = self.json_object(name)
         if parsed is None:
             return None
@@ -300,6 +256,8 @@ class _Parser:
             for partition, number in numbers.items():
                 if not partition.isdecimal() or not _is_whole(number):
                     self.refuse(name, 'such as {"orders":{"0":23}}')
+                if not least <= number <= _LARGEST:
+                    self.refuse(name, f"numbers from {least} to {_LARGEST}")
                 found[TopicPartition(topic, int(partition))] = number
         return found
 
@@ -314,6 +272,12 @@ class _Parser:
             return Mode((self.text("mode") or Mode.FAILFAST.value).upper())
         except ValueError:
             self.refuse("mode", ", ".join(mode.value for mode in Mode))
+
+    def corrupt_column(self) -> str:
+        name = self.text(_CORRUPT_COLUMN) or DEFAULT_CORRUPT_COLUMN
+        if name.lower() in {column.name.lower() for column in COLUMNS}:
+            self.refuse(_CORRUPT_COLUMN, "a name that no other column has")
+        return name
 
     def columns(self, corrupt_column: str | None) -> tuple[SourceColumn, ...]:
         text = self.text("columns")

@@ -28,7 +28,15 @@ from kdump.pipeline.kafka_log.filters import Wanted
 from kdump.pipeline.kafka_log.options import Mode, SourceOptions
 from kdump.pipeline.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.pipeline.kafka_log.splits import SourceSplit
-from kdump.scan.batches import BatchColumns, Column, StopReason, Window, read_chunks, read_windows
+from kdump.scan.batches import (
+    BatchColumns,
+    Column,
+    StopReason,
+    Window,
+    new_buffer,
+    read_chunks,
+    read_windows,
+)
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
@@ -148,8 +156,13 @@ class _SplitReader:
         As long as there is no damage nothing is looked at twice.
         """
         position: int | None = None
+        # The tables that are made of a window hold none of its bytes.
         for window in read_windows(
-            source, self.split.start, self.split.end, window_bytes=_WINDOW_BYTES
+            source,
+            self.split.start,
+            self.split.end,
+            window_bytes=_WINDOW_BYTES,
+            buffer=new_buffer(_WINDOW_BYTES),
         ):
             is_valid = window.batches.is_valid
             if not is_valid.all():

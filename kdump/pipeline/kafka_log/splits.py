@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
-from kdump.errors import KdumpError, UsageProblem
-from kdump.formats import names
-from kdump.formats.names import FileKind, PartitionState, TopicPartition
-from kdump.log import directory
+from kdump.errors import UsageProblem
+from kdump.formats.names import FileKind
 from kdump.log.bounds import position_below
-from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.headers import batch_span_at
-from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.pipeline.job import Split
 from kdump.pipeline.kafka_log.bounds import (
@@ -23,8 +18,10 @@ from kdump.pipeline.kafka_log.bounds import (
     offset_of_time,
     with_following,
 )
+from kdump.pipeline.kafka_log.choice import AtTime, Bound, Edge
 from kdump.pipeline.kafka_log.filters import Wanted
-from kdump.pipeline.kafka_log.options import AtTime, Bound, Edge, SourceOptions
+from kdump.pipeline.kafka_log.options import SourceOptions
+from kdump.pipeline.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions
 from kdump.pipeline.kafka_log.rows import Place
 from kdump.pipeline.local import available_cores
 from kdump.pipeline.splits import segment_splits, split_bytes
@@ -32,8 +29,6 @@ from kdump.scan.source import FileSource
 
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
 """Of a split, when more of them are asked for than there would be."""
-_LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
-_FIRST_OFFSET: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,44 +43,23 @@ class SourceSplit(Split):
     """
 
     place: Place = field(default_factory=lambda: Place(None, None, ""))
-    from_offset: int = _FIRST_OFFSET
+    from_offset: int = FIRST_OFFSET
     to_offset: int | None = None
     may_be_padded: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A partition to read from, or some of its segments.
-
-    Attributes:
-        partition: with all of its segments.
-        log_start_offset: what the log directory says, 0 where it says nothing.
-        segments: those to read.
-        topic_partition: what it is taken for.
-    """
-
-    partition: Partition
-    log_start_offset: int
-    segments: tuple[Segment, ...]
-    topic_partition: TopicPartition | None
 
 
 def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
     """The splits to read, by partition and offset.
 
     Raises:
-        UsageProblem: a path is nothing of Kafka's, or is of Kafka 0.7.
+        UsageProblem: a path is nothing of Kafka's, or is of Kafka 0.7; or a topic or partition
+            that an option names is in none of them.
         KdumpError: a partition that is to be read cannot be listed.
         OSError: a file cannot be read.
     """
     if wanted.is_empty:
         return []
-    found = [
-        each
-        for path in options.paths
-        for each in _found(Path(path), options, wanted)
-        if options.topics.has(each.topic_partition)
-    ]
+    found = find_partitions(options, wanted)
     for each in found:
         if each.partition.is_0_7:
             raise UsageProblem(
@@ -117,103 +91,10 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
     return [*groups, tuple(held)] if held else groups
 
 
-# ---- From paths to partitions ----
-
-
-def _found(path: Path, options: SourceOptions, wanted: Wanted) -> Iterator[_Found]:
-    if path.is_file():
-        yield _segment_alone(path)
-        return
-    if not path.exists():
-        raise UsageProblem(f"{path} does not exist")
-    kind = directory.directory_kind(path)
-    if kind.is_log_directory:
-        yield from _in_log_directory(path, kind, options, wanted)
-    elif kind.is_partition:
-        named = _named(path)
-        partition = directory.read_lone_partition(path, named.name)
-        key = partition.topic_partition
-        yield _Found(partition, _log_start_offset(named.parent, key), partition.segments, key)
-    elif inside := directory.log_directories_below(path):
-        for each in inside:
-            yield from _in_log_directory(each, directory.directory_kind(each), options, wanted)
-    else:
-        raise UsageProblem(f"{path} is neither a log directory nor a partition of Kafka's")
-
-
-def _named(path: Path) -> Path:
-    """The path with a name that can be read as Kafka gave it; links keep theirs."""
-    named = path.absolute()
-    return path.resolve() if named.name in ("", "..") else named
-
-
-def _segment_alone(path: Path) -> _Found:
-    """A single log, whatever stage its name says that it is at."""
-    named = _named(path)
-    parsed = names.parse_offset_file_name(named.name)
-    if parsed is None or parsed.kind not in _LOG_KINDS:
-        raise UsageProblem(f"{path} is not a segment: its name is not that of a log")
-    partition = directory.read_lone_partition(path.parent, named.parent.name)
-    segment = next((s for s in partition.segments if s.log_name == named.name), None)
-    if segment is None:
-        segment = Segment(
-            base_offset=parsed.offset,
-            log_bytes=path.stat().st_size,
-            offset_index_bytes=None,
-            time_index_bytes=None,
-            transaction_index_bytes=None,
-            log_kind=parsed.kind,
-            log_name=named.name,
-        )
-        partition = replace(partition, segments=(segment,))
-    # What was named is read as a whole, whatever the log directory says of its start.
-    return _Found(partition, _FIRST_OFFSET, (segment,), partition.topic_partition)
-
-
-def _in_log_directory(
-    path: Path, kind: DirectoryKind, options: SourceOptions, wanted: Wanted
-) -> Iterator[_Found]:
-    def select(_name: str, key: TopicPartition) -> bool:
-        return (
-            options.topics.has(key)
-            and wanted.has_topic(key.topic)
-            and wanted.has_partition(key.partition)
-        )
-
-    found = directory.read_log_directory(path, kind, select=select)
-    if found.unreadable:
-        unreadable = path / found.unreadable[0]
-        reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
-        raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
-    starts = found.checkpoints.log_start_offsets or {}
-    for partition in found.partitions:
-        # Others are copies of partitions that are there, or not meant to be any more: they are
-        # read when they are named themselves.
-        if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
-            key = partition.topic_partition
-            yield _Found(partition, starts.get(key, _FIRST_OFFSET), partition.segments, key)
-
-
-def _log_start_offset(log_dir: Path, key: TopicPartition | None) -> int:
-    if key is None:
-        return _FIRST_OFFSET
-    try:
-        around: LogDirectory = directory.read_log_directory(
-            log_dir, DirectoryKind.LOG_DIRECTORY, select=lambda _name, _key: False
-        )
-    except OSError:
-        return _FIRST_OFFSET
-    starts: Mapping[TopicPartition, int] = around.checkpoints.log_start_offsets or {}
-    return starts.get(key, _FIRST_OFFSET)
-
-
-# ---- From a partition to splits ----
-
-
 class _Planner:
     """Cuts what is wanted of one partition."""
 
-    def __init__(self, found: _Found, options: SourceOptions, wanted: Wanted) -> None:
+    def __init__(self, found: FoundPartition, options: SourceOptions, wanted: Wanted) -> None:
         self.found = found
         self.partition = found.partition
         self.options = options

@@ -1,0 +1,100 @@
+"""Reads logs through the data source ``kafka-log`` on one core, and says how fast that was.
+
+    python bench/records.py PATH... [--spark] [--runs N] [--at-least RATE] [--at-least-values RATE]
+
+Without ``--spark`` the records are read in this process, as a worker of Spark would read them, and
+the processor's time counts, so that nothing else that the machine does is measured. With it they
+are counted, and the sizes of keys and values added up, by a warm session of ``local[1]``, and the
+clock on the wall counts. What is measured has been run once before: neither has the start of
+anything in it. The fastest of some runs is told, in millions of records per second. The exit status
+is 1 if a rate is below the least that was asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+
+COLUMNS = "offset,timestamp,key"
+MILLION = 1_000_000
+
+
+def read_in_process(paths: Sequence[str], columns: str) -> int:
+    """Read all records to Arrow batches of ``columns``; gives how many there are."""
+    from kdump.pipeline.kafka_log.filters import Wanted
+    from kdump.pipeline.kafka_log.options import parse_options
+    from kdump.pipeline.kafka_log.reader import SourceReading
+    from kdump.pipeline.kafka_log.splits import plan_splits
+
+    count = 0
+    for path in paths:
+        options = parse_options({"path": path, "columns": columns})
+        reading = SourceReading.of(options, options.columns, Wanted())
+        for split in plan_splits(options, Wanted()):
+            count += sum(table.num_rows for table in reading.read(split))
+    return count
+
+
+def open_spark() -> Callable[[Sequence[str], str], int]:
+    """Start Spark on one core; gives what reads by it as :func:`read_in_process` reads."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    from pyspark.sql import SparkSession
+
+    import kdump.pipeline
+
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.log.level", "ERROR").getOrCreate()
+    kdump.pipeline.register(session)
+
+    def read(paths: Sequence[str], columns: str) -> int:
+        names = columns.split(",")
+        sizes = [f"sum(length({name}))" for name in names if name in ("key", "value")]
+        frame = session.read.format("kafka-log").option("columns", columns).load(list(paths))
+        row = frame.selectExpr("count(offset)", "max(timestamp)", *sizes).first()
+        assert row is not None
+        return int(row[0])
+
+    return read
+
+
+def measure(read: Callable[[], int], runs: int, clock: Callable[[], float]) -> tuple[int, float]:
+    """Give how many records there are, and the seconds of the fastest of ``runs`` readings."""
+    count = read()
+    seconds = []
+    for _ in range(runs):
+        begin = clock()
+        read()
+        seconds.append(clock() - begin)
+    return count, min(seconds)
+
+
+def main() -> int:
+    """Measure without and with values; gives the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="log directory, partition, log")
+    parser.add_argument("--spark", action="store_true", help="read by a warm session of local[1]")
+    parser.add_argument("--runs", type=int, default=3, help="of which the fastest counts (3)")
+    parser.add_argument("--at-least", type=float, default=0, help="records/s of " + COLUMNS)
+    parser.add_argument("--at-least-values", type=float, default=0, help="likewise with values")
+    asked = parser.parse_args()
+    read = open_spark() if asked.spark else read_in_process
+    clock = time.perf_counter if asked.spark else time.process_time
+    is_kept = True
+    for columns, least in (
+        (COLUMNS, asked.at_least),
+        (COLUMNS + ",value", asked.at_least_values),
+    ):
+        count, seconds = measure(partial(read, asked.paths, columns), asked.runs, clock)
+        verdict = "" if count >= least * seconds else f" too slow: at least {least / MILLION:.2f}"
+        is_kept &= not verdict
+        print(f"{columns}: {count} records in {seconds:.3f} s,", end=" ")
+        print(f"{count / seconds / MILLION:.2f} M/s{verdict}", flush=True)
+    return 0 if is_kept else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
