@@ -7,7 +7,7 @@ keys, and those of neighbouring parts are merged. Keys are compared as they are,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,8 +26,8 @@ _WORD_BYTES: Final = 8
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
 """Of the first bytes of a word, by how many they are."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
-_HASHED_BYTES: Final = 1024
-"""Keys that differ only behind so many bytes fall into one bucket."""
+_LONGEST_HASHED_BYTES: Final = 1024
+"""If a key is longer, keys are not looked at in words, and fall into buckets by their length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +61,12 @@ class KeyedRecords:
 
     def last_of_each_key(self) -> KeyedRecords:
         """One record for each key, its last; in the order in which the keys come up first."""
-        encoded = self.key.dictionary_encode()
-        codes = encoded.indices.to_numpy()
+        codes, count = _numbered(self.key)
         # Of several values for one place, the last one stays.
-        row = np.empty(len(encoded.dictionary), np.int64)
+        row = np.empty(count, np.int64)
         row[codes] = np.arange(len(codes))
-        return KeyedRecords(encoded.dictionary, self.offset[row], self.is_tombstone[row])
+        key = self.key.take(pa.array(row))
+        return KeyedRecords(key, self.offset[row], self.is_tombstone[row])
 
     def in_buckets(self, buckets: int) -> dict[int, KeyedRecords]:
         """The same by the buckets that keys fall into, of which there are ``buckets``.
@@ -77,7 +77,8 @@ class KeyedRecords:
             return {}
         if buckets == 1:
             return {0: self}
-        bucket = (_hashes(self.key) % np.uint64(buckets)).astype(np.uint32)
+        hashes = _hashes(_sizes(self.key), _words(self.key))
+        bucket = (hashes % np.uint64(buckets)).astype(np.uint32)
         order = np.argsort(bucket, kind="stable")
         present, first = np.unique(bucket[order], return_index=True)
         found = {}
@@ -92,22 +93,86 @@ NO_RECORDS: Final = KeyedRecords(
 )
 
 
-def _hashes(key: pa.Array) -> npt.NDArray[np.uint64]:
-    """A number for each key of a large_binary array, the same for equal keys."""
+def _numbered(key: pa.Array) -> tuple[npt.NDArray[np.int32], int]:
+    """A number for each of n keys, the same for equal ones, and how many numbers there are.
+
+    Numbers are those of the keys' hashes, if the keys prove to be equal where these are: Arrow
+    goes through integers several times as fast as through bytes.
+    """
+    words = list(_words(key))
+    if words:
+        size = _sizes(key)
+        hashed = pa.array(_hashes(size, words)).dictionary_encode()
+        codes: npt.NDArray[np.int32] = hashed.indices.to_numpy()
+        row = np.empty(len(hashed.dictionary), np.int64)
+        row[codes] = np.arange(len(codes))
+        if _are_equal(size, words, row[codes]):
+            return codes, len(row)
+    encoded = key.dictionary_encode()
+    return encoded.indices.to_numpy(), len(encoded.dictionary)
+
+
+Words = tuple[Column | slice, npt.NDArray[np.uint64]]
+"""Which keys are so long, and the next eight bytes of those as a number."""
+
+
+def _words(key: pa.Array) -> Iterator[Words]:
+    """The bytes of all keys of a large_binary array, eight of each at a time.
+
+    Nothing where they are long.
+    """
+    size = _sizes(key)
+    longest = int(size.max(initial=0))
+    if longest > _LONGEST_HASHED_BYTES:
+        return
     _, edges, data = key.buffers()
     edge = np.frombuffer(edges, np.int64, len(key) + 1, 8 * key.offset)
-    padded = np.zeros(edge[-1] + _WORD_BYTES, np.uint8)
-    padded[: edge[-1]] = np.frombuffer(data or b"", np.uint8, edge[-1])
-    words = np.ndarray(int(edge[-1]) + 1, "<u8", padded, strides=(1,))
-    start, size = edge[:-1], np.diff(edge)
+    padded = np.zeros(int(edge[-1] - edge[0]) + _WORD_BYTES, np.uint8)
+    padded[:-_WORD_BYTES] = np.frombuffer(data or b"", np.uint8)[edge[0] : edge[-1]]
+    start = edge[:-1] - edge[0]
+    is_one_size = len(size) > 0 and int(size.min()) == longest
+    rows: Column | slice = slice(None)
+    for step in range(0, longest, _WORD_BYTES):
+        if is_one_size:
+            # A view of every so many bytes.
+            words = np.ndarray(len(key), "<u8", padded, step, (longest,))
+            mask = _MASKS[min(longest - step, _WORD_BYTES)]
+        else:
+            rows = np.flatnonzero(size > step)
+            at = np.ndarray(len(padded) - _WORD_BYTES + 1, "<u8", padded, strides=(1,))
+            words = at[start[rows] + step]
+            mask = _MASKS[np.minimum(size[rows] - step, _WORD_BYTES)]
+        yield rows, words & mask
+
+
+def _sizes(key: pa.Array) -> Column:
+    """How many bytes each key of a large_binary array has."""
+    sizes: Column = pc.binary_length(key).to_numpy()
+    return sizes
+
+
+def _hashes(size: Column, words: Iterable[Words]) -> npt.NDArray[np.uint64]:
+    """A number for each key, the same for equal ones."""
     hashes = size.astype(np.uint64)
-    rows = np.arange(len(key))
-    for step in range(0, min(int(size.max(initial=0)), _HASHED_BYTES), _WORD_BYTES):
-        rows = rows[size[rows] > step]
-        mask = _MASKS[np.minimum(size[rows] - step, _WORD_BYTES)]
-        mixed = (hashes[rows] ^ (words[start[rows] + step] & mask)) * _ODD
+    for rows, word in words:
+        mixed = (hashes[rows] ^ word) * _ODD
         hashes[rows] = mixed ^ (mixed >> np.uint64(32))
     return hashes
+
+
+def _are_equal(size: Column, words: Iterable[Words], other: Column) -> bool:
+    """Whether each key is equal to that in the row ``other``."""
+    if not (size == size[other]).all():
+        return False
+    for rows, word in words:
+        if isinstance(rows, slice):
+            of_row = word
+        else:
+            of_row = np.zeros(len(size), np.uint64)
+            of_row[rows] = word
+        if not (of_row == of_row[other]).all():
+            return False
+    return True
 
 
 class LastOffsets:
