@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, cast
 
@@ -41,6 +42,8 @@ SERVED_POOL_BYTES: Final = 256 << 20
 
 SPLIT_COST_BYTES: Final = 1 << 20
 """How many bytes could be read in the time that a split takes beside its bytes: it opens files."""
+
+_ALLOCATOR_THREAD: Final = "jemalloc_bg_thd"
 
 _CHUNK_BYTES: Final = 4 << 20
 _CHUNK_SPLITS: Final = 64
@@ -171,17 +174,21 @@ def _chunks(splits: Sequence[Split], total_bytes: int, processes: int) -> Iterat
 
 def _context() -> BaseContext:
     """How workers begin: as forks, if no thread can be caught holding a lock; else elsewhere."""
-    if _is_single_threaded():
+    if _is_safe_to_fork():
         return multiprocessing.get_context("fork")
     return multiprocessing.get_context("forkserver")
 
 
-def _is_single_threaded() -> bool:
-    """Whether this process is known to have no thread but this one, native ones included."""
+def _is_safe_to_fork() -> bool:
+    """Whether no thread but this one, native ones included, can be caught holding a lock.
+
+    The allocator that pyarrow brings has one that sees to forks itself (``pthread_atfork``).
+    """
     try:
-        return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names are all it takes
+        names = [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
     except OSError:
         return False
+    return len([name for name in names if name != _ALLOCATOR_THREAD]) == 1
 
 
 _Done = tuple[int, Any]

@@ -32,7 +32,7 @@ def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.Mo
 def test_results_are_the_same_however_workers_begin(
     work: list[Split], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_is_single_threaded", lambda: method == "fork")
+    monkeypatch.setattr(local, "_is_safe_to_fork", lambda: method == "fork")
     with LocalEngine() as here, LocalEngine(processes=2) as pool:
         expected = dict(here.run(CountBatches(), work))
         assert dict(pool.run(CountBatches(), work)) == expected
