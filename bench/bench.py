@@ -232,10 +232,11 @@ def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, lis
             jars = classpath or kafka_jars.jars_classpath()
             tool = "org.apache.kafka.tools.DumpLogSegments"
             found[Program.DUMP_TOOL] = ["java", quiet, "-Dfile.encoding=UTF-8", "-cp", jars, tool]
-        if Program.LOADER in wanted:
+        if wanted & {Program.LOADER, Program.CLEANER}:
             threads = f"-Drecovery.threads={os.cpu_count()}"
-            jars = kafka_jars.programs_classpath()
-            found[Program.LOADER] = ["java", quiet, threads, "-cp", jars, "LoaderServer"]
+            java = ["java", quiet, threads, "-cp", kafka_jars.programs_classpath()]
+            found[Program.LOADER] = [*java, "LoaderServer"]
+            found[Program.CLEANER] = [*java, "CleanerServer"]
     except kafka_jars.ReferenceUnavailable as failure:
         print(f"without Kafka beside it: {failure}", file=sys.stderr)
     return found

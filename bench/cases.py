@@ -15,6 +15,8 @@ class Program(enum.Enum):
     DUMP_TOOL = "kafka-dump-log"
     LOADER = "Kafka's loading"
     """``LogManager`` loads a log directory, recovering it, and stops."""
+    CLEANER = "Kafka's cleaner"
+    """``Cleaner`` over partitions that it loads first, one after the other."""
     CHECKSUMS = "crc32c alone"
     KDUMP = "kdump in process"
 
@@ -102,6 +104,11 @@ _UNFLUSHED: Final = "unflushed-11-kb,394,97,text,none"
 _UNFLUSHED_1_KB: Final = "unflushed-1-kb,209,9,text,none"
 _UNFLUSHED_QUARTER: Final = "unflushed-quarter-11-kb,191,97,text,none"
 
+_NOW_MS: Final = "1800000000000"
+_COMPACTABLE: Final = "SegmentShape('', {}, 97, 'short', {!r}, keys=200_000)"
+_MILLION_RECORDS_BYTES: Final = {"none": 102_310_000, "zstd": 28_960_000, "lz4": 49_690_000}
+"""What a million of records in such a shape take, by codec."""
+
 _DUMPS: Final = (
     Case("kdump --version", ("--version",), seconds=0.15),
     _dump("80 MB of 11 KB batches", _11_KB, 0.8),
@@ -144,7 +151,7 @@ def _checked(name: str, folder: str, shape: str, ratio: float) -> Case:
 
 def _loading(folder: str) -> Other:
     """A broker's loading of a copy of a log directory."""
-    request = ("whole", f"{{data}}/{folder}-to-load", "1800000000000", "86400000")
+    request = ("whole", f"{{data}}/{folder}-to-load", _NOW_MS, "86400000")
     return Other(
         Program.LOADER,
         (),
@@ -221,4 +228,52 @@ _RECOVERIES: Final = (
     ),
 )
 
-CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS, *_RECOVERIES)
+
+def _compacted(
+    name: str,
+    folder: str,
+    codec: str,
+    ratio: float,
+    *,
+    partitions: int = 1,
+    spark: bool = False,
+) -> Case:
+    """Compacting partitions of eight closed segments, beside Kafka's cleaner."""
+    engine = ("spark", "--master", "local[2]") if spark else ("local",)
+    shape = _COMPACTABLE.format(_MILLION_RECORDS_BYTES[codec], codec)
+    suffix = "to-compact"
+    return Case(
+        name,
+        (
+            *("compact", "--engine", *engine, "--topic", "topic", "--now", _NOW_MS),
+            *("--config", "cleanup.policy=compact", f"{{data}}/{folder}-{suffix}"),
+        ),
+        Other(
+            Program.CLEANER,
+            (),
+            "\t".join((f"{{data}}/{folder}-to-clean", _NOW_MS, "cleanup.policy=compact")) + "\n",
+            _copied(folder, "to-clean"),
+        ),
+        f"make_compactable({folder!r}, {shape}, 8, {partitions}, folder)",
+        _copied(folder, suffix),
+        ratio=ratio,
+        peak_mib=None,
+        worker_peak_mib=800,
+    )
+
+
+_COMPACTIONS: Final = (
+    _compacted("kdump compact, 8 M records, 200 k keys", "keyed", "none", 0.5),
+    _compacted("kdump compact, 8 M records, 200 k keys, zstd", "keyed-zstd", "zstd", 0.7),
+    _compacted("kdump compact, 8 M records, 200 k keys, lz4", "keyed-lz4", "lz4", 0.7),
+    _compacted(
+        "kdump compact on Spark, 8 GiB, 200 k keys",
+        "keyed-8-gib",
+        "none",
+        0.5,
+        partitions=8,
+        spark=True,
+    ),
+)
+
+CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS, *_RECOVERIES, *_COMPACTIONS)

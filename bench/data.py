@@ -5,7 +5,9 @@ Everything is made with fixed seeds, so that two machines measure over the same 
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -21,6 +23,7 @@ _BASE_OFFSET: Final = struct.Struct(">q")
 _BYTES_BEFORE_LENGTH_ENDS: Final = 12
 _CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
 
+_KEY_DIGITS: Final = 8
 _INDEX_INTERVAL_BYTES: Final = 4096
 _INDEX_BYTES: Final = 10 << 20
 """What a broker sets aside for each index of the active segment."""
@@ -37,9 +40,12 @@ class SegmentShape:
     Attributes:
         name: of the directory that it lies in.
         size_bytes: of the file, met to within a batch.
-        records_per_batch: of 100-byte values and 12-byte keys.
-        values: ``"text"`` (JSON with random words), ``"random"`` (any bytes).
+        records_per_batch: of 12-byte keys, and values of 100 bytes if not said otherwise.
+        values: ``"text"`` (JSON with random words), ``"short"`` (the same in 80 bytes),
+            ``"random"`` (any bytes).
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``.
+        keys: how many distinct ones, drawn at random for each record; 0 to repeat those of the
+            batches that are repeated.
     """
 
     name: str
@@ -47,6 +53,7 @@ class SegmentShape:
     records_per_batch: int = 97
     values: str = "text"
     codec: str = "none"
+    keys: int = 0
 
 
 def make_segment(shape: SegmentShape, folder: Path) -> Path:
@@ -81,12 +88,15 @@ def _batches(shape: SegmentShape) -> Iterator[bytearray]:
 
 
 def _batch(shape: SegmentShape, rng: random.Random) -> bytearray:
-    import crc32c
+    return _sealed(shape, _records(shape, rng))
 
+
+def _records(shape: SegmentShape, rng: random.Random) -> bytes:
+    """The records of a batch, not compressed yet."""
     value = _VALUES[shape.values]
     records = bytearray()
     for delta in range(shape.records_per_batch):
-        key = b"key-%08d" % rng.randrange(100_000)
+        key = b"key-%0*d" % (_KEY_DIGITS, rng.randrange(100_000))
         content = value(rng)
         body = b"".join(
             (
@@ -101,7 +111,14 @@ def _batch(shape: SegmentShape, rng: random.Random) -> bytearray:
             )
         )
         records += _varint(len(body)) + body
-    compressed = _compressed(bytes(records), shape.codec)
+    return bytes(records)
+
+
+def _sealed(shape: SegmentShape, records: bytes) -> bytearray:
+    """The batch at offset 0 that holds ``records``."""
+    import crc32c
+
+    compressed = _compressed(records, shape.codec)
     count = shape.records_per_batch
     fields = (_CODECS[shape.codec], count - 1, EPOCH_MS, EPOCH_MS + count - 1, -1, -1, -1, count)
     checksum = crc32c.crc32c(_AFTER_CHECKSUM.pack(*fields) + compressed)
@@ -150,9 +167,14 @@ _WORDS: Final = (
 )
 
 
-def _text(rng: random.Random) -> bytes:
+def _text(rng: random.Random, size_bytes: int = 100) -> bytes:
     words = " ".join(rng.choice(_WORDS) for _ in range(12))
-    return f'{{"id":{rng.randrange(10**9):09d},"note":"{words}'.encode()[:98].ljust(98) + b'"}'
+    begin = f'{{"id":{rng.randrange(10**9):09d},"note":"{words}'.encode()
+    return begin[: size_bytes - 2].ljust(size_bytes - 2) + b'"}'
+
+
+def _short_text(rng: random.Random) -> bytes:
+    return _text(rng, 80)
 
 
 def _random_bytes(rng: random.Random) -> bytes:
@@ -161,8 +183,85 @@ def _random_bytes(rng: random.Random) -> bytes:
 
 _VALUES: Final[dict[str, Callable[[random.Random], bytes]]] = {
     "text": _text,
+    "short": _short_text,
     "random": _random_bytes,
 }
+
+
+def make_compactable(
+    name: str, shape: SegmentShape, segments: int, partitions: int, folder: Path
+) -> Path:
+    """Write the log directory ``FOLDER/NAME``, where it is not there yet; gives its path.
+
+    It was left by a clean stop. Each partition has ``segments`` segments of ``shape``, with keys
+    of their own, and an active one with a single batch. The logs of all partitions are links to
+    those of the first.
+    """
+    directory = folder / name
+    if directory.exists():
+        return directory
+    unfinished = directory.with_name(directory.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    first = unfinished / "topic-0"
+    first.mkdir(parents=True)
+    batches = _batches_of_random_keys(shape)
+    end_offset = 0
+    for number in range(segments + 1):
+        log = first / f"{end_offset:020d}.log"
+        with log.open("wb") as file:
+            while file.tell() < (shape.size_bytes if number < segments else 1):
+                batch = next(batches)
+                _BASE_OFFSET.pack_into(batch, 0, end_offset)
+                file.write(batch)
+                end_offset += shape.records_per_batch
+        _write_indexes(log, shape)
+    (first / f"{end_offset:020d}.snapshot").write_bytes(_EMPTY_SNAPSHOT)
+    (first / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    (first / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    for number in range(1, partitions):
+        shutil.copytree(first, unfinished / f"topic-{number}", copy_function=_link_logs)
+    ends = [f"topic {number} {end_offset}" for number in range(partitions)]
+    _write_root(unfinished, ends, ends, is_clean=True)
+    unfinished.rename(directory)
+    return directory
+
+
+def _batches_of_random_keys(shape: SegmentShape) -> Iterator[bytearray]:
+    """Give batch after batch, without end; every record has any one of the keys."""
+    import numpy as np
+
+    generator = np.random.default_rng(1)
+    rng = random.Random(1)
+    pool = [_records(shape, rng) for _ in range(_BATCHES_IN_POOL)]
+    at_digits = []
+    for records in pool:
+        found = [match.end() for match in re.finditer(rb"key-(?=[0-9]{8})", records)]
+        assert len(found) == shape.records_per_batch, "values that hold no key"
+        at_digits.append(np.array(found)[:, None] + np.arange(_KEY_DIGITS))
+    powers = 10 ** np.arange(_KEY_DIGITS - 1, -1, -1)
+    for number in itertools.count():
+        row = number % _BATCHES_IN_POOL
+        content = np.frombuffer(pool[row], np.uint8).copy()
+        keys = generator.integers(shape.keys, size=shape.records_per_batch)
+        content[at_digits[row]] = keys[:, None] // powers % 10 + ord("0")
+        yield _sealed(shape, content.tobytes())
+
+
+def _write_indexes(log: Path, shape: SegmentShape) -> None:
+    """Write the indexes of a segment, as it is closed."""
+    offset_index, _ = _offset_index(log)
+    log.with_suffix(".index").write_bytes(offset_index)
+    # All batches have the same times, of which the first to come is told.
+    last = shape.records_per_batch - 1
+    log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", EPOCH_MS + last, last))
+
+
+def _link_logs(source: str, target: str) -> None:
+    """Copy a file, but link a log: nobody writes into one."""
+    if source.endswith(".log"):
+        Path(target).hardlink_to(source)
+    else:
+        shutil.copyfile(source, target)
 
 
 def make_log_directory(folder: Path, partitions: int) -> Path:
@@ -236,25 +335,19 @@ def make_partitions(
 def copy_partitions(name: str, copy: str, folder: Path) -> Path:
     """Write ``FOLDER/COPY`` anew, with the segments of ``FOLDER/NAME``; gives its path.
 
-    The logs are links: whoever loads the copy cuts nothing of what is sound.
+    The logs are links: whoever loads or compacts the copy writes into none that is sound.
     """
     directory = folder / copy
     shutil.rmtree(directory, ignore_errors=True)
-
-    def link_logs(source: str, target: str) -> None:
-        if source.endswith(".log"):
-            Path(target).hardlink_to(source)
-        else:
-            shutil.copyfile(source, target)
-
-    shutil.copytree(folder / name, directory, copy_function=link_logs)
+    shutil.copytree(folder / name, directory, copy_function=_link_logs)
     return directory
 
 
 def _offset_index(log: Path) -> tuple[bytes, int]:
-    """The offset index of a segment at offset 0, as a broker writes it, and where it ends."""
+    """The offset index of a segment, as a broker writes it, and the offset behind its end."""
     entries = bytearray()
-    end_offset = since_entry = 0
+    base_offset = end_offset = int(log.stem)
+    since_entry = 0
     with log.open("rb") as file:
         while header := file.read(_HEADER.size):
             fields = _HEADER.unpack(header)
@@ -262,7 +355,7 @@ def _offset_index(log: Path) -> tuple[bytes, int]:
             position = file.tell() - _HEADER.size
             end_offset = fields[0] + fields[6] + 1
             if since_entry > _INDEX_INTERVAL_BYTES:
-                entries += struct.pack(">ii", end_offset - 1, position)
+                entries += struct.pack(">ii", end_offset - 1 - base_offset, position)
                 since_entry = 0
             since_entry += size
             file.seek(position + size)
