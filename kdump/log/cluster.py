@@ -169,7 +169,8 @@ def _values_in(path: Path, first_offset: int) -> Iterator[bytes]:
                     raise _Damaged
                 yield from _wanted_values(step)
             elif isinstance(step, MessageSet) or (
-                isinstance(step, Skipped) and step.end != source.size_bytes
+                # A torn end is no damage; but then there is something before it.
+                isinstance(step, Skipped) and (step.start == 0 or step.end != source.size_bytes)
             ):
                 raise _Damaged
 

@@ -88,6 +88,13 @@ def test_damage_leaves_nothing_to_rely_on(tmp_path: Path) -> None:
     assert read_cluster_image(partition) is None
 
 
+def test_of_a_log_that_holds_nothing_but_rubbish_nothing_is_known(tmp_path: Path) -> None:
+    partition = write_metadata_log(tmp_path, [topic_record("t", 1)])
+    log = partition.path / partition.segments[0].log_name
+    log.write_bytes(b"rubbish" * 20)
+    assert read_cluster_image(partition) is None
+
+
 def test_a_real_cluster_is_read_from_its_snapshot_and_log(fixtures: Path) -> None:
     path = fixtures / "out" / "clean-mv39" / "meta" / f"{CLUSTER_METADATA_TOPIC}-0"
     partition = read_partition(path, TopicPartition(CLUSTER_METADATA_TOPIC, 0), PartitionState.LIVE)
