@@ -4,6 +4,10 @@ The two rules that hold wherever the machine may stop: running kdump again reach
 and a broker that is started instead loses nothing that it would have kept of the directory as it
 was. What a reader finds behind each step:
 
+0. Only where the disk is too full for anything else, and no undo is kept: the first segments of
+   logs that lose them are gone. A broker lets the log begin with the next one, as it would in the
+   end. (Stopped between the files of one segment, there are indexes without a log, which a broker
+   deletes and ``kdump recover`` too.)
 1. New content and what is about to go lie in the log directory, durable, under names of kdump's
    own; nothing has changed. Without a journal the next run removes them.
 2. The journal is there, durable. From here on the next run goes on, and ``kdump undo`` goes back.
@@ -17,7 +21,6 @@ was. What a reader finds behind each step:
 from __future__ import annotations
 
 import errno
-import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,7 +29,7 @@ from pathlib import Path
 
 from kdump.apply import evidence
 from kdump.apply.evidence import Staged
-from kdump.apply.files import DISK, Files, Metadata
+from kdump.apply.files import DISK, Files, Metadata, free_bytes_at
 from kdump.apply.forward_steps import steps_of
 from kdump.apply.journal import (
     CUT_SUFFIX,
@@ -67,7 +70,7 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
     """
     if plan.is_empty:
         return None
-    _require_space(plan)
+    _require_space(plan, files, may_free=not keep_undo)
     number = max(found_in(plan.path), default=0) + 1
     try:
         journal = _prepared(plan, number, command, files, keep_undo=keep_undo)
@@ -232,15 +235,28 @@ def _remove_files_of(log_dir: Path, number: int, files: Files) -> None:
         files.unlink(path)
 
 
-def _require_space(plan: Plan) -> None:
-    disk = os.statvfs(plan.path)
-    is_root = os.geteuid() == 0
-    free_bytes = (disk.f_bfree if is_root else disk.f_bavail) * disk.f_frsize
+def _require_space(plan: Plan, files: Files, *, may_free: bool) -> None:
+    """Make sure that there is room for what is written before any space is given back.
+
+    Raises:
+        KdumpError: there is none; says what has changed.
+    """
     needed_bytes = _needed_bytes(plan)
-    if needed_bytes > free_bytes:
+    what = "nothing has been changed"
+    # 0.
+    for segment in plan.may_go_early if may_free else ():
+        if free_bytes_at(plan.path) >= needed_bytes:
+            break
+        for path in segment:
+            files.unlink(path)
+        # Some file systems give space back only then.
+        files.sync([segment[0].parent])
+        what = "only some segments that were to go are gone"
+    free_bytes = free_bytes_at(plan.path)
+    if free_bytes < needed_bytes:
         raise KdumpError(
-            f"{plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}; nothing has "
-            "been changed; make room, or repair fewer partitions at a time"
+            f"{plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}; {what}; make"
+            " room, or repair fewer partitions at a time"
         )
 
 

@@ -150,6 +150,12 @@ class Disk:
 DISK: Final[Files] = Disk()
 
 
+def free_bytes_at(path: Path) -> int:
+    """How much room there is for this process on the file system of ``path``."""
+    disk = os.statvfs(path)
+    return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+
+
 @contextmanager
 def _opened(path: Path, flags: int) -> Iterator[int]:
     """A file by its own name: what is behind a symbolic link is never written to."""

@@ -36,12 +36,16 @@ class WantedDirectory:
         first: what files of the log directory itself hold as long as partitions change: durable
             before the first of them does, and until the last has. In the end they are what
             ``root`` says, or as they were. Without any change to a partition they are not needed.
+        may_go_early: segments that go in any case, and may go before all else where there is no
+            room for anything: some that a log begins with, from the first one on. Of each the
+            files, the log before its indexes.
     """
 
     path: Path
     partitions: tuple[PartitionChange, ...]
     root: Mapping[str, WantedFile]
     first: Mapping[str, WantedFile] = field(default_factory=dict)
+    may_go_early: tuple[tuple[Path, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,13 @@ class Plan:
         path: the log directory.
         partitions: those in which something is done.
         root: what is done in the log directory itself.
+        may_go_early: as :attr:`WantedDirectory.may_go_early`.
     """
 
     path: Path
     partitions: tuple[DirectoryPlan, ...]
     root: DirectoryPlan
+    may_go_early: tuple[tuple[Path, ...], ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -139,7 +145,12 @@ def make_plan(wanted: WantedDirectory) -> Plan:
     operations = root_operations(
         wanted.path, wanted.root, states, first=first, has_partitions=bool(planned)
     )
-    return Plan(wanted.path, tuple(planned), DirectoryPlan(wanted.path, states, operations))
+    return Plan(
+        wanted.path,
+        tuple(planned),
+        DirectoryPlan(wanted.path, states, operations),
+        wanted.may_go_early,
+    )
 
 
 def _require_same_device(path: Path, device: int) -> None:

@@ -6,8 +6,10 @@ Nothing is written: what comes out is the wanted state, for a command to show an
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import PartitionChange, WantedDirectory
@@ -20,8 +22,10 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import TopicSettings
 from kdump.pipeline.loading import REMOTE_STORAGE, Unreadable
+from kdump.repair.segment import SEGMENT_KINDS
 from kdump.repair.verdict import Verdict
-from kdump.repair.wanted import WantedFile
+from kdump.repair.wanted import Gone, WantedFile
+from kdump.repair.workspace import file_name
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
@@ -200,8 +204,23 @@ def directory_result(
             ),
             root,
             first,
+            tuple(itertools.chain.from_iterable(map(_may_go_early, changed))),
         ),
     )
+
+
+def _may_go_early(result: PartitionResult) -> Iterator[tuple[Path, ...]]:
+    """The files of the segments that go; but the last of a log says where that goes on."""
+    assert result.log is not None
+    for segment in result.log.segments[:-1]:
+        wanted = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
+        if not isinstance(result.files.get(wanted[0]), Gone):
+            return
+        yield tuple(
+            result.partition.path / name
+            for name in wanted
+            if isinstance(result.files.get(name), Gone)
+        )
 
 
 def _stale_log_starts(

@@ -11,15 +11,20 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from builders.compactable_directories import NOW_MS, last_values, plain_directory
 from builders.in_process import Outcome, run_kdump
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.recovery import log_name
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import Seen, tree_of
+from builders.volatile_files import Stopped, VolatileFiles
+from kdump.apply.apply import apply_plan
+from kdump.apply.files import free_bytes_at
 from kdump.formats import names
 from kdump.scan.source import FileSource
 
@@ -27,8 +32,12 @@ PAGE_BYTES = 4096
 NOBODY = 65534
 
 
+def kdump(*args: str | Path) -> Outcome:
+    return run_kdump([*map(str, args)], Path.cwd())
+
+
 def recover(*args: str | Path) -> Outcome:
-    return run_kdump(["recover", *map(str, args)], Path.cwd())
+    return kdump("recover", *args)
 
 
 def all_but_lock(log_dir: Path) -> dict[str, Seen]:
@@ -106,6 +115,69 @@ def test_a_disk_that_fills_up_meanwhile_leaves_all_as_it_was(
         assert all_but_lock(log_dir) == before, pages
     assert len(statuses) > 2
     assert statuses[-1] & 8 == 0
+
+
+def test_on_a_full_disk_room_is_made_by_what_goes_anyway(small_disk: Path) -> None:
+    root = plain_directory(small_disk / "logs", ("a", "b"))
+    first, *_, last = sorted((root / "a-0").glob("*.log"))
+    fill(small_disk, but_pages=0)
+    assert free_bytes_at(root) == 0
+
+    freed = kdump("retain", "--topic", "*", "--free", "3000", root)
+
+    assert freed.exit_status == 0, freed.stderr
+    assert free_bytes_at(root) > 0
+    assert not first.exists()
+    assert last.exists()
+    assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert kdump("verify", root).exit_status == 0
+
+
+def test_on_a_disk_that_is_almost_full_compaction_frees_space(small_disk: Path) -> None:
+    root = plain_directory(small_disk / "logs", ("a", "b"), segments=5)
+    expected = last_values(root / "a-0")
+    fill(small_disk, but_pages=300)
+    before = free_bytes_at(root)
+
+    assert kdump("compact", "--topic", "*", "--now", str(NOW_MS), root).exit_status == 0
+
+    assert free_bytes_at(root) > before
+    assert last_values(root / "a-0") == {k: v for k, v in expected.items() if k is not None}
+    assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert kdump("verify", root).exit_status == 0
+
+
+def test_on_a_full_disk_nothing_goes_that_an_undo_would_need(small_disk: Path) -> None:
+    root = plain_directory(small_disk / "logs")
+    fill(small_disk, but_pages=0)
+    before = original_of(root)
+
+    outcome = kdump("retain", "--topic", "*", "--free", "1", "--undo", root)
+
+    assert outcome.exit_status == 8
+    assert b"nothing has been changed" in outcome.stderr
+    assert original_of(root) == before
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    root = plain_directory(tmp_path / "logs")
+    attic = tmp_path / "attic"
+    attic.mkdir()
+    files = VolatileFiles(root, attic, stop_after=at)
+    monkeypatch.setattr("kdump.apply.apply.free_bytes_at", lambda _: 0)
+    monkeypatch.setattr("kdump.pipeline.repairing.apply_plan", partial(apply_plan, files=files))
+    expected = last_values(root / "users-0")
+
+    with pytest.raises(Stopped):
+        kdump("retain", "--topic", "*", "--free", "1", root)
+
+    monkeypatch.undo()
+    kdump("recover", root)
+    assert kdump("retain", "--topic", "*", "--free", "1", root).exit_status == 0
+    assert last_values(root / "users-0") == {k: v for k, v in expected.items() if k is not None}
 
 
 # ---- Unreadable ----

@@ -54,7 +54,7 @@ def compacted(
     """Compact all of ``root``; settings by Kafka's names, dots as underscores."""
     directory = read_log_directory(root, DirectoryKind.LOG_DIRECTORY)
     settings = Settings({name.replace("_", "."): value for name, value in given.items()})
-    request = Request([directory], settings, now_ms=NOW_MS)
+    request = Request([directory], {root: settings}, now_ms=NOW_MS)
     (result,) = compact_on(engine or LocalEngine(1), request, writing, files)
     return result
 
@@ -129,7 +129,7 @@ def test_what_tasks_are_given_and_give_can_be_pickled(tmp_path: Path) -> None:
     root = plain_directory(tmp_path / "logs")
     (partition,) = read_log_directory(root).partitions
     begun = wave.Wave(
-        Request([], Settings(), now_ms=NOW_MS),
+        Request([], {root: Settings()}, now_ms=NOW_MS),
         read_log_directory(root),
         LocalEngine(1),
         swapping.Discarder(),
@@ -233,7 +233,7 @@ def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
     root = plain_directory(tmp_path / "logs")
     before = tree_of(root / "users-0")
     full = SimpleNamespace(f_bfree=10, f_bavail=10, f_frsize=4096)
-    monkeypatch.setattr("kdump.pipeline.compaction.swap.os.statvfs", lambda _: full)
+    monkeypatch.setattr("kdump.apply.files.os.statvfs", lambda _: full)
 
     (partition,) = compacted(root).partitions
 

@@ -13,14 +13,13 @@ discarded.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kdump.apply.apply import apply_plan
-from kdump.apply.files import DISK, Content, FileRange, Files
+from kdump.apply.files import DISK, Content, FileRange, Files, free_bytes_at
 from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
 from kdump.apply.staging import stage_file
 from kdump.clean.compaction.rewrite import Chunk
@@ -230,9 +229,7 @@ class Swapper:
         return None
 
     def _free_bytes(self) -> int:
-        disk = os.statvfs(self.directory.path)
-        is_root = os.geteuid() == 0
-        return (disk.f_bfree if is_root else disk.f_bavail) * disk.f_frsize
+        return free_bytes_at(self.directory.path)
 
 
 def _most_bytes(group: GroupToRewrite) -> int:
