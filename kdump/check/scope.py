@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from kdump.check.batches import SegmentScope
 from kdump.formats.names import PartitionState
+from kdump.log.cluster import ClusterImage
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -55,9 +56,9 @@ class PartitionScope:
 def scope_in(
     partition: Partition,
     directory: LogDirectory | None,
-    topic_ids: Mapping[str, str] | None = None,
+    cluster: ClusterImage | None = None,
 ) -> PartitionScope:
-    """What the log directory says of one of its partitions."""
+    """What the log directory, and its cluster's metadata, say of one of its partitions."""
     if directory is None or partition.topic_partition is None:
         return PartitionScope(partition)
     checkpoints = directory.checkpoints
@@ -75,12 +76,13 @@ def scope_in(
         is_compacted=cleaned is not None and cleaned.get(key, 0) > 0,
         needs_metadata=needs_partition_metadata(directory) and is_part,
         # Only what is about this topic: a scope goes to whoever checks the partition.
-        topic_ids=None if topic_ids is None else _only(key.topic, topic_ids),
+        topic_ids=None if cluster is None else _topic_id(key.topic, cluster),
     )
 
 
-def _only(topic: str, topic_ids: Mapping[str, str]) -> dict[str, str]:
-    return {topic: topic_ids[topic]} if topic in topic_ids else {}
+def _topic_id(topic: str, cluster: ClusterImage) -> dict[str, str]:
+    known = cluster.topics.get(topic)
+    return {} if known is None else {topic: known.topic_id}
 
 
 def needs_partition_metadata(directory: LogDirectory) -> bool:

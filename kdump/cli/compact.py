@@ -140,13 +140,17 @@ def _request(
     from kdump.log.directory import read_log_directory
 
     directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
-    settings = config.settings(directories)
+    settings = config.settings_of(directories)
     return dataclasses.replace(request, directories=directories, settings=settings)
 
 
 def _require_match(request: Request) -> None:
     """Refuse what matches nothing: it is misspelt, or nothing is known of the topics."""
-    if any(request.selects(each) for found in request.directories for each in found.partitions):
+    if any(
+        request.selects(directory, partition)
+        for directory in request.directories
+        for partition in directory.partitions
+    ):
         return
     paths = " ".join(str(directory.path) for directory in request.directories)
     if request.all_compacted:

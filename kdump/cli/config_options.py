@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,42 +32,14 @@ class ConfigArguments:
     given: Mapping[str, str]
     broker: Mapping[str, str]
 
-    def settings(self, directories: Sequence[LogDirectory]) -> Settings:
-        """The settings of the one broker that ``directories`` belong to.
+    def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Path, Settings]:
+        """The settings of each log directory's own broker, by the path of the directory.
 
-        The cluster's metadata is read where it lies in one of them.
+        As :func:`~kdump.log.settings.read_settings`.
         """
-        from kdump.log.cluster import read_cluster_image
-        from kdump.log.settings import Settings
+        from kdump.log.settings import read_settings
 
-        image = node_id = None
-        for directory in directories:
-            if directory.meta_properties is not None:
-                node_id = directory.meta_properties.node_id
-            for partition in directory.partitions:
-                if partition.is_cluster_metadata and partition.segments:
-                    image = read_cluster_image(partition)
-        return Settings(self.given, self.broker, image, node_id)
-
-    def by_directory(self, directories: Sequence[LogDirectory]) -> dict[Path, Settings]:
-        """The settings of the brokers that ``directories`` belong to, by path.
-
-        A cluster's metadata is read where it lies in one of them, and counts for all that have
-        its cluster id.
-        """
-        clusters: dict[str | None, list[LogDirectory]] = {}
-        for each in directories:
-            properties = each.meta_properties
-            cluster_id = None if properties is None else properties.cluster_id
-            clusters.setdefault(cluster_id, []).append(each)
-        found = {}
-        for members in clusters.values():
-            common = self.settings(members)
-            for each in members:
-                properties = each.meta_properties
-                node_id = None if properties is None else properties.node_id
-                found[each.path] = dataclasses.replace(common, node_id=node_id)
-        return found
+        return read_settings(directories, self.given, self.broker)
 
 
 def config_options(command: Command) -> Command:

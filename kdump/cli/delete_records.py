@@ -79,7 +79,7 @@ def command(
         request = Request(
             directory=directory,
             partition=_found(directory, TopicPartition(topic, number)),
-            settings=config.settings([directory]),
+            settings=config.settings_of([directory])[directory.path],
             before=before,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,

@@ -15,7 +15,7 @@ import click
 from kdump.cli.output import escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats.errors import FormatError
-from kdump.formats.names import PARTITION_METADATA
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PARTITION_METADATA
 from kdump.formats.uuids import format_uuid
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
@@ -114,8 +114,8 @@ class LonePartition:
 
     Attributes:
         partition: what is in it; ``path`` is as it was named.
-        log_directory: where it lies, if that can be read; has no other partition in it, and the
-            files that speak of all of them.
+        log_directory: where it lies, if that can be read; of its partitions it has none but the
+            cluster's metadata, and it has the files that speak of all of them.
     """
 
     partition: Partition
@@ -133,7 +133,9 @@ def read_lone_partition(path: Path) -> LonePartition:
         named = path.resolve()
     partition = directory.read_lone_partition(path, named.name)
     try:
-        around = directory.read_log_directory(named.parent, select=lambda _name, _: False)
+        around = directory.read_log_directory(
+            named.parent, select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC
+        )
     except OSError:
         return LonePartition(partition, None)
     return LonePartition(partition, around)

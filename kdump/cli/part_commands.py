@@ -26,6 +26,7 @@ from kdump.formats.names import FileKind, PartitionState
 if TYPE_CHECKING:
     from kdump.cli.config_options import ConfigArguments
     from kdump.cli.engine_options import EngineArguments
+    from kdump.log.directory import LogDirectory
     from kdump.pipeline.parts import Part, PartResult, Target
 
 
@@ -112,8 +113,9 @@ def run_parts(
     writing = repair.writing(command)
     log_dirs = list(dict.fromkeys(each.log_dir for each in named))
     with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
-        targets = [target for log_dir in log_dirs for target in _targets(log_dir, named, parts)]
-        settings = config.settings([target.directory for target in targets])
+        directories = [_read(log_dir, named) for log_dir in log_dirs]
+        targets = [target for each in directories for target in _targets(each, named, parts)]
+        settings = config.settings_of(directories)
         progress = open_progress(engine.progress)
         results = put_right(targets, settings, engine.options, progress)
         done = carry_out(wanted_directories(results), writing)
@@ -137,27 +139,34 @@ def run_parts(
     return status
 
 
-def _targets(
-    log_dir: Path, named: Iterable[Named], parts: Mapping[PartitionState, Part]
-) -> Iterator[Target]:
-    """What was named in ``log_dir``, as it lies on disk."""
-    from kdump.log.directory import read_log_directory, read_lone_partition
-    from kdump.pipeline.parts import Target
+def _read(log_dir: Path, named: Iterable[Named]) -> LogDirectory:
+    """A log directory, with what was named of it, and with the cluster's metadata."""
+    from kdump.log.directory import read_log_directory
 
-    here = [each for each in named if each.log_dir == log_dir]
-    is_whole = any(each.partition is None for each in here)
-    base_offsets = _base_offsets(here)
-    directory = read_log_directory(
+    meant = {each.partition for each in named if each.log_dir == log_dir}
+    return read_log_directory(
         log_dir,
         select=lambda name, key: (
-            is_whole or name in base_offsets or key.topic == names.CLUSTER_METADATA_TOPIC
+            None in meant or name in meant or key.topic == names.CLUSTER_METADATA_TOPIC
         ),
     )
+
+
+def _targets(
+    directory: LogDirectory, named: Iterable[Named], parts: Mapping[PartitionState, Part]
+) -> Iterator[Target]:
+    """What was named in a log directory."""
+    from kdump.log.directory import read_lone_partition
+    from kdump.pipeline.parts import Target
+
+    here = [each for each in named if each.log_dir == directory.path]
+    is_whole = any(each.partition is None for each in here)
+    base_offsets = _base_offsets(here)
     found = {partition.path.name: partition for partition in directory.partitions}
     for name in base_offsets:
         if name not in found:
             # A copy may have a name that is not that of a partition.
-            found[name] = read_lone_partition(log_dir / name, name)
+            found[name] = read_lone_partition(directory.path / name, name)
     for name, partition in found.items():
         if name in base_offsets:
             part = parts.get(partition.state, parts[PartitionState.LIVE])

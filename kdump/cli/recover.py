@@ -112,7 +112,7 @@ def command(
         _require_match(directories, selection)
         request = Request(
             directories=directories,
-            settings=config.settings(directories),
+            settings=config.settings_of(directories),
             selection=selection,
             policy=Policy(policy_name.value),
             now_ms=round(time.time() * 1000) if now_ms is None else now_ms,

@@ -91,7 +91,7 @@ def command(
         _require_match(directories, topics)
         request = Request(
             directories=directories,
-            settings=config.by_directory(directories),
+            settings=config.settings_of(directories),
             topics=topics,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,

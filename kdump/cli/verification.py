@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from kdump.cli.progress import Display
     from kdump.cli.verify_output import VerifyPrinter
     from kdump.log.directory import LogDirectory
+    from kdump.log.settings import Settings
     from kdump.pipeline.verify import Said, Target
 
 
@@ -66,24 +68,40 @@ class Verification:
             )
         if not targets and not directories:
             return ExitStatus.SOUND
+        around = {each.directory.path: each.directory for each in targets if each.directory}
         request = Request(
             targets=targets,
             # With --topic, partitions that were not asked for are not there to be missed.
             directories=[] if self.globs else directories,
             level=self.level,
             now_ms=self.now_ms,
-            settings=self.config.settings(directories),
+            settings=self._settings([*directories, *around.values()], diagnostics),
         )
         progress = open_progress(self.engine.progress)
         said = verify(request, self.engine.options, progress)
         return _print(said, printer, progress, take)
 
+    def _settings(
+        self, directories: Sequence[LogDirectory], diagnostics: Diagnostics
+    ) -> Mapping[Path, Settings]:
+        try:
+            return self.config.settings_of(directories)
+        except OSError as failure:
+            # Without a word from the cluster, all else can still be verified.
+            diagnostics.report(Path(failure.filename), failure)
+            bare = [dataclasses.replace(each, partitions=()) for each in directories]
+            return self.config.settings_of(bare)
+
 
 def _find(
     paths: Iterable[Path], globs: Sequence[str], diagnostics: Diagnostics
 ) -> tuple[list[Target], list[LogDirectory]]:
-    """The partitions to verify, and the log directories."""
+    """The partitions to verify, and the log directories.
+
+    These have the cluster's metadata in them, too, whether or not that is to be verified.
+    """
     from kdump.cli.directories import read_lone_partition
+    from kdump.formats.names import CLUSTER_METADATA_TOPIC
     from kdump.log.directory import directory_kind, read_log_directory
     from kdump.pipeline.verify import Target, segment_alone
 
@@ -103,9 +121,20 @@ def _find(
                 continue
             kind = directory_kind(path)
             if kind.is_log_directory:
-                found = read_log_directory(path, kind, select=lambda _, tp: is_wanted(tp.topic))
+                found = read_log_directory(
+                    path,
+                    kind,
+                    select=lambda _, key: (
+                        key.topic == CLUSTER_METADATA_TOPIC or is_wanted(key.topic)
+                    ),
+                )
                 directories.append(found)
-                targets.extend(Target(partition, found) for partition in found.partitions)
+                targets.extend(
+                    Target(partition, found)
+                    for partition in found.partitions
+                    if partition.topic_partition is None
+                    or is_wanted(partition.topic_partition.topic)
+                )
             elif kind.is_partition:
                 lone = read_lone_partition(path)
                 topic_partition = lone.partition.topic_partition

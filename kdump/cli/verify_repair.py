@@ -76,7 +76,7 @@ def _mended(
     """Do what there is to be done about what was found."""
     directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
     mending = Mending(
-        settings=verification.config.settings(directories),
+        settings=verification.config.settings_of(directories),
         policy=policy,
         now_ms=verification.now_ms,
         options=verification.engine.options,

@@ -13,11 +13,13 @@ import difflib
 import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
-from kdump.log.cluster import ClusterImage, Configs
+from kdump.log.cluster import ClusterImage, Configs, read_cluster_image
+from kdump.log.directory import LogDirectory
 
 PRODUCER_ID_EXPIRATION_MS: Final = "producer.id.expiration.ms"
 _MINUTE_MS: Final = 60_000
@@ -252,6 +254,43 @@ class Settings:
             ),
             _Said(self.broker, "the broker's properties"),
         ]
+
+
+def read_settings(
+    directories: Iterable[LogDirectory],
+    given: Configs | None = None,
+    broker: Configs | None = None,
+) -> dict[Path, Settings]:
+    """The settings of each log directory's own broker, by the path of the directory.
+
+    A cluster's metadata is read where it lies in one of ``directories``, and counts for all that
+    have its cluster id. One that has no such id has nothing but what is in itself: no broker
+    starts on it (``KafkaRaftServer.initializeLogDirs``).
+
+    Args:
+        directories: as they lie on disk, those of several brokers or clusters, too.
+        given: as in :class:`Settings`.
+        broker: likewise.
+
+    Raises:
+        OSError: a cluster's metadata cannot be read.
+    """
+    belongs: dict[Path, tuple[str | Path, int | None]] = {}
+    images: dict[str | Path, ClusterImage] = {}
+    for directory in directories:
+        properties = directory.meta_properties
+        cluster_id = None if properties is None else properties.cluster_id
+        cluster = directory.path if cluster_id is None else cluster_id
+        belongs[directory.path] = cluster, None if properties is None else properties.node_id
+        for partition in directory.partitions:
+            if partition.is_cluster_metadata and partition.segments and cluster not in images:
+                image = read_cluster_image(partition)
+                if image is not None:
+                    images[cluster] = image
+    return {
+        path: Settings(given or {}, broker or {}, images.get(cluster), node_id)
+        for path, (cluster, node_id) in belongs.items()
+    }
 
 
 def _first(wanted: _Property, own: Iterable[_Said], brokers: Iterable[_Said]) -> object | None:

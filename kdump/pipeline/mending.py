@@ -149,14 +149,14 @@ class Mending:
     """What mending depends on.
 
     Attributes:
-        settings: of the topics.
+        settings: of the topics, by the path of the log directory.
         policy: what becomes of bad data that a broker would not look at; BROKER leaves it.
         now_ms: what time it is.
         options: of the engine.
         progress: who is told.
     """
 
-    settings: Settings
+    settings: Mapping[Path, Settings]
     policy: Policy = Policy.BROKER
     now_ms: int = 0
     options: EngineOptions = DEFAULT_OPTIONS
@@ -187,6 +187,7 @@ class _Mender:
         self.ailments = ailments
         self.directory = directory
         self.mending = mending
+        self.settings = mending.settings[directory.path]
 
     def wanted(self) -> WantedDirectory:
         path = self.directory.path
@@ -223,7 +224,7 @@ class _Mender:
             partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
             and not partition.is_cluster_metadata
             and key is not None
-            and not self.mending.settings.topic(key.topic).remote_storage_enable
+            and not self.settings.topic(key.topic).remote_storage_enable
         )
 
     # Data
@@ -237,7 +238,7 @@ class _Mender:
             load_split(
                 partition,
                 self.directory,
-                mending.settings,
+                self.settings,
                 policy=mending.policy,
                 now_ms=mending.now_ms,
             ): partition
@@ -290,7 +291,7 @@ class _Mender:
 
     def _metadata(self, partition: Partition) -> NewBytes | None:
         """``partition.metadata`` as the cluster's metadata has it; None where it has no such."""
-        cluster = self.mending.settings.cluster
+        cluster = self.settings.cluster
         topic = cluster and partition.topic_partition
         known = cluster.topics.get(topic.topic) if cluster and topic else None
         topic_id = parse_uuid(known.topic_id) if known else None

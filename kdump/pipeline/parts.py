@@ -129,17 +129,23 @@ class PartResult:
 
 def put_right(
     targets: Sequence[Target],
-    settings: Settings,
+    settings: Mapping[Path, Settings],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[PartResult]:
     """Say what becomes of parts of partitions when they are put right; nothing is written.
 
+    Args:
+        targets: what is meant.
+        settings: of the topics, by the path of the log directory.
+        options: of the engine.
+        progress: who is told.
+
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: the engine broke.
     """
-    splits = [None if _is_remote(each, settings) else _split(each, settings) for each in targets]
+    splits = [_split(each, settings[each.directory.path]) for each in targets]
     ordered = sorted(filter(None, splits), key=lambda split: -split.size_bytes)
     total_bytes = sum(split.size_bytes for split in ordered)
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
@@ -159,7 +165,10 @@ def _left_remote(target: Target) -> Repaired:
     return Repaired({}, (Refusal(REMOTE_STORAGE, target.partition.path.name, ""),))
 
 
-def _split(target: Target, settings: Settings) -> PartSplit:
+def _split(target: Target, settings: Settings) -> PartSplit | None:
+    """What a task is given; None where the partition is left."""
+    if _is_remote(target, settings):
+        return None
     load = load_split(target.partition, target.directory, settings)
     is_read = target.part not in (Part.LEFTOVERS, Part.ALL_OF_DELETED)
     chosen = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import fnmatch
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -75,14 +75,14 @@ class Request:
 
     Attributes:
         directories: log directories, as they lie on disk.
-        settings: of their topics.
+        settings: of their topics, by the path of the directory.
         selection: which partitions.
         policy: what becomes of damaged data.
         now_ms: what time it is.
     """
 
     directories: Sequence[LogDirectory]
-    settings: Settings
+    settings: Mapping[Path, Settings]
     selection: Selection = field(default_factory=Selection)
     policy: Policy = Policy.BROKER
     now_ms: int = 0
@@ -246,24 +246,25 @@ def _split(request: Request, directory: LogDirectory, partition: Partition) -> L
     return load_split(
         partition,
         directory,
-        request.settings,
-        policy=_policy(request, partition),
+        request.settings[directory.path],
+        policy=_policy(request, directory, partition),
         now_ms=request.now_ms,
     )
 
 
-def _policy(request: Request, partition: Partition) -> Policy:
+def _policy(request: Request, directory: LogDirectory, partition: Partition) -> Policy:
     """Of what is left as it is, still say what a broker would do."""
-    return Policy.BROKER if _why_left(request, partition) else request.policy
+    return Policy.BROKER if _why_left(request, directory, partition) else request.policy
 
 
-def _why_left(request: Request, partition: Partition) -> Left | None:
+def _why_left(request: Request, directory: LogDirectory, partition: Partition) -> Left | None:
     if partition.state in _LEFT_STATES:
         return _LEFT_STATES[partition.state]
     if partition.is_cluster_metadata:
         return None if request.selection.names(partition) else Left.CLUSTER_METADATA
     assert partition.topic_partition is not None
-    if request.settings.topic(partition.topic_partition.topic).remote_storage_enable:
+    topic = request.settings[directory.path].topic(partition.topic_partition.topic)
+    if topic.remote_storage_enable:
         return Left.REMOTE_STORAGE
     return None
 
@@ -271,27 +272,23 @@ def _why_left(request: Request, partition: Partition) -> Left | None:
 def _partition_result(
     request: Request, directory: LogDirectory, partition: Partition, outcome: Outcome | None
 ) -> PartitionResult:
-    policy = _policy(request, partition)
+    policy = _policy(request, directory, partition)
     into = Collector()
     if outcome is not None:
         _check_set_aside(request, directory, partition, into)
     if isinstance(outcome, Refusal):
         into.add(refused_finding(partition, verdict(outcome, policy)))
-    return PartitionResult(
-        partition, outcome, policy, _why_left(request, partition), into.findings()
-    )
+    left = _why_left(request, directory, partition)
+    return PartitionResult(partition, outcome, policy, left, into.findings())
 
 
 def _check_set_aside(
     request: Request, directory: LogDirectory, partition: Partition, into: Collector
 ) -> None:
     """Whether a broker would rename a partition to ``-stray`` once it was loaded."""
-    cluster = request.settings.cluster
-    topic_ids = (
-        None if cluster is None else {name: each.topic_id for name, each in cluster.topics.items()}
-    )
+    cluster = request.settings[directory.path].cluster
     try:
-        check_metadata(scope_in(partition, directory, topic_ids), into)
+        check_metadata(scope_in(partition, directory, cluster), into)
     except OSError:
         return  # loading said so
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdump.check.batches import SegmentScope
@@ -24,7 +24,6 @@ from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
-from kdump.log.cluster import read_cluster_image
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -68,14 +67,14 @@ class Request:
         directories: log directories that are to be checked themselves.
         level: how far to go.
         now_ms: what time it is.
-        settings: of the topics, as far as a broker's loading depends on them.
+        settings: of the topics, by the path of the log directory, for all that targets lie in.
     """
 
     targets: Sequence[Target]
     directories: Sequence[LogDirectory]
     level: Level
     now_ms: int
-    settings: Settings = field(default_factory=Settings)
+    settings: Mapping[Path, Settings]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,16 +173,7 @@ class _Verification:
         targets = self.request.targets
         total_bytes = sum(target.partition.log_bytes for target in targets)
         size = split_bytes(total_bytes, available_cores())
-        clusters = _Clusters(targets)
-        pieces = [
-            _Pieces(
-                self.job,
-                scope_in(target.partition, target.directory, clusters.topic_ids(target)),
-                _load_split(target, self.request.settings),
-                size,
-            )
-            for target in targets
-        ]
+        pieces = [self._pieces(target, size) for target in targets]
         splits = [split for each in pieces for split in each.splits]
         with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
             results = run_in_order(engine, self.job, splits)
@@ -195,35 +185,14 @@ class _Verification:
                         self.records += said.records
                     yield said
 
-
-class _Clusters:
-    """The topics of each cluster whose metadata is in one of the directories."""
-
-    def __init__(self, targets: Iterable[Target]) -> None:
-        self._topic_ids: dict[str | None, Mapping[str, str]] = {}
-        for target in targets:
-            cluster_id = _cluster_id(target)
-            partition = target.partition
-            if not (partition.is_cluster_metadata and partition.segments):
-                continue
-            if cluster_id in self._topic_ids:
-                continue
-            try:
-                image = read_cluster_image(partition)
-            except OSError:
-                continue  # whatever cannot be read is said of that partition
-            if image is not None:
-                ids = {name: topic.topic_id for name, topic in image.topics.items()}
-                self._topic_ids[cluster_id] = ids
-
-    def topic_ids(self, target: Target) -> Mapping[str, str] | None:
-        """The ids of the topics of the cluster that a partition is of; None where unknown."""
-        return self._topic_ids.get(_cluster_id(target))
-
-
-def _cluster_id(target: Target) -> str | None:
-    properties = None if target.directory is None else target.directory.meta_properties
-    return None if properties is None else properties.cluster_id
+    def _pieces(self, target: Target, size_bytes: int) -> _Pieces:
+        partition, directory = target.partition, target.directory
+        if directory is None:
+            return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
+        settings = self.request.settings[directory.path]
+        scope = scope_in(partition, directory, settings.cluster)
+        load = _load_split(partition, directory, settings)
+        return _Pieces(self.job, scope, load, size_bytes)
 
 
 class _Pieces:
@@ -315,10 +284,11 @@ def _used_index_bytes(scope: SegmentScope) -> tuple[int, int] | None:
         return None  # the parts will say so
 
 
-def _load_split(target: Target, settings: Settings) -> LoadSplit | None:
+def _load_split(
+    partition: Partition, directory: LogDirectory, settings: Settings
+) -> LoadSplit | None:
     """How to foretell what a broker does to a partition; None where it does not load it."""
-    partition, directory = target.partition, target.directory
-    if directory is None or partition.topic_partition is None or partition.is_0_7:
+    if partition.topic_partition is None or partition.is_0_7:
         return None
     if partition.state in STATE_VERDICTS:
         return None

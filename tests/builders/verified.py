@@ -22,6 +22,7 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import BatchHeader, Record, decode_header, encode_batch
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.directory import read_log_directory
+from kdump.log.settings import read_settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions
 from kdump.pipeline.verify import Request, Said, Summary, Target, verify
 
@@ -192,10 +193,11 @@ def said_of(
     now_ms: int = NOW_MS,
     options: EngineOptions = DEFAULT_OPTIONS,
 ) -> list[Said]:
-    """Give all that verify says of log directories of one broker."""
+    """Give all that verify says of log directories."""
     directories = [read_log_directory(root) for root in roots]
     targets = [Target(each, root) for root in directories for each in root.partitions]
-    return list(verify(Request(targets, directories, level, now_ms), options))
+    request = Request(targets, directories, level, now_ms, read_settings(directories))
+    return list(verify(request, options))
 
 
 def state_of(root: Path) -> dict[str, tuple[str, tuple[int, ...]]]:

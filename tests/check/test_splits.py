@@ -14,6 +14,7 @@ from kdump.check.findings import Finding
 from kdump.check.part import ByteAccount, Level
 from kdump.formats.names import FileKind
 from kdump.log.directory import read_log_directory
+from kdump.log.settings import read_settings
 from kdump.pipeline import verify as pipeline
 from kdump.pipeline.engine import EngineChoice, EngineOptions
 from kdump.pipeline.verify import Request, Summary, Target
@@ -26,7 +27,8 @@ BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 def verified(log_dir: Path, options: EngineOptions) -> tuple[list[Finding], ByteAccount, int, int]:
     found = read_log_directory(log_dir)
     targets = [Target(partition, found) for partition in found.partitions]
-    said = list(pipeline.verify(Request(targets, [found], Level.DEEP, NOW_MS), options))
+    request = Request(targets, [found], Level.DEEP, NOW_MS, read_settings([found]))
+    said = list(pipeline.verify(request, options))
     summary = said[-1]
     assert isinstance(summary, Summary)
     findings = [each for each in said if isinstance(each, Finding)]

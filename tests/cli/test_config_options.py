@@ -2,27 +2,172 @@
 
 from __future__ import annotations
 
+import errno
+import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from builders.batches import BASE_TIMESTAMP_MS
-from builders.freeing import logs_of, run
+from builders.freeing import logs_of, of_type, rows_of, run, write_line
+from builders.log_directories import TOPIC_ID
 from builders.metadata_log import TOPIC_RESOURCE, config_record, topic_record, write_metadata_log
-from builders.verified import END_OFFSET, LogModel
+from builders.verified import END_OFFSET, LogModel, file
 from kdump.formats import names
+from kdump.formats.names import FileKind
+from kdump.log.partition import Partition
+
+IN_TURN = pytest.mark.parametrize("order", [1, -1], ids=["in order", "backwards"])
+"""Whichever of the log directories is named last, what it says is not said of the others."""
 
 
-def test_each_clusters_topics_have_the_configuration_of_their_own_cluster(tmp_path: Path) -> None:
-    roots = [LogModel().write(tmp_path / name).parent for name in ("one", "two", "three")]
-    for number, root in enumerate(roots):
+def clusters(
+    tmp_path: Path, key: str, *values: str | None, model: LogModel | None = None
+) -> list[Path]:
+    """Give a log directory of each of so many clusters, in which ``orders`` has this property.
+
+    None is a cluster of which the metadata is not there.
+    """
+    roots = []
+    for number, value in enumerate(values):
+        root = (model or LogModel()).write(tmp_path / f"cluster-{number}").parent
         path = root / names.META_PROPERTIES
-        path.write_bytes(path.read_bytes().replace(b"a-cluster", b"cluster-%d" % number))
-    for root, retention_ms in zip(roots, ("1000", "-1"), strict=False):
-        config = config_record(TOPIC_RESOURCE, "orders", "retention.ms", retention_ms)
-        write_metadata_log(root, [topic_record("orders", 1), config])
+        path.write_bytes(path.read_bytes().replace(b"a-cluster", root.name.encode()))
+        if value is not None:
+            config = config_record(TOPIC_RESOURCE, "orders", key, value)
+            write_metadata_log(root, [topic_record("orders", TOPIC_ID.int), config])
+        roots.append(root)
+    return roots
 
-    for order in (roots, roots[::-1]):
-        outcome = run("retain", *order, "--topic", "*", f"--now={BASE_TIMESTAMP_MS + 10**12}")
-        assert outcome.exit_status == 4
-        assert f"{roots[2]}/orders-0: left as it is" in outcome.stdout.decode()
 
+def of_orders(said: Sequence[dict[str, object]], field: str) -> dict[object, object]:
+    """Give what is said of ``orders``, by the log directory."""
+    return {
+        row["log_dir"]: row[field]
+        for row in of_type(list(said), "partition")
+        if row["topic"] == "orders"
+    }
+
+
+def indexed(root: Path) -> bool:
+    """Whether the index of the first segment has entries."""
+    return file(root / "orders-0", 0, FileKind.OFFSET_INDEX).stat().st_size > 0
+
+
+@IN_TURN
+def test_retain_goes_by_the_retention_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+    roots = clusters(tmp_path, "retention.ms", "1000", "-1", None)
+
+    outcome = run("retain", *roots[::order], "--topic=*", f"--now={BASE_TIMESTAMP_MS + 10**12}")
+
+    assert outcome.exit_status == 4
+    assert f"{roots[2]}/orders-0: left as it is" in outcome.stdout.decode()
     assert [logs_of(root / "orders-0") for root in roots] == [[END_OFFSET], [0, 12], [0, 12]]
+
+
+@IN_TURN
+def test_compact_goes_by_the_policy_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+    roots = clusters(tmp_path, "cleanup.policy", "compact", "delete", None)
+
+    by_name = rows_of("compact", *roots[::order], "--topic=orders", "--dry-run")
+    all_compacted = rows_of("compact", *roots[::order], "--all-compacted", "--dry-run")
+
+    left = of_orders(by_name, "left_because")
+    assert [left[str(root)] is None for root in roots] == [True, False, True]
+    assert "cleanup.policy" in str(left[str(roots[1])])
+    assert list(of_orders(all_compacted, "topic")) == [str(roots[0])]
+
+
+@IN_TURN
+def test_recover_goes_by_the_index_interval_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+    model = LogModel(is_clean=False)
+    roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None, model=model)
+    for root in roots:
+        write_line(root, names.RECOVERY_POINT_CHECKPOINT, ("orders", 0), 0)
+
+    run("recover", *roots[::order])
+
+    assert [indexed(root) for root in roots] == [True, False, False]
+
+
+@IN_TURN
+def test_verify_foretells_a_start_by_the_index_size_of_the_own_cluster(
+    tmp_path: Path, order: int
+) -> None:
+    roots = clusters(tmp_path, "segment.index.bytes", "8", "4096", None)
+
+    said = rows_of("verify", *roots[::order])
+
+    verdicts = of_orders(said, "verdict_kind")
+    assert [verdicts[str(root)] for root in roots] == ["refused", "sound", "sound"]
+
+
+@IN_TURN
+@pytest.mark.parametrize(
+    "command",
+    [("rebuild-index",), ("verify", "--repair")],
+    ids=" ".join,
+)
+def test_indexes_are_made_by_the_interval_of_the_own_cluster(
+    tmp_path: Path, command: tuple[str, ...], order: int
+) -> None:
+    roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None)
+    for root in roots:
+        file(root / "orders-0", 0, FileKind.OFFSET_INDEX).unlink()
+
+    run(*command, *roots[::order])
+
+    assert [indexed(root) for root in roots] == [True, False, False]
+
+
+@pytest.mark.parametrize("what", ["orders-0", "orders-0/00000000000000000000.log"])
+def test_what_is_named_alone_goes_by_the_cluster_of_the_directory_around_it(
+    tmp_path: Path, what: str
+) -> None:
+    roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None)
+    for root in roots:
+        file(root / "orders-0", 0, FileKind.OFFSET_INDEX).unlink()
+
+    run("rebuild-index", *(root / what for root in roots))
+
+    assert [indexed(root) for root in roots] == [True, False, False]
+
+
+@pytest.mark.parametrize("args", [("orders-0",), (".", "--topic", "orders")], ids=" ".join)
+def test_verify_reads_the_metadata_of_the_cluster_where_that_is_not_meant(
+    tmp_path: Path, args: tuple[str, ...]
+) -> None:
+    (root,) = clusters(tmp_path, "segment.index.bytes", "8")
+
+    said = rows_of("verify", root / args[0], *args[1:])
+
+    assert [(row["topic"], row["verdict_kind"]) for row in of_type(said, "partition")] == [
+        ("orders", "refused")
+    ]
+
+
+def test_of_a_segment_alone_no_start_is_foretold(tmp_path: Path) -> None:
+    (root,) = clusters(tmp_path, "segment.index.bytes", "8")
+
+    said = rows_of("verify", file(root / "orders-0", 0, FileKind.LOG))
+
+    assert [row["verdict_kind"] for row in of_type(said, "partition")] == [""]
+
+
+@pytest.mark.parametrize("args", [("orders-0",), (".", "--topic", "orders"), (".",)], ids=" ".join)
+def test_verify_goes_on_where_the_metadata_of_the_cluster_cannot_be_read(
+    tmp_path: Path, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (root,) = clusters(tmp_path, "segment.index.bytes", "8")
+
+    def broken(partition: Partition) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(partition.path))
+
+    monkeypatch.setattr("kdump.log.settings.read_cluster_image", broken)
+    outcome = run("verify", root / args[0], *args[1:], "--output", "jsonl")
+
+    assert outcome.exit_status == 8
+    assert f"{root}/__cluster_metadata-0: Input/output error".encode() in outcome.stderr
+    said = [json.loads(line) for line in outcome.stdout.splitlines()]
+    assert of_orders(said, "verdict_kind") == {str(root): "sound"}

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from builders.log_directories import META_PROPERTIES
+from builders.metadata_log import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    config_record,
+    topic_record,
+    write_metadata_log,
+)
 from kdump.errors import UsageProblem
+from kdump.formats import names
 from kdump.log.cluster import ClusterImage, ClusterTopic, Configs
+from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.settings import (
     CleanupPolicy,
     InvalidSettingError,
     Settings,
     TopicSettings,
+    read_settings,
     require_known,
 )
 
@@ -130,3 +143,77 @@ def test_a_misspelt_property_is_refused_with_what_may_have_been_meant() -> None:
 
 def test_names_of_topics_and_of_brokers_are_known() -> None:
     require_known({"retention.ms": "1", "log.retention.hours": "1", "message.max.bytes": "1"})
+
+
+def directory(
+    path: Path, cluster_id: str | None, retention_ms: int | None = None, *, node_id: int = 7
+) -> LogDirectory:
+    """Write a log directory, with the cluster's metadata if that says something of ``t``."""
+    path.mkdir()
+    (path / names.CLEAN_SHUTDOWN_MARKER).touch()
+    if cluster_id is not None:
+        properties = META_PROPERTIES.replace(b"a-cluster", cluster_id.encode())
+        properties = properties.replace(b"node.id=7", b"node.id=%d" % node_id)
+        (path / names.META_PROPERTIES).write_bytes(properties)
+    if retention_ms is not None:
+        write_metadata_log(
+            path,
+            [
+                topic_record("t", 1),
+                config_record(TOPIC_RESOURCE, "t", "retention.ms", str(retention_ms)),
+                config_record(BROKER_RESOURCE, "8", "log.segment.bytes", "888"),
+            ],
+        )
+    return read_log_directory(path)
+
+
+def retention_by_name(*directories: LogDirectory) -> dict[str, int]:
+    """Give the retention of ``t`` in each log directory."""
+    found = read_settings(directories)
+    return {path.name: settings.topic("t").retention_ms for path, settings in found.items()}
+
+
+def test_a_clusters_metadata_counts_for_all_directories_of_that_cluster(tmp_path: Path) -> None:
+    found = [
+        directory(tmp_path / "a", "one"),
+        directory(tmp_path / "b", "two", 22),
+        directory(tmp_path / "c", "one", 11),
+        directory(tmp_path / "d", "two"),
+    ]
+    expected = {"a": 11, "b": 22, "c": 11, "d": 22}
+    assert retention_by_name(*found) == retention_by_name(*reversed(found)) == expected
+
+
+def test_a_directory_of_no_cluster_has_nothing_but_its_own_metadata(tmp_path: Path) -> None:
+    found = [
+        directory(tmp_path / "a", None, 11),
+        directory(tmp_path / "b", None),
+        directory(tmp_path / "c", "one", 33),
+    ]
+    assert retention_by_name(*found) == {
+        "a": 11,
+        "b": TopicSettings().retention_ms,
+        "c": 33,
+    }
+
+
+def test_damaged_metadata_does_not_hide_another_copy_of_it(tmp_path: Path) -> None:
+    sound, damaged = (directory(tmp_path / name, "one", 11) for name in "ab")
+    (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
+    log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
+    assert retention_by_name(damaged, sound) == retention_by_name(sound, damaged)
+    assert retention_by_name(damaged, sound) == {"a": 11, "b": 11}
+
+
+def test_each_directory_has_what_was_set_for_its_own_node(tmp_path: Path) -> None:
+    found = read_settings(
+        [directory(tmp_path / "a", "one", 11, node_id=8), directory(tmp_path / "b", "one")]
+    )
+    assert [each.topic("t").segment_bytes for each in found.values()] == [888, 1 << 30]
+
+
+def test_what_was_given_by_hand_holds_in_every_directory(tmp_path: Path) -> None:
+    found = [directory(tmp_path / "a", "one", 11), directory(tmp_path / "b", "two", 22)]
+    settings = read_settings(found, {"retention.ms": "5"}, {"log.segment.bytes": "6"}).values()
+    topics = [each.topic("t") for each in settings]
+    assert [(each.retention_ms, each.segment_bytes) for each in topics] == [(5, 6), (5, 6)]

@@ -46,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def request(root: Path, **options: object) -> Request:
-    return Request([read_log_directory(root)], Settings(), now_ms=NOW_MS, **options)  # type: ignore[arg-type]
+    return Request([read_log_directory(root)], {root: Settings()}, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
 
 
 def test_workers_come_to_the_same(root: Path) -> None:

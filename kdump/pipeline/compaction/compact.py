@@ -72,7 +72,7 @@ def recover_first(
         directory
         for directory in request.directories
         if not directory.is_clean
-        or any(each.leftovers for each in directory.partitions if request.selects(each))
+        or any(each.leftovers for each in directory.partitions if request.selects(directory, each))
     ]
     wanted = recover.Request(directories, request.settings, now_ms=request.now_ms)
     results = recover.recover(wanted, options, progress)
@@ -97,7 +97,7 @@ def compact(
         partition.log_bytes
         for directory in request.directories
         for partition in directory.partitions
-        if request.selects(partition) and request.why_left(partition) is None
+        if request.selects(directory, partition) and request.why_left(directory, partition) is None
     )
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
         return compact_on(engine, request, writing)
@@ -117,11 +117,11 @@ def compact_on(
 def _directory_result(
     request: Request, directory: LogDirectory, engine: Engine, writer: Writer
 ) -> DirectoryResult:
-    selected = [each for each in directory.partitions if request.selects(each)]
+    selected = [each for each in directory.partitions if request.selects(directory, each)]
     if selected and not directory.is_clean:
         return DirectoryResult(directory, LeftDirectory.UNCLEAN)
     results = {}
-    chosen = [each for each in selected if request.why_left(each) is None]
+    chosen = [each for each in selected if request.why_left(directory, each) is None]
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
         for wave in _waves(chosen, WAVE_BYTES[engine.name]):
@@ -131,7 +131,7 @@ def _directory_result(
     return DirectoryResult(
         directory,
         partitions=tuple(
-            results.get(each.path) or PartitionResult(each, left=request.why_left(each))
+            results.get(each.path) or PartitionResult(each, left=request.why_left(directory, each))
             for each in selected
         ),
         undos=writer.undos,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from kdump.clean.compaction.preview import Preview
 from kdump.clean.compaction.round import Compacted
@@ -38,7 +39,7 @@ class Request:
 
     Attributes:
         directories: log directories, as they lie on disk.
-        settings: of their topics.
+        settings: of their topics, by the path of the directory.
         selection: which partitions.
         all_compacted: whether only those are meant of which it is known that they are compacted.
         force: whether topics are meant, too, that are known not to be compacted.
@@ -48,14 +49,14 @@ class Request:
     """
 
     directories: Sequence[LogDirectory] = ()
-    settings: Settings = field(default_factory=Settings)
+    settings: Mapping[Path, Settings] = field(default_factory=dict)
     selection: Selection = field(default_factory=Selection)
     all_compacted: bool = False
     force: bool = False
     is_replicated: bool = False
     now_ms: int = 0
 
-    def selects(self, partition: Partition) -> bool:
+    def selects(self, directory: LogDirectory, partition: Partition) -> bool:
         """Whether the partition is meant; copies on their way and deleted ones never are."""
         topic = _topic(partition)
         if partition.state is not PartitionState.LIVE or topic is None:
@@ -63,20 +64,20 @@ class Request:
         if partition.is_cluster_metadata and not self._names(partition):
             return False  # a pattern does not mean it
         if self.all_compacted:
-            settings = self.settings.topic(topic)
+            settings = self.settings[directory.path].topic(topic)
             return settings.is_policy_known and settings.is_compacted
         return partition in self.selection
 
     def _names(self, partition: Partition) -> bool:
         return {partition.path.name, _topic(partition)} & {*self.selection.globs} != set()
 
-    def why_left(self, partition: Partition) -> Left | None:
+    def why_left(self, directory: LogDirectory, partition: Partition) -> Left | None:
         """Why a partition that is meant is left as it is."""
         if partition.is_cluster_metadata:
             return Left.CLUSTER_METADATA
         if not is_loaded(partition):
             return Left.KAFKA_0_7
-        topic = self.settings.topic(_topic(partition) or "")
+        topic = self.settings[directory.path].topic(_topic(partition) or "")
         if topic.remote_storage_enable:
             return Left.REMOTE_STORAGE
         if topic.is_policy_known and not topic.is_compacted and not self.force:

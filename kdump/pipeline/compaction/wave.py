@@ -137,7 +137,7 @@ class Wave:
     def _begun(self, partition: Partition) -> _Work | Problem:
         key = partition.topic_partition
         assert key is not None, "only what has a topic is compacted"
-        settings = self.request.settings
+        settings = self.request.settings[self.directory.path]
         topic = settings.topic(key.topic)
         context = load_context(
             self.directory,
