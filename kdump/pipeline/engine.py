@@ -74,14 +74,22 @@ class Engine(Protocol):
         ...
 
     def exchange(
-        self, job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT], splits: Sequence[SplitT]
+        self,
+        job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT],
+        splits: Sequence[SplitT],
+        buckets: int,
     ) -> tuple[list[ResultT], list[GatheredT]]:
         """Run ``job``, and bring together what it finds.
 
+        Args:
+            job: what to do.
+            splits: on what.
+            buckets: so many that each is small enough to be gathered in the memory of a worker.
+                An engine may take more, or one, if that is here anyway.
+
         Returns:
-            What was found in each split, in their order, and what was gathered in each bucket. How
-            many buckets there are is for the engine to say; of one in which there is nothing
-            nothing may be told.
+            What was found in each split, in their order, and what was gathered in each bucket; of
+            one in which there is nothing nothing may be told.
 
         Raises:
             JobFailedError: it could not be done on a split; names the file and byte.

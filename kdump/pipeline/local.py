@@ -112,7 +112,10 @@ class LocalEngine:
             self._progress.end()
 
     def exchange(
-        self, job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT], splits: Sequence[SplitT]
+        self,
+        job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT],
+        splits: Sequence[SplitT],
+        buckets: int,
     ) -> tuple[list[ResultT], list[GatheredT]]:
         """As :meth:`kdump.pipeline.engine.Engine.exchange`; the one bucket is in this process."""
         found: dict[int, tuple[ResultT, Mapping[int, PieceT]]] = {}

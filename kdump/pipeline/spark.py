@@ -40,8 +40,6 @@ from kdump.pipeline.spark_session import SparkSession, first_line
 _TASK_BYTES: Final = 256 << 20
 _TASK_SPLITS: Final = 512
 _TASKS_PER_CORE: Final = 8
-_BUCKET_BYTES: Final = 32 << 20
-"""What a bucket gathers is about what is found in so many bytes."""
 
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
 _PYTHON_ERROR: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", re.MULTILINE)
@@ -94,15 +92,17 @@ class SparkEngine:
                 yield splits[answer.index], cast("ResultT", answer.result)
 
     def exchange(
-        self, job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT], splits: Sequence[SplitT]
+        self,
+        job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT],
+        splits: Sequence[SplitT],
+        buckets: int,
     ) -> tuple[list[ResultT], list[GatheredT]]:
         """As :meth:`kdump.pipeline.engine.Engine.exchange`; what is too much Spark spills."""
 
         def action(tasks: Any, answers: Any) -> None:
-            total_bytes = sum(split.size_bytes for split in splits)
-            buckets = max(tasks.ctx.defaultParallelism, total_bytes // _BUCKET_BYTES)
-            pieces = tasks.mapPartitions(functools.partial(_scatter_task, job, buckets, answers))
-            by_bucket = pieces.partitionBy(buckets, _as_it_is)
+            count = max(tasks.ctx.defaultParallelism, buckets)
+            pieces = tasks.mapPartitions(functools.partial(_scatter_task, job, count, answers))
+            by_bucket = pieces.partitionBy(count, _as_it_is)
             by_bucket.foreachPartition(functools.partial(_gather_task, job, answers))
 
         found: dict[int, ResultT] = {}

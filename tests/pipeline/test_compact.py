@@ -29,7 +29,6 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.log.settings import Settings
-from kdump.pipeline import spark as spark_engine
 from kdump.pipeline.compaction import swap as swapping
 from kdump.pipeline.compaction import wave
 from kdump.pipeline.compaction.compact import DirectoryResult, compact_on
@@ -101,7 +100,7 @@ def test_spark_finds_the_last_records_itself(
         (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
     here, there = (Path(shutil.copytree(root, tmp_path / name)) for name in ("here", "there"))
     expected = compacted(here)
-    monkeypatch.setattr(spark_engine, "_BUCKET_BYTES", 2_000)
+    monkeypatch.setattr(wave, "BUCKET_BYTES", 2_000)
 
     result = compacted(there, spark)
 

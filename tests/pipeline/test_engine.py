@@ -10,7 +10,6 @@ import pytest
 
 from builders.jobs import Count, CountBatches, DealBatches, TellProcess
 from kdump.pipeline import engine
-from kdump.pipeline import spark as spark_engine
 from kdump.pipeline.engine import EngineChoice, EngineOptions, run_in_order
 from kdump.pipeline.job import Job, JobFailedError, ResultT, Split, SplitT
 from kdump.pipeline.local import LocalEngine
@@ -47,15 +46,14 @@ def test_a_job_gives_the_same_here_on_workers_and_on_spark(
 
 
 def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
-    work: list[Split], spark: SparkEngine, monkeypatch: pytest.MonkeyPatch
+    work: list[Split], spark: SparkEngine
 ) -> None:
-    monkeypatch.setattr(spark_engine, "_BUCKET_BYTES", sum(each.size_bytes for each in work) // 7)
     job = DealBatches()
     with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
-        counts, (dealt,) = here.exchange(job, work)
-        assert pool.exchange(job, work) == (counts, [dealt])
+        counts, (dealt,) = here.exchange(job, work, 7)
+        assert pool.exchange(job, work, 7) == (counts, [dealt])
         assert counts == [job.counting.run(split) for split in work]
-        found, buckets = spark.exchange(job, work)
+        found, buckets = spark.exchange(job, work, 7)
     assert found == counts
     assert len(buckets) > 1
     # What is in a bucket is in the order of the splits, and nothing is in two.
@@ -69,7 +67,7 @@ def test_a_split_that_cannot_be_exchanged_is_named(work: list[Split], spark: Spa
     gone = Split("gone/00000000000000000000.log", 4096, None, 1)
     for each in (LocalEngine(processes=1), spark):
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
-            each.exchange(DealBatches(), [*work, gone])
+            each.exchange(DealBatches(), [*work, gone], 7)
 
 
 def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
@@ -99,7 +97,7 @@ class Backwards:
         for split in reversed(splits):
             yield split, job.run(split)
 
-    def exchange(self, job: object, splits: object) -> NoReturn:
+    def exchange(self, job: object, splits: object, buckets: int) -> NoReturn:
         raise AssertionError
 
 

@@ -78,7 +78,9 @@ class KeyedRecords:
         if buckets == 1:
             return {0: self}
         hashes = _hashes(_sizes(self.key), _words(self.key))
-        bucket = (hashes % np.uint64(buckets)).astype(np.uint32)
+        # Numbers of two bytes are sorted by radix, as buckets are few.
+        kind = np.uint16 if buckets <= 1 << 16 else np.uint32
+        bucket = (hashes % np.uint64(buckets)).astype(kind)
         order = np.argsort(bucket, kind="stable")
         present, first = np.unique(bucket[order], return_index=True)
         found = {}

@@ -1,6 +1,6 @@
 """Which parts of a log have to be read again to be rewritten.
 
-What was scanned is known in :class:`Extents` of about a megabyte. Where none of their records
+What was scanned is known in :class:`Extents` of about two megabytes. Where none of their records
 stays, they are passed over: of a log that was not compacted for long, that is most of it.
 """
 

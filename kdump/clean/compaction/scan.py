@@ -23,12 +23,14 @@ from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.repair.refusal import Refusal, Refused
 from kdump.scan.arrow import gather_bytes
-from kdump.scan.batches import Column, Flags, Stop, Window, read_windows
+from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_windows
 from kdump.scan.records import RecordColumns
 from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
 
 _NOT_MAPPED: Final = 2**63 - 1
+_WINDOW_BYTES: Final = 2 << 20
+"""Measured: more batches side by side take less time, until they leave the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,11 @@ def survey_part(part: PartToScan) -> TxnBatches | Refusal:
 
 
 def _windows(part: PartToScan) -> Iterator[Window]:
+    buffer = new_buffer(_WINDOW_BYTES)
     with FileSource(part.path) as source:
-        for window in read_windows(source, part.start, part.end):
+        for window in read_windows(
+            source, part.start, part.end, window_bytes=_WINDOW_BYTES, buffer=buffer
+        ):
             _require_sound(window, part.path.name)
             yield window
 

@@ -46,7 +46,13 @@ SCANNED_BYTES: Final = 128 << 20
 REWRITTEN_BYTES: Final = 512 << 20
 """How much is given to the engine to be rewritten at a time: results wait here for their turn."""
 
+BUCKET_RECORDS: Final = 2 << 20
+BUCKET_BYTES: Final = 256 << 20
+"""What is in a bucket of keys is of so many records, and so many bytes of logs, at most."""
+
 _SCANS_PER_CORE: Final = 4
+_LEAST_RECORD_BYTES: Final = 16
+"""Of a log whose offsets have large gaps it is not known how many records it holds."""
 _INT64_MAX: Final = 2**63 - 1
 
 _RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
@@ -184,7 +190,8 @@ class Wave:
                 work.fail(_unreadable(work.partition.path, failure))
             else:
                 owners.update((split, work) for split in own)
-        found, gathered = self.engine.exchange(ScanJob(), list(owners))
+        buckets = _key_buckets(work.begun for work in works)
+        found, gathered = self.engine.exchange(ScanJob(), list(owners), buckets)
         for (split, work), each in zip(owners.items(), found, strict=True):
             work.add(split, each)
         for work in works:
@@ -259,6 +266,18 @@ def _scanned_bytes(total_bytes: int) -> int:
     """How much is scanned at once, of so much."""
     wanted = total_bytes // (available_cores() * _SCANS_PER_CORE)
     return min(max(wanted, SMALLEST_SPLIT_BYTES), SCANNED_BYTES)
+
+
+def _key_buckets(rounds: Iterable[Round]) -> int:
+    """Into how many buckets keys are dealt, so that a worker can hold one."""
+    records = total_bytes = 0
+    for each in rounds:
+        size_bytes = sum(segment.size_bytes for segment in each.segments)
+        total_bytes += size_bytes
+        if each.segments:
+            offsets = each.cleanable.end_offset - each.segments[0].base_offset
+            records += min(offsets, size_bytes // _LEAST_RECORD_BYTES)
+    return 1 + max(records // BUCKET_RECORDS, total_bytes // BUCKET_BYTES)
 
 
 def _in_turn(splits: Iterable[RewriteSplit], most_bytes: int) -> Iterator[list[RewriteSplit]]:
