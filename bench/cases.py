@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MIB: Final = 1 << 20
+GIB: Final = 1 << 30
 
 
 class Program(enum.Enum):
@@ -105,8 +106,7 @@ _UNFLUSHED_1_KB: Final = "unflushed-1-kb,209,9,text,none"
 _UNFLUSHED_QUARTER: Final = "unflushed-quarter-11-kb,191,97,text,none"
 
 _NOW_MS: Final = "1800000000000"
-_COMPACTABLE: Final = "SegmentShape('', {}, 97, 'short', {!r}, keys=200_000)"
-_MILLION_RECORDS_BYTES: Final = {"none": 102_310_000, "zstd": 28_960_000, "lz4": 49_690_000}
+_MILLION_BYTES: Final = {"none": 102_310_000, "zstd": 28_960_000, "lz4": 49_690_000}
 """What a million of records in such a shape take, by codec."""
 
 _DUMPS: Final = (
@@ -229,24 +229,15 @@ _RECOVERIES: Final = (
 )
 
 
-def _compacted(
-    name: str,
-    folder: str,
-    codec: str,
-    ratio: float,
-    *,
-    partitions: int = 1,
-    spark: bool = False,
-) -> Case:
-    """Compacting partitions of eight closed segments, beside Kafka's cleaner."""
-    engine = ("spark", "--master", "local[2]") if spark else ("local",)
-    shape = _COMPACTABLE.format(_MILLION_RECORDS_BYTES[codec], codec)
-    suffix = "to-compact"
+def _compacted(name: str, data: str, ratio: float, *engine: str) -> Case:
+    """Compacting a log directory beside Kafka's cleaner, which has one thread by default."""
+    folder = data.split("'")[1]
     return Case(
         name,
         (
-            *("compact", "--engine", *engine, "--topic", "topic", "--now", _NOW_MS),
-            *("--config", "cleanup.policy=compact", f"{{data}}/{folder}-{suffix}"),
+            *("compact", "--engine", *(engine or ("local",)), "--topic", "topic"),
+            *("--now", _NOW_MS, "--config", "cleanup.policy=compact"),
+            f"{{data}}/{folder}-to-compact",
         ),
         Other(
             Program.CLEANER,
@@ -254,25 +245,48 @@ def _compacted(
             "\t".join((f"{{data}}/{folder}-to-clean", _NOW_MS, "cleanup.policy=compact")) + "\n",
             _copied(folder, "to-clean"),
         ),
-        f"make_compactable({folder!r}, {shape}, 8, {partitions}, folder)",
-        _copied(folder, suffix),
+        data,
+        _copied(folder, "to-compact"),
         ratio=ratio,
         peak_mib=None,
         worker_peak_mib=800,
     )
 
 
+def _compactable(
+    name: str, segment_bytes: int, codec: str = "none", *, partitions: int = 1, keys: int = 200_000
+) -> str:
+    """Partitions of eight closed segments."""
+    shape = f"SegmentShape('', {segment_bytes}, 97, 'short', {codec!r}, keys={keys})"
+    return f"make_compactable({name!r}, {shape}, 8, {partitions}, folder)"
+
+
+_SPARK: Final = ("spark", "--master", "local[2]")
 _COMPACTIONS: Final = (
-    _compacted("kdump compact, 8 M records, 200 k keys", "keyed", "none", 0.5),
-    _compacted("kdump compact, 8 M records, 200 k keys, zstd", "keyed-zstd", "zstd", 0.7),
-    _compacted("kdump compact, 8 M records, 200 k keys, lz4", "keyed-lz4", "lz4", 0.7),
     _compacted(
-        "kdump compact on Spark, 8 GiB, 200 k keys",
-        "keyed-8-gib",
-        "none",
+        "kdump compact, 8 M records, 200 k keys", _compactable("keyed", _MILLION_BYTES["none"]), 0.5
+    ),
+    _compacted(
+        "kdump compact, 8 M records, 200 k keys, zstd",
+        _compactable("keyed-zstd", _MILLION_BYTES["zstd"], "zstd"),
+        0.7,
+    ),
+    _compacted(
+        "kdump compact, 8 M records, 200 k keys, lz4",
+        _compactable("keyed-lz4", _MILLION_BYTES["lz4"], "lz4"),
+        0.7,
+    ),
+    _compacted(
+        "kdump compact on Spark, 8 GiB, 84 M records, 200 k keys",
+        _compactable("keyed-whole", GIB - 20_000),
         0.5,
-        partitions=8,
-        spark=True,
+        *_SPARK,
+    ),
+    _compacted(
+        "kdump compact on Spark, 8 partitions of 8 M records, 200 k keys in each",
+        _compactable("keyed-8-partitions", _MILLION_BYTES["none"], partitions=8),
+        0.5,
+        *_SPARK,
     ),
 )
 
