@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from builders.in_process import run_kdump
-from builders.killed_process import count_changes, run_and_kill
+from builders.killed_process import changes_of, run_and_kill
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, bad_batch_in_the_middle, compaction_interrupted
 from builders.trees import Seen
-from kdump.apply.files import Disk
 from kdump.formats import names
 
 SAMPLES = 5
@@ -26,23 +24,6 @@ at_some_or_all = pytest.mark.parametrize(
 
 def kdump(*args: str | Path) -> int:
     return run_kdump([*map(str, args)], Path.cwd()).exit_status
-
-
-def changes_of(work: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
-    """How often ``work`` changes the disk."""
-    found = 0
-
-    def count() -> None:
-        nonlocal found
-        found += 1
-
-    with monkeypatch.context() as patch:
-        for name, change in vars(Disk).items():
-            if not name.startswith("_"):
-                patch.setattr(Disk, name, change)
-        count_changes(count)
-        work()
-    return found
 
 
 def without_lock(seen: dict[str, Seen]) -> dict[str, Seen]:
@@ -57,13 +38,13 @@ def moments(count: int, *, is_all: bool) -> range:
 @at_some_or_all
 @cases
 def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
-    quick_path: Path, case: Case, is_all: bool, monkeypatch: pytest.MonkeyPatch
+    quick_path: Path, case: Case, is_all: bool
 ) -> None:
     original, log_dir = quick_path / "original", quick_path / "logs"
     case(original)
     before = original_of(original)
     shutil.copytree(original, log_dir)
-    count = changes_of(lambda: kdump("recover", log_dir), monkeypatch)
+    count = changes_of(lambda: kdump("recover", log_dir))
     recovered = seen_by_broker(log_dir)
     assert recovered != seen_by_broker(original)
 
@@ -80,15 +61,13 @@ def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
 
 @at_some_or_all
 @cases
-def test_a_killed_undo_is_finished_by_the_next(
-    quick_path: Path, case: Case, is_all: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_undo_is_finished_by_the_next(quick_path: Path, case: Case, is_all: bool) -> None:
     original, log_dir = quick_path / "original", quick_path / "logs"
     case(original)
     before = original_of(original)
     shutil.copytree(original, log_dir)
     kdump("recover", log_dir)
-    count = changes_of(lambda: kdump("undo", log_dir), monkeypatch)
+    count = changes_of(lambda: kdump("undo", log_dir))
     assert original_of(log_dir) == before
 
     for at in moments(count, is_all=is_all):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +10,10 @@ import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.freeing import ALL_IS_OLD, FIRST_IS_OLD, lines_of, logs_of, run, second_partition
-from builders.killed_process import count_changes, run_and_kill
+from builders.killed_process import killed_at
 from builders.loading import Clock, LoaderServer
 from builders.log_dir_trees import seen_by_broker
 from builders.verified import END_OFFSET, LogModel
-from kdump.apply.files import Disk
 from kdump.formats import names
 from kdump.repair.segment import IndexSettings
 
@@ -52,29 +50,6 @@ def original(quick_path: Path) -> Path:
     return root
 
 
-def killed(original: Path, command: str, args: tuple[str, ...]) -> Iterator[Path]:
-    """Give the directory as it is when kdump was killed, before some of its changes of the disk."""
-    log_dir = original.with_name("logs")
-    count = 0
-
-    def one_more() -> None:
-        nonlocal count
-        count += 1
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name, change in vars(Disk).items():
-            if not name.startswith("_"):
-                patch.setattr(Disk, name, change)
-        count_changes(one_more)
-        shutil.copytree(original, log_dir)
-        run(command, log_dir, *args)
-    for at in range(count % SAMPLES, count, count // SAMPLES):
-        shutil.rmtree(log_dir)
-        shutil.copytree(original, log_dir)
-        assert run_and_kill([command, log_dir, *args], at) == -signal.SIGKILL
-        yield log_dir
-
-
 @commands
 def test_the_next_run_comes_to_the_same_end(
     original: Path, command: str, args: tuple[str, ...], start: int
@@ -84,7 +59,7 @@ def test_the_next_run_comes_to_the_same_end(
     run(command, whole, *args)
     assert seen_by_broker(whole) != seen_by_broker(original)
 
-    for log_dir in killed(original, command, args):
+    for log_dir in killed_at(original, command, args, SAMPLES):
         assert run(command, log_dir, *args).exit_status == 0
         assert seen_by_broker(log_dir) == seen_by_broker(whole)
         assert not list(log_dir.glob(f"{names.KDUMP_PREFIX}*"))
@@ -102,7 +77,7 @@ def test_a_broker_never_shows_what_went_and_has_all_the_rest(
     server: LoaderServer, original: Path, command: str, args: tuple[str, ...], start: int
 ) -> None:
     seen = set()
-    for log_dir in killed(original, command, args):
+    for log_dir in killed_at(original, command, args, SAMPLES):
         before = {path.name: path.read_bytes() for path in (log_dir / ORDERS).glob("*.log")}
         is_shorter = f"{0:020d}.log" not in before
 

@@ -7,10 +7,11 @@ before change ``NUMBER``, counted from 0; it ends by itself if there are not tha
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -45,6 +46,39 @@ def count_changes(count: Callable[[], None]) -> None:
     """Call ``count`` before every change of the disk from now on."""
     for name in _CHANGES:
         setattr(Disk, name, _counted(getattr(Disk, name), count))
+
+
+def changes_of(work: Callable[[], object]) -> int:
+    """How often ``work`` changes the disk."""
+    found = 0
+
+    def count() -> None:
+        nonlocal found
+        found += 1
+
+    before = {name: getattr(Disk, name) for name in _CHANGES}
+    try:
+        count_changes(count)
+        work()
+    finally:
+        for name, change in before.items():
+            setattr(Disk, name, change)
+    return found
+
+
+def killed_at(original: Path, command: str, args: Sequence[str], samples: int) -> Iterator[Path]:
+    """Give a copy of a log directory as kdump left it that was killed, again and again.
+
+    Each time before another one of its changes of the disk; in all about ``samples`` times.
+    """
+    log_dir = original.with_name("logs")
+    shutil.copytree(original, log_dir)
+    count = changes_of(lambda: main.run([command, str(log_dir), *args]))
+    for at in range(count % samples, count, count // samples):
+        shutil.rmtree(log_dir)
+        shutil.copytree(original, log_dir)
+        assert run_and_kill([command, log_dir, *args], at) == -signal.SIGKILL
+        yield log_dir
 
 
 def _counted(change: Callable[..., None], count: Callable[[], None]) -> Callable[..., None]:

@@ -1,0 +1,51 @@
+"""A kdump that is killed while it compacts is finished by the next run, or a broker goes on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.compactable_directories import NOW_MS, last_values, plain_directory
+from builders.in_process import run_kdump
+from builders.killed_process import killed_at
+from builders.loading import Clock, LoaderServer
+from builders.trees import contents_of
+from kdump.formats import names
+from kdump.repair.segment import IndexSettings
+
+SAMPLES = 9
+# Two new segments of each partition, so that one is there when the other is written.
+ARGS = ("--topic", "*", "--now", str(NOW_MS), "--config", "internal.segment.bytes=900")
+
+
+@pytest.fixture
+def original(quick_path: Path) -> Path:
+    """Give a clean log directory of two partitions."""
+    return plain_directory(quick_path / "original", ("a", "b"), segments=5)
+
+
+def test_the_next_run_comes_to_the_same_end(original: Path) -> None:
+    whole = original.with_name("whole")
+    shutil.copytree(original, whole)
+    assert run_kdump(["compact", str(whole), *ARGS], Path.cwd()).exit_status == 0
+    assert contents_of(whole) != contents_of(original)
+
+    for log_dir in killed_at(original, "compact", ARGS, SAMPLES):
+        assert run_kdump(["compact", str(log_dir), *ARGS], Path.cwd()).exit_status == 0
+        assert contents_of(log_dir) == contents_of(whole)
+        assert not list(log_dir.glob(f"{names.KDUMP_PREFIX}*"))
+
+
+@pytest.mark.differential
+def test_a_broker_has_the_last_value_of_each_key(original: Path, java_classpath: str) -> None:
+    expected = {name: last_values(original / name) for name in ("a-0", "b-0")}
+    with LoaderServer(java_classpath) as server:
+        for log_dir in killed_at(original, "compact", ARGS, SAMPLES):
+            assert server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
+
+            for name, values in expected.items():
+                found = last_values(log_dir / name)
+                # A record without a key goes, or is still there.
+                assert {None: values[None], **found} == values, log_dir
