@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.apply.files import DISK, Files
 from kdump.log.directory import LogDirectory
-from kdump.log.partition import Partition
 from kdump.pipeline import recover
 from kdump.pipeline.compaction.request import PartitionResult, Request
 from kdump.pipeline.compaction.swap import Discarder, Swapper
@@ -22,6 +20,7 @@ from kdump.pipeline.compaction.wave import Wave, Writer
 from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.repairing import Done, Writing, carry_out
+from kdump.pipeline.splits import taken_together
 
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
 """How much is gone over at a time, by engine, unless one partition is more.
@@ -124,7 +123,8 @@ def _directory_result(
     chosen = [each for each in selected if request.why_left(directory, each) is None]
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
-        for wave in _waves(chosen, WAVE_BYTES[engine.name]):
+        most_bytes = WAVE_BYTES[engine.name]
+        for wave in taken_together(chosen, lambda each: each.log_bytes, most_bytes):
             for result in Wave(request, directory, engine, writer).results(wave):
                 results[result.partition.path] = result
         writer.swap()
@@ -136,17 +136,3 @@ def _directory_result(
         ),
         undos=writer.undos,
     )
-
-
-def _waves(partitions: Iterable[Partition], wave_bytes: int) -> Iterator[list[Partition]]:
-    """Partitions that are gone over together."""
-    wave: list[Partition] = []
-    size_bytes = 0
-    for partition in partitions:
-        if wave and size_bytes + partition.log_bytes > wave_bytes:
-            yield wave
-            wave, size_bytes = [], 0
-        wave.append(partition)
-        size_bytes += partition.log_bytes
-    if wave:
-        yield wave

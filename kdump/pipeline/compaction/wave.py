@@ -36,7 +36,7 @@ from kdump.pipeline.compaction.swap import NoSpace, Rewritten
 from kdump.pipeline.engine import Engine, run_in_order
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.local import available_cores
-from kdump.pipeline.splits import SMALLEST_SPLIT_BYTES
+from kdump.pipeline.splits import SMALLEST_SPLIT_BYTES, taken_together
 from kdump.repair.checkpoints import load_context
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
@@ -219,7 +219,7 @@ class Wave:
 
     def _rewritten(self, splits: Iterable[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
         """What comes of splits, in their order."""
-        for some in _in_turn(splits, REWRITTEN_BYTES):
+        for some in taken_together(splits, lambda split: split.size_bytes, REWRITTEN_BYTES):
             yield from run_in_order(self.engine, RewriteJob(), some)
 
     def _written(
@@ -278,20 +278,6 @@ def _key_buckets(rounds: Iterable[Round]) -> int:
             offsets = each.cleanable.end_offset - each.segments[0].base_offset
             records += min(offsets, size_bytes // _LEAST_RECORD_BYTES)
     return 1 + max(records // BUCKET_RECORDS, total_bytes // BUCKET_BYTES)
-
-
-def _in_turn(splits: Iterable[RewriteSplit], most_bytes: int) -> Iterator[list[RewriteSplit]]:
-    """Some splits after the other."""
-    some: list[RewriteSplit] = []
-    size_bytes = 0
-    for split in splits:
-        if some and size_bytes + split.size_bytes > most_bytes:
-            yield some
-            some, size_bytes = [], 0
-        some.append(split)
-        size_bytes += split.size_bytes
-    if some:
-        yield some
 
 
 def _chunks(
