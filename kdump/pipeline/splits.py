@@ -12,10 +12,10 @@ then for those to find out who look at all splits of the file together.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
@@ -34,8 +34,6 @@ SMALLEST_SPLIT_BYTES: Final = 8 << 20
 LARGEST_SPLIT_BYTES: Final = 64 << 20
 """Above this, cores wait for the last one, and progress comes in leaps."""
 
-T = TypeVar("T")
-
 _SPLITS_PER_CORE: Final = 4
 _TRIED_ENTRIES: Final = 3
 _PAGE_BYTES: Final = 64 << 10
@@ -46,23 +44,6 @@ def split_bytes(total_bytes: int, cores: int) -> int:
     """How large splits should be, for work over so many bytes by so many cores."""
     wanted = total_bytes // max(1, cores * _SPLITS_PER_CORE)
     return min(max(wanted, SMALLEST_SPLIT_BYTES), LARGEST_SPLIT_BYTES)
-
-
-def taken_together(
-    items: Iterable[T], size_bytes: Callable[[T], int], most_bytes: int
-) -> Iterator[list[T]]:
-    """Neighbours of which no more than ``most_bytes`` come together, unless one alone is more."""
-    some: list[T] = []
-    total_bytes = 0
-    for item in items:
-        own_bytes = size_bytes(item)
-        if some and total_bytes + own_bytes > most_bytes:
-            yield some
-            some, total_bytes = [], 0
-        some.append(item)
-        total_bytes += own_bytes
-    if some:
-        yield some
 
 
 def partition_splits(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,13 @@ from hypothesis import strategies as st
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from kdump.clean.compaction.keys import LiveRecords
 from kdump.clean.compaction.log import LastRecord
-from kdump.clean.compaction.parts import Amount, Extents, ScannedSegment, parts_to_rewrite
+from kdump.clean.compaction.parts import (
+    Amount,
+    Extents,
+    ScannedSegment,
+    parts_to_rewrite,
+    taken_together,
+)
 from kdump.clean.compaction.rebuild import rebuilt_batches
 from kdump.clean.compaction.retention import NO_HORIZON, RetentionRules
 from kdump.clean.compaction.transactions import (
@@ -183,3 +190,14 @@ def test_a_producer_that_cannot_be_is_refused() -> None:
 
     with pytest.raises(Refused, match="producer that cannot be"):
         rebuilt_batches(window_of(data), np.array([NO_HORIZON]), is_kept, "a.log")
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 12))
+def test_what_is_taken_together_is_all_in_order_and_no_more_than_wanted(
+    sizes: list[int], most: int
+) -> None:
+    found = list(taken_together(sizes, int, most))
+
+    assert [size for some in found for size in some] == sizes
+    assert all(len(some) == 1 or sum(some) <= most for some in found)
+    assert all(sum(some) + after[0] > most for some, after in itertools.pairwise(found))

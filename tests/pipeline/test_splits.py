@@ -4,8 +4,6 @@ import itertools
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from builders import batches, large_segments
 from builders.index_files import offset_index_bytes
@@ -142,14 +140,3 @@ def test_splits_are_as_large_as_keeps_all_cores_busy(
     total_bytes: int, cores: int, expected: int
 ) -> None:
     assert splits.split_bytes(total_bytes, cores) == expected
-
-
-@given(st.lists(st.integers(0, 9)), st.integers(1, 12))
-def test_what_is_taken_together_is_all_in_order_and_no_more_than_wanted(
-    sizes: list[int], most: int
-) -> None:
-    found = list(splits.taken_together(sizes, int, most))
-
-    assert [size for some in found for size in some] == sizes
-    assert all(len(some) == 1 or sum(some) <= most for some in found)
-    assert all(sum(some) + after[0] > most for some, after in itertools.pairwise(found))

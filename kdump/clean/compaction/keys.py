@@ -61,10 +61,7 @@ class KeyedRecords:
 
     def last_of_each_key(self) -> KeyedRecords:
         """One record for each key, its last; in the order in which the keys come up first."""
-        codes, count = _numbered(self.key)
-        # Of several values for one place, the last one stays.
-        row = np.empty(count, np.int64)
-        row[codes] = np.arange(len(codes))
+        row = _last_rows(self.key)
         key = self.key.take(pa.array(row))
         return KeyedRecords(key, self.offset[row], self.is_tombstone[row])
 
@@ -95,23 +92,30 @@ NO_RECORDS: Final = KeyedRecords(
 )
 
 
-def _numbered(key: pa.Array) -> tuple[npt.NDArray[np.int32], int]:
-    """A number for each of n keys, the same for equal ones, and how many numbers there are.
+def _last_rows(key: pa.Array) -> Column:
+    """The last row of each distinct key, in the order in which the keys come up first.
 
-    Numbers are those of the keys' hashes, if the keys prove to be equal where these are: Arrow
-    goes through integers several times as fast as through bytes.
+    Keys are told apart by their hashes, if they prove to be equal where these are: Arrow goes
+    through integers several times as fast as through bytes.
     """
     words = list(_words(key))
     if words:
         size = _sizes(key)
-        hashed = pa.array(_hashes(size, words)).dictionary_encode()
-        codes: npt.NDArray[np.int32] = hashed.indices.to_numpy()
-        row = np.empty(len(hashed.dictionary), np.int64)
-        row[codes] = np.arange(len(codes))
+        codes, row = _last_of_each(pa.array(_hashes(size, words)))
         if _are_equal(size, words, row[codes]):
-            return codes, len(row)
-    encoded = key.dictionary_encode()
-    return encoded.indices.to_numpy(), len(encoded.dictionary)
+            return row
+    _, row = _last_of_each(key)
+    return row
+
+
+def _last_of_each(values: pa.Array) -> tuple[npt.NDArray[np.int32], Column]:
+    """Which of its distinct values each row has, and the last row of each of these."""
+    encoded = values.dictionary_encode()
+    codes: npt.NDArray[np.int32] = encoded.indices.to_numpy()
+    row = np.empty(len(encoded.dictionary), np.int64)
+    # Of several values for one place, the last one stays.
+    row[codes] = np.arange(len(codes))
+    return codes, row
 
 
 Words = tuple[Column | slice, npt.NDArray[np.uint64]]

@@ -6,16 +6,18 @@ stays, they are passed over: of a log that was not compacted for long, that is m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
 from kdump.clean.compaction.retention import RetentionRules
 from kdump.clean.compaction.transactions import TxnBatches
 from kdump.scan.batches import Column, Flags
+
+T = TypeVar("T")
 
 LARGEST_PART_BYTES: Final = 16 << 20
 """How much is rewritten at once, about: what comes of it is held in memory."""
@@ -146,7 +148,9 @@ def parts_to_rewrite(
     is_gone = _are_gone(segment, first_offset, rules)
     discardable = segment.txn_batches.position[segment.discardable]
     parts = []
-    for rows in _runs(np.flatnonzero(~is_gone), extents):
+    size_bytes = (extents.end - extents.start).tolist()
+    kept = np.flatnonzero(~is_gone).tolist()
+    for rows in taken_together(kept, size_bytes.__getitem__, LARGEST_PART_BYTES):
         begin, end = int(first_offset[rows[0]]), int(extents.last_offset[rows[-1]]) + 1
         inside = (discardable >= extents.start[rows[0]]) & (discardable < extents.end[rows[-1]])
         parts.append(
@@ -183,19 +187,21 @@ def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRul
     return gone
 
 
-def _runs(rows: Column, extents: Extents) -> Iterator[list[int]]:
-    """Rows of extents that are rewritten together."""
-    run: list[int] = []
-    size_bytes = 0
-    for row in rows.tolist():
-        own = int(extents.end[row] - extents.start[row])
-        if run and size_bytes + own > LARGEST_PART_BYTES:
-            yield run
-            run, size_bytes = [], 0
-        run.append(row)
-        size_bytes += own
-    if run:
-        yield run
+def taken_together(
+    items: Iterable[T], size_bytes: Callable[[T], int], most_bytes: int
+) -> Iterator[list[T]]:
+    """Neighbours of which no more than ``most_bytes`` come together, unless one alone is more."""
+    some: list[T] = []
+    total_bytes = 0
+    for item in items:
+        own_bytes = size_bytes(item)
+        if some and total_bytes + own_bytes > most_bytes:
+            yield some
+            some, total_bytes = [], 0
+        some.append(item)
+        total_bytes += own_bytes
+    if some:
+        yield some
 
 
 def _ranges(extents: Extents, rows: list[int]) -> Iterator[tuple[int, int]]:

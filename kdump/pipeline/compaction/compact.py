@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.apply.files import DISK, Files
+from kdump.clean.compaction.parts import taken_together
 from kdump.log.directory import LogDirectory
 from kdump.pipeline import recover
 from kdump.pipeline.compaction.request import PartitionResult, Request
@@ -20,7 +21,6 @@ from kdump.pipeline.compaction.wave import Wave, Writer
 from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.repairing import Done, Writing, carry_out
-from kdump.pipeline.splits import taken_together
 
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
 """How much is gone over at a time, by engine, unless one partition is more.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kdump.clean.compaction.keys import LiveRecords
+from kdump.clean.compaction.parts import taken_together
 from kdump.clean.compaction.preview import preview
 from kdump.clean.compaction.rewrite import Chunk
 from kdump.clean.compaction.round import Compacted, Round, begin_round
@@ -36,7 +37,7 @@ from kdump.pipeline.compaction.swap import NoSpace, Rewritten
 from kdump.pipeline.engine import Engine, run_in_order
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.local import available_cores
-from kdump.pipeline.splits import SMALLEST_SPLIT_BYTES, taken_together
+from kdump.pipeline.splits import SMALLEST_SPLIT_BYTES
 from kdump.repair.checkpoints import load_context
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
