@@ -20,12 +20,30 @@ class ExitStatus(enum.IntFlag):
 
 
 class KdumpError(Exception):
-    """An operational failure: one sentence with what, where, and what to do next."""
+    """An operational failure: one sentence with what, where, and what to do next.
+
+    Attributes:
+        exit_status: of a command that ends with it.
+        trace: where in the code it happened, if nobody foresaw it; else empty.
+    """
 
     exit_status = ExitStatus.OPERATIONAL_ERROR
+    trace: str = ""
 
 
 class UsageProblem(KdumpError):
     """The command was asked for something that cannot be: wrong words, not wrong data."""
 
     exit_status = ExitStatus.USAGE
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal stopped the command.
+
+    Attributes:
+        signal_number: which.
+    """
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number

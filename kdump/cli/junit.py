@@ -59,7 +59,9 @@ class JunitPrinter:
             others = [each for each in findings if not _is_failure(each)]
             if others:
                 ET.SubElement(case, "system-out").text = _text("\n".join(map(_line, others)))
-        sys.stdout.write(ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n")
+        # As bytes: the declaration names their encoding, whatever that of the stream is.
+        sys.stdout.flush()
+        sys.stdout.buffer.write(ET.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n")
 
 
 def _is_failure(finding: Finding) -> bool:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import signal
 import sys
+import time
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any, Final, NoReturn
 
 import click
 
 import kdump
-from kdump.errors import ExitStatus, KdumpError
+from kdump.cli.streams import OutputError, abandon_output, flush_output, open_standard_streams
+from kdump.errors import ExitStatus, KdumpError, Terminated
 
 COMMANDS: Final = {
     "checkpoint": "Show, set and rebuild the offset checkpoints of log directories.",
@@ -52,6 +57,17 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.NoSuchCommand as problem:
+            # click looks for similar names among the commands that are imported.
+            raise click.NoSuchCommand(
+                problem.command_name, possibilities=COMMANDS, ctx=ctx
+            ) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -80,42 +96,139 @@ def cli() -> None:
 def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     """Run the command line ``args`` (without the program's name); gives the exit status.
 
-    A command's callback returns an :class:`ExitStatus`, or nothing for sound.
+    A command's callback returns an :class:`ExitStatus`, or nothing for sound. No exception leaves
+    this function. What an exception's notes say, such as what became of each log directory, is
+    reported before the exception itself.
     """
     try:
-        result = cli.main(
+        result = _run(args, **extra)
+        sys.stdout.flush()
+        return int(result or 0)
+    except click.exceptions.Exit as stop:
+        return stop.exit_code
+    except (click.Abort, KeyboardInterrupt) as stop:
+        return _stopped(stop)
+    except click.UsageError as problem:
+        path = problem.ctx.command_path if problem.ctx else "kdump"
+        message = _sentence(problem)
+        _say(f"{path}: {message} See '{path} --help'.", problem)
+        return int(ExitStatus.USAGE)
+    except click.ClickException as problem:
+        _say(f"kdump: {problem.format_message()}", problem)
+        return int(ExitStatus.OPERATIONAL_ERROR)
+    except (ReaderGoneError, BrokenPipeError) as failure:
+        abandon_output()
+        _say("", failure)
+        return 0
+    except OutputError as failure:
+        abandon_output()
+        _say(f"kdump: {failure}", failure)
+        return int(failure.exit_status)
+    except KdumpError as failure:
+        where = f"; {_trace_place(failure.trace)}" if failure.trace else ""
+        _say(f"kdump: {failure}{where}", failure)
+        return int(failure.exit_status)
+    except OSError as failure:
+        where = f"{failure.filename}: " if failure.filename else ""
+        _say(f"kdump: {where}{failure.strerror or failure}", failure)
+        return int(ExitStatus.OPERATIONAL_ERROR)
+    except MemoryError as failure:
+        _say("kdump: out of memory", failure)
+        return int(ExitStatus.OPERATIONAL_ERROR)
+    except Exception as failure:  # noqa: BLE001 - exit status 1 would say "repaired"
+        import traceback
+
+        what = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
+        trace = "".join(traceback.format_exception(failure))
+        _say(f"kdump: internal error: {what}; {_trace_place(trace)}", failure)
+        return int(ExitStatus.OPERATIONAL_ERROR)
+
+
+def _run(args: Sequence[str] | None, **extra: Any) -> ExitStatus | None:
+    try:
+        result: ExitStatus | None = cli.main(
             args=None if args is None else list(args),
             prog_name="kdump",
             standalone_mode=False,
             **extra,
         )
+    except click.exceptions.NoArgsIsHelpError as request:
+        click.echo(request.format_message())
+        return ExitStatus.SOUND
+    return result
+
+
+def _sentence(problem: click.UsageError) -> str:
+    """What was wrong with the command line; similar names are suggested."""
+    match problem:
+        case click.NoSuchCommand(command_name=name, possibilities=similar):
+            what = f"no command {name!r}"
+        case click.NoSuchOption(option_name=name, possibilities=similar):
+            what = f"no option {name!r}"
+        case _:
+            return problem.format_message()
+    return f"{what}; did you mean {similar[0]!r}?" if similar else f"{what}."
+
+
+def _say(line: str, failure: BaseException) -> None:
+    """Report the notes of a failure, then the failure itself, on standard error."""
+    from kdump.cli.output import escape_controls
+
+    # What was printed comes first. Whether that can be written is seen later.
+    with contextlib.suppress(OSError, KdumpError, ValueError):
         sys.stdout.flush()
-        return int(result or 0)
-    except click.exceptions.Exit as stop:
-        return stop.exit_code
-    except click.Abort:
-        return 128 + 2
-    except KeyboardInterrupt:
-        return 128 + 2
-    except click.UsageError as problem:
-        path = problem.ctx.command_path if problem.ctx else "kdump"
-        click.echo(f"{path}: {problem.format_message()} See '{path} --help'.", err=True)
-        return int(ExitStatus.USAGE)
-    except click.ClickException as problem:
-        click.echo(f"kdump: {problem.format_message()}", err=True)
-        return int(ExitStatus.OPERATIONAL_ERROR)
-    except (ReaderGoneError, BrokenPipeError):
-        # Standard output goes to the null device, so that the interpreter's own flush at exit
-        # has nothing to complain about.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KdumpError as failure:
-        click.echo(f"kdump: {failure}", err=True)
-        return int(failure.exit_status)
-    except OSError as failure:
-        where = f"{failure.filename}: " if failure.filename else ""
-        click.echo(f"kdump: {where}{failure.strerror or failure}", err=True)
-        return int(ExitStatus.OPERATIONAL_ERROR)
+    for each in (*getattr(failure, "__notes__", ()), line):
+        if each:
+            # Usage messages may have several lines; nothing else that is in them may.
+            shown = "\n".join(map(escape_controls, each.split("\n")))
+            with contextlib.suppress(OSError, ValueError):  # there is nowhere else to say it
+                sys.stderr.write(shown + "\n")
+                sys.stderr.flush()
+
+
+def _stopped(stop: BaseException) -> int:
+    """Report what became of a command that a signal stopped."""
+    cause = stop.__cause__ if isinstance(stop, click.Abort) and stop.__cause__ else stop
+    number = cause.signal_number if isinstance(cause, Terminated) else signal.SIGINT
+    _say(f"kdump: stopped by {signal.Signals(number).name}", cause)
+    return 128 + number
+
+
+def _trace_place(trace: str) -> str:
+    """Write a trace to a file for whoever looks for the cause, and say where that is."""
+    import tempfile
+
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="kdump-trace-", suffix=".txt", text=True)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(trace)
+    except OSError:
+        return f"no file could be written for the trace:\n{trace}"
+    return f"please report it with the trace in {path}"
+
+
+_UNWINDING_SECONDS: Final = 5.0
+
+
+def _stop_at_signals() -> None:
+    """Let SIGTERM and SIGHUP stop a command as ^C does: locks are given back.
+
+    While the command unwinds, further signals wait for a few seconds, so that a second ^C does
+    not leave a lock behind.
+    """
+    stopped_at: float | None = None
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        nonlocal stopped_at
+        now = time.monotonic()
+        if stopped_at is not None and now - stopped_at < _UNWINDING_SECONDS:
+            return
+        stopped_at = now
+        raise Terminated(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, stop)
 
 
 def main() -> NoReturn:
@@ -123,4 +236,9 @@ def main() -> NoReturn:
     # NumPy would start a thread a core for linear algebra, of which there is none here; without
     # them start-up is quicker, and processes can be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    sys.exit(run())
+    open_standard_streams()
+    _stop_at_signals()
+    status = run()
+    if not flush_output() and not status:
+        status = int(ExitStatus.OPERATIONAL_ERROR)
+    sys.exit(status)

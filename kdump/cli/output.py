@@ -179,9 +179,14 @@ def open_output(
 
 
 class _Undetached(io.BufferedIOBase):
-    """Passes bytes on to a stream which is not closed with this one."""
+    """Passes bytes on to a stream which is not closed with this one.
+
+    After a failure nothing more is passed on: it was reported, and need not be once more when the
+    wrapper around this goes.
+    """
 
     name = "<output>"
+    _has_failed = False
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -193,11 +198,19 @@ class _Undetached(io.BufferedIOBase):
         return self._stream.isatty()
 
     def write(self, data: Any) -> int:
-        return self._stream.write(data)
+        if self._has_failed:
+            return len(data)
+        self._has_failed = True
+        count = self._stream.write(data)
+        self._has_failed = False
+        return count
 
     def flush(self) -> None:
-        if not self._stream.closed:
-            self._stream.flush()
+        if self._stream.closed or self._has_failed:
+            return
+        self._has_failed = True
+        self._stream.flush()
+        self._has_failed = False
 
     def close(self) -> None:
         """Leave the stream open: it is not ours."""

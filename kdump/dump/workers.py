@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -21,6 +22,7 @@ from typing import Final
 
 from kdump.dump.text_options import TextOptions
 from kdump.dump.window_text import Notes, window_texts
+from kdump.errors import KdumpError
 from kdump.scan.batches import PADDING_BYTES, Window, read_windows
 from kdump.scan.source import FileSource
 
@@ -55,6 +57,7 @@ class Answer:
 
         Raises:
             OSError: when the file cannot be read, or the worker is gone.
+            KdumpError: the worker failed for a reason that nobody foresaw.
         """
         while True:
             try:
@@ -65,7 +68,7 @@ class Answer:
                 yield piece
                 continue
             outcome = self._connection.recv()
-            if isinstance(outcome, OSError):
+            if isinstance(outcome, OSError | KdumpError):
                 raise outcome
             self.notes = outcome
             return
@@ -124,6 +127,8 @@ def _serve(connection: Connection, inherited: Sequence[Connection], options: Tex
     """Answer until the other end of the pipe is closed."""
     # ^C reaches the whole group; the process that asks is the one to end it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     for other in inherited:
         other.close()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -140,8 +145,20 @@ def _serve(connection: Connection, inherited: Sequence[Connection], options: Tex
                 connection.send_bytes(b"")
                 connection.send(failure)
                 continue
+            except Exception as failure:  # noqa: BLE001 - raised again, by whoever asked
+                connection.send_bytes(b"")
+                connection.send(_unforeseen(part, failure))
+                continue
             connection.send_bytes(b"")
             connection.send(notes)
+
+
+def _unforeseen(part: _Part, failure: Exception) -> KdumpError:
+    error = KdumpError(
+        f"{part.path} from byte {part.start}: internal error: {type(failure).__name__}: {failure}"
+    )
+    error.trace = "".join(traceback.format_exception(failure))
+    return error
 
 
 def _texts(part: _Part, options: TextOptions, notes: Notes) -> Iterator[bytes | memoryview]:

@@ -9,6 +9,7 @@ What the results of neighbouring splits mean together is the business of whoever
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -104,7 +105,7 @@ class JobFailedError(KdumpError):
     Attributes:
         split: which.
         what: the sentence without the place.
-        trace: where in the code, for whoever has to find out why; may have been another process.
+        trace: where in the code, if nobody foresaw it; may have been another process.
     """
 
     def __init__(self, split: Split, what: str, trace: str = "") -> None:
@@ -124,3 +125,10 @@ def describe_failure(failure: Exception) -> str:
     if isinstance(failure, KdumpError | FormatError):
         return str(failure)
     return f"{type(failure).__name__}: {failure}"
+
+
+def trace_of(failure: Exception) -> str:
+    """Where in the code a job failed; empty for failures that need no look into the code."""
+    if isinstance(failure, OSError | KdumpError | FormatError | MemoryError):
+        return ""
+    return "".join(traceback.format_exception(failure))

@@ -11,7 +11,6 @@ import contextlib
 import multiprocessing
 import os
 import signal
-import traceback
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from kdump.pipeline.job import (
     Split,
     SplitT,
     describe_failure,
+    trace_of,
 )
 from kdump.pipeline.progress import SILENT, TICK_SECONDS, Progress
 
@@ -144,7 +144,7 @@ class LocalEngine:
                 result = job.run(split)
             except Exception as failure:
                 raise JobFailedError(
-                    split, describe_failure(failure), traceback.format_exc()
+                    split, describe_failure(failure), trace_of(failure)
                 ) from failure
             self._progress.advance(split.size_bytes)
             yield split, result
@@ -298,9 +298,12 @@ def _serve(
     connection: Connection[Any, Any], job: Job[Any, Any], inherited: Sequence[Connection[Any, Any]]
 ) -> None:
     """What a worker does until its pipe ends: take splits, give results."""
-    # ^C goes to all processes of a terminal: the parent alone decides what becomes of it.
+    # Signals of a terminal go to all its processes: the parent alone decides what becomes of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # It was held back while the workers were started.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     for other in inherited:
         other.close()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -311,14 +314,15 @@ def _serve(
                 except (BrokenPipeError, ConnectionResetError):
                     return
                 except Exception as failure:  # noqa: BLE001 - raised again, by the parent
-                    connection.send((index, describe_failure(failure), traceback.format_exc()))
+                    connection.send((index, describe_failure(failure), trace_of(failure)))
                     return
 
 
 @contextlib.contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Let ^C wait until a group of processes is complete, or gone; it is never lost."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Let signals wait until a group of processes is complete, or gone; none is lost."""
+    stopping = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
         yield
     finally:

@@ -13,7 +13,6 @@ import functools
 import queue
 import re
 import threading
-import traceback
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from kdump.pipeline.job import (
     Split,
     SplitT,
     describe_failure,
+    trace_of,
 )
 from kdump.pipeline.progress import SILENT, TICK_SECONDS, Progress
 from kdump.pipeline.spark_session import SparkSession, first_line
@@ -277,7 +277,7 @@ def _done(work: Callable[[Any], Any], answers: Any, tasks: Iterable[_Task]) -> I
             try:
                 result = work(split)
             except Exception as failure:  # noqa: BLE001 - raised again, by the driver
-                answers.add([_Failed(index, describe_failure(failure), traceback.format_exc())])
+                answers.add([_Failed(index, describe_failure(failure), trace_of(failure))])
                 return
             answers.add([_Answer(index, result)])
             yield index

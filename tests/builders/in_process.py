@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 import sys
 import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
-
-CRASHED: Final = 1
-"""The exit status of an interpreter that an exception ended; kdump has no reason to give it."""
+from typing import IO
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +27,22 @@ def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
     """Run ``kdump ARGS`` with ``cwd`` as the working directory, both streams caught.
 
     The streams are caught below Python, at the file descriptors, because fast code may write
-    there. An exception that leaves kdump becomes what it would be in a process of its own: a
-    traceback on standard error and exit status :data:`CRASHED`.
+    there.
+
+    Raises:
+        AssertionError: an exception ended kdump that nobody foresaw.
     """
     from kdump.cli import main
 
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         with contextlib.chdir(cwd), _redirected(1, stdout), _redirected(2, stderr):
-            try:
-                exit_status = main.run(args)
-            except Exception:
-                traceback.print_exc()
-                exit_status = CRASHED
-        return Outcome(_content(stdout), _content(stderr), exit_status)
+            exit_status = main.run(args)
+        outcome = Outcome(_content(stdout), _content(stderr), exit_status)
+    found = re.search(rb"internal error: .*with the trace in (\S+)", outcome.stderr)
+    if found:
+        trace = Path(os.fsdecode(found[1]))
+        raise AssertionError(trace.read_text())
+    return outcome
 
 
 @contextlib.contextmanager

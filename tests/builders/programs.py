@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-_PATH = os.pathsep.join(str(Path(__file__).resolve().parents[up]) for up in (1, 2))
+PYTHON_PATH = os.pathsep.join(str(Path(__file__).resolve().parents[up]) for up in (1, 2))
 _PATIENCE_SECONDS = 60
 
 
@@ -17,7 +17,7 @@ def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[
     """Run a Python program to its end; it must not fail."""
     return subprocess.run(
         [sys.executable, "-c", program, *args],
-        env=os.environ | {"PYTHONPATH": _PATH},
+        env=os.environ | {"PYTHONPATH": PYTHON_PATH},
         capture_output=True,
         text=True,
         check=True,
@@ -41,7 +41,7 @@ class InterruptedProgram:
         self._pipe = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         self._process = subprocess.Popen(
             [sys.executable, str(path), str(pipe), *args],
-            env=os.environ | {"PYTHONPATH": _PATH},
+            env=os.environ | {"PYTHONPATH": PYTHON_PATH},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
