@@ -13,7 +13,6 @@ from kdump.check.findings import Finding, Place
 from kdump.check.part import ByteAccount
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.names import PartitionState, TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 
@@ -118,7 +117,6 @@ def check_broker(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
     """Hold the log directories of one broker against each other."""
     yield from _check_same_broker(directories)
     yield from _check_directory_ids(directories)
-    yield from _check_partition_twice(directories)
 
 
 def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
@@ -160,25 +158,6 @@ def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Findin
                 found=format_uuid(directory_id),
             )
         seen.setdefault(directory_id, each.path)
-
-
-def _check_partition_twice(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """A partition lives in one directory only; a copy on its way is none of it."""
-    seen: dict[tuple[TopicPartition, PartitionState], Path] = {}
-    for each in directories:
-        for partition in each.partitions:
-            if partition.topic_partition is None or partition.state not in (
-                PartitionState.LIVE,
-                PartitionState.FUTURE,
-            ):
-                continue
-            key = (partition.topic_partition, partition.state)
-            if key in seen:
-                yield invariants.PARTITION_TWICE.broken(
-                    Place(str(partition.path)),
-                    f"the partition is also {seen[key]}: a broker does not start with both",
-                )
-            seen.setdefault(key, partition.path)
 
 
 def check_access(directory: Path) -> Iterator[Finding]:

@@ -83,6 +83,7 @@ def check_files(
     """
     partition = scope.partition
     _check_state(partition, into)
+    check_other(scope, into)
     account, has_open_transactions = _check_snapshots(partition, boundaries, into)
     account += _check_leftovers(partition, into)
     account += check_metadata(scope, into)
@@ -154,6 +155,18 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
         )
         account += ByteAccount(sound_bytes=leftover.size_bytes)
     return account
+
+
+def check_other(scope: PartitionScope, into: Collector) -> None:
+    """A partition has one directory only, on one of the broker's disks."""
+    if scope.other is not None:
+        into.add(
+            invariants.PARTITION_TWICE.broken(
+                Place(str(scope.partition.path)),
+                f"the partition is also in {scope.other}: a broker does not start with both",
+                expected="one directory for each partition",
+            )
+        )
 
 
 def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
 
 from kdump.check.batches import SegmentScope
 from kdump.formats.names import PartitionState
+from kdump.log.broker import needs_partition_metadata
 from kdump.log.cluster import ClusterImage
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -26,6 +29,7 @@ class PartitionScope:
         needs_metadata: whether a broker of this directory wants ``partition.metadata``.
         topic_ids: the id of its topic by name, as the cluster's metadata has it; nothing where
             there is no such topic, None where that is not known.
+        other: another directory that the same partition has; None where there is none.
     """
 
     partition: Partition
@@ -35,6 +39,7 @@ class PartitionScope:
     is_compacted: bool = False
     needs_metadata: bool = False
     topic_ids: Mapping[str, str] | None = None
+    other: Path | None = None
 
     def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
         """Each segment, and what has to be known to check it."""
@@ -57,8 +62,16 @@ def scope_in(
     partition: Partition,
     directory: LogDirectory | None,
     cluster: ClusterImage | None = None,
+    twice: Mapping[Path, Path] = MappingProxyType({}),
 ) -> PartitionScope:
-    """What the log directory, and its cluster's metadata, say of one of its partitions."""
+    """What the log directory, and its cluster's metadata, say of one of its partitions.
+
+    Args:
+        partition: which.
+        directory: where it lies; None where that is not known.
+        cluster: what the cluster's metadata says; None where that is not known.
+        twice: as :func:`~kdump.log.broker.partitions_twice` gives it.
+    """
     if directory is None or partition.topic_partition is None:
         return PartitionScope(partition)
     checkpoints = directory.checkpoints
@@ -77,15 +90,10 @@ def scope_in(
         needs_metadata=needs_partition_metadata(directory) and is_part,
         # Only what is about this topic: a scope goes to whoever checks the partition.
         topic_ids=None if cluster is None else _topic_id(key.topic, cluster),
+        other=twice.get(partition.path),
     )
 
 
 def _topic_id(topic: str, cluster: ClusterImage) -> dict[str, str]:
     known = cluster.topics.get(topic)
     return {} if known is None else {topic: known.topic_id}
-
-
-def needs_partition_metadata(directory: LogDirectory) -> bool:
-    """Whether the brokers of this directory know topics by id, as since KRaft they must."""
-    properties = directory.meta_properties
-    return properties is not None and properties.version >= 1

@@ -6,6 +6,7 @@ Nothing is written: a task reads one partition, and its result is what the parti
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from kdump.check.invariants import (
     LOAD_REFUSED,
     PARTITION_METADATA_MISMATCH,
     PARTITION_METADATA_MISSING,
+    PARTITION_TWICE,
 )
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory, read_lone_partition
@@ -27,7 +29,7 @@ from kdump.repair.loader import LoadContext, Recovered
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
-from kdump.repair.verdict import Verdict
+from kdump.repair.verdict import Verdict, VerdictKind
 
 STATE_VERDICTS: Final = {
     PartitionState.DELETE: ("deleted", "a broker would delete it, as it was told before"),
@@ -45,6 +47,9 @@ REMOTE_STORAGE: Final = (
     " remote storage, too"
 )
 """Why partitions of such topics are never written to."""
+
+TWICE: Final = "it has two directories, and nobody but you can tell which one is right"
+"""Why partitions are never written to that a broker finds on two disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +146,32 @@ class RecoverJob:
             return repair_partition(partition, split.context, split.policy)
         except OSError as failure:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+
+
+def judged(
+    partition: Partition, codes: Collection[str], foretold: Verdict | None
+) -> tuple[str, str]:
+    """The verdict on a partition, in a word and in a sentence.
+
+    Args:
+        partition: which.
+        codes: of the findings about it.
+        foretold: what loading it, or repairing it, comes to; None where that is not known.
+    """
+    if partition.state in STATE_VERDICTS:
+        return STATE_VERDICTS[partition.state]
+    if PARTITION_TWICE.code in codes:
+        refused = "a broker would refuse to start: the partition has two directories"
+        return VerdictKind.REFUSED.value, refused
+    is_set_aside = not SET_ASIDE_CODES.isdisjoint(codes)
+    if foretold is None or foretold.kind in (VerdictKind.SOUND, VerdictKind.UNCLEAN):
+        if is_set_aside:
+            return "stray", "a broker would rename it to -stray, and begin an empty log"
+        return ("", "") if foretold is None else (foretold.kind.value, foretold.sentence)
+    sentence = foretold.sentence
+    if is_set_aside and foretold.kind is not VerdictKind.REFUSED:
+        sentence += "; a broker would then rename the partition to -stray, and begin an empty log"
+    return foretold.kind.value, sentence
 
 
 def refused_finding(partition: Partition, refused: Verdict) -> Finding:

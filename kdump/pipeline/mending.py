@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -24,6 +24,7 @@ from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
+from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
@@ -177,17 +178,25 @@ def mend(
         KdumpError: the engine broke.
         OSError: a file cannot be read.
     """
-    return [_Mender(ailments, directory, mending).wanted() for directory in directories]
+    twice = partitions_twice(directories)
+    return [_Mender(ailments, directory, mending, twice).wanted() for directory in directories]
 
 
 class _Mender:
     """Finds out what becomes of one log directory."""
 
-    def __init__(self, ailments: Ailments, directory: LogDirectory, mending: Mending) -> None:
+    def __init__(
+        self,
+        ailments: Ailments,
+        directory: LogDirectory,
+        mending: Mending,
+        twice: Collection[Path],
+    ) -> None:
         self.ailments = ailments
         self.directory = directory
         self.mending = mending
         self.settings = mending.settings[directory.path]
+        self.twice = twice
 
     def wanted(self) -> WantedDirectory:
         path = self.directory.path
@@ -222,6 +231,7 @@ class _Mender:
         key = partition.topic_partition
         return (
             partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+            and partition.path not in self.twice
             and not partition.is_cluster_metadata
             and key is not None
             and not self.settings.topic(key.topic).remote_storage_enable

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.formats.names import PartitionState
+from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
-from kdump.pipeline.loading import REMOTE_STORAGE, LoadSplit, Unreadable, load_split
+from kdump.pipeline.loading import REMOTE_STORAGE, TWICE, LoadSplit, Unreadable, load_split
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.repair.epoch_checkpoint import rebuild_leader_epochs
 from kdump.repair.leftovers import resolve_leftovers
@@ -145,14 +146,19 @@ def put_right(
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: the engine broke.
     """
-    splits = [_split(each, settings[each.directory.path]) for each in targets]
+    twice = partitions_twice({each.directory.path: each.directory for each in targets}.values())
+    reasons = [_why_left(each, settings[each.directory.path], twice) for each in targets]
+    splits = [
+        None if reason else _split(each, settings[each.directory.path])
+        for each, reason in zip(targets, reasons, strict=True)
+    ]
     ordered = sorted(filter(None, splits), key=lambda split: -split.size_bytes)
     total_bytes = sum(split.size_bytes for split in ordered)
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
         outcomes = dict(engine.run(PartJob(), ordered))
     return [
-        PartResult(target, _left_remote(target) if split is None else outcomes[split])
-        for target, split in zip(targets, splits, strict=True)
+        PartResult(target, _left(target, reason) if split is None else outcomes[split])
+        for target, split, reason in zip(targets, splits, reasons, strict=True)
     ]
 
 
@@ -161,14 +167,20 @@ def _is_remote(target: Target, settings: Settings) -> bool:
     return key is not None and settings.topic(key.topic).remote_storage_enable
 
 
-def _left_remote(target: Target) -> Repaired:
-    return Repaired({}, (Refusal(REMOTE_STORAGE, target.partition.path.name, ""),))
+def _why_left(target: Target, settings: Settings, twice: Mapping[Path, Path]) -> str:
+    """Why a partition must not be written to; empty where it may be."""
+    other = twice.get(target.partition.path)
+    if other is not None:
+        return f"the partition is also in {other}: {TWICE}"
+    return REMOTE_STORAGE if _is_remote(target, settings) else ""
 
 
-def _split(target: Target, settings: Settings) -> PartSplit | None:
-    """What a task is given; None where the partition is left."""
-    if _is_remote(target, settings):
-        return None
+def _left(target: Target, reason: str) -> Repaired:
+    return Repaired({}, (Refusal(reason, target.partition.path.name, ""),))
+
+
+def _split(target: Target, settings: Settings) -> PartSplit:
+    """What a task is given."""
     load = load_split(target.partition, target.directory, settings)
     is_read = target.part not in (Part.LEFTOVERS, Part.ALL_OF_DELETED)
     chosen = [

@@ -16,11 +16,12 @@ from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
 from kdump.check.findings import Finding
-from kdump.check.partition_files import check_metadata
+from kdump.check.partition_files import check_metadata, check_other
 from kdump.check.scope import scope_in
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import PartitionState
+from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
@@ -28,11 +29,12 @@ from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.pipeline.loading import (
     REMOTE_STORAGE,
     SET_ASIDE_CODES,
-    STATE_VERDICTS,
+    TWICE,
     LoadSplit,
     Outcome,
     RecoverJob,
     Unreadable,
+    judged,
     load_split,
     refused_finding,
 )
@@ -98,6 +100,7 @@ class Left(enum.Enum):
         " it recovered here"
     )
     REMOTE_STORAGE = REMOTE_STORAGE
+    TWICE = TWICE
 
 
 _LEFT_STATES: Final = {PartitionState.DELETE: Left.DELETE, PartitionState.STRAY: Left.STRAY}
@@ -124,14 +127,11 @@ class PartitionResult:
     @property
     def verdict(self) -> tuple[str, str]:
         """What a broker would do, or the policy does: in a word, and in a sentence."""
-        if self.partition.state in STATE_VERDICTS:
-            return STATE_VERDICTS[self.partition.state]
-        if self.outcome is None:
-            return "", ""
         if isinstance(self.outcome, Unreadable):
             return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
-        found = verdict(self.outcome, self.policy)
-        return found.kind.value, found.sentence
+        codes = [finding.code for finding in self.findings]
+        foretold = None if self.outcome is None else verdict(self.outcome, self.policy)
+        return judged(self.partition, codes, foretold)
 
     @property
     def account(self) -> Account | None:
@@ -212,121 +212,127 @@ def recover(
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: the engine broke.
     """
-    selected = [
-        (directory, partition)
-        for directory in request.directories
-        for partition in directory.partitions
-        if partition in request.selection
-    ]
-    splits = [
-        _split(request, directory, partition)
-        for directory, partition in selected
-        if partition.state not in _LEFT_STATES
-    ]
-    total_bytes = sum(split.size_bytes for split in splits)
-    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
-        # The largest first, so that no core is left alone with one of them at the end.
-        ordered = sorted(splits, key=lambda split: -split.size_bytes)
-        outcomes = {split.path: outcome for split, outcome in engine.run(RecoverJob(), ordered)}
-    return [
-        _directory_result(
-            request,
+    return _Recovery(request).results(options, progress)
+
+
+class _Recovery:
+    """What a request comes to, with what holds for all directories together."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.twice = partitions_twice(request.directories)
+
+    def results(self, options: EngineOptions, progress: Progress) -> list[DirectoryResult]:
+        request = self.request
+        selected = [
+            (directory, partition)
+            for directory in request.directories
+            for partition in directory.partitions
+            if partition in request.selection
+        ]
+        splits = [
+            self._split(directory, partition)
+            for directory, partition in selected
+            if partition.state not in _LEFT_STATES
+        ]
+        total_bytes = sum(split.size_bytes for split in splits)
+        with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+            # The largest first, so that no core is left alone with one of them at the end.
+            ordered = sorted(splits, key=lambda split: -split.size_bytes)
+            outcomes = {split.path: outcome for split, outcome in engine.run(RecoverJob(), ordered)}
+        return [
+            self._directory_result(
+                directory,
+                [
+                    self._partition_result(directory, partition, outcomes.get(str(partition.path)))
+                    for owner, partition in selected
+                    if owner is directory
+                ],
+            )
+            for directory in request.directories
+        ]
+
+    def _split(self, directory: LogDirectory, partition: Partition) -> LoadSplit:
+        return load_split(
+            partition,
             directory,
-            [
-                _partition_result(request, directory, partition, outcomes.get(str(partition.path)))
-                for owner, partition in selected
-                if owner is directory
-            ],
+            self.request.settings[directory.path],
+            policy=self._policy(directory, partition),
+            now_ms=self.request.now_ms,
         )
-        for directory in request.directories
-    ]
 
+    def _policy(self, directory: LogDirectory, partition: Partition) -> Policy:
+        """Of what is left as it is, still say what a broker would do."""
+        return Policy.BROKER if self._why_left(directory, partition) else self.request.policy
 
-def _split(request: Request, directory: LogDirectory, partition: Partition) -> LoadSplit:
-    return load_split(
-        partition,
-        directory,
-        request.settings[directory.path],
-        policy=_policy(request, directory, partition),
-        now_ms=request.now_ms,
-    )
+    def _why_left(self, directory: LogDirectory, partition: Partition) -> Left | None:
+        if partition.state in _LEFT_STATES:
+            return _LEFT_STATES[partition.state]
+        if partition.path in self.twice:
+            return Left.TWICE
+        if partition.is_cluster_metadata:
+            return None if self.request.selection.names(partition) else Left.CLUSTER_METADATA
+        assert partition.topic_partition is not None
+        topic = self.request.settings[directory.path].topic(partition.topic_partition.topic)
+        return Left.REMOTE_STORAGE if topic.remote_storage_enable else None
 
+    def _partition_result(
+        self, directory: LogDirectory, partition: Partition, outcome: Outcome | None
+    ) -> PartitionResult:
+        policy = self._policy(directory, partition)
+        into = Collector()
+        if outcome is not None:
+            self._check(directory, partition, into)
+        if isinstance(outcome, Refusal):
+            into.add(refused_finding(partition, verdict(outcome, policy)))
+        left = self._why_left(directory, partition)
+        return PartitionResult(partition, outcome, policy, left, into.findings())
 
-def _policy(request: Request, directory: LogDirectory, partition: Partition) -> Policy:
-    """Of what is left as it is, still say what a broker would do."""
-    return Policy.BROKER if _why_left(request, directory, partition) else request.policy
+    def _check(self, directory: LogDirectory, partition: Partition, into: Collector) -> None:
+        """Whether a broker would not start with a partition, or rename it once it was loaded."""
+        cluster = self.request.settings[directory.path].cluster
+        scope = scope_in(partition, directory, cluster, self.twice)
+        check_other(scope, into)
+        try:
+            check_metadata(scope, into)
+        except OSError:
+            return  # loading said so
 
-
-def _why_left(request: Request, directory: LogDirectory, partition: Partition) -> Left | None:
-    if partition.state in _LEFT_STATES:
-        return _LEFT_STATES[partition.state]
-    if partition.is_cluster_metadata:
-        return None if request.selection.names(partition) else Left.CLUSTER_METADATA
-    assert partition.topic_partition is not None
-    topic = request.settings[directory.path].topic(partition.topic_partition.topic)
-    if topic.remote_storage_enable:
-        return Left.REMOTE_STORAGE
-    return None
-
-
-def _partition_result(
-    request: Request, directory: LogDirectory, partition: Partition, outcome: Outcome | None
-) -> PartitionResult:
-    policy = _policy(request, directory, partition)
-    into = Collector()
-    if outcome is not None:
-        _check_set_aside(request, directory, partition, into)
-    if isinstance(outcome, Refusal):
-        into.add(refused_finding(partition, verdict(outcome, policy)))
-    left = _why_left(request, directory, partition)
-    return PartitionResult(partition, outcome, policy, left, into.findings())
-
-
-def _check_set_aside(
-    request: Request, directory: LogDirectory, partition: Partition, into: Collector
-) -> None:
-    """Whether a broker would rename a partition to ``-stray`` once it was loaded."""
-    cluster = request.settings[directory.path].cluster
-    try:
-        check_metadata(scope_in(partition, directory, cluster), into)
-    except OSError:
-        return  # loading said so
-
-
-def _directory_result(
-    request: Request, directory: LogDirectory, partitions: Iterable[PartitionResult]
-) -> DirectoryResult:
-    results = tuple(partitions)
-    return DirectoryResult(
-        directory,
-        results,
-        WantedDirectory(
-            directory.path,
-            tuple(
-                PartitionChange(each.partition.path, each.files) for each in results if each.files
+    def _directory_result(
+        self, directory: LogDirectory, partitions: Iterable[PartitionResult]
+    ) -> DirectoryResult:
+        results = tuple(partitions)
+        return DirectoryResult(
+            directory,
+            results,
+            WantedDirectory(
+                directory.path,
+                tuple(
+                    PartitionChange(each.partition.path, each.files)
+                    for each in results
+                    if each.files
+                ),
+                self._root(directory, results),
             ),
-            _root(request, directory, results),
-        ),
-        tuple(each for each in check_directory(directory) if each.severity.is_damage),
-    )
+            tuple(each for each in check_directory(directory) if each.severity.is_damage),
+        )
 
-
-def _root(
-    request: Request, directory: LogDirectory, results: Iterable[PartitionResult]
-) -> dict[str, WantedFile]:
-    """What becomes of the checkpoints and the marker, which only log managers keep."""
-    if directory.kind is not DirectoryKind.LOG_DIRECTORY:
-        return {}
-    loaded = [each for each in results if is_loaded(each.partition)]
-    if request.selection.globs and not loaded:
-        return {}
-    return recovered_root(
-        directory,
-        {
-            each.partition.topic_partition: each.outcome
-            for each in loaded
-            if not each.left
-            and each.partition.topic_partition is not None
-            and isinstance(each.outcome, Recovered | Refusal)
-        },
-    )
+    def _root(
+        self, directory: LogDirectory, results: Iterable[PartitionResult]
+    ) -> dict[str, WantedFile]:
+        """What becomes of the checkpoints and the marker, which only log managers keep."""
+        if directory.kind is not DirectoryKind.LOG_DIRECTORY:
+            return {}
+        loaded = [each for each in results if is_loaded(each.partition)]
+        if self.request.selection.globs and not loaded:
+            return {}
+        return recovered_root(
+            directory,
+            {
+                each.partition.topic_partition: each.outcome
+                for each in loaded
+                if not each.left
+                and each.partition.topic_partition is not None
+                and isinstance(each.outcome, Recovered | Refusal)
+            },
+        )

@@ -24,6 +24,7 @@ from kdump.check.part import ByteAccount, Level, SegmentPart
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
+from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -173,7 +174,8 @@ class _Verification:
         targets = self.request.targets
         total_bytes = sum(target.partition.log_bytes for target in targets)
         size = split_bytes(total_bytes, available_cores())
-        pieces = [self._pieces(target, size) for target in targets]
+        twice = partitions_twice(_directories(self.request))
+        pieces = [self._pieces(target, size, twice) for target in targets]
         splits = [split for each in pieces for split in each.splits]
         with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
             results = run_in_order(engine, self.job, splits)
@@ -185,14 +187,20 @@ class _Verification:
                         self.records += said.records
                     yield said
 
-    def _pieces(self, target: Target, size_bytes: int) -> _Pieces:
+    def _pieces(self, target: Target, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:
         partition, directory = target.partition, target.directory
         if directory is None:
             return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
         settings = self.request.settings[directory.path]
-        scope = scope_in(partition, directory, settings.cluster)
+        scope = scope_in(partition, directory, settings.cluster, twice)
         load = _load_split(partition, directory, settings)
         return _Pieces(self.job, scope, load, size_bytes)
+
+
+def _directories(request: Request) -> list[LogDirectory]:
+    """All log directories that partitions lie in, or that were named themselves."""
+    around = {each.directory.path: each.directory for each in request.targets if each.directory}
+    return list((around | {each.path: each for each in request.directories}).values())
 
 
 class _Pieces:

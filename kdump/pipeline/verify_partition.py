@@ -26,11 +26,10 @@ from kdump.log.segment import Segment
 from kdump.pipeline.foresight import is_plain, verdict_of_checks
 from kdump.pipeline.job import Split
 from kdump.pipeline.loading import (
-    SET_ASIDE_CODES,
-    STATE_VERDICTS,
     LoadSplit,
     RecoverJob,
     Unreadable,
+    judged,
     refused_finding,
 )
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
@@ -186,7 +185,7 @@ class PartitionRun:
             codes[refused.code] += 1
             worst = refused.severity
             yield refused
-        kind, sentence = _judged(partition, codes, foretold)
+        kind, sentence = judged(partition, codes, foretold)
         yield PartitionReport(
             partition=partition,
             log_dir=str(partition.path.parent),
@@ -229,19 +228,3 @@ def _joined(
             yield from check.take(segment, part)
         except OSError as failure:
             yield unreadable(segment.log_name, failure)
-
-
-def _judged(
-    partition: Partition, codes: Mapping[str, int], foretold: Verdict | None
-) -> tuple[str, str]:
-    """The verdict on a partition, in a word and in a sentence."""
-    if partition.state in STATE_VERDICTS:
-        return STATE_VERDICTS[partition.state]
-    if not SET_ASIDE_CODES.isdisjoint(codes):
-        return (
-            "stray",
-            "a broker would rename it to -stray, and begin an empty log",
-        )
-    if foretold is None:
-        return "", ""
-    return foretold.kind.value, foretold.sentence

@@ -398,7 +398,8 @@ def test_a_directory_that_is_named_twice_is_recovered_once(damaged: Path) -> Non
 
 def test_all_directories_of_a_broker_are_recovered(damaged: Path, tmp_path: Path) -> None:
     other = tmp_path / "second"
-    LogModel(is_clean=False).write(other)
+    partition = LogModel(is_clean=False).write(other)
+    partition.rename(other / "orders-1")
 
     assert recover(damaged, other).exit_status == 1
 

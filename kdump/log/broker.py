@@ -1,0 +1,58 @@
+"""The log directories of one broker, looked at together."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from kdump.formats import names
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+
+
+def needs_partition_metadata(directory: LogDirectory) -> bool:
+    """Whether the brokers of this directory know topics by id, as since KRaft they must."""
+    properties = directory.meta_properties
+    return properties is not None and properties.version >= 1
+
+
+def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Path, Path]:
+    """The partitions that have more than one directory, by their path: the path of another.
+
+    A broker does not start with them ("Duplicate log directories"), and nobody can tell which
+    one is the right one: every command that writes must leave them unchanged. Follows
+    ``LogManager.loadLog``, and ``KafkaRaftServer`` for the cluster's metadata: a copy on its way
+    to another disk may be there once, and what a broker renames to ``-stray`` does not count.
+
+    Args:
+        directories: all log directories of one broker that were named.
+    """
+    # One directory may be named several times, by paths that look different.
+    found: dict[tuple[TopicPartition, PartitionState], dict[Path, list[Path]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for directory in directories:
+        resolved = directory.path.resolve()
+        for partition in directory.partitions:
+            key = partition.topic_partition
+            if key is not None and _is_loaded(directory, partition):
+                place = resolved / partition.path.name
+                found[key, partition.state][place].append(partition.path)
+    return {
+        path: next(other for other in places if other != place)
+        for places in found.values()
+        if len(places) > 1
+        for place, paths in places.items()
+        for path in paths
+    }
+
+
+def _is_loaded(directory: LogDirectory, partition: Partition) -> bool:
+    """Whether a broker has the log among its own once it has loaded it."""
+    if partition.state not in (PartitionState.LIVE, PartitionState.FUTURE):
+        return False
+    if partition.is_cluster_metadata or not needs_partition_metadata(directory):
+        return True
+    return (partition.path / names.PARTITION_METADATA).exists()
