@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 import click
 
 from kdump.cli.output import escape_controls
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, PARTITION_METADATA
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PARTITION_METADATA, FileStage
 from kdump.formats.uuids import format_uuid
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
@@ -37,6 +37,11 @@ class Diagnostics:
             self._say(path, problem.strerror or str(problem), ExitStatus.OPERATIONAL_ERROR)
         else:
             self._say(path, str(problem), ExitStatus.DAMAGE_LEFT)
+
+    def report_failure(self, failure: KdumpError) -> None:
+        """Say why something cannot be looked at."""
+        self.status |= failure.exit_status
+        click.echo(escape_controls(f"kdump: {failure}"), err=True)
 
     def report_problems(self, found: LogDirectory) -> None:
         """Say what could not be read in a log directory, or is malformed."""
@@ -159,13 +164,31 @@ def topic_id(partition: Partition, diagnostics: Diagnostics) -> str | None:
     return None if metadata is None else format_uuid(metadata.topic_id)
 
 
+def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | None:
+    """A partition as a starting broker sees it; None, and a report, where none can load it."""
+    # What knows the loader's rules is large, and few directories have anything for it to do.
+    if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
+        return partition
+    from kdump.repair import starting
+
+    try:
+        return starting.as_loaded(partition)
+    except starting.UnfinishedSwapError as failure:
+        diagnostics.report_failure(failure)
+    except OSError as failure:
+        diagnostics.report(Path(failure.filename or partition.path), failure)
+    return None
+
+
 _BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))
 
 
 def bounds_fields(
-    partition: Partition, log_directory: LogDirectory | None, diagnostics: Diagnostics
+    partition: Partition | None, log_directory: LogDirectory | None, diagnostics: Diagnostics
 ) -> dict[str, int | None]:
     """The bounds of a partition's log by name; all None, and a report, where reading fails."""
+    if partition is None:
+        return dict.fromkeys(_BOUNDS)
     try:
         if log_directory is None:
             bounds = read_bounds(partition)

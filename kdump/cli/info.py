@@ -100,29 +100,31 @@ def command(directories: Sequence[Path], deep: bool, output: OutputFormat) -> Ex
 
 
 def _row(path: Path, deep: bool, diagnostics: Diagnostics) -> Row:
-    from kdump.cli.directories import without_garbage_collection
+    from kdump.cli.directories import as_loaded, without_garbage_collection
     from kdump.log.directory import directory_kind, log_directories_below, read_log_directory
 
     kind = directory_kind(path)
     row: dict[str, Any] = {"path": str(path), "kind": kind.value}
-    partitions: Sequence[Partition] = ()
+    partitions: Sequence[Partition | None] = ()
     if kind.is_log_directory:
         with without_garbage_collection():
             found = read_log_directory(path, kind)
         diagnostics.report_directory(found)
-        partitions = found.partitions
-        row |= _log_directory_fields(found, diagnostics)
+        partitions = [as_loaded(partition, diagnostics) for partition in found.partitions]
+        row |= _log_directory_fields(found, partitions, diagnostics)
     elif kind.is_partition:
         fields, partitions = _partition_fields(path, diagnostics)
         row |= fields
     else:
         row["log_directories"] = [str(inside) for inside in log_directories_below(path)]
     if deep:
-        row |= _deep_fields(partitions, diagnostics)
+        row |= _deep_fields(filter(None, partitions), diagnostics)
     return row
 
 
-def _log_directory_fields(found: LogDirectory, diagnostics: Diagnostics) -> Row:
+def _log_directory_fields(
+    found: LogDirectory, loaded: Iterable[Partition | None], diagnostics: Diagnostics
+) -> Row:
     from kdump.formats.names import PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
@@ -146,7 +148,7 @@ def _log_directory_fields(found: LogDirectory, diagnostics: Diagnostics) -> Row:
         "future_partitions": by_state[PartitionState.FUTURE],
         "delete_partitions": by_state[PartitionState.DELETE],
         "stray_partitions": by_state[PartitionState.STRAY],
-        **_totals(found.partitions),
+        **_totals(zip(found.partitions, loaded, strict=True)),
         "refused": list(found.refused),
         "unreadable": list(found.unreadable),
         "foreign": list(found.foreign),
@@ -157,12 +159,13 @@ def _log_directory_fields(found: LogDirectory, diagnostics: Diagnostics) -> Row:
     return fields
 
 
-def _totals(partitions: Iterable[Partition]) -> Row:
+def _totals(partitions: Iterable[tuple[Partition, Partition | None]]) -> Row:
+    """Sums over partitions, each as it lies on disk and as a broker loads it."""
     segments = log_bytes = total_bytes = 0
     leftovers = Counter[str]()
-    for partition in partitions:
-        segments += len(partition.segments)
-        log_bytes += partition.log_bytes
+    for partition, loaded in partitions:
+        segments += len((loaded or partition).segments)
+        log_bytes += (loaded or partition).log_bytes
         total_bytes += partition.total_bytes
         leftovers.update(leftover.kind.value for leftover in partition.leftovers)
     return {
@@ -188,12 +191,21 @@ def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
     }
 
 
-def _partition_fields(path: Path, diagnostics: Diagnostics) -> tuple[Row, Sequence[Partition]]:
-    from kdump.cli.directories import bounds_fields, read_lone_partition, readable, topic_id
+def _partition_fields(
+    path: Path, diagnostics: Diagnostics
+) -> tuple[Row, Sequence[Partition | None]]:
+    from kdump.cli.directories import (
+        as_loaded,
+        bounds_fields,
+        read_lone_partition,
+        readable,
+        topic_id,
+    )
     from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
 
     lone = read_lone_partition(path)
     partition = lone.partition
+    loaded = as_loaded(partition, diagnostics)
     if lone.log_directory is not None:
         diagnostics.report_problems(lone.log_directory)
     topic, number = partition.topic_partition or (None, None)
@@ -203,14 +215,14 @@ def _partition_fields(path: Path, diagnostics: Diagnostics) -> tuple[Row, Sequen
         "partition": number,
         "state": partition.state.name.lower(),
         "topic_id": topic_id(partition, diagnostics),
-        **_totals([partition]),
-        **bounds_fields(partition, lone.log_directory, diagnostics),
+        **_totals([(partition, loaded)]),
+        **bounds_fields(loaded, lone.log_directory, diagnostics),
         "leader_epoch": epochs[-1].epoch if epochs else None,
         "foreign": list(partition.foreign),
     }
     if partition.is_cluster_metadata:
         fields |= _quorum_fields(partition, diagnostics)
-    return fields, [partition]
+    return fields, [loaded]
 
 
 def _deep_fields(partitions: Iterable[Partition], diagnostics: Diagnostics) -> Row:

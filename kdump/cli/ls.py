@@ -166,8 +166,9 @@ _UNKNOWN: Final = {
 
 
 def _row(partition: Partition, log_directory: LogDirectory | None, diagnostics: Diagnostics) -> Row:
-    from kdump.cli.directories import bounds_fields, topic_id
+    from kdump.cli.directories import as_loaded, bounds_fields, topic_id
 
+    loaded = as_loaded(partition, diagnostics)
     topic, number = partition.topic_partition or (None, None)
     return {
         "log_dir": str(log_directory.path if log_directory else partition.path.parent),
@@ -175,10 +176,10 @@ def _row(partition: Partition, log_directory: LogDirectory | None, diagnostics: 
         "topic": topic,
         "partition": number,
         "state": partition.state.name.lower(),
-        "segments": len(partition.segments),
-        "log_bytes": partition.log_bytes,
+        "segments": len((loaded or partition).segments),
+        "log_bytes": (loaded or partition).log_bytes,
         "total_bytes": partition.total_bytes,
-        **bounds_fields(partition, log_directory, diagnostics),
+        **bounds_fields(loaded, log_directory, diagnostics),
         "topic_id": topic_id(partition, diagnostics),
         "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
         "foreign": list(partition.foreign),

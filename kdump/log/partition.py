@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -78,6 +78,8 @@ class Partition:
         leftovers: by name.
         foreign: names that Kafka does not write there, directories among them.
         total_bytes: of all files, as their sizes say: preallocated space counts, holes too.
+        names_on_disk: of files that a starting broker renames before it uses them, the name on
+            disk by the name in use; empty for a directory as it is listed.
     """
 
     path: Path
@@ -89,6 +91,7 @@ class Partition:
     leftovers: tuple[Leftover, ...]
     foreign: tuple[str, ...]
     total_bytes: int
+    names_on_disk: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log_bytes(self) -> int:
@@ -111,9 +114,25 @@ class Partition:
         """How many leftovers of each kind that occurs."""
         return Counter(leftover.kind for leftover in self.leftovers)
 
+    def unused_names(self) -> Iterator[str]:
+        """Names of the leftovers, and of what is foreign."""
+        yield from (leftover.name for leftover in self.leftovers)
+        yield from self.foreign
+
     def segment_path(self, segment: Segment, kind: FileKind) -> Path:
         """One of the files of ``segment``, whether it is there or not."""
-        return self.path / segment.file_name(kind)
+        return self.file_path(segment.file_name(kind))
+
+    def segment_of(self, log_name: str) -> Segment | None:
+        """The segment whose log has this name on disk; None where it is none of them."""
+        for segment in self.segments:
+            if self.names_on_disk.get(segment.log_name, segment.log_name) == log_name:
+                return segment
+        return None
+
+    def file_path(self, name: str) -> Path:
+        """The file that is used under ``name``, whether it is there or not."""
+        return self.path / self.names_on_disk.get(name, name)
 
     def read_metadata(self) -> PartitionMetadata | None:
         """``partition.metadata``; None where there is none.
@@ -198,6 +217,19 @@ def read_partition(
                 else:
                     raise
             listing.add(entry.name, size_bytes)
+    return listing.partition(path, topic_partition, state)
+
+
+def list_partition(
+    path: Path,
+    topic_partition: TopicPartition | None,
+    state: PartitionState,
+    files: Iterable[tuple[str, int]],
+) -> Partition:
+    """A partition whose directory has these ``files``, each a name and a size in bytes."""
+    listing = _Listing()
+    for name, size_bytes in files:
+        listing.add(name, size_bytes)
     return listing.partition(path, topic_partition, state)
 
 

@@ -15,6 +15,7 @@ from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, FileStage
 from kdump.log.bounds import position_below
+from kdump.log.directory import read_lone_partition
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -25,6 +26,7 @@ from kdump.pipeline.kafka_log.columns import (
     TRANSACTION_STATES,
     is_control,
 )
+from kdump.repair.starting import as_loaded
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
@@ -199,24 +201,32 @@ def _windows_from(log: Path, start: int, end: int | None) -> Iterator[tuple[Wind
 
     Each comes with whether all of it lies behind byte ``end`` of that segment.
     """
-    parsed = names.parse_offset_file_name(log.name)
-    later: list[tuple[int, Path]] = []
-    if parsed is not None and parsed.stage is FileStage.LIVE:
-        for path in log.parent.iterdir():
-            other = names.parse_offset_file_name(path.name)
-            if (
-                other is not None
-                and (other.kind, other.stage) == (parsed.kind, parsed.stage)
-                and other.offset > parsed.offset
-            ):
-                later.append((other.offset, path))
     with FileSource(log) as source:
         for window in _windows_in(source, start):
             yield window, end is not None and window.start >= end
-    for _, path in sorted(later):
+    for path in _logs_behind(log):
         with FileSource(path) as source:
             for window in _windows_in(source, 0):
                 yield window, True
+
+
+def _logs_behind(log: Path) -> list[Path]:
+    """The logs that follow in the partition as a starting broker loads it.
+
+    Nothing follows on a leftover that is not loaded.
+    """
+    partition = as_loaded(read_lone_partition(log.parent, log.absolute().parent.name))
+    segment = partition.segment_of(log.name)
+    base_offset = None if segment is None else segment.base_offset
+    if segment is None:
+        parsed = names.parse_offset_file_name(log.name)
+        if parsed is not None and parsed.stage is FileStage.LIVE:
+            base_offset = parsed.offset
+    return [
+        partition.segment_path(each, FileKind.LOG)
+        for each in partition.segments
+        if base_offset is not None and each.base_offset > base_offset
+    ]
 
 
 def _windows_in(source: FileSource, start: int) -> Iterator[Window]:
@@ -249,7 +259,7 @@ def _newest_snapshot(partition: Partition) -> tuple[int, dict[int, int]]:
     for snapshot in reversed(partition.producer_snapshots):
         name = names.OffsetFileName(snapshot.offset, FileKind.PRODUCER_SNAPSHOT)
         try:
-            producers = producer_snapshot.read((partition.path / str(name)).read_bytes())
+            producers = producer_snapshot.read(partition.file_path(str(name)).read_bytes())
         except (FormatError, OSError):
             continue
         return snapshot.offset, {

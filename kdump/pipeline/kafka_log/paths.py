@@ -17,6 +17,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.pipeline.kafka_log.filters import Wanted
 from kdump.pipeline.kafka_log.options import SourceOptions
+from kdump.repair.starting import UnfinishedSwapError, as_loaded
 
 FIRST_OFFSET: Final = 0
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
@@ -27,7 +28,7 @@ class FoundPartition:
     """A partition to read from, or some of its segments.
 
     Attributes:
-        partition: with all of its segments.
+        partition: with all segments that a starting broker loads.
         log_start_offset: what the log directory says, 0 where it says nothing.
         segments: those to read.
         topic_partition: what it is taken for.
@@ -105,7 +106,7 @@ def _named(path: Path) -> Path:
 
 def _partition_alone(path: Path) -> FoundPartition:
     named = _named(path)
-    partition = directory.read_lone_partition(path, named.name)
+    partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
     return FoundPartition(partition, _log_start_offset(named.parent, key), partition.segments, key)
 
@@ -117,7 +118,12 @@ def _segment_alone(path: Path) -> FoundPartition:
     if parsed is None or parsed.kind not in _LOG_KINDS:
         raise UsageProblem(f"{path} is not a segment: its name is not that of a log")
     partition = directory.read_lone_partition(path.parent, named.parent.name)
-    segment = next((s for s in partition.segments if s.log_name == named.name), None)
+    try:
+        partition = as_loaded(partition)
+    except UnfinishedSwapError:
+        # The file can be read for itself.
+        partition = replace(partition, segments=(), producer_snapshots=())
+    segment = partition.segment_of(named.name)
     if segment is None:
         segment = Segment(
             base_offset=parsed.offset,
@@ -128,7 +134,7 @@ def _segment_alone(path: Path) -> FoundPartition:
             log_kind=parsed.kind,
             log_name=named.name,
         )
-        partition = replace(partition, segments=(segment,))
+        partition = replace(partition, segments=(segment,), producer_snapshots=(), names_on_disk={})
     # What was named is read as a whole, whatever the log directory says of its start.
     return FoundPartition(partition, FIRST_OFFSET, (segment,), partition.topic_partition)
 
@@ -160,7 +166,8 @@ def _in_log_directory(
         # read when they are named themselves.
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
             key = partition.topic_partition
-            yield FoundPartition(partition, starts.get(key, FIRST_OFFSET), partition.segments, key)
+            loaded = as_loaded(partition)
+            yield FoundPartition(loaded, starts.get(key, FIRST_OFFSET), loaded.segments, key)
 
 
 def _log_start_offset(log_dir: Path, key: TopicPartition | None) -> int:

@@ -1,0 +1,93 @@
+"""The records of a partition by the plainest means: every log from end to end, no other file."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from kdump.scan.records import RecordColumns
+from kdump.scan.source import FileSource
+from kdump.scan.walk import MessageSet, walk_segment
+
+ABORT, COMMIT = 0, 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """A record, and what its batch says of it."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+
+
+def all_records(partition: Path) -> list[ReadRecord]:
+    """All records of the logs in use, control records among them."""
+    logs = sorted(partition.glob("*.log"))
+    return [record for log in logs for record in _records_of(log)]
+
+
+def data_records(records: list[ReadRecord]) -> list[ReadRecord]:
+    return [record for record in records if not record.is_control]
+
+
+def committed_records(records: list[ReadRecord]) -> list[ReadRecord]:
+    """What a consumer gets that reads committed records only."""
+    markers = defaultdict(list)
+    begun: dict[int, int] = {}
+    for record in records:
+        if not record.is_transactional:
+            continue
+        if record.is_control:
+            kind = int.from_bytes((record.key or b"")[2:4], "big")
+            markers[record.producer_id].append((record.offset, kind))
+            begun.pop(record.producer_id, None)
+        else:
+            begun.setdefault(record.producer_id, record.offset)
+    last_stable_offset = min(begun.values(), default=None)
+    ends = {
+        producer_id: sorted(found, key=lambda marker: marker[0])
+        for producer_id, found in markers.items()
+    }
+
+    def is_aborted(record: ReadRecord) -> bool:
+        own = ends.get(record.producer_id, [])
+        return next((kind for offset, kind in own if offset > record.offset), COMMIT) == ABORT
+
+    return [
+        record
+        for record in data_records(records)
+        if (last_stable_offset is None or record.offset < last_stable_offset)
+        and not (record.is_transactional and is_aborted(record))
+    ]
+
+
+def _records_of(log: Path) -> Iterator[ReadRecord]:
+    with FileSource(log) as source:
+        for step in walk_segment(source, with_records=True):
+            if isinstance(step, MessageSet):
+                for message in step.messages:
+                    yield ReadRecord(message.offset, message.timestamp, message.key, message.value)
+            elif isinstance(step, RecordColumns):
+                yield from _records_in(step)
+
+
+def _records_in(columns: RecordColumns) -> Iterator[ReadRecord]:
+    for at, row in enumerate(columns.batch.tolist()):
+        attributes = int(columns.batches.attributes[row])
+        yield ReadRecord(
+            int(columns.offset[at]),
+            int(columns.timestamp[at]),
+            columns.key(at),
+            columns.value(at),
+            int(columns.batches.producer_id[row]),
+            bool(attributes & TRANSACTIONAL_FLAG),
+            bool(attributes & CONTROL_FLAG),
+        )
