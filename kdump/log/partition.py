@@ -7,6 +7,7 @@ files are read when they are asked for.
 from __future__ import annotations
 
 import enum
+import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -113,6 +114,10 @@ class Partition:
     def leftover_counts(self) -> Mapping[LeftoverKind, int]:
         """How many leftovers of each kind that occurs."""
         return Counter(leftover.kind for leftover in self.leftovers)
+
+    def with_following(self) -> Iterator[tuple[Segment, Segment | None]]:
+        """Each segment, with the one behind it."""
+        return itertools.zip_longest(self.segments, self.segments[1:])
 
     def unused_names(self) -> Iterator[str]:
         """Names of the leftovers, and of what is foreign."""

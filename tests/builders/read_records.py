@@ -38,34 +38,42 @@ def data_records(records: list[ReadRecord]) -> list[ReadRecord]:
     return [record for record in records if not record.is_control]
 
 
-def committed_records(records: list[ReadRecord]) -> list[ReadRecord]:
-    """What a consumer gets that reads committed records only."""
-    markers = defaultdict(list)
+def last_stable_offset(records: list[ReadRecord]) -> int | None:
+    """Where the first transaction begins that is open at the end; None where none is."""
     begun: dict[int, int] = {}
     for record in records:
-        if not record.is_transactional:
-            continue
-        if record.is_control:
+        if record.is_transactional and record.is_control:
+            begun.pop(record.producer_id, None)
+        elif record.is_transactional:
+            begun.setdefault(record.producer_id, record.offset)
+    return min(begun.values(), default=None)
+
+
+def committed_records(
+    records: list[ReadRecord], before_offset: int | None = None
+) -> list[ReadRecord]:
+    """Records outside of transactions, and of those that were committed, up to an offset.
+
+    It is the last stable offset, unless one is given.
+    """
+    if before_offset is None:
+        before_offset = last_stable_offset(records)
+    markers = defaultdict(list)
+    for record in records:
+        if record.is_transactional and record.is_control:
             kind = int.from_bytes((record.key or b"")[2:4], "big")
             markers[record.producer_id].append((record.offset, kind))
-            begun.pop(record.producer_id, None)
-        else:
-            begun.setdefault(record.producer_id, record.offset)
-    last_stable_offset = min(begun.values(), default=None)
-    ends = {
-        producer_id: sorted(found, key=lambda marker: marker[0])
-        for producer_id, found in markers.items()
-    }
 
-    def is_aborted(record: ReadRecord) -> bool:
-        own = ends.get(record.producer_id, [])
-        return next((kind for offset, kind in own if offset > record.offset), COMMIT) == ABORT
+    def is_committed(record: ReadRecord) -> bool:
+        if not record.is_transactional:
+            return True
+        own = sorted(markers[record.producer_id])
+        return next((kind for offset, kind in own if offset > record.offset), ABORT) == COMMIT
 
     return [
         record
         for record in data_records(records)
-        if (last_stable_offset is None or record.offset < last_stable_offset)
-        and not (record.is_transactional and is_aborted(record))
+        if (before_offset is None or record.offset < before_offset) and is_committed(record)
     ]
 
 

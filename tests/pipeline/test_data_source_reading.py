@@ -22,8 +22,9 @@ from builders.recovery import marker, of_producer
 from builders.source_tables import offsets_of, rows_of, splits_of, table_of, wanted_by
 from kdump.errors import UsageProblem
 from kdump.formats.compression import Codec
+from kdump.pipeline.kafka_log.damage import DamagedLogError
 from kdump.pipeline.kafka_log.options import parse_options
-from kdump.pipeline.kafka_log.reader import DamagedLogError, SourceReading
+from kdump.pipeline.kafka_log.reader import SourceReading
 from kdump.scan.source import FileSource
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
@@ -138,7 +139,14 @@ def test_a_time_beyond_what_a_column_can_hold_is_null(tmp_path: Path) -> None:
 def test_messages_out_of_wrappers_are_rows_like_others(tmp_path: Path) -> None:
     path = partition(
         tmp_path,
-        (0, [wrapped_values([b"a", b"b"]), message(2, value=b"c"), *batches.batches(1)]),
+        (
+            0,
+            [
+                wrapped_values([b"a", b"b"]),
+                message(2, value=b"c"),
+                *batches.batches(1, base_offset=3),
+            ],
+        ),
     )
     assert [row["value"] for row in rows_of(path)][:3] == [b"a", b"b", b"c"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,12 +30,15 @@ class FoundPartition:
     Attributes:
         partition: with all segments that a starting broker loads.
         log_start_offset: what the log directory says, 0 where it says nothing.
+        flushed_offset: up to where a starting broker does not recover the log, by what the log
+            directory says; None where it was stopped cleanly, and none of it is.
         segments: those to read.
         topic_partition: what it is taken for.
     """
 
     partition: Partition
     log_start_offset: int
+    flushed_offset: int | None
     segments: tuple[Segment, ...]
     topic_partition: TopicPartition | None
 
@@ -108,7 +111,7 @@ def _partition_alone(path: Path) -> FoundPartition:
     named = _named(path)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
-    return FoundPartition(partition, _log_start_offset(named.parent, key), partition.segments, key)
+    return FoundPartition(partition, *_offsets_of(named.parent, key), partition.segments, key)
 
 
 def _segment_alone(path: Path) -> FoundPartition:
@@ -136,7 +139,10 @@ def _segment_alone(path: Path) -> FoundPartition:
         )
         partition = replace(partition, segments=(segment,), producer_snapshots=(), names_on_disk={})
     # What was named is read as a whole, whatever the log directory says of its start.
-    return FoundPartition(partition, FIRST_OFFSET, (segment,), partition.topic_partition)
+    _, flushed_offset = _offsets_of(named.parent.parent, partition.topic_partition)
+    return FoundPartition(
+        partition, FIRST_OFFSET, flushed_offset, (segment,), partition.topic_partition
+    )
 
 
 def _in_log_directory(
@@ -160,24 +166,31 @@ def _in_log_directory(
         unreadable = path / found.unreadable[0]
         reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
         raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
-    starts = found.checkpoints.log_start_offsets or {}
     for partition in found.partitions:
         # Others are copies of partitions that are there, or not meant to be any more: they are
         # read when they are named themselves.
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
             key = partition.topic_partition
             loaded = as_loaded(partition)
-            yield FoundPartition(loaded, starts.get(key, FIRST_OFFSET), loaded.segments, key)
+            yield FoundPartition(loaded, *_checkpointed(found, key), loaded.segments, key)
 
 
-def _log_start_offset(log_dir: Path, key: TopicPartition | None) -> int:
+def _offsets_of(log_dir: Path, key: TopicPartition | None) -> tuple[int, int | None]:
+    """Where a partition's log begins and up to where it was flushed, by ``log_dir`` around it."""
     if key is None:
-        return FIRST_OFFSET
+        return FIRST_OFFSET, FIRST_OFFSET
     try:
         around: LogDirectory = directory.read_log_directory(
             log_dir, DirectoryKind.LOG_DIRECTORY, select=lambda _name, _key: False
         )
     except OSError:
-        return FIRST_OFFSET
-    starts: Mapping[TopicPartition, int] = around.checkpoints.log_start_offsets or {}
-    return starts.get(key, FIRST_OFFSET)
+        return FIRST_OFFSET, FIRST_OFFSET
+    return _checkpointed(around, key)
+
+
+def _checkpointed(log_dir: LogDirectory, key: TopicPartition) -> tuple[int, int | None]:
+    checkpoints = log_dir.checkpoints
+    start = (checkpoints.log_start_offsets or {}).get(key, FIRST_OFFSET)
+    if log_dir.is_clean:
+        return start, None
+    return start, (checkpoints.recovery_points or {}).get(key, FIRST_OFFSET)

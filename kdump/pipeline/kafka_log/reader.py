@@ -11,9 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kdump.errors import ExitStatus, KdumpError
 from kdump.formats.errors import FormatError
-from kdump.pipeline.kafka_log.bounds import TransactionEnds
 from kdump.pipeline.kafka_log.columns import (
     COMMITTED,
     TRANSACTION_STATE,
@@ -24,54 +22,37 @@ from kdump.pipeline.kafka_log.columns import (
     is_control,
     record_table,
 )
+from kdump.pipeline.kafka_log.damage import (
+    Damage,
+    DamagedLogError,
+    batch_damage,
+    sound_windows,
+)
 from kdump.pipeline.kafka_log.filters import Wanted
 from kdump.pipeline.kafka_log.options import Mode, SourceOptions
 from kdump.pipeline.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.pipeline.kafka_log.splits import SourceSplit
+from kdump.pipeline.kafka_log.transactions import (
+    TransactionEnds,
+    is_marker,
+    marker_at,
+    transaction_rows,
+)
 from kdump.scan.batches import (
     BatchColumns,
     Column,
-    StopReason,
     Window,
     new_buffer,
-    read_chunks,
-    read_windows,
 )
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
-from kdump.scan.walk import ALL, MessageSet, Skipped, expand_window, walk_windows
+from kdump.scan.walk import ALL, MessageSet, expand_window
 
 _LOG: Final = logging.getLogger(__name__)
 _WINDOW_BYTES: Final = 2 << 20
 """More batches side by side than elsewhere: the columns that are made of a window are few."""
 _COMMITTED_STATE: Final = TRANSACTION_STATES.index(COMMITTED)
-
-
-class DamagedLogError(KdumpError):
-    """Bytes of a log are damaged, and reading was to fail then."""
-
-    exit_status = ExitStatus.DAMAGE_LEFT
-
-
-@dataclass(frozen=True, slots=True)
-class Damage:
-    """Bytes that hold no records that can be read.
-
-    Attributes:
-        path: the file.
-        start: the first of them.
-        end: the first behind them.
-        problem: what is wrong.
-    """
-
-    path: str
-    start: int
-    end: int
-    problem: FormatError | str
-
-    def __str__(self) -> str:
-        return f"{self.path}: bytes {self.start} to {self.end}: {self.problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +107,22 @@ class _SplitReader:
             column.name == TRANSACTION_STATE for column in reading.columns
         )
         self.ends = (
-            TransactionEnds(Path(split.path), split.start, split.end) if needs_states else None
+            TransactionEnds(Path(split.path), split.part, self._met_ahead) if needs_states else None
         )
         self.damages = 0
         self.damaged_bytes = 0
 
     def tables(self) -> Iterator[pa.RecordBatch]:
         with FileSource(Path(self.split.path)) as source:
-            for step in self._steps(source):
-                if isinstance(step, Skipped):
-                    damage = Damage(self.split.path, step.start, step.end, step.problem)
-                    yield from self._damaged(damage)
+            # The tables that are made of a window hold none of its bytes.
+            for step in sound_windows(
+                source,
+                self.split.part,
+                window_bytes=_WINDOW_BYTES,
+                buffer=new_buffer(_WINDOW_BYTES),
+            ):
+                if isinstance(step, Damage):
+                    yield from self._damaged(step)
                     continue
                 window = self._up_to_end(step)
                 yield from self._of_window(window)
@@ -150,46 +136,6 @@ class _SplitReader:
                 self.damages,
             )
 
-    def _steps(self, source: FileSource) -> Iterator[Window | Skipped]:
-        """The batches of the split; those that are not sound are alone, or among what is skipped.
-
-        As long as there is no damage nothing is looked at twice.
-        """
-        position: int | None = None
-        # The tables that are made of a window hold none of its bytes.
-        for window in read_windows(
-            source,
-            self.split.start,
-            self.split.end,
-            window_bytes=_WINDOW_BYTES,
-            buffer=new_buffer(_WINDOW_BYTES),
-        ):
-            is_valid = window.batches.is_valid
-            if not is_valid.all():
-                first = int(np.argmin(is_valid))
-                position = int(window.batches.position[first])
-                yield window.rows(slice(0, first))
-                break
-            yield window
-            stop = window.stop
-            if stop is not None and stop.problem is not None:
-                if stop.reason is StopReason.ZERO_FILL and self._is_padding(source, stop.position):
-                    return
-                position = stop.position
-        if position is None:
-            return
-        for step in walk_windows(source, position, self.split.end, follow_bad=True):
-            if isinstance(step, Window | Skipped):
-                yield step
-
-    def _is_padding(self, source: FileSource, position: int) -> bool:
-        """Whether all that follows is space that was set aside."""
-        if not self.split.may_be_padded:
-            return False
-        end = source.size_bytes if self.split.end is None else self.split.end
-        chunks = read_chunks(source, position, end)
-        return not any(np.frombuffer(chunk, np.uint8).any() for chunk in chunks)
-
     def _up_to_end(self, window: Window) -> Window:
         """The batches before the first that begins behind what is wanted."""
         to_offset = self.split.to_offset
@@ -197,7 +143,7 @@ class _SplitReader:
             return window
         batches = window.batches
         # What a message of magic 0 or 1 wraps may begin far below its own offset.
-        is_behind = batches.is_valid & (batches.base_offset >= to_offset) & (batches.magic >= 2)
+        is_behind = (batches.base_offset >= to_offset) & (batches.magic >= 2)
         return window.rows(slice(0, int(np.argmax(is_behind)))) if is_behind.any() else window
 
     def _selection(self, batches: BatchColumns) -> Selection:
@@ -216,11 +162,10 @@ class _SplitReader:
         return ALL if is_inside else whole
 
     def _of_window(self, window: Window) -> Iterator[pa.RecordBatch]:
-        for row in np.flatnonzero(~window.batches.is_valid).tolist():
-            yield from self._damaged(self._of_batch(window, row, "its checksum is wrong"))
-        mask = window.batches.is_valid.copy()
+        mask = np.ones(window.batches.count, np.bool_)
         if not self.reading.with_control:
             mask &= ~is_control(window.batches)
+        yield from self._damaged_markers(window)
         states: Column | None = None
         if self.ends is not None:
             states = self.ends.states(window.batches)
@@ -265,7 +210,7 @@ class _SplitReader:
             if problem is None:
                 sound.append(each)
             else:
-                yield from self._damaged(self._of_batch(each.window, 0, problem))
+                yield from self._damaged(batch_damage(each.window, 0, self.split.path, problem))
         if sound:
             yield from self._table(rows_of_messages(self.split.place, sound))
 
@@ -275,16 +220,24 @@ class _SplitReader:
 
     # Damage
 
-    def _of_batch(self, window: Window, row: int, problem: FormatError | str) -> Damage:
-        start = int(window.batches.position[row])
-        return Damage(self.split.path, start, int(window.batches.next_position[row]), problem)
+    def _damaged_markers(self, window: Window) -> Iterator[pa.RecordBatch]:
+        """What no broker can read of the ends of transactions."""
+        rows = transaction_rows(window.batches)
+        for row, is_end in zip(rows.tolist(), is_marker(window.batches, rows), strict=True):
+            if is_end:
+                marker = marker_at(window, row, self.split.path)
+                if isinstance(marker, Damage):
+                    yield from self._damaged(marker)
+
+    def _met_ahead(self, damage: Damage) -> None:
+        """Damage that is met while the end of a transaction is looked for."""
+        if self.reading.mode is Mode.FAILFAST:
+            raise DamagedLogError(damage)
 
     def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
         reading = self.reading
         if reading.mode is Mode.FAILFAST:
-            raise DamagedLogError(
-                f"{damage} (mode DROPMALFORMED passes over what is damaged; kdump verify says more)"
-            )
+            raise DamagedLogError(damage)
         self.damages += 1
         self.damaged_bytes += damage.end - damage.start
         if reading.mode is Mode.PERMISSIVE and not reading.wanted.is_without_damage:

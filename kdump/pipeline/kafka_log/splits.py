@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,21 +13,19 @@ from kdump.log.bounds import position_below
 from kdump.log.headers import batch_span_at
 from kdump.log.segment import Segment
 from kdump.pipeline.job import Split
-from kdump.pipeline.kafka_log.bounds import (
-    largest_timestamp,
-    last_stable_offset,
-    offset_of_time,
-    with_following,
-)
+from kdump.pipeline.kafka_log.bounds import largest_timestamp, offset_of_time
 from kdump.pipeline.kafka_log.choice import AtTime, Bound, Edge
+from kdump.pipeline.kafka_log.damage import Damage, DamagedLogError, LogPart, segment_part
 from kdump.pipeline.kafka_log.filters import Wanted
-from kdump.pipeline.kafka_log.options import SourceOptions
+from kdump.pipeline.kafka_log.options import Mode, SourceOptions
 from kdump.pipeline.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions
 from kdump.pipeline.kafka_log.rows import Place
+from kdump.pipeline.kafka_log.transactions import last_stable_offset, snapshots_in
 from kdump.pipeline.local import available_cores
 from kdump.pipeline.splits import segment_splits, split_bytes
 from kdump.scan.source import FileSource
 
+_LOG: Final = logging.getLogger(__name__)
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
 """Of a split, when more of them are asked for than there would be."""
 
@@ -39,13 +38,18 @@ class SourceSplit(Split):
         place: where that is, for the columns that say so.
         from_offset: the first that is wanted.
         to_offset: the first that is not wanted any more; None goes on to the end.
-        may_be_padded: whether zeroes at its end are space set aside for what is written next.
+        segment: the offsets that its segment has room for, and whether it may be padded.
     """
 
     place: Place = field(default_factory=lambda: Place(None, None, ""))
     from_offset: int = FIRST_OFFSET
     to_offset: int | None = None
-    may_be_padded: bool = False
+    segment: LogPart = field(default_factory=LogPart)
+
+    @property
+    def part(self) -> LogPart:
+        """What is read."""
+        return replace(self.segment, start=self.start, end=self.end)
 
 
 def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
@@ -123,7 +127,10 @@ class _Planner:
         from_offset = self._offset(self.options.start.of(key))
         tos = [self._offset(self.options.end.of(key))]
         if self.options.is_committed:
-            tos.append(last_stable_offset(self.partition))
+            snapshots = snapshots_in(
+                self.partition, self.found.log_start_offset, self.found.flushed_offset
+            )
+            tos.append(last_stable_offset(self.partition, snapshots, self._damaged))
         if offsets.most is not None:
             tos.append(offsets.most + 1)
         froms = [each for each in (from_offset, offsets.least) if each is not None]
@@ -139,13 +146,18 @@ class _Planner:
             return None
         return self.found.log_start_offset if isinstance(bound, Edge) else bound
 
+    def _damaged(self, damage: Damage) -> None:
+        if self.options.mode is Mode.FAILFAST:
+            raise DamagedLogError(damage)
+        _LOG.warning("%s: passed over while planning", damage)
+
     def _segments(
         self, from_offset: int, to_offset: int | None
     ) -> Iterator[tuple[Segment, Segment | None]]:
         """The segments that can hold what is wanted, each with the one behind it."""
         chosen = {segment.base_offset for segment in self.found.segments}
         least_ms = self.wanted.timestamps_ms.least
-        for segment, following in with_following(self.partition):
+        for segment, following in self.partition.with_following():
             if segment.base_offset not in chosen:
                 continue
             if following is not None and following.base_offset <= from_offset:
@@ -185,7 +197,7 @@ class _Planner:
                 place=place,
                 from_offset=from_offset,
                 to_offset=to_offset,
-                may_be_padded=following is None,
+                segment=segment_part(segment, following),
             )
 
 
