@@ -136,6 +136,13 @@ def test_a_page_is_written_for_the_command_that_has_its_name(page: str) -> None:
     assert f".SH NAME\n{page} \\- " in roff
 
 
+def test_the_table_of_exit_statuses_has_every_command() -> None:
+    tables = [block.astext() for block in document_of("kdump").findall(nodes.literal_block)]
+    (table,) = [each for each in tables if each.startswith("Command")]
+    named = {line.split()[0] for line in table.splitlines()[1:] if not line.startswith(" ")}
+    assert named == set(COMMANDS)
+
+
 @pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")
 @pytest.mark.parametrize("page", PAGES)
 def test_man_shows_the_page_without_a_warning(page: str, tmp_path: Path) -> None:

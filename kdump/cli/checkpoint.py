@@ -16,6 +16,7 @@ from kdump.cli.repairing import (
     RepairArguments,
     plan_lines,
     plan_row,
+    previewed,
     repair_options,
     said_of_interrupted,
 )
@@ -238,8 +239,8 @@ def _write(
         for each in done:
             printer.say(_said(each, operations))
             if not each.plan.is_empty:
-                status |= ExitStatus.DAMAGE_LEFT if repair.dry_run else ExitStatus.REPAIRED
-    return status
+                status |= ExitStatus.REPAIRED
+    return previewed(status) if repair.dry_run else status
 
 
 def _said(done: Done, operations: Operations) -> Said:

@@ -125,7 +125,7 @@ def command(
         for recovery, done in recovered:
             for said in recover.said_of_result(recovery, done, operations, freeing):
                 printer.say(dataclasses.replace(said, type=f"recovery-{said.type}"))
-            status |= recover.status_of(recovery, freeing)
+            status |= recover.status_of(recovery, done, freeing)
         for result in results:
             for said in said_of_result(result, freeing):
                 printer.say(said)

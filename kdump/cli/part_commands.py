@@ -16,6 +16,7 @@ from kdump.cli.repairing import (
     RepairArguments,
     plan_lines,
     plan_row,
+    previewed,
     said_of_interrupted,
 )
 from kdump.cli.said import Said, open_printer
@@ -126,7 +127,7 @@ def run_parts(
             printer.say(said_of_interrupted(earlier))
         for result in results:
             printer.say(_said(result, operations, repair))
-            status |= _status(result, repair)
+            status |= _status(result)
         for each in done:
             printer.say(
                 Said(
@@ -136,7 +137,7 @@ def run_parts(
                 )
             )
         printer.say(_summary(results, repair, time.monotonic() - begin))
-    return status
+    return previewed(status) if repair.dry_run else status
 
 
 def _read(log_dir: Path, named: Iterable[Named]) -> LogDirectory:
@@ -221,14 +222,14 @@ def _said(result: PartResult, operations: Operations, repair: RepairArguments) -
     return Said("partition", row, lines)
 
 
-def _status(result: PartResult, repair: RepairArguments) -> ExitStatus:
+def _status(result: PartResult) -> ExitStatus:
     from kdump.pipeline.loading import Unreadable
 
     if isinstance(result.outcome, Unreadable):
         return ExitStatus.OPERATIONAL_ERROR
     status = ExitStatus.DAMAGE_LEFT if result.outcome.refusals else ExitStatus.SOUND
     if result.files:
-        status |= ExitStatus.DAMAGE_LEFT if repair.dry_run else ExitStatus.REPAIRED
+        status |= ExitStatus.REPAIRED
     return status
 
 

@@ -21,6 +21,7 @@ from kdump.cli.repairing import (
     RepairArguments,
     plan_lines,
     plan_row,
+    previewed,
     repair_options,
     said_of_finding,
     said_of_interrupted,
@@ -41,7 +42,8 @@ class PolicyName(enum.Enum):
     SALVAGE = "salvage"
 
 
-_DAMAGED: Final = ("rebuilt", "loss")
+_LOSS: Final = "loss"
+_DAMAGED: Final = ("rebuilt", _LOSS)
 _REFUSED: Final = "refused"
 _UNREADABLE: Final = "unreadable"
 _QUIET: Final = ("sound", "unclean", "deleted", "stray")
@@ -127,9 +129,9 @@ def command(
         for result, each in zip(results, done, strict=True):
             for said in said_of_result(result, each, operations, repair):
                 printer.say(said)
-            status |= status_of(result, repair)
+            status |= status_of(result, each, repair)
         printer.say(_summary(results, done, repair, time.monotonic() - begin))
-    return status
+    return previewed(status) if repair.dry_run else status
 
 
 def _require_match(directories: Iterable[LogDirectory], selection: Selection) -> None:
@@ -185,12 +187,26 @@ def _said_of_directory(
     return Said("directory", row, lines)
 
 
-def status_of(result: DirectoryResult, repair: RepairArguments) -> ExitStatus:
-    """How the run ends, as far as it is about one log directory."""
+def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> ExitStatus:
+    """How the run ends, as far as it is about one log directory.
+
+    A dry run ends with 1 where there is something to do, and with 4 instead where records would be
+    lost, or something is left.
+    """
+    status = _status_of_run(result)
+    if not repair.dry_run:
+        return status
+    if any(partition.verdict[0] == _LOSS for partition in result.partitions):
+        status |= ExitStatus.DAMAGE_LEFT
+    return previewed(status if done.plan.is_empty else status | ExitStatus.REPAIRED)
+
+
+def _status_of_run(result: DirectoryResult) -> ExitStatus:
+    """How a run ends that does everything."""
     from kdump.check.invariants import FILE_UNREADABLE
     from kdump.pipeline.recover import Left
 
-    repaired = ExitStatus.DAMAGE_LEFT if repair.dry_run else ExitStatus.REPAIRED
+    repaired = ExitStatus.REPAIRED
     status = ExitStatus.SOUND
     for partition in result.partitions:
         kind, _ = partition.verdict

@@ -13,6 +13,7 @@ import click
 
 from kdump.cli.output import format_bytes
 from kdump.cli.said import Said, SaidForm
+from kdump.errors import ExitStatus
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
@@ -90,6 +91,14 @@ def with_writing_options(command: Any, *, verbose: str, keeps_undo: bool, undo: 
     ):
         command = option(command)
     return command
+
+
+def previewed(status: ExitStatus) -> ExitStatus:
+    """The status of a dry run, from that of a run that would do all of it.
+
+    1 says that there is something to do and that no record is lost: it does not stand beside 4.
+    """
+    return status & ~ExitStatus.REPAIRED if status & ExitStatus.DAMAGE_LEFT else status
 
 
 def said_of_finding(finding: Finding) -> Said:

@@ -14,7 +14,7 @@ from kdump.cli.engine_options import EngineArguments
 from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
-    from kdump.check.findings import Finding
+    from kdump.check.findings import Finding, Severity
     from kdump.check.part import Level
     from kdump.cli.directories import Diagnostics
     from kdump.cli.progress import Display
@@ -35,6 +35,7 @@ class Verification:
         now_ms: what time it is.
         config: what is said of configuration.
         engine: what does the work.
+        is_strict: whether a warning counts as damage.
     """
 
     paths: Sequence[Path]
@@ -43,6 +44,7 @@ class Verification:
     now_ms: int
     config: ConfigArguments
     engine: EngineArguments
+    is_strict: bool = False
 
     def run(
         self,
@@ -79,7 +81,14 @@ class Verification:
         )
         progress = open_progress(self.engine.progress)
         said = verify(request, self.engine.options, progress)
-        return _print(said, printer, progress, take)
+        return _print(said, printer, progress, take, self.worst_allowed)
+
+    @property
+    def worst_allowed(self) -> Severity:
+        """The worst severity of what is no damage."""
+        from kdump.check.findings import Severity
+
+        return Severity.INFO if self.is_strict else Severity.WARNING
 
     def _settings(
         self, directories: Sequence[LogDirectory], diagnostics: Diagnostics
@@ -152,6 +161,7 @@ def _print(
     printer: VerifyPrinter,
     progress: Display,
     take: Callable[[Finding], None] | None,
+    worst_allowed: Severity,
 ) -> ExitStatus:
     from kdump.check.findings import Finding
     from kdump.pipeline.verify_partition import PartitionReport
@@ -167,7 +177,7 @@ def _print(
             printer.partition(each)
         else:
             printer.summary(each)
-            if each.is_damaged:
+            if any(count and level > worst_allowed for level, count in each.findings.items()):
                 status |= ExitStatus.DAMAGE_LEFT
             if each.is_unreadable:
                 status |= ExitStatus.OPERATIONAL_ERROR

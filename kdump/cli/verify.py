@@ -53,6 +53,9 @@ class PolicyName(enum.Enum):
     "for programs.",
 )
 @click.option(
+    "--strict", is_flag=True, help="Exit with 4 where there is a warning, too (default: no)."
+)
+@click.option(
     "--repair",
     is_flag=True,
     help="Do the least that ends what was found, and then verify again.",
@@ -81,6 +84,7 @@ def command(
     now_ms: int | None,
     verbose: bool,
     form: Form,
+    strict: bool,
     repair: bool,
     policy_name: PolicyName | None,
     dry_run: bool,
@@ -105,6 +109,7 @@ def command(
         now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
         config=config,
         engine=engine,
+        is_strict=strict,
     )
     if repair:
         from kdump.cli.verify_repair import verify_and_repair

@@ -6,16 +6,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from kdump.check.findings import Finding
 from kdump.cli.directories import Diagnostics, without_garbage_collection
 from kdump.cli.part_commands import find_named
 from kdump.cli.progress import open_progress
-from kdump.cli.repairing import Operations, plan_lines, plan_row, said_of_interrupted
+from kdump.cli.repairing import (
+    Operations,
+    plan_lines,
+    plan_row,
+    previewed,
+    said_of_interrupted,
+)
 from kdump.cli.said import Printer, Said
 from kdump.cli.verification import Verification
 from kdump.cli.verify_output import SaidPrinter
 from kdump.errors import ExitStatus
 from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.pipeline.mending import Ailments, Mending, mend
+from kdump.pipeline.mending import Ailments, Mended, Mending, mend
 from kdump.pipeline.repairing import Done, Writing, carry_out, for_writing
 from kdump.repair.policies import Policy
 
@@ -48,32 +55,47 @@ def verify_and_repair(
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for rounds_left in reversed(range(MOST_ROUNDS)):
-            ailments = Ailments()
+            findings: list[Finding] = []
             shown = SaidPrinter(printer, verbose=verbose)
-            status = verification.run(shown, diagnostics, ailments.take)
+            status = verification.run(shown, diagnostics, findings.append)
             if not rounds_left:
                 break
-            done = _mended(log_dirs, ailments, verification, policy, writing)
+            mended = _mended(log_dirs, findings, verification, policy)
+            done = carry_out([each.wanted for each in mended], writing)
             for said in _said(done):
                 printer.say(said)
             if all(each.plan.is_empty for each in done):
                 break
             if writing.dry_run:
                 printer.say(_ONLY_THE_FIRST_ROUND)
-                repaired = ExitStatus.DAMAGE_LEFT
+                damage = [each for each in findings if each.severity > verification.worst_allowed]
+                status = _previewed(status, damage, mended)
                 break
             repaired = ExitStatus.REPAIRED
     return status | repaired | diagnostics.status
 
 
+def _previewed(
+    status: ExitStatus, damage: Iterable[Finding], mended: Sequence[Mended]
+) -> ExitStatus:
+    """The status of a dry run that has something to do, from that of the verification."""
+    status = status & ~ExitStatus.DAMAGE_LEFT | ExitStatus.REPAIRED
+    is_left = any(not any(each.ends(finding) for each in mended) for finding in damage)
+    if is_left or any(each.loses_records for each in mended):
+        status |= ExitStatus.DAMAGE_LEFT
+    return previewed(status)
+
+
 def _mended(
     log_dirs: Iterable[Path],
-    ailments: Ailments,
+    findings: Iterable[Finding],
     verification: Verification,
     policy: Policy,
-    writing: Writing,
-) -> list[Done]:
-    """Do what there is to be done about what was found."""
+) -> list[Mended]:
+    """What there is to be done about what was found."""
+    ailments = Ailments()
+    for finding in findings:
+        ailments.take(finding)
     directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
     mending = Mending(
         settings=verification.config.settings_of(directories),
@@ -82,7 +104,7 @@ def _mended(
         options=verification.engine.options,
         progress=open_progress(verification.engine.progress),
     )
-    return carry_out(mend(ailments, directories, mending), writing)
+    return mend(ailments, directories, mending)
 
 
 def _said(done: Sequence[Done]) -> Iterator[Said]:

@@ -41,6 +41,7 @@ from kdump.repair.checkpoints import (
 from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy
+from kdump.repair.verdict import VerdictKind, verdict
 from kdump.repair.wanted import Kept, NewBytes, WantedFile
 
 
@@ -164,9 +165,30 @@ class Mending:
     progress: Progress = SILENT
 
 
-def mend(
-    ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending
-) -> list[WantedDirectory]:
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What a log directory should be so that findings end.
+
+    Attributes:
+        wanted: the target state.
+        loses_records: whether batches go with the damage.
+    """
+
+    wanted: WantedDirectory
+    loses_records: bool
+
+    def ends(self, finding: Finding) -> bool:
+        """Whether what is done is about ``finding``; what it leads to is for a verification."""
+        path = Path(finding.place.path).absolute()
+        changed = {each.path.resolve() for each in self.wanted.partitions if each.files}
+        if self.wanted.root:
+            changed.add(self.wanted.path.resolve())
+        if finding.code == invariants.LOAD_REFUSED.code:
+            return path.parent.resolve() / path.name in changed
+        return finding.code in REMEDIES and path.parent.resolve() in changed
+
+
+def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending) -> list[Mended]:
     """Say what log directories should be so that findings end; nothing is written.
 
     Args:
@@ -179,7 +201,7 @@ def mend(
         OSError: a file cannot be read.
     """
     twice = partitions_twice(directories)
-    return [_Mender(ailments, directory, mending, twice).wanted() for directory in directories]
+    return [_Mender(ailments, directory, mending, twice).mended() for directory in directories]
 
 
 class _Mender:
@@ -198,13 +220,13 @@ class _Mender:
         self.settings = mending.settings[directory.path]
         self.twice = twice
 
-    def wanted(self) -> WantedDirectory:
+    def mended(self) -> Mended:
         path = self.directory.path
         if Remedy.CHECKPOINTS in self.ailments.of(path):
             root = rebuilt_root(self.directory)
             if root:
                 # What the checkpoints say decides what becomes of the partitions.
-                return WantedDirectory(path, (), root)
+                return Mended(WantedDirectory(path, (), root), loses_records=False)
         recovered = self._recovered()
         files = {partition.path: outcome.files for partition, outcome in recovered}
         files |= self._derived(files.keys())
@@ -214,11 +236,14 @@ class _Mender:
             }
             for partition_path, each in files.items()
         }
-        return WantedDirectory(
+        wanted = WantedDirectory(
             path,
             tuple(PartitionChange(*change) for change in changes.items() if change[1]),
             self._root(recovered),
         )
+        policy = self.mending.policy
+        kinds = [verdict(outcome, policy).kind for _, outcome in recovered]
+        return Mended(wanted, VerdictKind.LOSS in kinds)
 
     def _ailing(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
         """Partitions that need ``remedy`` and may be written to, and the names of the files."""

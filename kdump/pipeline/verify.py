@@ -102,11 +102,6 @@ class Summary:
     seconds: float
     is_unreadable: bool
 
-    @property
-    def is_damaged(self) -> bool:
-        """Whether anything is damaged, or would be lost."""
-        return any(severity.is_damage and count for severity, count in self.findings.items())
-
 
 Said = Finding | PartitionReport | Summary
 Results = Iterator[tuple[VerifySplit, VerifyResult]]

@@ -71,7 +71,7 @@ class BrokerHost(JavaServer):
     another. What they log goes to ``log``.
     """
 
-    def __init__(self, classpath: str, log: Path) -> None:
+    def __init__(self, classpath: str, log: Path, *, patience_s: int = 60) -> None:
         self._log = log
         self._log_start_bytes = 0
         client_port, controller_port = _free_ports(2)
@@ -84,6 +84,7 @@ class BrokerHost(JavaServer):
             "BrokerHost",
             "-Xmx384m",
             f"-Daddress={HOST}:{client_port}",
+            f"-Dpatience={patience_s}",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.clients=error",
             "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=error",

@@ -120,7 +120,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(clean: Path) -> N
     (planned,) = [row for row in rows if row["type"] == "repair"]
     assert [each["name"] for each in planned["operations"]] == ["00000000000000000000.index"]
     assert planned["is_applied"] is False
-    assert repair("--dry-run", clean).exit_status == 4
+    assert repair("--dry-run", clean).exit_status == 1
     assert tree_of(clean) == before
 
 

@@ -21,6 +21,7 @@ import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ProducerState;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -30,13 +31,15 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
 /**
  * Runs a broker, one after the other in one JVM, and the clients that speak to it over its listener.
  *
- * <p>The system property {@code address} says where the listener of the brokers is. A request is a line on standard
+ * <p>The system property {@code address} says where the listener of the brokers is, {@code patience} after how many
+ * seconds a client gives up. A request is a line on standard
  * input, its fields separated by tabs; keys and values are in base64, "-" is null. An answer is lines of a name, a tab
  * and what is said of it, and an empty line; the only name is "failed" where the request failed.
  *
@@ -44,13 +47,15 @@ import org.apache.kafka.server.metrics.KafkaYammerMetrics;
  * go meanwhile.
  */
 public final class BrokerHost {
-    private static final Duration PATIENCE = Duration.ofSeconds(60);
+    private static final Duration PATIENCE = Duration.ofSeconds(Integer.getInteger("patience", 60));
     private static final long GLANCE_MS = 20;
+    private static final int NODE = 1;
 
     private final Map<String, Object> address;
     private final Map<String, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
     private final List<String> said = new ArrayList<>();
     private KafkaRaftServer broker;
+    private volatile String ended;
 
     private BrokerHost(String address) {
         this.address = Map.of("bootstrap.servers", address);
@@ -60,6 +65,8 @@ public final class BrokerHost {
         PrintStream answers = System.out;
         System.setOut(System.err);
         BrokerHost host = new BrokerHost(System.getProperty("address"));
+        Exit.setExitProcedure(host::end);
+        Exit.setHaltProcedure(host::end);
         BufferedReader requests = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             host.answer(List.of(line.split("\t", -1))).forEach(answers::println);
@@ -95,6 +102,8 @@ public final class BrokerHost {
             case "read" -> read(new TopicPartition(words.get(0), 0));
             case "producers" -> describeProducers(new TopicPartition(words.get(0), 0));
             case "clean" -> awaitCleaner();
+            case "dirs" -> describeLogDirs();
+            case "offline" -> awaitOffline(words.get(0));
             default -> throw new IllegalArgumentException(request);
         }
     }
@@ -109,8 +118,22 @@ public final class BrokerHost {
     private void start(List<String> properties) {
         Properties all = new Properties();
         all.putAll(parsed(properties));
+        ended = null;
         broker = new KafkaRaftServer(KafkaConfig.fromProps(all, false), Time.SYSTEM);
         broker.startup();
+        requireAlive();
+    }
+
+    /** What stands for the end of the process: a broker that has ended says so when it is asked for anything. */
+    private void end(int status, String message) {
+        ended = "the broker has ended its process with status " + status;
+        throw new IllegalStateException(ended);
+    }
+
+    private void requireAlive() {
+        if (ended != null) {
+            throw new IllegalStateException(ended);
+        }
     }
 
     /** Does what a broker does on SIGTERM. */
@@ -151,6 +174,31 @@ public final class BrokerHost {
             }
         }
         throw new IllegalStateException("there is no cleaner");
+    }
+
+    /** Says of each log directory which partitions are served from it, or why none are. */
+    private void describeLogDirs() throws Exception {
+        try (Admin admin = Admin.create(address)) {
+            for (Map.Entry<String, LogDirDescription> each : admin.describeLogDirs(List.of(NODE)).descriptions()
+                    .get(NODE).get().entrySet()) {
+                Object error = each.getValue().error();
+                say(each.getKey(), error != null ? error : each.getValue().replicaInfos().keySet());
+            }
+        }
+    }
+
+    /** Waits until a log directory is taken for failed, or the broker has ended over that. */
+    private void awaitOffline(String path) throws Exception {
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            requireAlive();
+            describeLogDirs();
+            if (said.stream().noneMatch(line -> line.startsWith(path + "\t["))) {
+                return;
+            }
+            said.clear();
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException("it is still served");
     }
 
     // ---- Its clients -----------------------------------------------------------------------------------------------
@@ -195,6 +243,7 @@ public final class BrokerHost {
         Map<String, Object> all = new HashMap<>(address);
         all.put("isolation.level", "read_committed");
         all.put("auto.offset.reset", "none");
+        all.put("default.api.timeout.ms", (int) PATIENCE.toMillis());
         all.put("enable.auto.commit", false);
         try (KafkaConsumer<byte[], byte[]> consumer =
                  new KafkaConsumer<>(all, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
