@@ -161,6 +161,9 @@ EPOCHS_MISMATCH: Final = _register(
 
 SEGMENT_GAP: Final = _register("segment-gap", INFO, "offsets that are missing between segments")
 LEFTOVER_SWAP: Final = _register("leftover-swap", WARNING, "a swap that was not finished")
+SWAP_INCOMPLETE: Final = _register(
+    "swap-incomplete", SEVERE, "a swap that lacks records of the segment that it replaces"
+)
 LEFTOVER_CLEANED: Final = _register(
     "leftover-cleaned", WARNING, "cleaned files that never took their place"
 )

@@ -6,17 +6,18 @@ Nothing is written: a task reads one partition, and its result is what the parti
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kdump.check.findings import Finding, Place
+from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
     LOAD_REFUSED,
     PARTITION_METADATA_MISMATCH,
     PARTITION_METADATA_MISSING,
     PARTITION_TWICE,
+    SWAP_INCOMPLETE,
 )
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory, read_lone_partition
@@ -29,7 +30,7 @@ from kdump.repair.loader import LoadContext, Recovered
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
-from kdump.repair.verdict import Verdict, VerdictKind
+from kdump.repair.verdict import Verdict, VerdictKind, lost_with
 
 STATE_VERDICTS: Final = {
     PartitionState.DELETE: ("deleted", "a broker would delete it, as it was told before"),
@@ -106,6 +107,7 @@ def load_split(
         IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
         now_ms=now_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        is_compacted=topic.is_compacted if topic.is_policy_known else None,
     )
     return LoadSplit(
         str(partition.path),
@@ -149,7 +151,10 @@ class RecoverJob:
 
 
 def judged(
-    partition: Partition, codes: Collection[str], foretold: Verdict | None
+    partition: Partition,
+    codes: Collection[str],
+    foretold: Verdict | None,
+    worst: Severity | None = None,
 ) -> tuple[str, str]:
     """The verdict on a partition, in a word and in a sentence.
 
@@ -157,6 +162,7 @@ def judged(
         partition: which.
         codes: of the findings about it.
         foretold: what loading it, or repairing it, comes to; None where that is not known.
+        worst: the severity of the worst finding about it; None where there is none.
     """
     if partition.state in STATE_VERDICTS:
         return STATE_VERDICTS[partition.state]
@@ -167,11 +173,26 @@ def judged(
     if foretold is None or foretold.kind in (VerdictKind.SOUND, VerdictKind.UNCLEAN):
         if is_set_aside:
             return "stray", "a broker would rename it to -stray, and begin an empty log"
-        return ("", "") if foretold is None else (foretold.kind.value, foretold.sentence)
+        if foretold is None:
+            return "", ""
+        if worst is not None and worst.is_damage:
+            return "damaged", "a broker would load it and leave the damage unnoticed"
+        return foretold.kind.value, foretold.sentence
     sentence = foretold.sentence
     if is_set_aside and foretold.kind is not VerdictKind.REFUSED:
         sentence += "; a broker would then rename the partition to -stray, and begin an empty log"
     return foretold.kind.value, sentence
+
+
+def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
+    """The findings that a broker replaces segments with swaps that lack some of their records."""
+    for each in foretold.swap_losses:
+        yield SWAP_INCOMPLETE.broken(
+            Place(str(partition.path / each.name), None, each.loss.first_offset),
+            "a .swap that is to replace this segment lacks records that compaction would keep;"
+            " a starting broker deletes the segment",
+            loss=lost_with(each.loss),
+        )
 
 
 def refused_finding(partition: Partition, refused: Verdict) -> Finding:

@@ -50,6 +50,8 @@ class Remedy(enum.Enum):
 
     CHECKPOINTS = enum.auto()
     LEFTOVERS = enum.auto()
+    SWAPS = enum.auto()
+    """Only salvage ends it: a broker's way loses what it is about."""
     DATA = enum.auto()
     INDEXES = enum.auto()
     SNAPSHOTS = enum.auto()
@@ -70,6 +72,7 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
             invariants.LEFTOVER_CLEANED,
             invariants.INDEX_ORPHAN,
         ),
+        Remedy.SWAPS: (invariants.SWAP_INCOMPLETE,),
         Remedy.DATA: (
             invariants.TORN_TAIL,
             invariants.ZERO_FILL,
@@ -269,6 +272,9 @@ class _Mender:
         mending = self.mending
         if mending.policy is Policy.BROKER and self.directory.is_clean:
             return []  # a broker would not look at any of it
+        swapped = set()
+        if mending.policy is Policy.SALVAGE:
+            swapped = {partition.path for partition, _ in self._ailing(Remedy.SWAPS)}
         wanted = {
             load_split(
                 partition,
@@ -277,14 +283,22 @@ class _Mender:
                 policy=mending.policy,
                 now_ms=mending.now_ms,
             ): partition
-            for partition, _ in self._ailing(Remedy.DATA)
-            if Remedy.LEFTOVERS not in self.ailments.of(partition.path)
+            for partition in self.directory.partitions
+            if partition.path in swapped or self._has_bad_data(partition)
         }
         return [
             (wanted[split], outcome)
             for split, outcome in self._run(list(wanted))
-            if isinstance(outcome, Recovered | Recovered07) and _may_lose(outcome, mending.policy)
+            if isinstance(outcome, Recovered | Recovered07)
+            and (wanted[split].path in swapped or _may_lose(outcome, mending.policy))
         ]
+
+    def _has_bad_data(self, partition: Partition) -> bool:
+        """Whether its data is repaired now: not before its leftovers are resolved."""
+        found = self.ailments.of(partition.path)
+        return (
+            Remedy.DATA in found and Remedy.LEFTOVERS not in found and self._may_change(partition)
+        )
 
     def _run(self, splits: Sequence[LoadSplit]) -> Iterable[tuple[LoadSplit, Outcome]]:
         mending = self.mending

@@ -31,6 +31,7 @@ from kdump.pipeline.loading import (
     Unreadable,
     judged,
     refused_finding,
+    swap_findings,
 )
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 
@@ -180,12 +181,11 @@ class PartitionRun:
             yield finding
         partition = self._scope.partition
         foretold = self._foretold(check, worst, foretell or self._job.foretell)
-        if foretold is not None and foretold.kind is VerdictKind.REFUSED:
-            refused = refused_finding(partition, foretold)
-            codes[refused.code] += 1
-            worst = refused.severity
-            yield refused
-        kind, sentence = judged(partition, codes, foretold)
+        for finding in () if foretold is None else _foretold_findings(partition, foretold):
+            codes[finding.code] += 1
+            worst = finding.severity if worst is None else max(worst, finding.severity)
+            yield finding
+        kind, sentence = judged(partition, codes, foretold, worst)
         yield PartitionReport(
             partition=partition,
             log_dir=str(partition.path.parent),
@@ -228,3 +228,10 @@ def _joined(
             yield from check.take(segment, part)
         except OSError as failure:
             yield unreadable(segment.log_name, failure)
+
+
+def _foretold_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
+    """What the loader's rules show, and the checks do not."""
+    if foretold.kind is VerdictKind.REFUSED:
+        yield refused_finding(partition, foretold)
+    yield from swap_findings(partition, foretold)

@@ -85,6 +85,19 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapLoss:
+    """What a log held that was replaced by a ``.swap``, and the swap does not hold.
+
+    Attributes:
+        name: of the log.
+        loss: the batches of which records are lost, and those records.
+    """
+
+    name: str
+    loss: Loss
+
+
+@dataclass(frozen=True, slots=True)
 class RecoveredSegment:
     """A segment that was gone through from end to end, and why.
 
@@ -182,6 +195,7 @@ class Account:
             the log; likewise.
         ignored_log_start_offset: where the log was to begin, behind its end: a broker would have
             deleted all of it, salvaging lets it begin with its first segment.
+        swap_losses: what is lost of logs that swaps replace.
     """
 
     cuts: tuple[Cut, ...]
@@ -193,11 +207,12 @@ class Account:
     set_aside: tuple[SetAside, ...] = ()
     made_markers: tuple[MadeMarker, ...] = ()
     ignored_log_start_offset: int | None = None
+    swap_losses: tuple[SwapLoss, ...] = ()
 
     @property
     def loses_data(self) -> bool:
         """Whether any byte of a log goes."""
-        return bool(self.cuts or self.dropped or self.set_aside)
+        return bool(self.cuts or self.dropped or self.set_aside or self.swap_losses)
 
 
 class Recorder:
@@ -210,6 +225,10 @@ class Recorder:
         self._splits: list[Split] = []
         self._leftovers: dict[str, Leftover] = {}
         self._recovered: dict[int, RecoveredSegment] = {}
+        self._swap_losses: list[SwapLoss] = []
+
+    def swap_loss(self, loss: SwapLoss) -> None:
+        self._swap_losses.append(loss)
 
     def leftover(self, name: str, outcome: Outcome) -> None:
         self._leftovers.setdefault(name, Leftover(name, outcome))
@@ -245,6 +264,7 @@ class Recorder:
             leftovers=tuple(self._leftovers.values()),
             recovered=tuple(self._recovered.values()),
             rebuilt_indexes=tuple(rebuilt),
+            swap_losses=tuple(self._swap_losses),
         )
 
     def _loss(self, lost: Content) -> Loss:

@@ -41,8 +41,18 @@ def load_context(
     *,
     now_ms: int = 0,
     producer_id_expiration_ms: int | None = None,
+    is_compacted: bool | None = None,
 ) -> LoadContext:
-    """What ``directory`` says about loading one of its partitions."""
+    """What ``directory`` says about loading one of its partitions.
+
+    Args:
+        directory: in which it lies.
+        topic_partition: which.
+        settings: of its indexes.
+        now_ms: what time it is.
+        producer_id_expiration_ms: after how long a producer is forgotten; None forgets none.
+        is_compacted: whether its topic is compacted; None where that is not known.
+    """
 
     def offset(offsets: Offsets | None) -> int:
         return 0 if offsets is None else offsets.get(topic_partition, 0)
@@ -56,6 +66,8 @@ def load_context(
         settings=IndexSettings() if settings is None else settings,
         now_ms=now_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
+        # A topic that is not compacted any more may have been.
+        is_compacted=True if offset(checkpoints.cleaner_offsets) > 0 else is_compacted,
     )
 
 

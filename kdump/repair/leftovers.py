@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from kdump.formats import names
 from kdump.log.partition import Partition
-from kdump.repair.account import Outcome, Recorder
+from kdump.repair.account import Outcome, Recorder, SwapLoss
 from kdump.repair.loader import LoadContext
-from kdump.repair.refusal import Refused
+from kdump.repair.refusal import Refusal, Refused
 from kdump.repair.repaired import Repaired, changes
-from kdump.repair.swaps import drop_orphan, finish_swaps
+from kdump.repair.swap_losses import resolve_swaps
+from kdump.repair.swaps import drop_orphan
+from kdump.repair.verdict import lost_with
 from kdump.repair.workspace import INDEX_SUFFIXES, Workspace, Written
 
 _TEMPORARY_NAMES = sorted(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
@@ -21,6 +23,8 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
     others do; then indexes without a log go. So does what is left from writing a small file, once
     that file is there; a broker leaves that lying until it writes the file again.
 
+    A partition in which a swap would lose records is refused and stays as it is.
+
     Raises:
         OSError: a file of the partition cannot be read.
     """
@@ -29,12 +33,15 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
     workspace = Workspace(partition.path)
     recorder = Recorder(workspace)
     try:
-        finish_swaps(workspace, context.settings, recorder)
+        resolve_swaps(workspace, context.settings, recorder, context.swap_rules)
         for name in workspace.names():
             if name.endswith(INDEX_SUFFIXES):
                 drop_orphan(workspace, name, recorder)
     except Refused as refused:
         return Repaired({}, (refused.refusal,))
+    losses = recorder.finish({}).swap_losses
+    if losses:
+        return Repaired({}, tuple(map(_losing_swap, losses)))
     for name in _TEMPORARY_NAMES:
         if name in workspace and name.removesuffix(names.TEMPORARY_SUFFIX) in workspace:
             recorder.leftover(name, Outcome.DELETED)
@@ -44,3 +51,12 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
             workspace.remove(name)  # an index that a broker makes anew, for it was not there
     leftovers = recorder.finish({}).leftovers
     return Repaired(changes(workspace, workspace.all_names()), leftovers=leftovers)
+
+
+def _losing_swap(swap: SwapLoss) -> Refusal:
+    return Refusal(
+        f"its .swap is incomplete, and replacing the segment would lose {lost_with(swap.loss)};"
+        " kdump recover --policy salvage keeps the segment",
+        swap.name,
+        "",
+    )

@@ -29,7 +29,8 @@ from kdump.repair.producer_state import ProducerState
 from kdump.repair.refusal import Refusal, Refused
 from kdump.repair.segment import IndexSettings, LoadedSegment, OffsetOverflow, open_segment
 from kdump.repair.split import put_in_place, split_segment
-from kdump.repair.swaps import drop_orphan, finish_swaps, required_offset
+from kdump.repair.swap_losses import SwapRules, resolve_swaps
+from kdump.repair.swaps import drop_orphan, required_offset
 from kdump.repair.wanted import WantedFile
 from kdump.repair.workspace import INDEX_SUFFIXES, Content, Workspace, file_name, part_of
 
@@ -51,6 +52,8 @@ class LoadContext:
         now_ms: the clock; with ``producer_id_expiration_ms`` it says which producers are
             forgotten when a snapshot is read.
         producer_id_expiration_ms: ``producer.id.expiration.ms``; None forgets none.
+        is_compacted: whether the cleaner works on the log, or has; None where that is not known.
+            Decides only what counts as lost, not what is done.
     """
 
     is_clean: bool = False
@@ -60,6 +63,12 @@ class LoadContext:
     settings: IndexSettings = field(default_factory=IndexSettings)
     now_ms: int = 0
     producer_id_expiration_ms: int | None = None
+    is_compacted: bool | None = None
+
+    @property
+    def swap_rules(self) -> SwapRules:
+        """What may be missing from a swap."""
+        return SwapRules(self.is_compacted, self.log_start_offset)
 
     @property
     def expire_before_ms(self) -> int | None:
@@ -141,7 +150,7 @@ class _Loader:
         context = self.context
         self.epochs = LeaderEpochs(self.workspace)
         self.producers = ProducerState(self.workspace, context.expire_before_ms)
-        finish_swaps(self.workspace, context.settings, self.recorder)
+        resolve_swaps(self.workspace, context.settings, self.recorder, context.swap_rules)
         self._retry_on_overflow(self._load_segment_files)
         recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
         self.segments.last.resize_indexes()

@@ -82,7 +82,7 @@ def _loses(outcome: Recovered | Refusal) -> bool:
 class _Salvage:
     def __init__(self, workspace: Workspace, context: LoadContext) -> None:
         self._workspace = workspace
-        self._leftovers = resolve_for_salvage(workspace, context.settings)
+        self._leftovers = resolve_for_salvage(workspace, context.settings, context.swap_rules)
         self._dropped_files: set[str] = set()
         self._drops_snapshots = False
         live = dict(_live_logs(workspace))

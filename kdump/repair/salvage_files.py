@@ -1,22 +1,21 @@
 """Whole files of a partition when it is salvaged: leftovers, and names that Kafka chokes on.
 
 A broker puts complete ``.swap`` files in place and deletes the others, whatever they hold. So is
-it done here where that loses nothing: a ``.swap`` that is damaged does not replace logs that are
-there, and an unfinished file goes only if logs hold all of its batches.
+it done here where that loses nothing: a ``.swap`` that is damaged, or lacks records of the logs
+that it would replace, does not replace them, and an unfinished file goes only if logs hold all of
+its records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
-
-import numpy as np
 
 from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.repair.account import Leftover, Outcome, Recorder, SetAside, Why
 from kdump.repair.segment import SEGMENT_KINDS, IndexSettings
 from kdump.repair.sound_batches import SoundBatches, find_sound_batches
+from kdump.repair.swap_losses import SwapRules, holds_all, resolve_swaps
 from kdump.repair.swaps import finish_swaps
 from kdump.repair.workspace import (
     INDEX_SUFFIXES,
@@ -61,8 +60,15 @@ class _Unfinished:
     """Whether a broker would put it in place."""
 
 
-def resolve_for_salvage(workspace: Workspace, settings: IndexSettings) -> ResolvedFiles:
+def resolve_for_salvage(
+    workspace: Workspace, settings: IndexSettings, rules: SwapRules
+) -> ResolvedFiles:
     """Resolve leftovers without losing what nothing else holds.
+
+    Args:
+        workspace: the directory, which is changed.
+        settings: of its indexes.
+        rules: what may be missing from a swap.
 
     Raises:
         OSError: a file cannot be read.
@@ -72,20 +78,15 @@ def resolve_for_salvage(workspace: Workspace, settings: IndexSettings) -> Resolv
     aside = _move_nameless(workspace)
     live = _live_logs(workspace)
     is_as_broker = not aside
-    for log in _doubtful_logs(workspace):
-        if log.is_complete or not _is_covered(log.batches, live):
-            is_as_broker = False
-        aside.extend(_settle(workspace, log, live, recorder))
-    before = {name: workspace.content(name) for name in map(_log_name, live)}
+    doubtful = _doubtful_logs(workspace, all_swaps=False)
+    if _swaps_lose(workspace, doubtful, settings, rules):
+        doubtful = _doubtful_logs(workspace, all_swaps=True)
+    for log in doubtful:
+        settled = _settle(workspace, log, live, recorder)
+        is_in_use = live.get(log.base_offset) is log.batches
+        is_as_broker &= not (log.is_complete or settled or is_in_use)
+        aside.extend(settled)
     finish_swaps(workspace, settings, recorder)
-    for name in before:
-        if name in workspace:
-            continue
-        with workspace.open_content(before[name]) as source:
-            batches = find_sound_batches(source)
-        if not _is_replaced(workspace, batches):
-            is_as_broker = False
-            workspace.put(name, before[name])
     return ResolvedFiles(recorder.finish({}).leftovers, tuple(aside), is_as_broker)
 
 
@@ -152,8 +153,20 @@ def _read(workspace: Workspace, name: str) -> SoundBatches:
         return find_sound_batches(source)
 
 
-def _doubtful_logs(workspace: Workspace) -> list[_Unfinished]:
-    """The logs that a broker would delete unused, and complete ones that are damaged."""
+def _swaps_lose(
+    workspace: Workspace, without: list[_Unfinished], settings: IndexSettings, rules: SwapRules
+) -> bool:
+    """Whether finishing the swaps, but for some, would lose records."""
+    tried = workspace.copy()
+    for log in without:
+        tried.remove(log.name)
+    recorder = Recorder(tried)
+    resolve_swaps(tried, settings, recorder, rules)
+    return bool(recorder.finish({}).swap_losses)
+
+
+def _doubtful_logs(workspace: Workspace, *, all_swaps: bool) -> list[_Unfinished]:
+    """The logs that a broker would delete unused, and complete ones that are damaged, or all."""
     found = []
     unfinished = [name for name in workspace.names() if _is_unfinished_log(name)]
     cleaned = [
@@ -166,7 +179,7 @@ def _doubtful_logs(workspace: Workspace) -> list[_Unfinished]:
         batches = _read(workspace, name)
         is_complete = name.endswith(FileStage.SWAP.value) and base_offset < least_cleaned
         rises = bool((batches.first_offset[1:] > batches.last_offset[:-1]).all())
-        if not is_complete or batches.damaged or not rises:
+        if all_swaps or not is_complete or batches.damaged or not rises:
             found.append(_Unfinished(name, base_offset, batches, is_complete))
     return found
 
@@ -183,7 +196,8 @@ def _settle(
         name = file_name(log.base_offset, kind) + stage
         if kind is not FileKind.LOG and workspace.remove(name):
             recorder.leftover(name, Outcome.DELETED)
-    if _is_covered(log.batches, live):
+    others = [workspace.content(_log_name(base_offset)) for base_offset in live]
+    if not log.batches.count or holds_all(workspace, workspace.content(log.name), others):
         recorder.leftover(log.name, Outcome.DELETED)
         workspace.remove(log.name)
         return []
@@ -194,22 +208,6 @@ def _settle(
     workspace.rename(log.name, _log_name(log.base_offset))
     live[log.base_offset] = log.batches
     return []
-
-
-def _is_covered(batches: SoundBatches, live: dict[int, SoundBatches]) -> bool:
-    """Whether logs in use have all the offsets of ``batches``."""
-    rows = [
-        np.stack((other.first_offset, other.last_offset), axis=1)
-        for other in live.values()
-        if other.count
-    ]
-    if not rows:
-        return batches.count == 0
-    spans = np.concatenate(rows)
-    spans = spans[np.argsort(spans[:, 0], kind="stable")]
-    reach = np.maximum.accumulate(spans[:, 1])
-    at = np.searchsorted(spans[:, 0], batches.first_offset, side="right") - 1
-    return bool(((at >= 0) & (reach[at] >= batches.last_offset)).all())
 
 
 def _overlaps(batches: SoundBatches, live: dict[int, SoundBatches]) -> bool:
@@ -223,27 +221,3 @@ def _overlaps(batches: SoundBatches, live: dict[int, SoundBatches]) -> bool:
         and int(other.last_offset.max()) >= low
         for other in live.values()
     )
-
-
-def _is_replaced(workspace: Workspace, batches: SoundBatches) -> bool:
-    """Whether a log that went has a batch that is also in one that took its place.
-
-    Compaction takes records out of batches, and leaves them their offsets.
-    """
-    if not batches.count:
-        return True
-    spans = set(_spans(batches))
-    for name in workspace.names():
-        offset = leading_offset(name)
-        if offset is None or name != _log_name(offset):
-            continue
-        content = workspace.content(name)
-        was_swap = isinstance(content, Stored) and content.name.endswith(FileStage.SWAP.value)
-        if was_swap and not spans.isdisjoint(_spans(_read(workspace, name))):
-            return True
-    return False
-
-
-def _spans(batches: SoundBatches) -> Iterator[tuple[int, int]]:
-    """First and last offset of each batch."""
-    return zip(batches.first_offset.tolist(), batches.last_offset.tolist(), strict=True)

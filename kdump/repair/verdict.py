@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome, SetAside
+from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome, SetAside, SwapLoss
 from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy
@@ -42,6 +42,8 @@ class Verdict:
 
     kind: VerdictKind
     sentence: str
+    swap_losses: tuple[SwapLoss, ...] = ()
+    """What is lost of logs that swaps replace; part of the sentence, too."""
 
 
 def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.BROKER) -> Verdict:
@@ -54,13 +56,19 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     missing = [piece for piece in account.set_aside if _loses(piece)]
     others = [piece for piece in account.set_aside if not _loses(piece)]
     cuts = [cut for cut in account.cuts if not cut.is_padding]
-    losses = [*map(_cut, cuts), *_dropped(account.dropped), *map(_set_aside, missing)]
+    losses = [
+        *_swapped(account.swap_losses),
+        *map(_cut, cuts),
+        *_dropped(account.dropped),
+        *map(_set_aside, missing),
+    ]
     repairs = [*map(_set_aside, others), *_repairs(account)]
     padding = [_padding(cut) for cut in account.cuts if cut.is_padding]
     if losses or repairs:
         kind = VerdictKind.LOSS if losses else VerdictKind.REBUILT
         ending = "" if losses else "; no batch is lost"
-        return Verdict(kind, f"{subject} would {_and([*losses, *repairs, *padding])}{ending}")
+        sentence = f"{subject} would {_and([*losses, *repairs, *padding])}{ending}"
+        return Verdict(kind, sentence, account.swap_losses)
     unclean = [segment.base_offset for segment in account.recovered]
     active = outcome.active_base_offset if isinstance(outcome, Recovered) else None
     harmless = harmless_verdict(unclean, active, policy)
@@ -115,6 +123,22 @@ def _dropped(dropped: Sequence[Dropped]) -> Iterable[str]:
     names = dropped[0].name if len(dropped) == 1 else f"{dropped[0].name} to {dropped[-1].name}"
     segments = _count(len(dropped), "segment")
     yield f"delete {segments} ({names}) with {_held(loss)} because {dropped[0].reason}"
+
+
+def _swapped(losses: Sequence[SwapLoss]) -> Iterable[str]:
+    if not losses:
+        return
+    loss = _together([each.loss for each in losses])
+    one = losses[0].name
+    names = f"segment {one}" if len(losses) == 1 else f"segments {one} to {losses[-1].name}"
+    yield f"replace {names} with an incomplete .swap and lose {lost_with(loss)}"
+
+
+def lost_with(loss: Loss) -> str:
+    """What is lost with a swap, in words."""
+    records = "records" if loss.records is None else _count(loss.records, "record")
+    batches = _count(loss.batches, "batch", "batches")
+    return f"{records} of {batches} (offsets {loss.first_offset}–{loss.last_offset})"  # noqa: RUF001
 
 
 def _loses(piece: SetAside) -> bool:

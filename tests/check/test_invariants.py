@@ -400,6 +400,12 @@ def a_swap_is_left(partition: Path) -> None:
     (partition / "00000000000000000000.log.swap").write_bytes(b"x")
 
 
+@by_files("swap-incomplete", "leftover-swap")
+def a_swap_is_empty(partition: Path) -> None:
+    log = file(partition, 12, FileKind.LOG)
+    log.with_name(f"{log.name}.swap").write_bytes(b"")
+
+
 @by_files("leftover-cleaned")
 def a_cleaned_file_is_left(partition: Path) -> None:
     (partition / "00000000000000000000.log.cleaned").write_bytes(b"x")
