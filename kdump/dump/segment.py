@@ -7,22 +7,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.problems import Problem
 from kdump.dump.report import DumpReport
 from kdump.dump.text_options import TextOptions
 from kdump.dump.window_text import Notes, step_text, window_texts
-from kdump.formats import offset_index, time_index
 from kdump.formats.errors import FormatError
-from kdump.formats.index_search import NO_SLOT, largest_lower_bounds
 from kdump.formats.names import (
     BOOTSTRAP_CHECKPOINT,
     FileKind,
     parse_metadata_snapshot_name,
 )
-from kdump.scan.batches import Column, Stop, read_windows
+from kdump.log.seek import IndexedLog
+from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
 from kdump.scan.walk import Skipped, Step, walk_segment
@@ -258,54 +255,15 @@ class SegmentReading:
         selection = self._options.selection
         if self._file.base_offset is None or self._options.max_bytes is not None:
             return 0
-        wanted = selection.from_offset
-        if selection.from_time_ms is not None:
-            earlier = self._last_offset_before(selection.from_time_ms)
-            wanted = max(wanted or 0, earlier + 1)
-        if wanted is None:
-            return 0
-        return self._position_before(wanted)
-
-    def _last_offset_before(self, time_ms: int) -> int:
-        """An offset up to which every record is older than ``time_ms``; -1 for none."""
-        path = self._file.neighbour(FileKind.TIME_INDEX)
-        if not path.exists():
-            return -1
-        index = time_index.decode(path.read_bytes(), self._file.base_offset or 0)
-        used = slice(0, offset_index.count_before_restart(index.offset, index.base_offset))
-        timestamp, offset = index.timestamp[used], index.offset[used]
-        if (np.diff(timestamp) < 0).any() or (np.diff(offset) < 0).any():
-            return -1
-        slot = _slot(timestamp, time_ms - 1, time_index.ENTRY_BYTES)
-        return -1 if slot == NO_SLOT else int(offset[slot])
-
-    def _position_before(self, wanted: int) -> int:
-        """The start of a batch at or before the one that holds ``wanted``; 0 in doubt."""
-        path = self._file.neighbour(FileKind.OFFSET_INDEX)
-        if not path.exists():
-            return 0
-        index = offset_index.decode(path.read_bytes(), self._file.base_offset or 0)
-        used = slice(0, offset_index.count_before_restart(index.offset, index.base_offset))
-        offset, position = index.offset[used], index.position[used]
-        if (np.diff(offset) <= 0).any() or (np.diff(position) <= 0).any():
-            return 0
-        slot = _slot(offset, wanted - 1, offset_index.ENTRY_BYTES)
-        if slot == NO_SLOT or not self._ends_with(int(position[slot]), int(offset[slot])):
-            return 0
-        return int(position[slot])
-
-    def _ends_with(self, position: int, last_offset: int) -> bool:
-        """Whether a sound batch at ``position`` ends with the offset that an index gives it."""
-        if not 0 <= position < self._source.size_bytes:
-            return False
-        window = next(read_windows(self._source, position))
-        batches = window.batches
-        return (
-            batches.count > 0
-            and bool(batches.is_valid[0])
-            and int(batches.last_offset[0]) == last_offset
+        segment = IndexedLog(
+            self._source,
+            self._file.base_offset,
+            self._file.neighbour(FileKind.OFFSET_INDEX),
+            self._file.neighbour(FileKind.TIME_INDEX),
         )
-
-
-def _slot(keys: Column, target: int, entry_bytes: int) -> int:
-    return int(largest_lower_bounds(keys, np.array([target], np.int64), entry_bytes)[0])
+        start = 0
+        if selection.from_offset is not None:
+            start = segment.position_of(selection.from_offset)
+        if selection.from_time_ms is not None:
+            start = max(start, segment.position_after_times_below(selection.from_time_ms))
+        return start

@@ -14,9 +14,10 @@ from typing import Final, NamedTuple, TypeVar
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints, Offsets
-from kdump.log.headers import batch_span_at, batch_spans
+from kdump.log.headers import BatchSpan, batch_span_at, batch_spans
 from kdump.log.index_tail import (
     OffsetIndexEntry,
+    TimeIndexEntry,
     last_offset_entry,
     last_time_entry,
     offset_entry_at_or_below,
@@ -37,19 +38,19 @@ class LogBounds:
     Attributes:
         log_start_offset: the larger of the first segment's base offset and what
             ``log-start-offset-checkpoint`` says, which is how a broker decides it.
-        log_end_offset: the next offset to be written. After a clean stop, what
-            ``recovery-point-offset-checkpoint`` says; otherwise, and for logs that are not in
-            it, one above the last batch that follows, header by header, from the last entry of
-            the active segment's offset index. Checksums are not looked at: a recovering broker
-            may end the log sooner. Kafka 0.7: the position behind the last byte.
+        log_end_offset: the next offset to be written: one above the last batch that follows,
+            header by header, from the last entry of the active segment's offset index, as a
+            starting broker finds it. Checksums are not looked at: a recovering broker may end
+            the log sooner. Without a segment, what ``recovery-point-offset-checkpoint`` says
+            after a clean stop. Kafka 0.7: the position behind the last byte.
         recovery_point: what ``recovery-point-offset-checkpoint`` says. A broker takes a
             partition that is not in it to have 0.
         high_watermark: what ``replication-offset-checkpoint`` says.
         earliest_timestamp_ms: of the first record of the first batch that reaches the log start
             offset, if that batch's header tells it.
-        latest_timestamp_ms: the largest: of each segment by its time index's last entry; of the
-            active one after an unclean stop, and where a time index has none, also by the
-            batches from the offset index's last entry on.
+        latest_timestamp_ms: the largest: of each segment by its time index's last entry, if the
+            batch that it names has that time, and by the headers from the offset index's last
+            entry on; by all of its headers where the time index does not hold.
     """
 
     log_start_offset: int | None
@@ -114,45 +115,59 @@ def _find_end(partition: Partition, known_end: int | None) -> tuple[int | None, 
     active = partition.segments[-1]
     if active.is_0_7:
         return active.base_offset + active.log_bytes, None
-    if known_end is not None and known_end < active.base_offset:
-        # The checkpoint speaks of another log than this one.
-        known_end = None
     tails = [
-        _read_tail(partition, segment, by_headers=known_end is None and segment is active)
+        _read_tail(partition, segment)
         for segment in partition.segments
         if segment.log_bytes or segment is active
     ]
     latest = max(tail.latest_timestamp_ms for tail in tails)
     return (
-        tails[-1].end_offset if known_end is None else known_end,
+        tails[-1].end_offset,
         None if latest == NO_TIMESTAMP else latest,
     )
 
 
 class _Tail(NamedTuple):
-    """The end of one segment; the offset is right only if its headers were asked for."""
+    """The end of one segment."""
 
     end_offset: int
     latest_timestamp_ms: int
 
 
-def _read_tail(partition: Partition, segment: Segment, *, by_headers: bool) -> _Tail:
-    """The end of a segment: by the log's headers where the time index is not enough."""
+def _read_tail(partition: Partition, segment: Segment) -> _Tail:
+    """The end of a segment: by its indexes' last entries, and the headers they lead to."""
     end, latest = segment.base_offset, NO_TIMESTAMP
     if not segment.log_bytes:
         return _Tail(end, latest)
+    entry = None
     if segment.time_index_bytes:
         entry = _in_file(partition.segment_path(segment, FileKind.TIME_INDEX), last_time_entry)
-        if entry is not None:
-            latest = entry.timestamp
-    if by_headers or latest == NO_TIMESTAMP:
-        with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
-            start = _last_indexed_position(partition, segment, log)
-            for span in batch_spans(log, start, segment.base_offset):
-                end = span.last_offset + 1
-                if span.max_timestamp_ms is not None:
-                    latest = max(latest, span.max_timestamp_ms)
+    with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+        start = _last_indexed_position(partition, segment, log)
+        for span in batch_spans(log, start, segment.base_offset):
+            end = span.last_offset + 1
+            latest = max(latest, _time_of(span))
+        if entry is not None and _is_named(partition, segment, log, entry):
+            latest = max(latest, entry.timestamp)
+        elif start and (entry is not None or latest != NO_TIMESTAMP):
+            latest = max(map(_time_of, batch_spans(log, 0, segment.base_offset)), default=latest)
     return _Tail(end, latest)
+
+
+def _time_of(span: BatchSpan) -> int:
+    return NO_TIMESTAMP if span.max_timestamp_ms is None else span.max_timestamp_ms
+
+
+def _is_named(
+    partition: Partition, segment: Segment, log: ByteSource, entry: TimeIndexEntry
+) -> bool:
+    """Whether an entry of the time index has the offset and the largest time of one batch."""
+    offset = segment.base_offset + entry.relative_offset
+    start = _position_of(partition, segment, log, offset)
+    for span in batch_spans(log, start, segment.base_offset):
+        if span.last_offset >= offset:
+            return _time_of(span) == entry.timestamp
+    return False
 
 
 def _last_indexed_position(partition: Partition, segment: Segment, log: ByteSource) -> int:
@@ -160,8 +175,8 @@ def _last_indexed_position(partition: Partition, segment: Segment, log: ByteSour
     return _indexed_position(partition, segment, log, last_offset_entry)
 
 
-def position_below(partition: Partition, segment: Segment, log: ByteSource, offset: int) -> int:
-    """Where to begin looking for ``offset``, by the offset index; 0 where that does not hold."""
+def _position_of(partition: Partition, segment: Segment, log: ByteSource, offset: int) -> int:
+    """Where to begin looking for ``offset``; 0 where no entry of the offset index holds."""
     relative_offset = offset - segment.base_offset
     return _indexed_position(
         partition, segment, log, lambda index: offset_entry_at_or_below(index, relative_offset)
@@ -206,7 +221,7 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
         with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
             start = 0
             if segment.base_offset < log_start_offset:
-                start = position_below(partition, segment, log, log_start_offset)
+                start = _position_of(partition, segment, log, log_start_offset)
             for span in batch_spans(log, start, segment.base_offset):
                 if span.last_offset >= log_start_offset:
                     return span.first_timestamp_ms

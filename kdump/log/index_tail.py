@@ -9,6 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from kdump.formats import offset_index, time_index
 from kdump.scan.source import ByteSource, read_at
 
@@ -36,6 +39,13 @@ class TimeIndexEntry(NamedTuple):
 
     timestamp: int
     relative_offset: int
+
+
+class TimeEntries(NamedTuple):
+    """The entries of a time index, as columns; offsets count from the base offset."""
+
+    timestamp: npt.NDArray[np.int64]
+    offset: npt.NDArray[np.int64]
 
 
 def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
@@ -72,6 +82,18 @@ def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
     """
     slot = _count_used(source, _TIME_ENTRY) - 1
     return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
+
+
+def used_time_entries(source: ByteSource) -> TimeEntries:
+    """All entries before the padding.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    count = _count_used(source, _TIME_ENTRY)
+    data = read_at(source, 0, count * _TIME_ENTRY.size)
+    index = time_index.decode(data, 0)
+    return TimeEntries(index.timestamp, index.offset)
 
 
 def _count_used(source: ByteSource, layout: struct.Struct) -> int:

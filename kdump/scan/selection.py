@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kdump.formats import record_batch
 from kdump.formats.message_set import Message
 from kdump.scan.batches import BatchColumns, Flags
 from kdump.scan.records import RecordColumns
@@ -49,18 +50,36 @@ class Selection:
         )
 
     def batches(self, batches: BatchColumns) -> Flags:
-        """Which batches may hold a wanted record, as far as headers tell."""
+        """Which batches may hold a wanted record, as far as headers can be believed.
+
+        The largest time in a header is a claim, and the first is that of the first record only;
+        they are the records' own where the broker stamped them, and in plain old messages.
+        """
         mask = np.ones(batches.count, np.bool_)
         if self.from_offset is not None:
             mask &= batches.last_offset >= self.from_offset
         if self.to_offset is not None:
             # What a message of magic 0 or 1 wraps may begin far below its own offset.
             mask &= (batches.base_offset < self.to_offset) | (batches.magic < 2)
+        if self.has_times:
+            is_plain = (batches.magic < 2) & (batches.attributes & record_batch.CODEC_MASK == 0)
+            is_stamped = batches.attributes & record_batch.LOG_APPEND_TIME_FLAG != 0
+            is_exact = (is_plain | is_stamped) & batches.is_valid
+            mask &= self._has_wanted_time(batches) | ~is_exact
+        return mask
+
+    @property
+    def has_times(self) -> bool:
+        """Whether times are left out."""
+        return self.from_time_ms is not None or self.to_time_ms is not None
+
+    def _has_wanted_time(self, batches: BatchColumns) -> Flags:
+        """Which batches are wanted, if the time in their header is that of all records."""
+        mask = np.ones(batches.count, np.bool_)
         if self.from_time_ms is not None:
             mask &= batches.max_timestamp >= self.from_time_ms
         if self.to_time_ms is not None:
-            # The first record's time is mostly the least, but only the records can tell.
-            mask &= (batches.base_timestamp < self.to_time_ms) | (batches.records_count != 1)
+            mask &= batches.max_timestamp < self.to_time_ms
         return mask
 
     def is_past(self, batches: BatchColumns) -> bool:

@@ -12,7 +12,15 @@ import numpy as np
 from kdump.formats import message_set
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.scan.batches import WINDOW_BYTES, Bytes, Stop, StopReason, Window, read_windows
+from kdump.scan.batches import (
+    WINDOW_BYTES,
+    Bytes,
+    Flags,
+    Stop,
+    StopReason,
+    Window,
+    read_windows,
+)
 from kdump.scan.records import RecordColumns, read_records
 from kdump.scan.resync import find_batch, is_sound_batch
 from kdump.scan.selection import Selection, with_rows
@@ -141,6 +149,8 @@ def expand_window(
     The arguments are those of :func:`walk_segment`, but a limit is not kept here.
     """
     mask = selection.batches(window.batches)
+    if selection.has_times and not with_records:
+        mask = _with_wanted_time(window, selection, mask)
     if not mask.all():
         window = window.rows(mask)
     is_legacy = window.batches.magic < 2
@@ -165,6 +175,18 @@ def expand_window(
                 kept = selection.records(columns)
                 if kept.count or kept.problems:
                     yield kept
+
+
+def _with_wanted_time(window: Window, selection: Selection, mask: Flags) -> Flags:
+    """The batches of ``mask`` that have a record of a wanted time, or are damaged."""
+    found = np.zeros(len(mask), np.bool_)
+    rows = np.flatnonzero(mask)
+    position = window.batches.position
+    for step in expand_window(window.rows(mask), selection, with_records=True):
+        batches = step.window.batches if isinstance(step, MessageSet) else step.batches
+        found[np.searchsorted(position, batches.position)] = True
+    found[rows[~window.batches.is_valid[rows]]] = True
+    return found
 
 
 def _at_most(

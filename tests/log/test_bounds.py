@@ -32,15 +32,19 @@ def checkpoints(start: int | None = None, recovery: int | None = None) -> Checkp
 
 
 class TestEnd:
-    def test_after_a_clean_stop_the_recovery_point_is_the_end(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("is_clean", [True, False])
+    def test_the_batches_say_where_it_is(self, tmp_path: Path, is_clean: bool) -> None:
         partition = listed(write_partition(tmp_path / "p", {0: b"".join(batches(2))}))
-        bounds = read_bounds(partition, checkpoints(recovery=99), is_clean=True)
-        assert (bounds.recovery_point, bounds.log_end_offset) == (99, 99)
+        for recovery in (2, 99):
+            bounds = read_bounds(partition, checkpoints(recovery=recovery), is_clean=is_clean)
+            assert (bounds.recovery_point, bounds.log_end_offset) == (recovery, 6)
 
-    def test_otherwise_the_batches_say_where_it_is(self, tmp_path: Path) -> None:
-        partition = listed(write_partition(tmp_path / "p", {0: b"".join(batches(2))}))
-        bounds = read_bounds(partition, checkpoints(recovery=2))
-        assert (bounds.recovery_point, bounds.log_end_offset) == (2, 6)
+    def test_after_a_clean_stop_a_log_without_segments_ends_at_its_recovery_point(
+        self, tmp_path: Path
+    ) -> None:
+        partition = listed(write_partition(tmp_path / "p"))
+        bounds = read_bounds(partition, checkpoints(recovery=9), is_clean=True)
+        assert bounds.log_end_offset == 9
 
     def test_a_checkpoint_below_the_active_segment_is_not_believed(self, tmp_path: Path) -> None:
         logs = {0: b"".join(batches(2)), 6: batch([record(6)])}
@@ -130,14 +134,30 @@ class TestStart:
 
 
 class TestLatestTime:
-    def test_it_is_the_time_indexes_last_entry(self, tmp_path: Path) -> None:
+    def test_it_is_the_time_of_the_batch_that_the_time_index_names(self, tmp_path: Path) -> None:
+        early = batch([record(at, timestamp=9_000 - at) for at in range(2)])
+        late = batch([record(2, timestamp=5)])
         path = write_partition(
             tmp_path / "p",
-            {0: b"".join(batches(1)), 3: b"".join(batches(1, base_offset=3))},
-            time_indexes={0: time_index((5_000, 2), padding=9), 3: time_index((3_000, 2))},
+            {0: early + late},
+            offset_indexes={0: offset_index((2, len(early)))},
+            time_indexes={0: time_index((9_000, 1), padding=9)},
         )
-        bounds = read_bounds(listed(path), checkpoints(recovery=6), is_clean=True)
-        assert bounds.latest_timestamp_ms == 5_000
+        assert read_bounds(listed(path)).latest_timestamp_ms == 9_000
+
+    @pytest.mark.parametrize("entry", [(5_000, 1), (9_000, 2), (9_000, 99), (9_000, -1)])
+    def test_a_time_index_that_names_another_batch_is_not_believed(
+        self, tmp_path: Path, entry: tuple[int, int]
+    ) -> None:
+        early = batch([record(at, timestamp=8_000 - at) for at in range(2)])
+        late = batch([record(2, timestamp=5)])
+        path = write_partition(
+            tmp_path / "p",
+            {0: early + late},
+            offset_indexes={0: offset_index((2, len(early)))},
+            time_indexes={0: time_index(entry)},
+        )
+        assert read_bounds(listed(path)).latest_timestamp_ms == 8_000
 
     def test_after_a_crash_it_may_be_behind_the_last_entry(self, tmp_path: Path) -> None:
         path = write_partition(

@@ -6,17 +6,26 @@ Either reading fails, or it gives what a starting broker would keep.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import json
 import random
 import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from builders import batches, random_partitions
+from builders import batches, damage, random_partitions
 from builders.apply_wanted import apply_wanted
 from builders.batches import batch, record
-from builders.log_directories import write_log_directory, write_partition
+from builders.log_directories import (
+    offset_index,
+    time_index,
+    write_log_directory,
+    write_partition,
+)
 from builders.read_records import (
+    ReadRecord,
     all_records,
     committed_records,
     data_records,
@@ -24,6 +33,7 @@ from builders.read_records import (
 )
 from builders.recovery import files_after, joined, load, marker, of_producer
 from builders.source_tables import offsets_of, rows_of
+from kdump.cli.main import cli
 from kdump.errors import KdumpError
 from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
@@ -249,3 +259,136 @@ def test_reading_fails_or_gives_what_a_starting_broker_keeps(tmp_path: Path, see
             [each.offset for each in committed_records(records, 2**62 if end is None else end)]
             for end in ends
         ]
+
+
+# ---- Indexes ----
+
+
+def index_damaged(rng: random.Random, path: Path) -> None:
+    """Damage one index of a partition, or put another segment's in its place."""
+    indexes = sorted([*path.glob("*.index"), *path.glob("*.timeindex")])
+    index = rng.choice(indexes)
+    others = [each for each in indexes if each.suffix == index.suffix]
+    content = bytearray(index.read_bytes())
+    happening = rng.choice([*damage.ANY_FILE, *damage.INDEX, *damage.INDEX, "zeroed tail", "other"])
+    if happening == "other":
+        index.write_bytes(rng.choice(others).read_bytes())
+    elif happening == "zeroed tail":
+        at = rng.randrange(len(content) + 1)
+        index.write_bytes(content[:at] + bytes(len(content) - at))
+    else:
+        assert callable(happening)
+        index.write_bytes(happening(rng, content))
+
+
+def indexed_partition(rng: random.Random, path: Path) -> list[ReadRecord]:
+    """Write a partition with an index entry for every batch or so, and damage some of them."""
+    path.mkdir()
+    for name, content in random_partitions.random_logs(rng).items():
+        (path / name).write_bytes(content)
+    files = files_after(path, interval_bytes=rng.choice([0, 300, 4096]))
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    for _ in range(rng.randrange(1, 5)):
+        index_damaged(rng, path)
+    return all_records(path)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_damaged_indexes_lead_no_reader_past_a_record(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "orders-0"
+    everything = indexed_partition(rng, path)
+    records = data_records(everything)
+    offsets = [each.offset for each in records]
+    for _ in range(4):
+        time_ms = rng.choice(everything).timestamp_ms + rng.choice([-1, 0, 0, 1])
+        # A control record has a time as any other.
+        first = min(
+            (each.offset for each in everything if each.timestamp_ms >= time_ms), default=2**62
+        )
+        offset = rng.choice(everything).offset
+        assert offsets_of(path, startingTimestamp=str(time_ms)) == [
+            o for o in offsets if o >= first
+        ]
+        assert offsets_of(path, endingTimestamp=str(time_ms)) == [o for o in offsets if o < first]
+        by_offset = f'{{"orders":{{"0":{offset}}}}}'
+        assert offsets_of(path, startingOffsets=by_offset) == [o for o in offsets if o >= offset]
+        moment = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=time_ms)
+        since = [("GreaterThanOrEqual", "timestamp", moment)]
+        assert offsets_of(path, since) == [
+            each.offset for each in records if each.timestamp_ms >= time_ms
+        ]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_damaged_indexes_lead_no_dump_past_a_record(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "orders-0"
+    indexed_partition(rng, path)
+    log = rng.choice(sorted(path.glob("*.log")))
+    for each in path.glob("*.log"):
+        if each != log:
+            each.unlink()
+    records = all_records(path)
+    time_ms, offset = rng.choice(records).timestamp_ms, rng.choice(records).offset
+    since = [each.offset for each in records if each.timestamp_ms >= time_ms]
+    behind = [each.offset for each in records if each.offset >= offset]
+    assert dumped(log, "--from-time", str(time_ms)) == since
+    assert dumped(log, "--from-offset", str(offset)) == behind
+
+
+def dumped(log: Path, *options: str) -> list[int]:
+    """Offsets of the records that a dump gives."""
+    arguments = ["dump-segment", "--output", "jsonl", *options, str(log)]
+    outcome = CliRunner().invoke(cli, arguments, standalone_mode=False)
+    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    return [row["offset"] for row in rows if row["type"] == "record"]
+
+
+def timed(base_offset: int, *times: int, claim: int | None = None) -> bytes:
+    rows = [record(base_offset + at, timestamp=ms) for at, ms in enumerate(times)]
+    return batch(rows, max_timestamp=claim)
+
+
+def test_a_header_that_claims_too_early_a_time_hides_no_record(tmp_path: Path) -> None:
+    path = partition(tmp_path, {0: joined(timed(0, 10), timed(1, 50, 40, claim=20), timed(3, 30))})
+    log = path / f"{0:020d}.log"
+    assert offsets_of(path, startingTimestamp="40") == [1, 2, 3]
+    assert dumped(log, "--from-time", "40") == [1, 2]
+    outcome = CliRunner().invoke(
+        cli, ["dump-segment", "--from-time", "40", str(log)], standalone_mode=False
+    )
+    assert "baseOffset: 1 lastOffset: 2" in outcome.stdout
+    assert outcome.stdout.count("baseOffset") == 1
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_time_that_damage_may_hold_fails_whatever_the_index_says(
+    tmp_path: Path, is_indexed: bool
+) -> None:
+    first, second, third = timed(0, 10), bytearray(timed(1, 40)), timed(2, 50)
+    second[-1] ^= 1
+    index = offset_index((1, len(first)), (2, len(first + second)))
+    path = write_partition(
+        tmp_path / "orders-0",
+        {0: joined(first, bytes(second), third)},
+        offset_indexes={0: index} if is_indexed else None,
+        time_indexes={0: time_index((10, 0))} if is_indexed else None,
+    )
+    with pytest.raises(DamagedLogError):
+        offsets_of(path, startingTimestamp="40")
+    assert offsets_of(path, startingTimestamp="40", **DROPPING) == [2]
+
+
+def test_a_time_index_zeroed_at_its_tail_hides_no_segment(tmp_path: Path) -> None:
+    logs = {
+        0: joined(timed(at, 100 + at) for at in range(4)),
+        4: timed(4, 200),
+    }
+    path = write_partition(
+        tmp_path / "orders-0",
+        logs,
+        time_indexes={0: time_index((100, 0), padding=3)},
+    )
+    assert offsets_of(path, startingTimestamp="102") == [2, 3, 4]

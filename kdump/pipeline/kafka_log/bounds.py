@@ -1,83 +1,112 @@
-"""Offsets in a partition that are not written anywhere: that of a time, and the last stable one."""
+"""Offsets in a partition that are not written anywhere: those of times."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
 
-from kdump.formats import time_index
 from kdump.formats.names import FileKind
-from kdump.log.bounds import position_below
-from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
+from kdump.log.seek import IndexedLog
 from kdump.log.segment import Segment
+from kdump.pipeline.kafka_log.damage import (
+    Damage,
+    OnDamage,
+    batch_damage,
+    segment_part,
+    sound_windows,
+)
+from kdump.scan.batches import Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
-from kdump.scan.walk import MessageSet, walk_segment
-
-_ABORT: Final = 0
-_COMMIT: Final = 1
-_CONTROL_KEY_BYTES: Final = 4
-"""Version and type, two bytes each (``ControlRecordType``)."""
-_LARGEST_MARKER_BYTES: Final = 4096
-"""A batch of one marker has less than a hundred bytes, and nobody compresses it."""
+from kdump.scan.walk import MessageSet, expand_window
 
 
-def largest_timestamp(
-    partition: Partition, segment: Segment, following: Segment | None
-) -> int | None:
-    """The largest timestamp of a segment, by its time index, if another one follows it.
+def indexed_log(partition: Partition, segment: Segment, log: FileSource) -> IndexedLog:
+    """The log of a segment, to be searched by its indexes."""
+    return IndexedLog(
+        log,
+        segment.base_offset,
+        partition.segment_path(segment, FileKind.OFFSET_INDEX),
+        partition.segment_path(segment, FileKind.TIME_INDEX),
+    )
 
-    None where the index does not tell: it is not there, or empty, or its last entry is none of
-    this segment's.
+
+def is_older(
+    partition: Partition, segment: Segment, following: Segment | None, timestamp_ms: int
+) -> bool:
+    """Whether all records of a segment are known to be older, without reading much of it.
 
     Raises:
-        OSError: the index cannot be read.
+        OSError: a file cannot be read.
     """
     if not segment.time_index_bytes or following is None:
-        return None
-    with FileSource(partition.segment_path(segment, FileKind.TIME_INDEX)) as index:
-        entry = last_time_entry(index)
-    room = following.base_offset - segment.base_offset
-    if entry is None or not 0 <= entry.relative_offset < room:
-        return None
-    return entry.timestamp
+        return False
+    with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+        largest = indexed_log(partition, segment, log).largest_timestamp()
+    return largest is not None and largest < timestamp_ms
 
 
-def offset_of_time(partition: Partition, timestamp_ms: int, start_offset: int) -> int | None:
+def offset_of_time(
+    partition: Partition, timestamp_ms: int, start_offset: int, on_damage: OnDamage
+) -> int | None:
     """The first offset from ``start_offset`` on whose record is not older than ``timestamp_ms``.
 
-    Follows ``LogSegment.findOffsetByTimestamp``; None where there is none.
+    Follows ``LogSegment.findOffsetByTimestamp``, but believes no index and no header unseen; None
+    where there is none.
+
+    Args:
+        partition: as a starting broker loads it.
+        timestamp_ms: the time.
+        start_offset: the first that counts.
+        on_damage: is given what damage is met, which may hold that record.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    selection = Selection(from_offset=start_offset, from_time_ms=timestamp_ms, limit=1)
+    selection = Selection(from_offset=start_offset, from_time_ms=timestamp_ms)
     for segment, following in partition.with_following():
         if following is not None and following.base_offset <= start_offset:
             continue
-        largest = largest_timestamp(partition, segment, following)
-        if largest is not None and largest < timestamp_ms:
+        if is_older(partition, segment, following, timestamp_ms):
             continue
         with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
-            offset = max(start_offset, _indexed_offset(partition, segment, timestamp_ms))
-            start = position_below(partition, segment, log, offset)
-            for step in walk_segment(
-                log, start, with_records=True, selection=selection, follow_bad=True
-            ):
-                if isinstance(step, RecordColumns) and step.count:
-                    return int(step.offset[0])
-                if isinstance(step, MessageSet) and step.messages:
-                    return step.messages[0].offset
+            searched = indexed_log(partition, segment, log)
+            start = max(
+                searched.position_of(start_offset),
+                searched.position_after_times_below(timestamp_ms),
+            )
+            for step in sound_windows(log, segment_part(segment, following, start)):
+                if isinstance(step, Damage):
+                    on_damage(step)
+                    continue
+                for found in _first_in(step, selection, str(log.path)):
+                    if isinstance(found, int):
+                        return found
+                    on_damage(found)
     return None
 
 
-def _indexed_offset(partition: Partition, segment: Segment, timestamp_ms: int) -> int:
-    """An offset before which all records are older, by the time index."""
-    if not segment.time_index_bytes:
-        return segment.base_offset
-    path = partition.segment_path(segment, FileKind.TIME_INDEX)
-    index = time_index.decode(path.read_bytes(), segment.base_offset)
-    # An entry's time may be that of several records, of which it names one.
-    _, offset = time_index.lookup(index, timestamp_ms - 1)
-    return max(offset, segment.base_offset)
+def _first_in(window: Window, selection: Selection, path: str) -> Iterator[int | Damage]:
+    """Offsets of wanted records, and damage, in order; those behind the first may be left out."""
+    for step in expand_window(window, selection, with_records=True):
+        if isinstance(step, RecordColumns):
+            problems = {
+                int(step.batches.position[row]): batch_damage(
+                    window,
+                    int(window.batches.position.searchsorted(step.batches.position[row])),
+                    path,
+                    problem,
+                )
+                for row, problem in step.problems.items()
+            }
+            first = int(step.batches.position[step.batch[0]]) if step.count else None
+            yield from (d for at, d in sorted(problems.items()) if first is None or at < first)
+            if step.count:
+                yield int(step.offset[0])
+            yield from problems.values()
+        elif isinstance(step, MessageSet):
+            if step.messages:
+                yield step.messages[0].offset
+            if step.problem is not None:
+                yield batch_damage(step.window, 0, path, step.problem)

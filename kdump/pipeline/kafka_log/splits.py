@@ -9,11 +9,10 @@ from typing import Final
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import FileKind
-from kdump.log.bounds import position_below
 from kdump.log.headers import batch_span_at
 from kdump.log.segment import Segment
 from kdump.pipeline.job import Split
-from kdump.pipeline.kafka_log.bounds import largest_timestamp, offset_of_time
+from kdump.pipeline.kafka_log.bounds import indexed_log, is_older, offset_of_time
 from kdump.pipeline.kafka_log.choice import AtTime, Bound, Edge
 from kdump.pipeline.kafka_log.damage import Damage, DamagedLogError, LogPart, segment_part
 from kdump.pipeline.kafka_log.filters import Wanted
@@ -141,7 +140,9 @@ class _Planner:
     def _offset(self, bound: Bound) -> int | None:
         """The offset of a bound; None is the end of the log, wherever that is."""
         if isinstance(bound, AtTime):
-            return offset_of_time(self.partition, bound.timestamp_ms, self.found.log_start_offset)
+            return offset_of_time(
+                self.partition, bound.timestamp_ms, self.found.log_start_offset, self._damaged
+            )
         if bound is Edge.LATEST:
             return None
         return self.found.log_start_offset if isinstance(bound, Edge) else bound
@@ -164,10 +165,8 @@ class _Planner:
                 continue
             if to_offset is not None and segment.base_offset >= to_offset:
                 return
-            if least_ms is not None:
-                largest = largest_timestamp(self.partition, segment, following)
-                if largest is not None and largest < least_ms:
-                    continue
+            if least_ms is not None and is_older(self.partition, segment, following, least_ms):
+                continue
             yield segment, following
 
     def _of_segment(
@@ -185,7 +184,7 @@ class _Planner:
             with FileSource(path) as log:
                 start = 0
                 if segment.base_offset < from_offset:
-                    start = position_below(self.partition, segment, log, from_offset)
+                    start = indexed_log(self.partition, segment, log).position_of(from_offset)
                 pieces = list(_within(log, pieces, start, to_offset))
         for piece in pieces:
             yield SourceSplit(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -28,6 +28,7 @@ from kdump.pipeline.kafka_log.damage import (
     NO_OFFSET,
     Damage,
     LogPart,
+    OnDamage,
     batch_damage,
     segment_part,
     sound_windows,
@@ -51,9 +52,6 @@ _STATE_OF_MARKER: Final = {
     COMMIT: TRANSACTION_STATES.index(COMMITTED),
 }
 _OPEN_STATE: Final = TRANSACTION_STATES.index(OPEN)
-
-OnDamage = Callable[[Damage], None]
-"""Takes damage that was met; raises where reading is to fail."""
 
 
 class Marker(NamedTuple):
