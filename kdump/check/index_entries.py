@@ -1,8 +1,28 @@
-"""What must hold between the entries of the offset and time index, and the batches."""
+"""What must hold between the entries of the offset and time index, and the batches.
+
+What must hold is what a reader needs to find the right record, not what the newest broker
+writes: brokers before 4.0 put other offsets and other timestamps into their entries.
+
+An entry (offset, position) of the offset index answers for every offset from its own up to the
+next entry's: whoever looks for one reads from its position on, and takes the first batch that ends
+at or above it (``LogSegment.translateOffset``). That is the right one if and only if a batch begins
+at the position and all batches before it end below the entry's offset. No entry may lie above the
+last offset of the segment, or ``LogSegment.readNextOffset`` finds no batch and takes the segment
+for empty.
+
+An entry (timestamp, offset) of the time index answers in the same way for every timestamp from its
+own up to the next entry's (``LogSegment.findOffsetByTimestamp``): all batches that end below its
+offset must have smaller timestamps. Its last timestamp must not be above all of the segment, which
+would then be searched in vain, and the next one not at all; :mod:`kdump.check.partition` looks at
+that.
+
+Entries rise, which is looked at elsewhere. So a part of a segment needs to know nothing about those
+before it: where the first entry past its end agrees with its batches, all later ones do.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -15,6 +35,8 @@ from kdump.formats.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from kdump.formats.time_index import TimeIndex
 from kdump.scan.batches import BatchColumns, Column
 
+_BELOW_ALL: Final = int(np.iinfo(np.int64).min)
+
 
 def _rising(column: Column) -> Column:
     """The rows by what they have in ``column``, and in their order where that is the same."""
@@ -23,8 +45,17 @@ def _rising(column: Column) -> Column:
     return np.argsort(column, kind="stable")
 
 
+def _greatest_before(column: Column, first: int) -> Column:
+    """The greatest value before each row, and of ``first``; one row more than there are."""
+    greatest = np.empty(len(column) + 1, np.int64)
+    greatest[0] = first
+    greatest[1:] = column
+    np.maximum.accumulate(greatest, out=greatest)
+    return greatest
+
+
 class OffsetEntries:
-    """Holds the entries of an offset index against batches that come in order.
+    """Compares the entries of an offset index with batches that come in order.
 
     Args:
         path: of the index.
@@ -39,20 +70,27 @@ class OffsetEntries:
         self._position = index.position[self._slot]
         self._offset = index.offset[self._slot]
         self._next = int(np.searchsorted(self._position, start))
+        self._greatest_offset = _BELOW_ALL
 
     def check(self, batches: BatchColumns, end: int) -> None:
         """Check the entries that lead to somewhere before byte ``end``.
 
         Args:
-            batches: sound ones, those behind the last call's. What lies between them is damaged,
+            batches: valid ones, those behind the last call's. What lies between them is damaged,
                 which is not the fault of an entry that leads there.
             end: byte behind them, and behind damage that follows them.
         """
         first = self._next
         last = first + int(np.searchsorted(self._position[first:], end))
         self._next = last
-        if first == last or not batches.count:
+        if not batches.count:
             return
+        last_offset = batches.last_offset
+        if first == last:
+            self._greatest_offset = max(self._greatest_offset, int(last_offset.max()))
+            return
+        before = _greatest_before(last_offset, self._greatest_offset)
+        self._greatest_offset = int(before[-1])
         position, offset = self._position[first:last], self._offset[first:last]
         row = np.searchsorted(batches.position, position, "right") - 1
         is_inside = (row >= 0) & (position < batches.next_position[row])
@@ -67,39 +105,34 @@ class OffsetEntries:
                     found=f"byte {int(position[entry])}",
                 )
             )
-        good = np.flatnonzero(is_inside & ~is_off)
-        if good.size:
-            self._check_offsets(batches, first + good, row[good], offset[good])
+        is_past = is_inside & ~is_off & (offset <= before[row])
+        for entry in np.flatnonzero(is_past).tolist():
+            self._into.add(self._leads_past(first + entry, int(before[row[entry]])))
 
-    def _check_offsets(
-        self, batches: BatchColumns, entries: Column, row: Column, offset: Column
-    ) -> None:
-        last_offset = batches.last_offset
-        is_bad = offset != last_offset[row]
-        if not is_bad.any():
-            return
-        # Before Kafka 4 an entry could stand for several batches that were appended together:
-        # its offset is then the last one's, its position the first one's.
-        suspect = np.flatnonzero(is_bad)
-        found = np.searchsorted(last_offset, offset[suspect])
-        is_later = (offset[suspect] > last_offset[row[suspect]]) & (
-            (found >= batches.count)
-            | (last_offset[np.minimum(found, batches.count - 1)] == offset[suspect])
+    def _leads_past(self, entry: int, last_offset_before: int) -> Finding:
+        slot, offset = int(self._slot[entry]), int(self._offset[entry])
+        return invariants.OFFSET_INDEX_OFFSET.broken(
+            Place(self._path, slot * OFFSET_ENTRY_BYTES, offset),
+            f"an entry of the offset index leads past the batch that ends with offset"
+            f" {last_offset_before}, to byte {int(self._position[entry])}",
+            expected=f"an offset above {last_offset_before}",
+            found=offset,
+            loss=f"records from offset {offset} on, for whoever looks them up",
         )
-        for place in suspect[~is_later].tolist():
-            slot = int(self._slot[entries[place]])
-            self._into.add(
-                invariants.OFFSET_INDEX_OFFSET.broken(
-                    Place(self._path, slot * OFFSET_ENTRY_BYTES, int(offset[place])),
-                    "an entry of the offset index leads to a batch that does not end there",
-                    expected=f"offset {int(last_offset[row[place]])}, as the batch at byte"
-                    f" {int(batches.position[row[place]])}",
-                    found=int(offset[place]),
-                )
-            )
 
-    def finish(self, log_bytes: int) -> None:
-        """Say of the entries that lead past the end of the log that they do."""
+    def finish_part(self) -> None:
+        """Check the first entry past the end of a part that is not the last one."""
+        entry = self._next
+        if entry < len(self._offset) and self._offset[entry] <= self._greatest_offset:
+            self._into.add(self._leads_past(entry, self._greatest_offset))
+
+    def finish(self, log_bytes: int, *, is_whole: bool) -> None:
+        """Report the entries that lie past the last batch of the log.
+
+        Args:
+            log_bytes: size of the log.
+            is_whole: whether no damage lies in the part, which could hide the last batch.
+        """
         first = int(np.searchsorted(self._position, log_bytes))
         count = len(self._position) - first
         if count:
@@ -112,10 +145,28 @@ class OffsetEntries:
                     found=f"byte {int(self._position[first])}",
                 )
             )
+        if not is_whole or self._greatest_offset == _BELOW_ALL:
+            return
+        above = np.flatnonzero(self._offset[:first] > self._greatest_offset)
+        if above.size:
+            entry = int(above[0])
+            self._into.add(
+                invariants.OFFSET_INDEX_OFFSET.broken(
+                    Place(
+                        self._path,
+                        int(self._slot[entry]) * OFFSET_ENTRY_BYTES,
+                        int(self._offset[entry]),
+                    ),
+                    "an entry of the offset index lies above the last offset of the segment:"
+                    " a broker that looks for the end of the log takes the segment for empty",
+                    expected=f"at most {self._greatest_offset}",
+                    found=int(self._offset[entry]),
+                )
+            )
 
 
 class TimeEntries:
-    """Holds the entries of a time index against batches that come in order."""
+    """Compares the entries of a time index with batches that come in order."""
 
     def __init__(self, path: str, index: TimeIndex, into: Collector) -> None:
         self._path = path
@@ -124,15 +175,15 @@ class TimeEntries:
         self._offset = index.offset[self._slot]
         self._timestamp = index.timestamp[self._slot]
         self._next = 0
+        self._greatest_timestamp = _BELOW_ALL
         self._has_begun = False
 
-    def check(self, batches: BatchColumns, *, is_first: bool, is_whole: bool) -> None:
-        """Check the entries of the offsets in ``batches``, which are sound and behind the last.
+    def check(self, batches: BatchColumns, *, is_first: bool) -> None:
+        """Check the entries of the offsets in ``batches``, which are valid and behind the last.
 
         Args:
             batches: of magic 2, or 0 and 1, which do not say where a compressed set begins.
             is_first: whether the segment begins with this part.
-            is_whole: whether there was no damage up to now, in which an offset may be.
         """
         if not batches.count:
             return
@@ -141,45 +192,55 @@ class TimeEntries:
             if not is_first:
                 # What lies before is for the part before.
                 self._next = int(np.searchsorted(self._offset, int(batches.base_offset[0])))
+        before = _greatest_before(batches.max_timestamp, self._greatest_timestamp)
+        self._greatest_timestamp = int(before[-1])
+        last_offset = batches.last_offset
         first = self._next
-        end = int(batches.last_offset[-1])
-        last = first + int(np.searchsorted(self._offset[first:], end, "right"))
+        last = first + int(np.searchsorted(self._offset[first:], int(last_offset[-1]), "right"))
         self._next = last
         if first == last:
             return
-        offset, timestamp = self._offset[first:last], self._timestamp[first:last]
-        last_offset = batches.last_offset
-        row = np.minimum(np.searchsorted(last_offset, offset), batches.count - 1)
-        is_inside = (batches.base_offset[row] <= offset) | (batches.magic[row] < 2)
-        is_bad = batches.max_timestamp[row] != timestamp
-        is_bad = is_bad | ~is_inside if is_whole else is_bad & is_inside
-        for entry in np.flatnonzero(is_bad).tolist():
-            at = int(row[entry])
-            expected = (
-                f"timestamp {int(batches.max_timestamp[at])}, as the batch at offsets"
-                f" {int(batches.base_offset[at])} to {int(last_offset[at])}"
-                if is_inside[entry]
-                else "the offset of a batch"
-            )
-            self._into.add(self._contradiction(first + entry, expected))
+        row = np.searchsorted(last_offset, self._offset[first:last])
+        is_past = self._timestamp[first:last] <= before[row]
+        for entry in np.flatnonzero(is_past).tolist():
+            self._into.add(self._leads_past(first + entry, int(before[row[entry]])))
 
-    def _contradiction(self, entry: int, expected: str) -> Finding:
+    def _leads_past(self, entry: int, timestamp_before: int) -> Finding:
+        timestamp, offset = int(self._timestamp[entry]), int(self._offset[entry])
         return invariants.TIME_INDEX_ENTRY.broken(
-            Place(self._path, int(self._slot[entry]) * TIME_ENTRY_BYTES, int(self._offset[entry])),
-            "an entry of the time index contradicts the batches",
-            expected=expected,
-            found=f"timestamp {int(self._timestamp[entry])} at offset {int(self._offset[entry])}",
+            Place(self._path, int(self._slot[entry]) * TIME_ENTRY_BYTES, offset),
+            "an entry of the time index leads past a batch of the same or a later time",
+            expected=f"a timestamp above {timestamp_before}, the greatest before offset {offset}",
+            found=f"timestamp {timestamp} at offset {offset}",
+            loss=f"records from timestamp {timestamp} on, for whoever looks them up by time",
         )
 
-    def finish(self, *, is_first: bool) -> None:
-        """Say of the entries with an offset behind the last batch that there is none."""
+    def finish(self, *, is_first: bool, is_last: bool) -> None:
+        """Check the entries past the last batch.
+
+        Args:
+            is_first: whether the segment begins with this part.
+            is_last: whether it ends with it, without damage: no entry may lie past it then.
+        """
         if not (self._has_begun or is_first):
             return  # without a batch, this part does not know which entries are its own
-        count = len(self._offset) - self._next
-        if count:
+        entry = self._next
+        count = len(self._offset) - entry
+        if not count:
+            return
+        if is_last:
             self._into.add(
-                replace(
-                    self._contradiction(self._next, "the offset of a batch"),
-                    what=f"{count} entries of the time index lie behind the last batch",
+                invariants.TIME_INDEX_ENTRY.broken(
+                    Place(
+                        self._path,
+                        int(self._slot[entry]) * TIME_ENTRY_BYTES,
+                        int(self._offset[entry]),
+                    ),
+                    f"{count} entries of the time index lie past the last batch",
+                    expected="the offset of a batch",
+                    found=f"timestamp {int(self._timestamp[entry])} at offset"
+                    f" {int(self._offset[entry])}",
                 )
             )
+        elif self._timestamp[entry] <= self._greatest_timestamp:
+            self._into.add(self._leads_past(entry, self._greatest_timestamp))

@@ -142,6 +142,7 @@ class SegmentPart:
         starts_legacy: whether the first sound batch is of magic 0 or 1, which may hold offsets
             below its own.
         has_legacy: whether any sound batch is.
+        has_untimed: whether any sound batch is of magic 0, which has no timestamps.
         has_transactions: whether any sound batch is part of a transaction, or ends one.
         ends_damaged: whether damage lies between the last sound batch and the end.
         starts_damaged: whether damage lies before the first sound batch.
@@ -166,6 +167,7 @@ class SegmentPart:
     is_thinned: bool = False
     starts_legacy: bool = False
     has_legacy: bool = False
+    has_untimed: bool = False
     has_transactions: bool = False
     starts_damaged: bool = False
     ends_damaged: bool = False

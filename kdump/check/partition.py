@@ -18,13 +18,16 @@ from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
 from kdump.formats import names
-from kdump.formats.names import FileKind
+from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.index_tail import last_time_entry
 from kdump.log.segment import Segment
 from kdump.scan.source import FileSource
 
+_ENTRY_CODES: Final = frozenset(
+    {invariants.OFFSET_INDEX_OFFSET.code, invariants.TIME_INDEX_ENTRY.code}
+)
 _SEQUENCE_CODES: Final = frozenset(
     {invariants.PRODUCER_SEQUENCE_GAP.code, invariants.PRODUCER_SEQUENCE_REPEAT.code}
 )
@@ -51,13 +54,18 @@ class PartitionCheck:
         self.has_legacy = self.has_transactions = False
         segments = scope.partition.segments
         self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
+        key = scope.partition.topic_partition
+        # Kafka checks the sequences of clients only (``AppendOrigin.CLIENT``): coordinators begin
+        # again with 0 at each transaction.
+        self._has_sequences = key is None or key.topic not in names.COORDINATOR_TOPICS
         self._epochs = EpochCheck(scope.log_start_offset)
         self._replay = Replay()
         self._segment: Segment | None = None
         self._goes_back = False
-        self._time_entries: list[Finding] = []
+        self._index_entries: list[Finding] = []
         self._part: SegmentPart | None = None
         self._max_timestamp = NO_TIMESTAMP
+        self._has_untimed = False
         self._aborted: list[AbortedTxn] = []
         self._is_thinned = scope.is_compacted
         self._is_damaged = False
@@ -81,8 +89,6 @@ class PartitionCheck:
             yield from self._begin_segment(segment)
         else:
             yield from self._ordered(self._join(part))
-        yield from self._time_entries
-        self._time_entries = []
         yield from self._ordered(part.findings)
         self._part = part
         self.account += part.account + part.index_account
@@ -93,29 +99,29 @@ class PartitionCheck:
         self._is_thinned |= part.is_thinned
         self._is_damaged |= part.account.damaged_bytes > 0
         self._max_timestamp = max(self._max_timestamp, part.max_timestamp)
+        self._has_untimed |= part.has_untimed
         if part.last_offset is not None and part.max_offset is not None:
             self._last_offset = part.last_offset
             self.end_offset = max(self.end_offset, part.max_offset + 1)
         yield from self._epochs.take(part)
         if self.level > Level.QUICK:
             for finding in self._replay.take(part.events, part.path, self._aborted):
-                if not (self._is_thinned and finding.code in _SEQUENCE_CODES):
+                is_checked = self._has_sequences and not self._is_thinned
+                if is_checked or finding.code not in _SEQUENCE_CODES:
                     yield finding
 
     def _ordered(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Pass on findings, but hold back those that speak of time index entries.
+        """Pass on findings, but hold back those about what index entries lead to.
 
-        From where offsets go back, looking one up by time is no use: nothing is said of entries
-        then. That they do may only be seen once the next part is there.
+        In a segment whose offsets go back, no entry leads to the right batch: nothing is said of
+        entries then. That offsets go back may only be seen once all its parts are there.
         """
         for finding in findings:
-            if finding.code == invariants.TIME_INDEX_ENTRY.code:
-                self._time_entries.append(finding)
+            if finding.code in _ENTRY_CODES:
+                self._index_entries.append(finding)
                 continue
             self._goes_back |= finding.code == invariants.BATCH_OFFSET_ORDER.code
             yield finding
-        if self._goes_back:
-            self._time_entries = []
 
     def _join(self, part: SegmentPart) -> Iterator[Finding]:
         """Check what lies between two parts of a segment."""
@@ -133,7 +139,7 @@ class PartitionCheck:
 
     def _begin_segment(self, segment: Segment) -> Iterator[Finding]:
         self._segment, self._part, self._goes_back = segment, None, False
-        self._max_timestamp, self._aborted = NO_TIMESTAMP, []
+        self._max_timestamp, self._has_untimed, self._aborted = NO_TIMESTAMP, False, []
         before = self._last_offset
         if before is not None and segment.base_offset > before + 1:
             yield invariants.SEGMENT_GAP.broken(
@@ -142,18 +148,29 @@ class PartitionCheck:
                 " segments, as compaction and retention can leave it",
             )
             self._is_thinned |= not self._is_damaged
-        yield from self._check_snapshot(segment.base_offset, is_first=before is None)
+        if before is not None or segment.base_offset in self._snapshots:
+            is_last = segment is self.scope.partition.segments[-1]
+            yield from self._check_snapshot(
+                segment.base_offset, is_end=is_last and not segment.log_bytes
+            )
 
-    def _check_snapshot(self, offset: int, *, is_first: bool) -> Iterator[Finding]:
+    def _check_snapshot(self, offset: int, *, is_end: bool) -> Iterator[Finding]:
         """Hold the producer snapshot at ``offset`` against the state there."""
         if self.level == Level.QUICK:
             return
         if offset in self._snapshots:
             yield from check_snapshot(
-                self.scope.partition, offset, self._replay, is_whole=self._is_whole
+                self.scope.partition,
+                offset,
+                self._replay,
+                is_whole=self._is_whole,
+                log_start_offset=self.scope.log_start_offset,
             )
-        elif not is_first and self._replay.entries():
-            is_expected = offset < self.end_offset or self.scope.is_clean
+        elif self._replay:
+            # Brokers before 2.8 keep only the newest snapshots: none older than those is missing.
+            is_expected = (
+                self.scope.is_clean if is_end else any(kept < offset for kept in self._snapshots)
+            )
             if is_expected and not self._is_damaged:
                 yield missing_snapshot(self.scope.partition, offset)
 
@@ -161,8 +178,9 @@ class PartitionCheck:
         segment = self._segment
         if segment is None:
             return
-        yield from self._time_entries
-        self._time_entries = []
+        if not self._goes_back:
+            yield from self._index_entries
+        self._index_entries = []
         yield from self._check_present(segment)
         yield from self._check_last_time(segment)
         path = self.scope.partition.segment_path(segment, FileKind.TRANSACTION_INDEX)
@@ -190,11 +208,16 @@ class PartitionCheck:
         return open_transactions(self.scope.partition, segment.base_offset)
 
     def _check_present(self, segment: Segment) -> Iterator[Finding]:
-        """A segment has an offset index and a time index."""
+        """A segment has an offset index, and a time index if its batches have timestamps.
+
+        Before 0.10 there were neither.
+        """
         for kind, size_bytes in (
             (FileKind.OFFSET_INDEX, segment.offset_index_bytes),
             (FileKind.TIME_INDEX, segment.time_index_bytes),
         ):
+            if kind is FileKind.TIME_INDEX and self._max_timestamp == NO_TIMESTAMP:
+                continue
             if size_bytes is None and not segment.is_0_7:
                 yield invariants.INDEX_MISSING.broken(
                     Place(str(self.scope.partition.segment_path(segment, kind))),
@@ -203,7 +226,12 @@ class PartitionCheck:
                 )
 
     def _check_last_time(self, segment: Segment) -> Iterator[Finding]:
-        """The last entry of the time index is the greatest timestamp of the segment."""
+        """The last entry of the time index is the greatest timestamp of the segment.
+
+        Whether a segment is searched for a timestamp depends on it
+        (``LogSegment.largestTimestamp``). Where a broker converts to magic 0, it may be one that
+        the batches lost then.
+        """
         if not segment.time_index_bytes and self._max_timestamp == NO_TIMESTAMP:
             return
         is_active = segment is self.scope.partition.segments[-1]
@@ -220,6 +248,14 @@ class PartitionCheck:
                 expected=self._max_timestamp,
                 found=last,
             )
+        elif last > self._max_timestamp and not (self._has_untimed or self._is_damaged):
+            yield invariants.TIME_INDEX_ENTRY.broken(
+                Place(str(path)),
+                "the time index ends above the greatest timestamp of its segment:"
+                " who looks for a later one finds nothing there, nor in the segments after it",
+                expected=self._max_timestamp,
+                found=last,
+            )
 
     def finish(self) -> Iterator[Finding]:
         """Check what is left once all parts were taken.
@@ -231,10 +267,11 @@ class PartitionCheck:
         partition = self.scope.partition
         bases = {segment.base_offset for segment in partition.segments}
         if partition.segments and self.end_offset not in bases:
-            yield from self._check_snapshot(self.end_offset, is_first=False)
-        yield from self._epochs.finish(
-            partition, self.end_offset, is_expected=self.scope.needs_metadata
-        )
+            yield from self._check_snapshot(self.end_offset, is_end=True)
+        if partition.state is not PartitionState.DELETE:  # nobody reads a deleted one by epoch
+            yield from self._epochs.finish(
+                partition, self.end_offset, is_expected=self.scope.needs_metadata
+            )
         into = Collector()
         account, has_open_transactions = check_files(self.scope, bases | {self.end_offset}, into)
         self.account += account

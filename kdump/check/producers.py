@@ -11,7 +11,7 @@ nothing is refused there, the newest batch decides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -120,7 +120,13 @@ def follows(before: SequenceRun, run: SequenceRun) -> bool:
 
 @dataclass(slots=True)
 class _Producer:
-    """The state of one producer, as ``ProducerStateEntry`` keeps it."""
+    """The state of one producer, as ``ProducerStateEntry`` keeps it.
+
+    Attributes:
+        data_timestamp: the greatest of its last batch of records; -1 once a marker has begun a new
+            epoch.
+        marker_offset: of the marker that is the last it has in the log; None where that is a batch.
+    """
 
     epoch: int
     last_sequence: int = NO_SEQUENCE
@@ -129,11 +135,14 @@ class _Producer:
     timestamp: int = record_batch.NO_TIMESTAMP
     coordinator_epoch: int = NO_COORDINATOR_EPOCH
     transaction_start: int = NO_TRANSACTION
+    data_timestamp: int = record_batch.NO_TIMESTAMP
+    marker_offset: int | None = None
 
     def take_epoch(self, epoch: int) -> None:
         if epoch != self.epoch:
             self.epoch = epoch
             self.last_sequence, self.last_offset, self.offset_delta = NO_SEQUENCE, -1, 0
+            self.data_timestamp = record_batch.NO_TIMESTAMP
 
 
 @dataclass(slots=True)
@@ -154,7 +163,9 @@ class Replay:
         Args:
             events: in any order that is the log's for each producer.
             path: of the segment's log, for the findings.
-            aborted: gets the transactions that end in an abort marker there.
+            aborted: gets the transactions that end in an abort marker there, with
+                :data:`NO_TRANSACTION` for their first offset where the log has none of their
+                records.
 
         Yields:
             What is wrong with the sequences.
@@ -178,7 +189,8 @@ class Replay:
         producer.last_sequence = run.last_sequence
         producer.last_offset = run.last_offset
         producer.offset_delta = run.offset_delta
-        producer.timestamp = run.timestamp
+        producer.timestamp = producer.data_timestamp = run.timestamp
+        producer.marker_offset = None
         if run.is_transactional and producer.transaction_start == NO_TRANSACTION:
             producer.transaction_start = run.first_offset
         return finding
@@ -187,7 +199,11 @@ class Replay:
         producer = self._producers.get(marker.producer_id)
         if producer is None:
             producer = self._producers[marker.producer_id] = _Producer(marker.producer_epoch)
-        if marker.is_abort and producer.transaction_start != NO_TRANSACTION:
+        if marker.is_abort and producer.transaction_start == NO_TRANSACTION:
+            aborted.append(
+                AbortedTxn(marker.producer_id, NO_TRANSACTION, marker.offset, marker.offset + 1)
+            )
+        elif marker.is_abort:
             others = [
                 other.transaction_start
                 for producer_id, other in self._producers.items()
@@ -204,23 +220,45 @@ class Replay:
         producer.take_epoch(marker.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = marker.timestamp
+        producer.marker_offset = marker.offset
         producer.transaction_start = NO_TRANSACTION
 
-    def entries(self) -> dict[int, ProducerEntry]:
-        """The state as a snapshot would have it, by producer id."""
+    def __bool__(self) -> bool:
+        """Whether any producer is known."""
+        return bool(self._producers)
+
+    def entries(self) -> dict[int, tuple[ProducerEntry, ...]]:
+        """The state as snapshots have it, by producer id: as of the newest Kafka first.
+
+        A broker that loads one of an older Kafka goes on in the same way: it knows the producer's
+        epoch, its last sequence and whether a transaction is open. Brokers of 1.0 to 2.4 keep the
+        timestamp of the last records when a marker comes, which only decides when a producer
+        expires. Those of 0.11 take the marker for the last batch.
+        """
         return {
-            producer_id: ProducerEntry(
-                producer_id=producer_id,
-                epoch=producer.epoch,
-                last_sequence=producer.last_sequence,
-                last_offset=producer.last_offset,
-                offset_delta=producer.offset_delta,
-                timestamp=producer.timestamp,
-                coordinator_epoch=producer.coordinator_epoch,
-                current_txn_first_offset=producer.transaction_start,
-            )
-            for producer_id, producer in self._producers.items()
+            producer_id: _entries(producer_id, each)
+            for producer_id, each in self._producers.items()
         }
+
+
+def _entries(producer_id: int, producer: _Producer) -> tuple[ProducerEntry, ...]:
+    entry = ProducerEntry(
+        producer_id=producer_id,
+        epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_offset=producer.last_offset,
+        offset_delta=producer.offset_delta,
+        timestamp=producer.timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_first_offset=producer.transaction_start,
+    )
+    if producer.marker_offset is None:
+        return (entry,)
+    return (
+        entry,
+        replace(entry, timestamp=producer.data_timestamp),
+        replace(entry, last_offset=producer.marker_offset, offset_delta=0),
+    )
 
 
 def _by_offset(event: ProducerEvent) -> int:

@@ -97,7 +97,7 @@ class _PartCheck:
         self.runs = RunBuilder()
         self.is_thinned = False
         self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
-        self.has_legacy = self.has_transactions = False
+        self.has_legacy = self.has_untimed = self.has_transactions = False
         self.deep = BatchRecords(scope, self.findings)
         self.offset_entries: OffsetEntries | None = None
         self.time_entries: TimeEntries | None = None
@@ -141,11 +141,7 @@ class _PartCheck:
                 self._take_skipped(step)
             if self.position >= self.limit:
                 break
-        if self.is_last:
-            if self.offset_entries is not None:
-                self.offset_entries.finish(self.source.size_bytes)
-            if self.time_entries is not None and not self.damaged_bytes:
-                self.time_entries.finish(is_first=self.start == 0)
+        self._finish_indexes()
         return SegmentPart(
             path=self.scope.path,
             start=self.start,
@@ -166,10 +162,22 @@ class _PartCheck:
             is_thinned=self.is_thinned,
             starts_legacy=self.starts_legacy,
             has_legacy=self.has_legacy,
+            has_untimed=self.has_untimed,
             has_transactions=self.has_transactions,
             starts_damaged=self.starts_damaged,
             ends_damaged=self.is_behind_damage,
         )
+
+    def _finish_indexes(self) -> None:
+        """Check the entries past the last batch of this part."""
+        is_whole = not self.damaged_bytes
+        if self.offset_entries is not None:
+            if self.is_last:
+                self.offset_entries.finish(self.source.size_bytes, is_whole=is_whole)
+            else:
+                self.offset_entries.finish_part()
+        if self.time_entries is not None and (is_whole or not self.is_last):
+            self.time_entries.finish(is_first=self.start == 0, is_last=self.is_last)
 
     def _steps(self) -> Iterator[Window | Skipped]:
         """Windows of batches, and what lies between them; to the end of the file at the latest."""
@@ -284,6 +292,7 @@ class _PartCheck:
             self.starts_legacy = bool(batches.magic[0] < 2)
         if not is_usual:
             self.has_legacy |= bool((batches.magic < 2).any())
+            self.has_untimed |= bool((batches.magic < 1).any())
             self._check_offsets(batches)
         self.sound_bytes += int(batches.size_bytes.sum())
         self.batches += batches.count
@@ -299,9 +308,7 @@ class _PartCheck:
         self._take_epochs(batches)
         self._take_producers(window, batches)
         if self.time_entries is not None:
-            self.time_entries.check(
-                batches, is_first=self.start == 0, is_whole=not self.damaged_bytes
-            )
+            self.time_entries.check(batches, is_first=self.start == 0)
 
     def _check_offsets(self, batches: BatchColumns) -> None:
         scope, into = self.scope, self.findings

@@ -15,7 +15,12 @@ from kdump.log.partition import Partition
 
 
 def check_snapshot(
-    partition: Partition, offset: int, replay: Replay, *, is_whole: bool
+    partition: Partition,
+    offset: int,
+    replay: Replay,
+    *,
+    is_whole: bool,
+    log_start_offset: int = 0,
 ) -> Iterator[Finding]:
     """Hold the snapshot at ``offset`` against the state of the log there.
 
@@ -25,6 +30,7 @@ def check_snapshot(
         replay: the producers' state at ``offset``.
         is_whole: whether the log has all that was ever written to it; else a producer may be
             unknown to it, and markers may be gone.
+        log_start_offset: brokers before 2.3 forget the producers that wrote nothing after it.
 
     Raises:
         OSError: it cannot be read.
@@ -43,8 +49,8 @@ def check_snapshot(
         if known is None:
             if is_whole:
                 yield _contradiction(str(path), offset, None, entry)
-        elif not _agree(entry, known, is_whole=is_whole):
-            yield _contradiction(str(path), offset, known, entry)
+        elif not any(_agree(entry, each, is_whole=is_whole) for each in known):
+            yield _contradiction(str(path), offset, known[0], entry)
     oldest = min(
         (entry.timestamp for entry in found.values() if entry.current_txn_first_offset < 0),
         default=None,
@@ -52,11 +58,13 @@ def check_snapshot(
     for known in state.values():
         # Others may have expired, but none that wrote later than one that has not; and one with
         # an open transaction never does.
-        has_expired = known.current_txn_first_offset < 0 and (
-            oldest is None or known.timestamp < oldest
+        has_expired = known[0].current_txn_first_offset < 0 and (
+            oldest is None
+            or min(each.timestamp for each in known) < oldest
+            or known[0].last_offset < log_start_offset
         )
         if not has_expired:
-            yield _contradiction(str(path), offset, known, None)
+            yield _contradiction(str(path), offset, known[0], None)
 
 
 def open_transactions(partition: Partition, offset: int) -> dict[int, int]:

@@ -63,13 +63,21 @@ def check_aborted(
                 )
         elif entry.first_offset == open_before.get(entry.producer_id):
             continue
-        elif known.first_offset != NO_TRANSACTION and (
-            entry.first_offset > known.first_offset
-            or (
-                is_whole
-                and (entry.first_offset, entry.last_stable_offset)
-                != (known.first_offset, known.last_stable_offset)
-            )
+        elif known.first_offset == NO_TRANSACTION:
+            # Brokers before 3.0 make an entry of the marker alone, which hides no record.
+            if is_whole and entry.first_offset != entry.last_offset:
+                into.add(
+                    invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                        place,
+                        "the transaction index has an entry for a transaction without records",
+                        found=_words(entry),
+                        loss="committed records from there on, for whoever reads them",
+                    )
+                )
+        elif entry.first_offset > known.first_offset or (
+            is_whole
+            and (entry.first_offset, entry.last_stable_offset)
+            != (known.first_offset, known.last_stable_offset)
         ):
             into.add(
                 invariants.TRANSACTION_INDEX_MISMATCH.broken(

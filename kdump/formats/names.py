@@ -55,6 +55,10 @@ KDUMP_PREFIX: Final = ".kdump-"
 """How names begin of what kdump keeps in the root of a log directory."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+COORDINATOR_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that brokers write themselves, as coordinators."""
 
 PARTITION_FILES: Final = frozenset({LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, QUORUM_STATE})
 """The files of a partition that are not named after an offset."""

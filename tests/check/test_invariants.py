@@ -285,8 +285,13 @@ def an_entry_leads_past_the_end(partition: Path) -> None:
 
 
 @by_files("offset-index-offset")
-def an_entry_has_an_offset_that_ends_no_batch(partition: Path) -> None:
-    put(file(partition, 0, FileKind.OFFSET_INDEX), ">i", 0, 4)
+def an_entry_leads_past_the_batch_that_has_its_offset(partition: Path) -> None:
+    put(file(partition, 0, FileKind.OFFSET_INDEX), ">i", 0, 2)
+
+
+@by_files("offset-index-offset")
+def an_entry_lies_above_the_last_offset(partition: Path) -> None:
+    put(file(partition, 12, FileKind.OFFSET_INDEX), ">i", 0, END_OFFSET - 12)
 
 
 @by_files("time-index-order")
@@ -295,8 +300,16 @@ def an_entry_of_the_time_index_comes_twice(partition: Path) -> None:
 
 
 @by_files("time-index-entry")
-def an_entry_has_a_time_that_its_batch_has_not(partition: Path) -> None:
-    put(file(partition, 0, FileKind.TIME_INDEX), ">q", 0, BASE_TIMESTAMP_MS + 1)
+def an_entry_leads_past_a_batch_of_its_time(partition: Path) -> None:
+    path = file(partition, 0, FileKind.TIME_INDEX)
+    change(path, lambda content: content[12:])
+    put(path, ">q", 0, BASE_TIMESTAMP_MS + 2)
+
+
+@by_files("time-index-entry")
+def the_time_index_ends_above_all_timestamps(partition: Path) -> None:
+    path = file(partition, 0, FileKind.TIME_INDEX)
+    put(path, ">q", path.stat().st_size - 12, BASE_TIMESTAMP_MS + 10**6)
 
 
 @by_files("time-index-entry")
@@ -360,8 +373,8 @@ def a_snapshot_lies_inside_a_segment(model: LogModel) -> None:
 
 
 @by_batches("snapshot-missing", level=Level.DEFAULT)
-def a_segment_begins_without_a_snapshot(model: LogModel) -> None:
-    del model.snapshots[12]
+def the_log_ends_without_a_snapshot(model: LogModel) -> None:
+    del model.snapshots[END_OFFSET]
 
 
 @by_files("epochs-malformed", "load-refused")
@@ -387,7 +400,7 @@ def an_epoch_begins_too_late(model: LogModel) -> None:
 # ---- Partitions ----
 
 
-@by_batches("segment-gap", "snapshot-missing")
+@by_batches("segment-gap")
 def offsets_between_segments_are_gone(model: LogModel) -> None:
     model.segments[0].pop()
     model.segments[0].pop()

@@ -50,3 +50,18 @@ def test_an_entry_is_believed_that_a_snapshot_confirms(tmp_path: Path) -> None:
 @pytest.mark.parametrize("begins", [LOST + 1, NEXT])
 def test_an_entry_that_nothing_confirms_is_a_contradiction(tmp_path: Path, begins: int) -> None:
     assert "transaction-index-mismatch" in codes(tmp_path, begins)
+
+
+@pytest.mark.parametrize(("begins", "is_valid"), [(1, True), (0, False)])
+def test_an_abort_marker_alone_may_have_an_entry_of_its_own(
+    tmp_path: Path, begins: int, is_valid: bool
+) -> None:
+    name = str(OffsetFileName(0, FileKind.TRANSACTION_INDEX))
+    aborted = transaction_index.encode([AbortedTxn(PRODUCER_ID, begins, 1, 2)])
+    write_partition(
+        tmp_path / "orders-0",
+        {0: joined([of_producer(0), marker(1)])},
+        others={name: aborted},
+    )
+    found = {each.code for each in said_of(tmp_path) if isinstance(each, Finding)}
+    assert ("transaction-index-mismatch" not in found) == is_valid

@@ -76,7 +76,9 @@ DERIVED: dict[str, Breaking] = {
         partition(root), 0, FileKind.TRANSACTION_INDEX
     ).unlink(),
     "snapshot": lambda root: flip(file(partition(root), 12, FileKind.PRODUCER_SNAPSHOT), 30),
-    "no snapshot": lambda root: file(partition(root), 12, FileKind.PRODUCER_SNAPSHOT).unlink(),
+    "no snapshot": lambda root: file(
+        partition(root), END_OFFSET, FileKind.PRODUCER_SNAPSHOT
+    ).unlink(),
     "leader epochs": lambda root: write(
         partition(root) / names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n0 0\n"
     ),
