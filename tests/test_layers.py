@@ -15,6 +15,7 @@ import kdump
 
 LAYERS: Final = (
     "formats",
+    "storage",
     "scan",
     "log",
     "check",
@@ -143,6 +144,37 @@ def test_formats_open_no_files() -> None:
         for path in PACKAGE.glob("formats/**/*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+    assert not opening
+
+
+OPENING: Final = {"open", "read_bytes", "read_text"}
+OPENS_OTHER_FILES: Final = {
+    "apply/files.py",
+    "apply/journal.py",
+    "apply/lock.py",
+    "apply/marks.py",
+    "cli/config_options.py",
+    "cli/main.py",
+    "cli/streams.py",
+    "pipeline/local.py",
+    "pipeline/spark_java.py",
+    "storage/regular_files.py",
+}
+"""Modules that write, or read files that are not of a log directory."""
+
+
+def test_files_of_log_directories_are_opened_in_one_place() -> None:
+    opening = [
+        f"{path}:{node.lineno}"
+        for path in MODULES
+        if str(path.relative_to(PACKAGE)) not in OPENS_OTHER_FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in OPENING
+        and "workspace" not in ast.unparse(node.func.value)
+        and ast.unparse(node.func.value) != "self"
     ]
     assert not opening
 

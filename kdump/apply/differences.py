@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kdump.repair.wanted import (
     RenamedFrom,
     WantedFile,
 )
+from kdump.storage.regular_files import read_file
 
 
 def different(
@@ -52,12 +54,14 @@ def different(
                 if not (states[source].is_own and source.endswith(SWAP)):
                     each = CopiedFrom(source, 0, size_bytes)
             case NewBytes(data) if state is not None and state.size_bytes == len(data):
-                if (path / name).read_bytes() == data:
+                if read_file(path / name) == data:
                     continue
             case _:
                 pass
-        if state is None and not isinstance(each, Gone) and (path / name).is_symlink():
-            raise KdumpError(f"{path / name}: is a symbolic link to nothing; remove it first")
+        if state is None and not isinstance(each, Gone) and os.path.lexists(path / name):
+            if (path / name).is_symlink():
+                raise KdumpError(f"{path / name}: is a symbolic link to nothing; remove it first")
+            raise KdumpError(f"{path / name}: not a regular file; remove it first")
         found[name] = each
     sources = {each.name: name for name, each in found.items() if isinstance(each, RenamedFrom)}
     for name in sources:

@@ -33,6 +33,7 @@ from kdump.apply.segment_names import CLEANED, is_log
 from kdump.apply.steps import cut_file, relative
 from kdump.formats.names import leading_offset
 from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes
+from kdump.storage.regular_files import open_file
 
 _CHUNK_BYTES: Final = 1 << 20
 _DERIVED_FROM_BYTES: Final = 1 << 20
@@ -259,7 +260,7 @@ def _derived_from(
 
 def _not_zero(path: Path, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The parts of ``ranges`` of a file in which something stands; the others are zeroes."""
-    with path.open("rb", buffering=0) as file:
+    with open_file(path) as file:
         for start, end in ranges:
             begin = reached = start
             for at, stop in _chunks(file.fileno(), start, end):

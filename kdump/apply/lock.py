@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from typing import Final
 from kdump.apply.files import Metadata
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
+from kdump.storage.regular_files import SpecialFileError, require_not_special
 
 _FLOCK: Final = struct.Struct("@hhqqi4x")
 """``struct flock`` of Linux: type, whence, start, length, process."""
@@ -119,9 +121,14 @@ def _take(path: Path) -> _Held:
 
 def _metadata_of(path: Path) -> Metadata | None:
     try:
-        return Metadata.of(path.lstat())
+        status = path.lstat()
+        if not stat.S_ISLNK(status.st_mode):  # refused by name when it is opened
+            require_not_special(path)
+        return Metadata.of(status)
     except FileNotFoundError:
         return None
+    except SpecialFileError as failure:
+        raise KdumpError(f"{path}: cannot take the lock: {failure.strerror}") from failure
     except OSError as failure:
         raise _cannot_lock(path, failure) from failure
 

@@ -62,6 +62,7 @@ from kdump.repair.wanted import (
     RenamedFrom,
     WantedFile,
 )
+from kdump.storage.regular_files import read_file
 
 _NO_OFFSET: Final = -(2**63) - 1
 
@@ -111,7 +112,7 @@ def root_operations(
 def _at_last(path: Path, wanted: WantedFile) -> WantedFile:
     """What a file is to be in the end that is another one meanwhile."""
     if isinstance(wanted, Kept):
-        return NewBytes(path.read_bytes()) if path.exists() else Gone()
+        return NewBytes(read_file(path)) if path.exists() else Gone()
     if not isinstance(wanted, NewBytes | Gone):
         raise ValueError(f"{path}: cannot be {wanted} after having been something else")
     return wanted

@@ -73,12 +73,23 @@ def unreadable(path: Path | str, failure: OSError) -> Finding:
 def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
     """Every directory in a log directory is named as a partition."""
     for name in directory.refused:
-        yield invariants.DIRECTORY_REFUSED.broken(
-            Place(str(directory.path / name)),
-            "not the name of a partition: a broker does not start on this log directory",
-            expected="TOPIC-PARTITION",
-            found=repr(name),
-        )
+        place = Place(str(directory.path / name))
+        expected = "TOPIC-PARTITION"
+        if names.is_accepted_name(name):
+            yield invariants.DIRECTORY_MISNAMED.broken(
+                place,
+                "no partition can have this name: a broker loads it, but cannot keep its"
+                " checkpoints; kdump leaves the directory unchanged",
+                expected=expected,
+                found=repr(name),
+            )
+        else:
+            yield invariants.DIRECTORY_REFUSED.broken(
+                place,
+                "not the name of a partition: a broker does not start on this log directory",
+                expected=expected,
+                found=repr(name),
+            )
 
 
 def _check_empty(directory: LogDirectory) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from kdump.formats.index_search import Column
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
+from kdump.storage.regular_files import read_file
 
 
 def check_offset_index(
@@ -168,6 +169,6 @@ def used_bytes(path: Path, entry_bytes: int) -> int:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         return None

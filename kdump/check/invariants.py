@@ -214,6 +214,9 @@ PARTITION_TWICE: Final = _register(
 DIRECTORY_REFUSED: Final = _register(
     "directory-refused", SEVERE, "a directory that is not named as a partition"
 )
+DIRECTORY_MISNAMED: Final = _register(
+    "directory-misnamed", SEVERE, "a directory whose name no partition can have"
+)
 DIRECTORY_DELETE: Final = _register("directory-delete", INFO, "a partition that waits for deletion")
 DIRECTORY_FUTURE: Final = _register(
     "directory-future", INFO, "a partition on its way to this directory"

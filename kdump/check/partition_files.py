@@ -19,6 +19,7 @@ from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
+from kdump.storage.regular_files import read_file
 
 _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (
@@ -119,7 +120,7 @@ def _check_snapshots(
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
     for file in partition.producer_snapshots:
         path = partition.path / str(OffsetFileName(file.offset, FileKind.PRODUCER_SNAPSHOT))
-        data = path.read_bytes()
+        data = read_file(path)
         snapshot = check_snapshot_file(str(path), data)
         if isinstance(snapshot, Finding):
             into.add(snapshot)
@@ -174,7 +175,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
     partition = scope.partition
     path = partition.path / names.PARTITION_METADATA
     try:
-        data = path.read_bytes()
+        data = read_file(path)
     except FileNotFoundError:
         if scope.needs_metadata:
             into.add(

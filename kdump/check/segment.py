@@ -35,6 +35,7 @@ from kdump.scan.batches import (
 )
 from kdump.scan.source import ByteSource, FileSource, read_at
 from kdump.scan.walk import Skipped, walk_windows
+from kdump.storage.regular_files import open_file
 
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
@@ -395,7 +396,7 @@ def _is_zero(source: ByteSource, start: int, end: int) -> bool:
 def _read_first(path: Path, size_bytes: int) -> bytes:
     """The first bytes of an index; nothing where it is not there."""
     try:
-        with path.open("rb", buffering=0) as file:
+        with open_file(path) as file:
             return file.read(size_bytes)
     except FileNotFoundError:
         return b""

@@ -12,6 +12,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.formats.producer_snapshot import ProducerEntry, ProducerSnapshot
 from kdump.log.partition import Partition
+from kdump.storage.regular_files import read_file
 
 
 def check_snapshot(
@@ -37,7 +38,7 @@ def check_snapshot(
     """
     path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        snapshot = producer_snapshot.read(path.read_bytes())
+        snapshot = producer_snapshot.read(read_file(path))
     except FileNotFoundError:
         return
     except FormatError:
@@ -75,7 +76,7 @@ def open_transactions(partition: Partition, offset: int) -> dict[int, int]:
     """
     path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        entries = producer_snapshot.read(path.read_bytes()).entries
+        entries = producer_snapshot.read(read_file(path)).entries
     except (FileNotFoundError, FormatError):
         return {}
     return {

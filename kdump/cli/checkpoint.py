@@ -223,6 +223,7 @@ def _write(
 ) -> ExitStatus:
     """Let the files in the root of log directories be what ``wanted_root`` says."""
     from kdump.apply.plan import WantedDirectory
+    from kdump.cli.directories import Diagnostics
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.repairing import carry_out, for_writing
 
@@ -230,6 +231,10 @@ def _write(
     writing = repair.writing(command_name)
     with for_writing(log_dirs, writing) as interrupted:
         found = [read_log_directory(log_dir) for log_dir in log_dirs]
+        diagnostics = Diagnostics()
+        for directory in found:
+            diagnostics.report_unreadable(directory)
+        status |= diagnostics.status
         wanted = [WantedDirectory(each.path, (), wanted_root(each)) for each in found]
         done = carry_out(wanted, writing)
     operations = Operations(done)

@@ -15,7 +15,12 @@ import click
 from kdump.cli.output import escape_controls
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, PARTITION_METADATA, FileStage
+from kdump.formats.names import (
+    CLUSTER_METADATA_TOPIC,
+    PARTITION_METADATA,
+    FileStage,
+    is_accepted_name,
+)
 from kdump.formats.uuids import format_uuid
 from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
@@ -34,7 +39,11 @@ class Diagnostics:
     def report(self, path: Path, problem: FormatError | OSError | str) -> None:
         """Say that ``path`` cannot be read (an OSError), or is damaged (anything else)."""
         if isinstance(problem, OSError):
-            self._say(path, problem.strerror or str(problem), ExitStatus.OPERATIONAL_ERROR)
+            self._say(
+                Path(problem.filename or path),
+                problem.strerror or str(problem),
+                ExitStatus.OPERATIONAL_ERROR,
+            )
         else:
             self._say(path, str(problem), ExitStatus.DAMAGE_LEFT)
 
@@ -48,14 +57,20 @@ class Diagnostics:
         for problem in found.problems:
             self.report(problem.path, problem.error)
 
+    def report_unreadable(self, found: LogDirectory) -> None:
+        """Say what the machine does not give of a log directory."""
+        for problem in found.problems:
+            if not problem.is_damage:
+                self.report(problem.path, problem.error)
+
     def report_directory(self, found: LogDirectory) -> None:
         """Say what is wrong with a log directory as a whole."""
         self.report_problems(found)
         for name in found.refused:
-            self.report(
-                found.path / name,
-                "not the name of a partition: a broker does not start on this log directory",
-            )
+            what = "not the name of a partition: a broker does not start on this log directory"
+            if is_accepted_name(name):
+                what = "no partition can have this name; move the directory elsewhere"
+            self.report(found.path / name, what)
 
     def refuse(self, path: Path) -> None:
         """Say that ``path`` is no directory that the command is about."""

@@ -115,13 +115,16 @@ def run_parts(
     log_dirs = list(dict.fromkeys(each.log_dir for each in named))
     with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         directories = [_read(log_dir, named) for log_dir in log_dirs]
+        diagnostics = Diagnostics()
+        for directory in directories:
+            diagnostics.report_unreadable(directory)
         targets = [target for each in directories for target in _targets(each, named, parts)]
         settings = config.settings_of(directories)
         progress = open_progress(engine.progress)
         results = put_right(targets, settings, engine.options, progress)
         done = carry_out(wanted_directories(results), writing)
     operations = Operations(done)
-    status = ExitStatus.SOUND
+    status = diagnostics.status
     with open_printer(repair.form) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))

@@ -22,6 +22,7 @@ from kdump.formats.meta_properties import decode_meta_properties
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.quorum_state import decode_quorum_state
 from kdump.formats.uuids import format_uuid
+from kdump.storage.regular_files import read_file
 
 Row = dict[str, Any]
 
@@ -78,7 +79,7 @@ def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
         OSError: when the file cannot be read.
     """
     try:
-        yield from READERS[name](file.path.read_bytes())
+        yield from READERS[name](read_file(file.path))
     except FormatError as problem:
         report.problem(Problem.from_format_error(file.path, problem))
 

@@ -22,6 +22,7 @@ from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
 from kdump.formats.time_index import ENTRY_BYTES, TimeIndex
 from kdump.scan.source import FileSource
+from kdump.storage.regular_files import read_file
 
 _BLOCK_ENTRIES: Final = 1 << 15
 """How many entries are looked up or printed together."""
@@ -36,7 +37,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     Raises:
         OSError: when the index, or a neighbour that is there, cannot be read.
     """
-    index = time_index.decode(file.path.read_bytes(), file.base_offset or 0)
+    index = time_index.decode(read_file(file.path), file.base_offset or 0)
     count = offset_index.count_before_restart(index.offset, index.base_offset)
     starts, starts_problem = _starts(file, index.offset[:count])
     log, problem = open_log(file.neighbour(FileKind.LOG), file.path)
@@ -73,7 +74,7 @@ def _starts(file: DumpedFile, targets: Column) -> tuple[Column, Problem | None]:
     path = file.neighbour(FileKind.OFFSET_INDEX)
     starts = np.zeros(len(targets), np.int64)
     try:
-        index = offset_index.decode(path.read_bytes(), file.base_offset or 0)
+        index = offset_index.decode(read_file(path), file.base_offset or 0)
     except FileNotFoundError:
         what = "the offset index beside it is missing"
         return starts, Problem(file.path, None, what, path.name, "no file")
@@ -132,7 +133,7 @@ def rows(
 
 
 def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
-    data = file.path.read_bytes()
+    data = read_file(file.path)
     index = time_index.decode(data, file.base_offset or 0)
     padding = offset_index.count_padding(data, ENTRY_BYTES)
     used = len(index.offset) - padding

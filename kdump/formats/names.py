@@ -184,6 +184,15 @@ def leading_offset(name: str) -> int | None:
     return parse_long(stem) if dot else None
 
 
+def is_partition_file(name: str) -> bool:
+    """Whether Kafka gives files in a partition's directory such a name."""
+    return (
+        name in PARTITION_FILES
+        or parse_offset_file_name(name) is not None
+        or parse_metadata_snapshot_name(name) is not None
+    )
+
+
 _SET_ASIDE: Final = re.compile(r"damaged-(.+)-\d+-\d+(?:\.\d+)?", re.DOTALL)
 
 
@@ -294,6 +303,30 @@ def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
     if not dash or not topic or partition is None:
         raise _refused(name, "TOPIC-PARTITION")
     return PartitionDirectoryName(topic, partition, state, unique_id)
+
+
+def is_accepted_name(name: str) -> bool:
+    """Whether a broker takes a directory of this name for that of a partition."""
+    try:
+        parse_partition_directory_name(name)
+    except FormatError:
+        return False
+    return True
+
+
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def is_kafkas_name(name: str) -> bool:
+    """Whether Kafka itself can have made a partition's directory with a name that it accepts.
+
+    A broker loads ``old topic-0`` and ``topic-00``, but writes a checkpoint then that it cannot
+    read, or has two directories for one partition. No topic is called that
+    (``org.apache.kafka.common.internals.Topic.validate``).
+    """
+    parsed = parse_partition_directory_name(name)
+    is_topic = _TOPIC.fullmatch(parsed.topic) is not None and parsed.topic not in (".", "..")
+    return is_topic and parsed.partition >= 0 and str(parsed) == name
 
 
 def _refused(name: str, expected: str) -> FormatError:

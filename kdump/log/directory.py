@@ -21,6 +21,7 @@ from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import Problem
+from kdump.storage.regular_files import read_file
 
 Offsets = Mapping[TopicPartition, int]
 Value = TypeVar("Value")
@@ -94,7 +95,8 @@ class LogDirectory:
         checkpoints: the four of them.
         partitions: by topic, number and state.
         unreadable: names of the partitions whose directories cannot be listed.
-        refused: names of directories that keep a broker from starting here.
+        refused: names of directories that keep a broker from starting here, or that no partition
+            can have. Nothing is known of what is in them, and nothing is done to them.
         foreign: names of files that are not Kafka's.
         problems: what could not be read, or is malformed.
     """
@@ -120,16 +122,16 @@ def directory_kind(path: Path) -> DirectoryKind:
         OSError: it cannot be listed.
     """
     files, directories = _listed(path)
-    if any(map(_is_partition_file, files)):
+    if any(map(names.is_partition_file, files)):
         is_0_7 = any(map(_is_0_7_file, files))
         return DirectoryKind.PARTITION_0_7 if is_0_7 else DirectoryKind.PARTITION
     if not _BROKER_FILES.isdisjoint(files):
         return DirectoryKind.LOG_DIRECTORY
-    partitions = [name for name in directories if _is_partition_name(name)]
+    partitions = [name for name in directories if names.is_accepted_name(name)]
     if partitions and all(map(_is_metadata_name, partitions)):
         return DirectoryKind.METADATA_DIRECTORY
     for name in directories:
-        if names.parse_0_7_directory_name(name) or _is_partition_name(name):
+        if names.parse_0_7_directory_name(name) or names.is_accepted_name(name):
             kind = _kind_or_none(path / name)
             if kind is DirectoryKind.PARTITION:
                 return DirectoryKind.LOG_DIRECTORY
@@ -202,6 +204,9 @@ def read_log_directory(
         except FormatError:
             refused.append(name)
             continue
+        if kind is not DirectoryKind.LOG_DIRECTORY_0_7 and not names.is_kafkas_name(name):
+            refused.append(name)
+            continue
         if not select(name, topic_partition):
             continue
         try:
@@ -265,7 +270,7 @@ class _Reader:
             return None
         path = self.path / name
         try:
-            return decode(path.read_bytes())
+            return decode(read_file(path))
         except (OSError, FormatError) as problem:
             self.problems.append(Problem(path, problem))
             return None
@@ -299,22 +304,6 @@ def _identity(name: str, kind: DirectoryKind) -> tuple[TopicPartition, Partition
             return topic_partition, PartitionState.LIVE
     parsed = names.parse_partition_directory_name(name)
     return parsed.topic_partition, parsed.state
-
-
-def _is_partition_file(name: str) -> bool:
-    return (
-        name in names.PARTITION_FILES
-        or names.parse_offset_file_name(name) is not None
-        or names.parse_metadata_snapshot_name(name) is not None
-    )
-
-
-def _is_partition_name(name: str) -> bool:
-    try:
-        names.parse_partition_directory_name(name)
-    except FormatError:
-        return False
-    return True
 
 
 def _is_metadata_name(name: str) -> bool:

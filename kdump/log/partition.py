@@ -21,6 +21,7 @@ from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotSta
 from kdump.formats.partition_metadata import PartitionMetadata, decode_partition_metadata
 from kdump.formats.quorum_state import QuorumState, decode_quorum_state
 from kdump.log.segment import Segment
+from kdump.storage.regular_files import SpecialFileError, read_file, require_not_special
 
 
 class LeftoverKind(enum.Enum):
@@ -172,7 +173,7 @@ class Partition:
 
 def _read_if_there(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         return None
 
@@ -206,14 +207,19 @@ def read_partition(
         state: what its name says.
 
     Raises:
-        OSError: the directory cannot be listed, or a file in it has no size to be had. A file
-            that goes away in between is taken as gone.
+        OSError: the directory cannot be listed, or a file in it has no size to be had, or a
+            FIFO, a socket or a device has the name of a file of Kafka's. A file that goes away in
+            between is taken as gone.
     """
     listing = _Listing()
     with os.scandir(path) as entries:
         for entry in entries:
             try:
                 size_bytes = entry.stat().st_size if entry.is_file() else None
+                if size_bytes is None and names.is_partition_file(entry.name):
+                    require_not_special(Path(entry.path))
+            except SpecialFileError:
+                raise
             except OSError as failure:
                 if entry.is_symlink():
                     size_bytes = None  # it leads nowhere, or in circles

@@ -27,5 +27,5 @@ class Problem:
 
     def __str__(self) -> str:
         if isinstance(self.error, OSError):
-            return f"{self.path}: {self.error.strerror or self.error}"
+            return f"{self.error.filename or self.path}: {self.error.strerror or self.error}"
         return f"{self.path}: {self.error}"

@@ -28,6 +28,7 @@ from kdump.log.segment import Segment
 from kdump.pipeline.job import Split
 from kdump.scan.resync import is_sound_batch
 from kdump.scan.source import ByteSource, FileSource
+from kdump.storage.regular_files import read_file
 
 SMALLEST_SPLIT_BYTES: Final = 8 << 20
 """Below this, what a split costs beside its bytes begins to count."""
@@ -105,7 +106,7 @@ class IndexEntries:
 def _read_entries(path: Path, base_offset: int) -> IndexEntries | None:
     """The entries of an offset index; None where it is missing or cannot be read."""
     try:
-        index = offset_index.decode(path.read_bytes(), base_offset)
+        index = offset_index.decode(read_file(path), base_offset)
     except OSError:
         return None
     points = np.flatnonzero(index.position > 0)

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
+from kdump.storage.regular_files import open_for_reading
+
 
 class ByteSource(Protocol):
     """Random access to bytes that do not change while they are read."""
@@ -34,7 +36,7 @@ class FileSource:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor = os.open(path, os.O_RDONLY)
+        self._descriptor = open_for_reading(path)
         self.size_bytes = os.fstat(self._descriptor).st_size
 
     def read_into(self, buffer: memoryview, position: int) -> int:

@@ -529,6 +529,11 @@ def a_directory_is_not_named_as_a_partition(partition: Path) -> None:
     (partition.parent / "lost+found").mkdir()
 
 
+@by_files("directory-misnamed")
+def a_directory_is_named_as_no_partition_can_be(partition: Path) -> None:
+    (partition.parent / "old topic-0").mkdir()
+
+
 @by_files("directory-delete")
 def a_partition_waits_for_deletion(partition: Path) -> None:
     (partition.parent / "gone-0.184f5a4c945d4277a4671794019b3c74-delete").mkdir()

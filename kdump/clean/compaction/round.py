@@ -54,6 +54,7 @@ from kdump.repair.refusal import Refusal
 from kdump.repair.segment import SEGMENT_KINDS
 from kdump.repair.wanted import Gone, Kept, NewBytes, RenamedFrom, WantedFile
 from kdump.repair.workspace import file_name
+from kdump.storage.regular_files import read_file
 
 _NOTHING = np.empty(0, np.int64)
 
@@ -333,7 +334,7 @@ class Round:
 
     def _holds(self, name: str, data: bytes) -> bool:
         path = self.log.path / name
-        return path.exists() and path.stat().st_size == len(data) and path.read_bytes() == data
+        return path.exists() and path.stat().st_size == len(data) and read_file(path) == data
 
     def _path(self, segment: SegmentFiles) -> Path:
         return self.log.path / segment.log_name
@@ -343,7 +344,7 @@ class Round:
         first_dirty = self.cleanable.first_dirty_offset
         if segment.base_offset >= first_dirty or not segment.offset_index_bytes:
             return 0
-        data = (self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX)).read_bytes()
+        data = read_file(self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX))
         index = offset_index.decode(data, segment.base_offset)
         return offset_index.lookup(index, first_dirty)[1]
 
@@ -373,7 +374,7 @@ class Round:
 
     def _aborted_txns(self, segment: SegmentFiles) -> tuple[AbortedTxn, ...]:
         path = self.log.path / file_name(segment.base_offset, FileKind.TRANSACTION_INDEX)
-        return transaction_index.decode(path.read_bytes()).entries
+        return transaction_index.decode(read_file(path)).entries
 
     def _legacy_delete_horizon_ms(self) -> int:
         """Segments modified later than this keep their tombstones of magic 0 and 1."""

@@ -38,6 +38,7 @@ from kdump.repair.refusal import Refused
 from kdump.repair.starting import as_loaded
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.source import FileSource
+from kdump.storage.regular_files import read_file
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -324,7 +325,7 @@ def _open_by_snapshot(
     offset = segment.base_offset
     name = str(names.OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        snapshot = producer_snapshot.read(partition.file_path(name).read_bytes())
+        snapshot = producer_snapshot.read(read_file(partition.file_path(name)))
     except (FormatError, OSError):
         return None
     seen = _seen_in(partition, before, segment)
