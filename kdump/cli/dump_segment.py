@@ -133,7 +133,7 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     "--limit",
     type=click.IntRange(1),
     metavar="COUNT",
-    help="Stop after so many records (or batches, where no records are printed).",
+    help="Stop after so many records of all files together (or batches, without records).",
 )
 @click.option("--key", metavar="KEY", help="Only records with this key.")
 @click.option(
@@ -229,6 +229,8 @@ def _print_text(
     status = ExitStatus.SOUND
     with _workers(files, options) as workers:
         for file in files:
+            if report.left_of(options.segment.selection.limit) == 0:
+                break
             out.write(f"Dumping {file.name}\n".encode("utf-8", "surrogateescape"))
             kind = _kind(file)
             if kind is None:
@@ -273,6 +275,8 @@ def _print_rows(
     known = [(file, kind) for file, kind in zip(files, kinds, strict=True) if kind is not None]
     if output is OutputFormat.TABLE:
         for file, kind in known:
+            if report.left_of(options.segment.selection.limit) == 0:
+                break
             if len(files) > 1:
                 click.echo(escape_controls(file.name))
             status |= _print_table(file, kind, options, report)
@@ -280,6 +284,8 @@ def _print_rows(
     columns = [_column(name) for name in fields_of(kind for _, kind in known)]
     with open_output(output, columns) as rows:
         for file, kind in known:
+            if report.left_of(options.segment.selection.limit) == 0:
+                break
             status |= _hand_over(file, _rows(file, kind, options, report), rows)
     return status
 

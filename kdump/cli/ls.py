@@ -63,8 +63,8 @@ SORT_KEYS: Final = {
 _COLUMNS_HELP: Final = """\b
 Size       bytes of the segments' logs, as Kafka counts them
 Start      log start offset: the checkpointed one or the first segment's, the larger
-End        log end offset: after a clean stop the checkpointed one, else found by
-           following batch headers to the first that does not fit (checksums unseen)
+End        log end offset: found by following batch headers to the first that does
+           not fit (checksums unseen)
 Recovery   recovery point: up to here, exclusive, the log was flushed for sure
 HW         high watermark, as checkpointed
 Earliest   time of the first record, where the header of its batch tells it

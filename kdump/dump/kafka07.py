@@ -46,11 +46,18 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                 return
             if not options.selection.wants_offset(entry.offset):
                 continue
+            left = report.left_of(options.selection.limit)
+            if left == 0:
+                return
             lines = [_outer_line(entry)]
             if not entry.is_valid:
                 report.note_damage()
-            if options.deep:
+            if not options.deep:
+                report.printed(1)
+            else:
                 messages, problem = _messages(entry)
+                messages = messages[:left]
+                report.printed(len(messages))
                 lines += [_record_line(message, contents) for message in messages]
                 if problem is not None:
                     report.problem(Problem.from_format_error(file.path, problem, at=entry.position))
@@ -73,10 +80,15 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                 return
             if not options.selection.wants_offset(entry.offset):
                 continue
+            left = report.left_of(options.selection.limit)
+            if left == 0:
+                return
             if not entry.is_valid:
                 report.note_damage()
             yield {"type": "message", "position": entry.position, **_fields(entry)}
             messages, problem = _messages(entry)
+            messages = messages[:left]
+            report.printed(len(messages))
             for message in messages:
                 yield {
                     "type": "record",

@@ -35,6 +35,7 @@ class DumpReport:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._damaged = False
+        self._printed = 0
         self._offset_mismatches = _PairsByFile()
         self._timestamp_mismatches = _PairsByFile()
         self._out_of_order_timestamps = _PairsByFile()
@@ -45,6 +46,14 @@ class DumpReport:
     def damaged(self) -> bool:
         """Whether anything seen so far calls for exit status 4."""
         return self._damaged
+
+    def printed(self, count: int) -> None:
+        """Count records, or batches where no records are printed."""
+        self._printed += count
+
+    def left_of(self, limit: int | None) -> int | None:
+        """How many may still be printed, of all files together; None for any number."""
+        return None if limit is None else max(0, limit - self._printed)
 
     def problem(self, problem: Problem) -> None:
         """Say at once what the official tool would have died of, or does not notice."""

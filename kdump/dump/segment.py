@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kdump.dump.dumped_file import DumpedFile
@@ -22,7 +22,7 @@ from kdump.log.seek import IndexedLog
 from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
-from kdump.scan.walk import Skipped, Step, walk_segment
+from kdump.scan.walk import Skipped, Step, limited_count, walk_segment
 
 if TYPE_CHECKING:
     from kdump.dump.workers import Worker
@@ -167,10 +167,13 @@ class SegmentReading:
             0 if options.follow_bad else self._start(),
             options.max_bytes,
             with_records=options.deep,
-            selection=options.selection,
+            selection=replace(
+                options.selection, limit=self._report.left_of(options.selection.limit)
+            ),
             follow_bad=options.follow_bad,
         )
         for step in steps:
+            self._report.printed(limited_count(step))
             if isinstance(step, Skipped):
                 self._note_skipped(step)
             elif isinstance(step, Stop):

@@ -88,7 +88,7 @@ def walk_segment(
                 yield wanted
                 continue
             yield _at_most(wanted, left)
-            left -= _size(wanted)
+            left -= limited_count(wanted)
             if left <= 0:
                 return
         if selection.is_past(step.batches):
@@ -199,11 +199,16 @@ def _at_most(
     return replace(step, messages=step.messages[:count])
 
 
-def _size(step: Window | RecordColumns | MessageSet) -> int:
-    """What a limit counts."""
-    if isinstance(step, Window):
-        return step.batches.count
-    return step.count if isinstance(step, RecordColumns) else len(step.messages)
+def limited_count(step: Step) -> int:
+    """What a limit counts of a step: its records, or its batches where it has no records."""
+    match step:
+        case Window():
+            return step.batches.count
+        case RecordColumns():
+            return step.count
+        case MessageSet():
+            return len(step.messages)
+    return 0
 
 
 def _message_set(window: Window) -> MessageSet:

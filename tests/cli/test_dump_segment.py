@@ -138,6 +138,27 @@ def test_a_limit(segment: Path) -> None:
     assert offsets(segment, "--limit", "5") == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("form", ["text", "jsonl", "csv", "table"])
+def test_a_limit_is_of_all_files_together(segment: Path, form: str) -> None:
+    other = segment.with_name(f"{30:020d}.log")
+    other.write_bytes(b"".join(batches(1, 3, base_offset=30)))
+    old = segment.with_name("00000000000.kafka")
+    old.write_bytes(message_07() * 2)
+    names = [NAME, other.name, old.name]
+
+    def lines(*limit: str) -> int:
+        options = ["--deep-iteration", *limit, "--output", form]
+        text = run_kdump(["dump-segment", *options, *names], segment.parent).stdout.decode()
+        if form in ("csv", "table"):
+            return sum(" record " in line.replace(",", " ") for line in text.splitlines())
+        mark = "| offset: " if form == "text" else '"type":"record"'
+        return text.count(mark)
+
+    assert lines() == 35
+    for limit in (1, 3, 30, 32, 33, 34, 40):
+        assert lines("--limit", str(limit)) == min(limit, 35)
+
+
 def test_a_key(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(batch([record(0, b"a"), record(1, "ключ".encode()), record(2, None)]))
