@@ -1,4 +1,4 @@
-"""What kinds of batches a partition's segments hold: found by going over all of their headers."""
+"""What kinds of batches a partition's segments hold: found by going over all of them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 from kdump.formats import kafka07, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
-from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.log.problems import Problem
-from kdump.scan.batches import BatchColumns, StopReason, read_windows
+from kdump.log.segment import Segment
+from kdump.log.sound import segment_part, sound_windows
+from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.source import ByteSource, FileSource, read_at
 
 FORMAT_0_7: Final = "Kafka 0.7"
@@ -72,20 +73,19 @@ def merged(parts: Iterable[LogContents]) -> LogContents:
 
 
 def survey_partition(partition: Partition) -> tuple[LogContents, list[Problem]]:
-    """Go over the batch headers of all segments of a partition.
+    """Go over the batches of all segments of a partition, and check each.
 
     Returns:
-        What is in them, and where a segment's batches end before its file does. Zeroes at the
-        end of the last segment are no problem: that is how a preallocated log looks.
+        What is in the sound ones, and what is damaged. Zeroes at the end of the last segment are
+        no problem: that is how a preallocated log looks.
     """
     parts: list[LogContents] = []
     problems: list[Problem] = []
-    for segment in partition.segments:
+    for segment, following in partition.with_following():
         path = partition.segment_path(segment, segment.log_kind)
-        is_active = segment is partition.segments[-1]
         try:
             with FileSource(path) as source:
-                for found in _survey(source, segment.log_kind, may_be_padded=is_active):
+                for found in _survey(source, segment, following):
                     if isinstance(found, FormatError):
                         problems.append(Problem(path, found))
                     else:
@@ -96,16 +96,24 @@ def survey_partition(partition: Partition) -> tuple[LogContents, list[Problem]]:
 
 
 def _survey(
-    source: ByteSource, kind: FileKind, *, may_be_padded: bool
+    source: FileSource, segment: Segment, following: Segment | None
 ) -> Iterator[LogContents | FormatError]:
-    if kind is FileKind.LOG_0_7:
-        yield from _survey_0_7(source, may_be_padded=may_be_padded)
+    if segment.is_0_7:
+        yield from _survey_0_7(source, may_be_padded=following is None)
         return
-    for window in read_windows(source, checksums=False):
-        yield _contents(window.batches)
-        stop = window.stop
-        if stop and stop.problem and not (may_be_padded and stop.reason is StopReason.ZERO_FILL):
-            yield stop.problem
+    damaged_to = None
+    for step in sound_windows(source, segment_part(segment, following)):
+        if isinstance(step, Window):
+            yield _contents(step.batches)
+            continue
+        is_more = step.start == damaged_to
+        damaged_to = step.end
+        if is_more:
+            continue  # what is damaged in one piece is one problem
+        if isinstance(step.problem, FormatError):
+            yield step.problem
+        else:
+            yield FormatError(f"a batch is damaged: {step.problem}", position=step.start)
 
 
 def _contents(batches: BatchColumns) -> LogContents:

@@ -27,6 +27,10 @@ class ReadRecord:
     is_transactional: bool = False
     is_control: bool = False
 
+    @property
+    def is_marker(self) -> bool:
+        return self.is_control and self.producer_id >= 0
+
 
 def all_records(partition: Path) -> list[ReadRecord]:
     """All records of the logs in use, control records among them."""
@@ -42,9 +46,9 @@ def last_stable_offset(records: list[ReadRecord]) -> int | None:
     """Where the first transaction begins that is open at the end; None where none is."""
     begun: dict[int, int] = {}
     for record in records:
-        if record.is_transactional and record.is_control:
+        if record.is_marker:
             begun.pop(record.producer_id, None)
-        elif record.is_transactional:
+        elif record.is_transactional and not record.is_control:
             begun.setdefault(record.producer_id, record.offset)
     return min(begun.values(), default=None)
 
@@ -60,7 +64,7 @@ def committed_records(
         before_offset = last_stable_offset(records)
     markers = defaultdict(list)
     for record in records:
-        if record.is_transactional and record.is_control:
+        if record.is_marker:
             kind = int.from_bytes((record.key or b"")[2:4], "big")
             markers[record.producer_id].append((record.offset, kind))
 

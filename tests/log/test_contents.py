@@ -84,3 +84,14 @@ def test_a_file_that_is_gone_is_a_problem_and_no_damage(tmp_path: Path) -> None:
     contents, problems = survey_partition(partition)
     assert contents == LogContents()
     assert [problem.is_damage for problem in problems] == [False]
+
+
+def test_a_damaged_batch_is_a_problem_and_does_not_count(tmp_path: Path) -> None:
+    first, second, third = batches(3)
+    log = first + second[:-1] + bytes([second[-1] ^ 1]) + third
+    path = write_partition(tmp_path / "p", {0: log})
+    contents, problems = survey(path)
+    assert (contents.batches, contents.records) == (2, 6)
+    assert [str(problem.error) for problem in problems] == [
+        f"a batch is damaged: its checksum is wrong at byte {len(first)}"
+    ]

@@ -8,13 +8,8 @@ from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.log.seek import IndexedLog
 from kdump.log.segment import Segment
-from kdump.pipeline.kafka_log.damage import (
-    Damage,
-    OnDamage,
-    batch_damage,
-    segment_part,
-    sound_windows,
-)
+from kdump.log.sound import Damage, batch_damage, segment_part, sound_windows
+from kdump.pipeline.kafka_log.damage import OnDamage
 from kdump.scan.batches import Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.formats.errors import FormatError
+from kdump.log.sound import Damage, batch_damage, sound_windows
 from kdump.pipeline.kafka_log.columns import (
     COMMITTED,
     TRANSACTION_STATE,
@@ -22,12 +23,7 @@ from kdump.pipeline.kafka_log.columns import (
     is_control,
     record_table,
 )
-from kdump.pipeline.kafka_log.damage import (
-    Damage,
-    DamagedLogError,
-    batch_damage,
-    sound_windows,
-)
+from kdump.pipeline.kafka_log.damage import DamagedLogError
 from kdump.pipeline.kafka_log.filters import Wanted
 from kdump.pipeline.kafka_log.options import Mode, SourceOptions
 from kdump.pipeline.kafka_log.rows import Rows, rows_of_messages, rows_of_records

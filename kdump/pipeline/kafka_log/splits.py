@@ -11,10 +11,11 @@ from kdump.errors import UsageProblem
 from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at
 from kdump.log.segment import Segment
+from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.pipeline.job import Split
 from kdump.pipeline.kafka_log.bounds import indexed_log, is_older, offset_of_time
 from kdump.pipeline.kafka_log.choice import AtTime, Bound, Edge
-from kdump.pipeline.kafka_log.damage import Damage, DamagedLogError, LogPart, segment_part
+from kdump.pipeline.kafka_log.damage import DamagedLogError
 from kdump.pipeline.kafka_log.filters import Wanted
 from kdump.pipeline.kafka_log.options import Mode, SourceOptions
 from kdump.pipeline.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions

@@ -23,16 +23,9 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.log.sound import NO_OFFSET, Damage, LogPart, batch_damage, segment_part, sound_windows
 from kdump.pipeline.kafka_log.columns import ABORTED, COMMITTED, OPEN, TRANSACTION_STATES
-from kdump.pipeline.kafka_log.damage import (
-    NO_OFFSET,
-    Damage,
-    LogPart,
-    OnDamage,
-    batch_damage,
-    segment_part,
-    sound_windows,
-)
+from kdump.pipeline.kafka_log.damage import OnDamage
 from kdump.repair.producers import InvalidMarker, read_marker
 from kdump.repair.refusal import Refused
 from kdump.repair.starting import as_loaded
