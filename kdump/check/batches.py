@@ -136,9 +136,8 @@ def impossible_headers(batches: BatchColumns, scope: SegmentScope, into: Collect
     is_bad |= (batches.attributes & record_batch.CODEC_MASK) > HIGHEST_CODEC
     if (count < 0).any():
         is_bad |= (count < 0) & (batches.magic >= 2)
-    overflows = batches.base_offset > np.iinfo(np.int64).max - 2**31
-    if overflows.any():
-        is_bad |= overflows
+    # Kafka wraps around: no offset can follow the greatest.
+    is_bad |= batches.base_offset >= np.iinfo(np.int64).max - np.maximum(delta, 0)
     if is_bad.any():
 
         def describe(row: int) -> Finding:

@@ -116,6 +116,12 @@ class EndMarker(NamedTuple):
 ProducerEvent = SequenceRun | EndMarker
 
 
+def total_records(*counts: int | None) -> int | None:
+    """The sum of counts of records; None where one of them is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
     """A part of a segment's log, and of its offset and time indexes, checked.
@@ -129,7 +135,8 @@ class SegmentPart:
         account: of the log's bytes from ``start`` to ``end``.
         index_account: of the offset and time index; in the first part of a segment.
         batches: how many are sound.
-        records: how many are in them; where message sets are compressed, only a deep check knows.
+        records: how many are in them; None where there are compressed message sets (magic 0 and
+            1), which only a deep check opens.
         first_offset: base offset of the first sound batch; None where there is none.
         first_position: byte at which that begins.
         last_offset: of the last sound batch.
@@ -155,7 +162,7 @@ class SegmentPart:
     account: ByteAccount = field(default_factory=ByteAccount)
     index_account: ByteAccount = field(default_factory=ByteAccount)
     batches: int = 0
-    records: int = 0
+    records: int | None = 0
     first_offset: int | None = None
     first_position: int | None = None
     last_offset: int | None = None

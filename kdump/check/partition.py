@@ -11,7 +11,7 @@ from kdump.check.collector import Collector
 from kdump.check.epochs import EpochCheck
 from kdump.check.findings import Finding, Place
 from kdump.check.index_files import check_transaction_index
-from kdump.check.part import ByteAccount, Level, SegmentPart
+from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.partition_files import check_files
 from kdump.check.producers import Replay
 from kdump.check.scope import PartitionScope
@@ -39,7 +39,7 @@ class PartitionCheck:
     Attributes:
         account: of all its files, once :meth:`finish` is through.
         batches: how many sound ones.
-        records: in them.
+        records: in them; None where a compressed message set was not opened.
         has_legacy: whether batches of magic 0 or 1 are among them.
         has_transactions: whether any is part of a transaction, or ends one; or the files beside
             the log know of any.
@@ -50,7 +50,8 @@ class PartitionCheck:
         self.scope = scope
         self.level = level
         self.account = ByteAccount()
-        self.batches = self.records = 0
+        self.batches = 0
+        self.records: int | None = 0
         self.has_legacy = self.has_transactions = False
         segments = scope.partition.segments
         self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
@@ -93,7 +94,7 @@ class PartitionCheck:
         self._part = part
         self.account += part.account + part.index_account
         self.batches += part.batches
-        self.records += part.records
+        self.records = total_records(self.records, part.records)
         self.has_legacy |= part.has_legacy
         self.has_transactions |= part.has_transactions
         self._is_thinned |= part.is_thinned

@@ -18,6 +18,7 @@ from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.producers import RunBuilder
 from kdump.check.records import BatchRecords, check_message_set, control_records
 from kdump.formats import offset_index, record_batch, time_index
+from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.record_batch import NO_TIMESTAMP
@@ -88,6 +89,7 @@ class _PartCheck:
         self.position = start
         self.sound_bytes = self.padding_bytes = self.damaged_bytes = 0
         self.batches = self.records = 0
+        self.is_counted = True
         self.first_offset: int | None = None
         self.first_position: int | None = None
         self.last_offset: int | None = None
@@ -151,7 +153,7 @@ class _PartCheck:
             account=ByteAccount(self.sound_bytes, self.padding_bytes, self.damaged_bytes),
             index_account=index_account,
             batches=self.batches,
-            records=self.records,
+            records=self.records if self.is_counted else None,
             first_offset=self.first_offset,
             first_position=self.first_position,
             last_offset=self.last_offset,
@@ -298,8 +300,7 @@ class _PartCheck:
         self.sound_bytes += int(batches.size_bytes.sum())
         self.batches += batches.count
         if self.level < Level.DEEP:
-            # A message of magic 0 or 1 is one, at the least.
-            self.records += int(np.where(batches.magic < 2, 1, batches.records_count).sum())
+            self._count_records(batches)
         self.last_offset = int(last_offset[-1])
         self.sound_end = int(batches.next_position[-1])
         self.max_offset = max(
@@ -310,6 +311,14 @@ class _PartCheck:
         self._take_producers(window, batches)
         if self.time_entries is not None:
             self.time_entries.check(batches, is_first=self.start == 0)
+
+    def _count_records(self, batches: BatchColumns) -> None:
+        """Count by headers; that of a compressed message set does not say how many it holds."""
+        is_legacy = batches.magic < 2
+        self.records += int(np.where(is_legacy, 1, batches.records_count).sum())
+        if is_legacy.any():
+            codec = batches.attributes & record_batch.CODEC_MASK
+            self.is_counted &= not (is_legacy & (codec != Codec.NONE)).any()
 
     def _check_offsets(self, batches: BatchColumns) -> None:
         scope, into = self.scope, self.findings

@@ -188,7 +188,11 @@ def summary_lines(summary: Summary, *, verbose: bool) -> Iterator[str]:
     rate = account.total_bytes / summary.seconds if summary.seconds else 0
     yield (
         f"{summary.partitions} partitions, {summary.segments} segments, {summary.batches} batches,"
-        f" {summary.records} records"
+        + (
+            " records in compressed message sets not counted (--deep counts them)"
+            if summary.records is None
+            else f" {summary.records} records"
+        )
     )
     yield (
         f"{account.total_bytes} bytes: {account.sound_bytes} sound, {account.padding_bytes}"

@@ -20,7 +20,7 @@ from kdump.check.directory import (
 from kdump.check.findings import Finding, Severity
 from kdump.check.index_files import used_bytes
 from kdump.check.invariants import FILE_UNREADABLE
-from kdump.check.part import ByteAccount, Level, SegmentPart
+from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
@@ -86,7 +86,7 @@ class Summary:
         partitions: how many.
         segments: how many.
         batches: how many sound ones.
-        records: in them.
+        records: in them; None where a compressed message set was not opened.
         account: of all bytes.
         findings: how many of each severity.
         seconds: how long it took.
@@ -96,7 +96,7 @@ class Summary:
     partitions: int
     segments: int
     batches: int
-    records: int
+    records: int | None
     account: ByteAccount
     findings: Mapping[Severity, int]
     seconds: float
@@ -128,7 +128,8 @@ class _Verification:
         self.job = VerifyJob(request.level, request.now_ms)
         self.severities: Counter[Severity] = Counter()
         self.account = ByteAccount()
-        self.batches = self.records = 0
+        self.batches = 0
+        self.records: int | None = 0
         self.is_unreadable = False
 
     def run(self) -> Iterator[Said]:
@@ -179,7 +180,7 @@ class _Verification:
                     if isinstance(said, PartitionReport):
                         self.account += said.account
                         self.batches += said.batches
-                        self.records += said.records
+                        self.records = total_records(self.records, said.records)
                     yield said
 
     def _pieces(self, target: Target, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:

@@ -49,7 +49,7 @@ class PartitionReport:
         findings: how many of each code.
         account: of its bytes.
         batches: how many sound ones.
-        records: in them.
+        records: in them; None where a compressed message set was not opened.
         end_offset: one above its last offset.
     """
 
@@ -61,7 +61,7 @@ class PartitionReport:
     findings: Mapping[str, int]
     account: ByteAccount
     batches: int
-    records: int
+    records: int | None
     end_offset: int
 
 

@@ -19,7 +19,7 @@ import pytest
 from builders.in_process import run_kdump
 from builders.source_tables import table_of
 from builders.trees import contents_of
-from builders.verified import findings_in
+from builders.verified import findings_in, summary_of
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.formats import names
@@ -126,3 +126,15 @@ def decoded(value: str | dict[str, str] | None) -> bytes | None:
     if value is None:
         return None
     return value["s"].encode() if isinstance(value, dict) else base64.b64decode(value)
+
+
+def test_records_in_compressed_message_sets_are_counted_right_or_not_at_all(fixtures: Path) -> None:
+    root = fixtures / "out/legacy/logs"
+    assert summary_of(root, level=Level.DEFAULT).records is None
+    partitions = {path.name for path in root.iterdir() if path.is_dir()}
+    expected = sum(
+        len(path.read_text().splitlines())
+        for path in (fixtures / "out/expected.legacy").glob("*.uncommitted.jsonl")
+        if path.name.removesuffix(".uncommitted.jsonl") in partitions
+    )
+    assert summary_of(root).records == expected

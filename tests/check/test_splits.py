@@ -24,7 +24,9 @@ IN_HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
 
-def verified(log_dir: Path, options: EngineOptions) -> tuple[list[Finding], ByteAccount, int, int]:
+def verified(
+    log_dir: Path, options: EngineOptions
+) -> tuple[list[Finding], ByteAccount, int, int | None]:
     found = read_log_directory(log_dir)
     targets = [Target(partition, found) for partition in found.partitions]
     request = Request(targets, [found], Level.DEEP, NOW_MS, read_settings([found]))
