@@ -23,6 +23,8 @@ from kdump.scan.batches import BatchColumns, Column, Flags
 
 MOST_RELATIVE_OFFSET: Final = 2**31 - 1
 """What an index entry can hold (``IndexEntry`` is relative to the segment's base offset)."""
+GREATEST_OFFSET: Final = 2**63 - 2
+"""Kafka's offsets have 64 bits, and the end of a log is one above its last offset."""
 CLOCK_SKEW_MS: Final = 60 * 60 * 1000
 """How far ahead a broker lets timestamps be (``message.timestamp.after.max.ms``)."""
 
@@ -136,8 +138,7 @@ def impossible_headers(batches: BatchColumns, scope: SegmentScope, into: Collect
     is_bad |= (batches.attributes & record_batch.CODEC_MASK) > HIGHEST_CODEC
     if (count < 0).any():
         is_bad |= (count < 0) & (batches.magic >= 2)
-    # Kafka wraps around: no offset can follow the greatest.
-    is_bad |= batches.base_offset >= np.iinfo(np.int64).max - np.maximum(delta, 0)
+    is_bad |= batches.base_offset > GREATEST_OFFSET - np.maximum(delta, 0)
     if is_bad.any():
 
         def describe(row: int) -> Finding:

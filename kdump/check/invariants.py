@@ -217,6 +217,9 @@ DIRECTORY_REFUSED: Final = _register(
 DIRECTORY_MISNAMED: Final = _register(
     "directory-misnamed", SEVERE, "a directory whose name no partition can have"
 )
+TOPIC_CONFIG_REFUSED: Final = _register(
+    "topic-config-refused", SEVERE, "a topic's configuration that Kafka refuses"
+)
 DIRECTORY_DELETE: Final = _register("directory-delete", INFO, "a partition that waits for deletion")
 DIRECTORY_FUTURE: Final = _register(
     "directory-future", INFO, "a partition on its way to this directory"

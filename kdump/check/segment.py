@@ -239,6 +239,7 @@ class _PartCheck:
             and first >= scope.base_offset
             and (base_offset[1:] - last_offset[:-1] == 1).all()
             and last - scope.base_offset <= batch_checks.MOST_RELATIVE_OFFSET
+            and last <= batch_checks.GREATEST_OFFSET
             and (next_base_offset is None or last < next_base_offset)
             and batches.max_timestamp.max() <= self.now_ms + batch_checks.CLOCK_SKEW_MS
             and (batches.attributes & record_batch.CODEC_MASK).max() <= batch_checks.HIGHEST_CODEC

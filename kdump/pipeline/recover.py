@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,7 @@ from kdump.check.directory import check_directory
 from kdump.check.findings import Finding
 from kdump.check.partition_files import check_metadata, check_other
 from kdump.check.scope import scope_in
+from kdump.check.topic_configs import check_topic_configs
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import PartitionState
@@ -314,8 +315,13 @@ class _Recovery:
                 ),
                 self._root(directory, results),
             ),
-            tuple(each for each in check_directory(directory) if each.severity.is_damage),
+            tuple(each for each in self._findings(directory) if each.severity.is_damage),
         )
+
+    def _findings(self, directory: LogDirectory) -> Iterator[Finding]:
+        """What is wrong with a log directory itself."""
+        yield from check_directory(directory)
+        yield from check_topic_configs(directory, self.request.settings[directory.path].cluster)
 
     def _root(
         self, directory: LogDirectory, results: Iterable[PartitionResult]

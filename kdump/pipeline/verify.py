@@ -22,6 +22,7 @@ from kdump.check.index_files import used_bytes
 from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.scope import PartitionScope, scope_in
+from kdump.check.topic_configs import check_topic_configs
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
 from kdump.log.broker import partitions_twice
@@ -158,6 +159,9 @@ class _Verification:
         """What is to be said of the directories themselves."""
         for directory in self.request.directories:
             yield from check_directory(directory)
+            settings = self.request.settings.get(directory.path)
+            if settings is not None:
+                yield from check_topic_configs(directory, settings.cluster)
             yield from foreign_files(directory)
             try:
                 yield from check_access(directory.path)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from builders.in_process import run_kdump
 from builders.log_directories import META_PROPERTIES, write_log_directory
-from builders.metadata_log import topic_record, write_metadata_log
+from builders.metadata_log import TOPIC_RESOURCE, config_record, topic_record, write_metadata_log
 from builders.verified import LogModel, findings_in
 from kdump.check import directory as directory_checks
 from kdump.check.findings import Finding, Severity
@@ -137,3 +138,15 @@ def test_a_topic_that_the_cluster_does_not_know_by_this_id_is_severe(
     partition = read_partition(path, TopicPartition("orders", 0))
     check = PartitionCheck(PartitionScope(partition, topic_ids=topic_ids), Level.QUICK)
     assert "partition-metadata-mismatch" in codes(check.finish())
+
+
+def test_a_configuration_that_kafka_refuses_keeps_a_broker_from_starting(
+    two_disks: tuple[Path, Path],
+) -> None:
+    too_small = config_record(TOPIC_RESOURCE, "orders", "segment.bytes", "16384")
+    ignored = config_record(TOPIC_RESOURCE, "orders", "message.format.version", "0.10.2")
+    write_metadata_log(two_disks[1], [topic_record("orders", 4711), too_small, ignored])
+    found = [each for each in findings_in(*two_disks) if each.code == "topic-config-refused"]
+    assert [(each.severity, each.found) for each in found] == [(Severity.SEVERE, "16384")]
+    preview = run_kdump(["recover", "--dry-run", *map(str, two_disks)], Path.cwd())
+    assert b"segment.bytes of topic orders" in preview.stdout

@@ -573,8 +573,9 @@ ELSEWHERE = {
     "partition-twice",
     "file-permissions",
     "partition-metadata-mismatch",
+    "topic-config-refused",
 }
-"""Codes that take more than one directory, or another user: their tests are in test_directory."""
+"""Codes that take several directories, a cluster or another user: see test_directory."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])

@@ -1,0 +1,36 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.Properties;
+import org.apache.kafka.common.config.ConfigException;
+import org.apache.kafka.storage.internals.log.LogConfig;
+
+/**
+ * Says which values of topics' properties Kafka accepts: of each line {@code NAME=VALUE} of its
+ * input whether a topic with that configuration can be loaded, {@code true} or {@code false}.
+ * First it prints the names of all properties, in one line.
+ */
+public class TopicConfigs {
+    public static void main(String[] args) throws IOException {
+        System.out.println(String.join(" ", LogConfig.configNames()));
+        BufferedReader input =
+            new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            int at = line.indexOf('=');
+            Properties topic = new Properties();
+            topic.setProperty(line.substring(0, at), line.substring(at + 1));
+            System.out.println(isAccepted(topic));
+        }
+    }
+
+    private static boolean isAccepted(Properties topic) {
+        try {
+            LogConfig.fromProps(Map.of(), topic);
+            return true;
+        } catch (ConfigException refused) {
+            return false;
+        }
+    }
+}
