@@ -28,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kdump.apply import evidence
+from kdump.apply.entries import pinned, status_of
 from kdump.apply.evidence import Staged
 from kdump.apply.files import DISK, Files, Metadata, free_bytes_at
 from kdump.apply.forward_steps import steps_of
@@ -70,6 +71,11 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
     """
     if plan.is_empty:
         return None
+    with pinned(plan.path):
+        return _applied(plan, command, files, keep_undo=keep_undo)
+
+
+def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
     _require_space(plan, files, may_free=not keep_undo)
     number = max(found_in(plan.path), default=0) + 1
     try:
@@ -225,7 +231,7 @@ def _leave_lock(log_dir: Path, lock: Metadata | None, files: Files) -> None:
     if lock is None:
         return
     path = log_dir / LOCK_FILE
-    if not leave_behind(log_dir) and not path.exists():
+    if not leave_behind(log_dir) and status_of(path) is None:
         files.create(path, [])
     files.set_metadata(path, lock)
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from kdump.apply.entries import directory_of, identity_of, opened, require_own
+
+SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _SYNCING_THREADS: Final = 16
 """File systems make many files durable with one write to their journal, if asked at once."""
 _CHUNK_BYTES: Final = 1 << 20
@@ -23,11 +26,19 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """The bytes from ``start`` to ``end`` of a file."""
+    """The bytes from ``start`` to ``end`` of a file.
+
+    Attributes:
+        path: of the file.
+        start: of the range, in bytes.
+        end: likewise.
+        identity: device and inode that the file has to have; None where any will do.
+    """
 
     path: Path
     start: int
     end: int
+    identity: tuple[int, int] | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -43,7 +54,8 @@ class Metadata:
     """What a file has besides its content.
 
     Attributes:
-        mode: permission bits.
+        mode: permission bits. Nothing is ever given the bits that let a file run as its owner or
+            group.
         uid: number of the owner.
         gid: number of the group.
         accessed_ns: time of the last access.
@@ -59,7 +71,7 @@ class Metadata:
     @classmethod
     def of(cls, status: os.stat_result) -> Metadata:
         return cls(
-            stat.S_IMODE(status.st_mode),
+            stat.S_IMODE(status.st_mode) & ~SET_ID_BITS,
             status.st_uid,
             status.st_gid,
             status.st_atime_ns,
@@ -68,22 +80,28 @@ class Metadata:
 
 
 class Files(Protocol):
-    """What can be done to files. Each call is one operation; all raise :class:`OSError`."""
+    """What can be done to files. Each call is one operation; all raise :class:`OSError`.
+
+    What changes a file where it lies takes ``names``, further names that it may have: a file with
+    any other hard link is refused.
+    """
 
     def create(self, path: Path, content: Content) -> None:
         """Make a new file, which nobody else may read; FileExistsError where the name is taken."""
         ...
 
-    def write_at(self, path: Path, position: int, content: Content) -> None:
+    def write_at(
+        self, path: Path, position: int, content: Content, names: Sequence[Path] = ()
+    ) -> None:
         """Write over, or behind, what a file holds."""
         ...
 
-    def truncate(self, path: Path, size_bytes: int) -> None:
+    def truncate(self, path: Path, size_bytes: int, names: Sequence[Path] = ()) -> None:
         """Give a file this size: what is behind goes, what is missing reads as zeroes."""
         ...
 
-    def set_metadata(self, path: Path, metadata: Metadata) -> None:
-        """Give a file, or the symbolic link itself, owner, group, mode and times."""
+    def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
+        """Give a file owner, group, mode and times; a directory, times."""
         ...
 
     def rename(self, path: Path, new_path: Path) -> None:
@@ -107,35 +125,48 @@ class Disk:
     """The real files."""
 
     def create(self, path: Path, content: Content) -> None:
-        with _opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+        with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
             _write(descriptor, 0, content)
 
-    def write_at(self, path: Path, position: int, content: Content) -> None:
-        with _opened(path, os.O_WRONLY) as descriptor:
+    def write_at(
+        self, path: Path, position: int, content: Content, names: Sequence[Path] = ()
+    ) -> None:
+        with opened(path, os.O_WRONLY) as descriptor:
+            require_own(descriptor, path, names)
             _write(descriptor, position, content)
 
-    def truncate(self, path: Path, size_bytes: int) -> None:
-        with _opened(path, os.O_WRONLY) as descriptor:
+    def truncate(self, path: Path, size_bytes: int, names: Sequence[Path] = ()) -> None:
+        with opened(path, os.O_WRONLY) as descriptor:
+            require_own(descriptor, path, names)
             os.ftruncate(descriptor, size_bytes)
 
-    def set_metadata(self, path: Path, metadata: Metadata) -> None:
-        status = path.lstat()
-        if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
-            os.chown(path, metadata.uid, metadata.gid, follow_symlinks=False)
-        if not stat.S_ISLNK(status.st_mode):
-            # After the owner, because a change of owner takes bits away.
-            path.chmod(metadata.mode)
-        times = (metadata.accessed_ns, metadata.modified_ns)
-        os.utime(path, ns=times, follow_symlinks=False)
+    def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
+        with opened(path) as descriptor:
+            if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                status = require_own(descriptor, path, names)
+                if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
+                    os.fchown(descriptor, metadata.uid, metadata.gid)
+                # After the owner, because a change of owner takes bits away.
+                os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
+            os.utime(descriptor, ns=(metadata.accessed_ns, metadata.modified_ns))
 
     def rename(self, path: Path, new_path: Path) -> None:
-        path.rename(new_path)
+        with directory_of(path) as source, directory_of(new_path) as target:
+            os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
 
     def link(self, path: Path, new_path: Path) -> None:
-        os.link(path, new_path, follow_symlinks=False)
+        with directory_of(path) as source, directory_of(new_path) as target:
+            os.link(
+                path.name,
+                new_path.name,
+                src_dir_fd=source,
+                dst_dir_fd=target,
+                follow_symlinks=False,
+            )
 
     def unlink(self, path: Path) -> None:
-        path.unlink(missing_ok=True)
+        with directory_of(path) as directory, suppress(FileNotFoundError):
+            os.unlink(path.name, dir_fd=directory)
 
     def sync(self, paths: Iterable[Path]) -> None:
         every = list(paths)
@@ -156,33 +187,9 @@ def free_bytes_at(path: Path) -> int:
     return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
 
 
-@contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    """A file by its own name: what is behind a symbolic link is never written to."""
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        yield descriptor
-    except OSError as failure:
-        # Errors of descriptors do not say which file it was.
-        raise _about(failure, path) from failure
-    finally:
-        os.close(descriptor)
-
-
-def _about(failure: OSError, path: Path) -> OSError:
-    if failure.filename is not None or failure.errno is None:
-        return failure
-    return OSError(failure.errno, failure.strerror, str(path))
-
-
 def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(path) as descriptor:
         os.fsync(descriptor)
-    except OSError as failure:
-        raise _about(failure, path) from failure
-    finally:
-        os.close(descriptor)
 
 
 def _write(descriptor: int, position: int, content: Content) -> None:
@@ -202,26 +209,32 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 def _copy(descriptor: int, piece: FileRange) -> None:
     """Append a range of another file; inside the kernel, and without a copy where it can."""
-    source = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.lseek(source, piece.start, os.SEEK_SET)
-        left = piece.size_bytes
-        step = _copy_inside_kernel
-        while left:
-            try:
-                count = step(source, descriptor, left)
-            except OSError as failure:
-                if step is _copy_by_hand or failure.errno not in _NOT_INSIDE_KERNEL:
-                    raise
-                step = _copy_by_hand
-                continue
-            if not count:
-                raise OSError(errno.EIO, "the file became shorter while it was read")
-            left -= count
-    except OSError as failure:
-        raise _about(failure, piece.path) from failure
-    finally:
-        os.close(source)
+    with directory_of(piece.path) as directory:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        source = os.open(piece.path.name, flags, dir_fd=directory)
+        try:
+            if piece.identity not in (None, identity_of(os.fstat(source))):
+                raise OSError(errno.ESTALE, "was replaced while it was read", str(piece.path))
+            os.lseek(source, piece.start, os.SEEK_SET)
+            _append(descriptor, source, piece.size_bytes)
+        finally:
+            os.close(source)
+
+
+def _append(descriptor: int, source: int, size_bytes: int) -> None:
+    left = size_bytes
+    step = _copy_inside_kernel
+    while left:
+        try:
+            count = step(source, descriptor, left)
+        except OSError as failure:
+            if step is _copy_by_hand or failure.errno not in _NOT_INSIDE_KERNEL:
+                raise
+            step = _copy_by_hand
+            continue
+        if not count:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        left -= count
 
 
 _NOT_INSIDE_KERNEL: Final = {

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.files import Metadata
+from kdump.apply.entries import directory_of, pinned, status_of
+from kdump.apply.files import DISK, Metadata
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.storage.regular_files import SpecialFileError, require_not_special
@@ -66,8 +67,14 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
         LockedError: a broker, or another kdump, holds one of them.
         KdumpError: a lock cannot be taken at all, for want of permission for example.
     """
+    locked = sorted({path.resolve() for path in log_dirs})
     with ExitStack() as stack:
-        for path in sorted({path.resolve() for path in log_dirs}):
+        for path in (*locked, *log_dirs):
+            try:
+                stack.enter_context(pinned(path))
+            except OSError as failure:
+                raise _cannot_lock(path / LOCK_FILE, failure) from failure
+        for path in locked:
             stack.enter_context(_hold(path))
         yield
 
@@ -99,7 +106,7 @@ def _hold(log_dir: Path) -> Iterator[None]:
         # The order of Kafka's FileLock.destroy.
         fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
         if not held.stays:
-            path.unlink(missing_ok=True)
+            DISK.unlink(path)
         os.close(held.descriptor)
 
 
@@ -107,6 +114,8 @@ def _take(path: Path) -> _Held:
     for _ in range(_ATTEMPTS):
         leftover = _metadata_of(path)
         descriptor = _open(path, is_new=leftover is None)
+        if descriptor is None:
+            continue
         try:
             _lock(path, descriptor)
             if _is_still(path, descriptor):
@@ -121,30 +130,39 @@ def _take(path: Path) -> _Held:
 
 def _metadata_of(path: Path) -> Metadata | None:
     try:
-        status = path.lstat()
+        status = status_of(path)
+        if status is None:
+            return None
         if not stat.S_ISLNK(status.st_mode):  # refused by name when it is opened
             require_not_special(path)
-        return Metadata.of(status)
     except FileNotFoundError:
         return None
     except SpecialFileError as failure:
         raise KdumpError(f"{path}: cannot take the lock: {failure.strerror}") from failure
     except OSError as failure:
         raise _cannot_lock(path, failure) from failure
+    return Metadata.of(status)
 
 
-def _open(path: Path, *, is_new: bool) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+def _open(path: Path, *, is_new: bool) -> int | None:
+    """Open a lock file, or make it; None where it was made, or is gone, meanwhile."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, _MODE)
-        if is_new:
+        with directory_of(path) as directory:
+            if not is_new:
+                return os.open(path.name, flags, dir_fd=directory)
+            # Only what was made here is given to somebody: another name of a foreign file is not.
+            flags |= os.O_CREAT | os.O_EXCL
+            descriptor = os.open(path.name, flags, _MODE, dir_fd=directory)
             # A broker that runs as somebody else must be able to open it, should we be killed.
-            owner = path.parent.stat()
+            owner = os.fstat(directory)
             with suppress(PermissionError):
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            return descriptor
+    except (FileExistsError, FileNotFoundError):
+        return None
     except OSError as failure:
         raise _cannot_lock(path, failure) from failure
-    return descriptor
 
 
 def _lock(path: Path, descriptor: int) -> None:
@@ -161,10 +179,8 @@ def _lock(path: Path, descriptor: int) -> None:
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+    status = status_of(path)
+    return status is not None and os.path.samestat(status, os.fstat(descriptor))
 
 
 def _cannot_lock(path: Path, failure: OSError) -> KdumpError:

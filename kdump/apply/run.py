@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.entries import is_same, status_at, status_of
 from kdump.apply.files import Content, FileRange, Files
 from kdump.apply.journal import CUT_SUFFIX, Before, Journal, Run
 from kdump.apply.steps import Step, StepKind
@@ -71,26 +72,32 @@ class Runner:
 
     def _move(self, step: Step) -> None:
         source, target = self.log_dir / step.source, self.log_dir / step.path
-        if not os.path.lexists(source):
+        if status_of(source) is None:
             return
-        if _is_same(source, target):
+        if is_same(source, target):
             # rename() leaves two names of one file as they are.
             self.files.unlink(source)
         else:
             self.files.rename(source, target)
 
     def _remove(self, step: Step) -> None:
-        if step.source and not os.path.lexists(self.log_dir / step.source):
+        if step.source and status_of(self.log_dir / step.source) is None:
             return
-        path = self.log_dir / step.path
-        if os.path.lexists(path):
-            self.files.unlink(path)
+        self.files.unlink(self.log_dir / step.path)
 
     def _cut(self, step: Step) -> None:
-        path = self.log_dir / step.path
-        if path.stat().st_size > step.size_bytes:
-            self.files.truncate(path, step.size_bytes)
-        self.files.set_metadata(path, self.journal.before[step.source].metadata)
+        path, before = self.log_dir / step.path, self.journal.before[step.source]
+        names = self._names_of(step.source, before)
+        if status_at(path).st_size > step.size_bytes:
+            self.files.truncate(path, step.size_bytes, names)
+        self.files.set_metadata(path, before.metadata, names)
+
+    def _names_of(self, path: str, before: Before) -> list[Path]:
+        """All names that a file can have while it is renamed, and then cut."""
+        names = {path, self.journal.own_name(_PUT_SUFFIX), *([before.link] if before.link else [])}
+        if before.derived is not None and before.derived.is_rename:
+            names |= {piece.path for piece in before.derived.pieces}
+        return [self.log_dir / name for name in names]
 
     def _sync(self, step: Step) -> None:
         if step.paths:
@@ -105,10 +112,10 @@ class Runner:
         link = self.journal.before[step.source].link
         assert link is not None, f"{step.source} was not kept"
         kept, target = self.log_dir / link, self.log_dir / step.path
-        if _is_same(kept, target):
+        if is_same(kept, target):
             return
         other = self.log_dir / self.journal.own_name(_PUT_SUFFIX)
-        if os.path.lexists(other):
+        if status_of(other) is not None:
             self.files.unlink(other)
         self.files.link(kept, other)
         self.files.rename(other, target)
@@ -117,7 +124,8 @@ class Runner:
         before = self.journal.before[step.source]
         assert before.cut is not None, f"{step.source} was not cut"
         path = self.log_dir / self._place(step.source)
-        restore(path, before, before.cut.runs, self.log_dir, self.journal, self.files)
+        names = self._names_of(step.source, before)
+        restore(path, before, before.cut.runs, self.log_dir, self.journal, self.files, names)
 
 
 def restore(
@@ -127,20 +135,13 @@ def restore(
     log_dir: Path,
     journal: Journal,
     files: Files,
+    names: Sequence[Path] = (),
 ) -> None:
     """Give a file the kept bytes, the size and the metadata that it had; durable is for later."""
     kept = log_dir / journal.own_name(CUT_SUFFIX)
-    if path.stat().st_size != before.size_bytes:
-        files.truncate(path, before.size_bytes)
+    if status_at(path).st_size != before.size_bytes:
+        files.truncate(path, before.size_bytes, names)
     for run in runs:
         content: Content = [FileRange(kept, run.kept_at, run.kept_at + run.size_bytes)]
-        files.write_at(path, run.position, content)
-    files.set_metadata(path, before.metadata)
-
-
-def _is_same(path: Path, other: Path) -> bool:
-    try:
-        one, two = path.lstat(), other.lstat()
-    except FileNotFoundError:
-        return False
-    return (one.st_dev, one.st_ino) == (two.st_dev, two.st_ino)
+        files.write_at(path, run.position, content, names)
+    files.set_metadata(path, before.metadata, names)

@@ -6,6 +6,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from kdump.apply.entries import pinned
 from kdump.apply.files import DISK, Content, Files, Metadata
 from kdump.apply.segment_names import CLEANED
 
@@ -37,6 +38,11 @@ def stage_file(
         raise ValueError(f"{path}: a broker would not delete it")
     status = Metadata.of(like.stat())
     metadata = Metadata(status.mode, status.uid, status.gid, time.time_ns(), modified_ns)
+    with pinned(path.parent.parent):
+        _write(path, content, metadata, files)
+
+
+def _write(path: Path, content: Content, metadata: Metadata, files: Files) -> None:
     files.unlink(path)
     try:
         # 1.

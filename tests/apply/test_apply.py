@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -157,7 +157,7 @@ def test_an_owner_that_cannot_be_given_is_found_out_before_anything_changes(
     before = original_of(tmp_path)
 
     class NotRoot(Disk):
-        def set_metadata(self, path: Path, metadata: Metadata) -> None:
+        def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
             raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), str(path))
 
     plan = plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(1), "old": NewBytes(b"x")})

@@ -8,7 +8,7 @@ the other, which is worse than what journaling file systems do.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,24 +58,26 @@ class VolatileFiles:
         DISK.create(path, pieces)
         self._forget(path)
 
-    def write_at(self, path: Path, position: int, content: Content) -> None:
+    def write_at(
+        self, path: Path, position: int, content: Content, names: Sequence[Path] = ()
+    ) -> None:
         self._remember_content(path)
         if self._is_last():
             data = b"".join(map(_read, content))
-            DISK.write_at(path, position, [data[: len(data) // 2]])
+            DISK.write_at(path, position, [data[: len(data) // 2]], self._and_kept(names))
         self._count("write", path)
-        DISK.write_at(path, position, content)
+        DISK.write_at(path, position, content, self._and_kept(names))
 
-    def truncate(self, path: Path, size_bytes: int) -> None:
+    def truncate(self, path: Path, size_bytes: int, names: Sequence[Path] = ()) -> None:
         self._count("truncate", path)
         self._remember_content(path)
-        DISK.truncate(path, size_bytes)
+        DISK.truncate(path, size_bytes, self._and_kept(names))
 
-    def set_metadata(self, path: Path, metadata: Metadata) -> None:
+    def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
         self._count("set_metadata", path)
         if path.is_file() and not path.is_symlink():
             self._remember_content(path)
-        DISK.set_metadata(path, metadata)
+        DISK.set_metadata(path, metadata, self._and_kept(names))
 
     def rename(self, path: Path, new_path: Path) -> None:
         self._count("rename", new_path)
@@ -129,6 +131,10 @@ class VolatileFiles:
         for path in self._kept.values():
             path.unlink(missing_ok=True)
         self._kept.clear()
+
+    def _and_kept(self, names: Sequence[Path]) -> list[Path]:
+        """Names of a file with those that it has in the attic."""
+        return [*names, *self._kept.values()]
 
     def _is_last(self) -> bool:
         count = len(self.operations)
