@@ -5,6 +5,8 @@ A plan is a value: it is shown to people, printed for programs, and applied. Mak
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,11 +128,10 @@ def make_plan(wanted: WantedDirectory) -> Plan:
     """Say what has to be done; reads the directories, changes nothing.
 
     Raises:
-        KdumpError: a partition lies on another file system than its log directory, or a file is
-            not what the wanted state assumes.
+        KdumpError: a partition is a symbolic link, or lies on another file system than its log
+            directory; or a file is not what the wanted state assumes.
         OSError: something cannot be read.
     """
-    device = wanted.path.stat().st_dev
     planned = []
     for change in wanted.partitions:
         if change.path.parent != wanted.path:
@@ -138,7 +139,7 @@ def make_plan(wanted: WantedDirectory) -> Plan:
         states = states_of(change.path)
         operations = partition_operations(change.path, change.files, states)
         if operations:
-            _require_same_device(change.path, device)
+            require_in_place(change.path)
             planned.append(DirectoryPlan(change.path, states, operations))
     states = states_of(wanted.path)
     first = wanted.first if planned else {}
@@ -153,9 +154,29 @@ def make_plan(wanted: WantedDirectory) -> Plan:
     )
 
 
-def _require_same_device(path: Path, device: int) -> None:
-    if path.stat().st_dev != device:
+def require_in_place(partition: Path) -> None:
+    """Refuse to write to a partition that does not lie in its log directory.
+
+    A broker follows a symbolic link to a partition. Nothing is written through one: whoever owns
+    the log directory could let it lead anywhere, at any moment, and what is kept for an undo has to
+    lie on the same file system.
+
+    Args:
+        partition: the directory of the partition, by its path in the log directory.
+
+    Raises:
+        KdumpError: it is a symbolic link, or lies on another file system.
+        OSError: it is not there.
+    """
+    status = partition.lstat()
+    if stat.S_ISLNK(status.st_mode):
         raise KdumpError(
-            f"{path}: lies on another file system than its log directory, so that nothing can be "
-            "moved between the two; work on a copy that is on one"
+            f"{partition}: is a symbolic link to {os.fsdecode(partition.readlink())}, and kdump "
+            "changes only what lies in the log directory itself; nothing has been changed; move "
+            "the directory to the place of the link, or name other partitions"
+        )
+    if status.st_dev != partition.parent.stat().st_dev:
+        raise KdumpError(
+            f"{partition}: lies on another file system than its log directory, so that nothing can "
+            "be moved between the two; work on a copy that is on one"
         )

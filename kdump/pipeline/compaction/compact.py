@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.apply.files import DISK, Files
+from kdump.apply.plan import require_in_place
 from kdump.clean.compaction.parts import taken_together
 from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
 from kdump.pipeline import recover
 from kdump.pipeline.compaction.request import PartitionResult, Request
 from kdump.pipeline.compaction.swap import Discarder, Swapper
@@ -106,11 +108,19 @@ def compact_on(
     engine: Engine, request: Request, writing: Writing, files: Files = DISK
 ) -> list[DirectoryResult]:
     """As :func:`compact`, on an engine that is there, writing through ``files``."""
+    for directory in request.directories:
+        for partition in directory.partitions:
+            if request.selects(directory, partition) and _is_written(request, directory, partition):
+                require_in_place(partition.path)
     found = []
     for directory in request.directories:
         writer = Discarder() if writing.dry_run else Swapper(directory, writing, files)
         found.append(_directory_result(request, directory, engine, writer))
     return found
+
+
+def _is_written(request: Request, directory: LogDirectory, partition: Partition) -> bool:
+    return directory.is_clean and request.why_left(directory, partition) is None
 
 
 def _directory_result(
@@ -120,7 +130,7 @@ def _directory_result(
     if selected and not directory.is_clean:
         return DirectoryResult(directory, LeftDirectory.UNCLEAN)
     results = {}
-    chosen = [each for each in selected if request.why_left(directory, each) is None]
+    chosen = [each for each in selected if _is_written(request, directory, each)]
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
         most_bytes = WAVE_BYTES[engine.name]

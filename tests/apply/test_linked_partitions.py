@@ -1,0 +1,96 @@
+"""A partition that is a symbolic link is read, and never written through."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.freeing import ALL_IS_OLD
+from builders.in_process import Outcome, run_kdump
+from builders.repair_cases import PARTITION, bad_batch_in_the_middle
+from builders.trees import tree_of
+from builders.verified import LogModel
+
+WRITERS = (
+    ("recover", "--dry-run"),
+    ("recover",),
+    ("recover", "--policy", "salvage"),
+    ("recover", "--no-undo"),
+    ("verify", "--repair"),
+    ("rebuild-index",),
+    ("snapshot", "rebuild"),
+)
+
+
+def kdump(*args: str | Path) -> Outcome:
+    return run_kdump([*map(str, args)], Path.cwd())
+
+
+def link_elsewhere(partition: Path) -> Path:
+    elsewhere = partition.parent.parent / "elsewhere"
+    partition.rename(elsewhere)
+    partition.symlink_to(elsewhere)
+    return elsewhere
+
+
+@pytest.mark.parametrize("command", WRITERS, ids=" ".join)
+def test_a_linked_partition_is_refused_before_anything_is_written(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    elsewhere = link_elsewhere(log_dir / PARTITION)
+    before, there = tree_of(log_dir), tree_of(elsewhere)
+
+    outcome = kdump(*command, log_dir)
+
+    assert outcome.exit_status == 8
+    said = outcome.stderr.decode()
+    assert f"{log_dir / PARTITION}: is a symbolic link to {elsewhere}" in said
+    assert "nothing has been changed" in said
+    after = tree_of(log_dir)
+    for tree in (before, after):
+        del tree["."]
+        tree.pop(".lock", None)
+    assert (after, tree_of(elsewhere)) == (before, there)
+
+
+@pytest.mark.parametrize("command", [("retain", *ALL_IS_OLD), ("compact",)], ids=lambda it: it[0])
+def test_a_linked_partition_gives_no_space_back(tmp_path: Path, command: tuple[str, ...]) -> None:
+    log_dir = LogModel().write(tmp_path / "logs").parent
+    elsewhere = link_elsewhere(log_dir / PARTITION)
+    before = tree_of(elsewhere)
+    for dry_run in ([], ["--dry-run"]):
+        outcome = kdump(*command, *dry_run, "--topic", "*", log_dir)
+        assert outcome.exit_status == 8
+        assert b"is a symbolic link" in outcome.stderr
+        assert tree_of(elsewhere) == before
+
+
+def test_moved_to_its_place_it_is_recovered(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    elsewhere = link_elsewhere(log_dir / PARTITION)
+    assert kdump("recover", log_dir).exit_status == 8
+    (log_dir / PARTITION).unlink()
+    elsewhere.rename(log_dir / PARTITION)
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+
+
+def test_other_partitions_can_be_recovered(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    elsewhere = link_elsewhere(log_dir / PARTITION)
+    before = tree_of(elsewhere)
+    assert kdump("recover", "--partition", "other-0", log_dir).exit_status & 8 == 0
+    assert tree_of(elsewhere) == before
+
+
+def test_a_linked_log_directory_is_followed(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    link = tmp_path / "link"
+    link.symlink_to(log_dir)
+    assert kdump("recover", link).exit_status & 8 == 0
+    assert kdump("undo", link).exit_status == 0
