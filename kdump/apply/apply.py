@@ -32,15 +32,8 @@ from kdump.apply.entries import pinned, status_of
 from kdump.apply.evidence import Staged
 from kdump.apply.files import DISK, Files, Metadata, free_bytes_at
 from kdump.apply.forward_steps import steps_of
-from kdump.apply.journal import (
-    CUT_SUFFIX,
-    Before,
-    Journal,
-    Mark,
-    State,
-    found_in,
-    write_journal,
-)
+from kdump.apply.journal import found_in, write_journal
+from kdump.apply.journal_values import CUT_SUFFIX, Before, Journal, Mark, State
 from kdump.apply.lock import leave_behind, leftover_of
 from kdump.apply.marks import marks_of
 from kdump.apply.operations import Operation, OperationKind, Phase
@@ -157,7 +150,7 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
     marks = marks_of(plan.path, directories, with_checksums=False)
     # 1.
     staged = evidence.stage(plan, number, files, created_ns=created_ns)
-    before = evidence.kept_files(plan, number, files, keep_undo=keep_undo)
+    kept = evidence.kept_files(plan, number, files, keep_undo=keep_undo)
     journal = Journal(
         number=number,
         command=command,
@@ -165,13 +158,14 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         can_undo=keep_undo,
         lock=leftover_of(plan.path),
         directories=directories,
-        before=before,
+        before=kept.before,
         staged={each.name: each.path for each in staged.values()},
         steps=tuple(steps_of(plan, {each: ready.name for each, ready in staged.items()})),
         undo_steps=tuple(undo_steps_of(plan)) if keep_undo else (),
         marks=marks,
         meanwhile=_meanwhile(staged),
         after=_after(plan, staged),
+        kept=kept.marks,
     )
     # 2.
     write_journal(plan.path, journal, State.APPLYING, files)
@@ -208,9 +202,12 @@ def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Mark]:
 
 def _completed(log_dir: Path, journal: Journal) -> Journal:
     """The journal of a run that is done: how to go back from there."""
+    before = _without_derived(journal)
+    needed = {journal.own_name(CUT_SUFFIX), *(each.link for each in before.values())}
     return replace(
         journal,
-        before=_without_derived(journal),
+        before=before,
+        kept={name: mark for name, mark in journal.kept.items() if name in needed},
         staged={},
         steps=(),
         meanwhile={},

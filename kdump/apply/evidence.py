@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,16 +18,20 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.differences import gaps_between
+from kdump.apply.entries import status_at
 from kdump.apply.files import Content, FileRange, Files, Metadata
-from kdump.apply.journal import (
+from kdump.apply.journal import give_to_owner
+from kdump.apply.journal_values import (
     CUT_SUFFIX,
     Before,
     Cut,
     Derived,
+    Mark,
     Piece,
     Run,
     own_name,
 )
+from kdump.apply.kept import kept_mark
 from kdump.apply.operations import DirectoryPlan, FileState, Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, is_log
@@ -106,7 +111,8 @@ def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:
 
 
 def _range(directory: DirectoryPlan, piece: CopiedFrom) -> FileRange:
-    return FileRange(directory.path / piece.name, piece.start, piece.end)
+    identity = directory.states[piece.name].identity
+    return FileRange(directory.path / piece.name, piece.start, piece.end, identity)
 
 
 def _metadata_for(
@@ -139,8 +145,21 @@ def _first_source(operation: Operation) -> str | None:
             return None
 
 
-def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> dict[str, Before]:
-    """Keep what is about to go, durable but for the names; gives what it was, by path.
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was there before, and what is kept of it.
+
+    Attributes:
+        before: the files that are about to change, by path.
+        marks: the run's own files that an undo needs, by name.
+    """
+
+    before: dict[str, Before]
+    marks: dict[str, Mark]
+
+
+def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> Kept:
+    """Keep what is about to go, durable but for the names.
 
     Raises:
         OSError: there is no space, or the file system refuses other names for files.
@@ -149,7 +168,7 @@ def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> dic
     for directory in plan.directories:
         keeper.keep(directory)
     keeper.write_cuts()
-    return keeper.before
+    return Kept(keeper.before, keeper.marks)
 
 
 @dataclass(slots=True)
@@ -159,6 +178,7 @@ class _Keeper:
     files: Files
     keep_undo: bool
     before: dict[str, Before] = field(default_factory=dict)
+    marks: dict[str, Mark] = field(default_factory=dict)
     _ranges: list[FileRange] = field(default_factory=list)
     _kept_bytes: int = 0
     _links: int = 0
@@ -190,10 +210,12 @@ class _Keeper:
         name = own_name(self.number, f"-old-{self._links}")
         self._links += 1
         self.files.link(self.log_dir / path, self.log_dir / name)
+        self.marks[name] = kept_mark(self.log_dir / name)
         return name
 
     def _cut(self, path: str, state: FileState, position: int) -> Cut:
-        runs = self._runs(path, [(position, state.size_bytes)]) if self.keep_undo else ()
+        ranges = [(position, state.size_bytes)]
+        runs = self._runs(path, state, ranges) if self.keep_undo else ()
         return Cut(position, runs)
 
     def _derived(
@@ -205,13 +227,13 @@ class _Keeper:
             return None
         ranges = [(each.position, each.position + each.end - each.start) for each in pieces]
         gaps = gaps_between(ranges, state.size_bytes)
-        return Derived(pieces, self._runs(path, gaps), is_rename=False)
+        return Derived(pieces, self._runs(path, state, gaps), is_rename=False)
 
-    def _runs(self, path: str, ranges: list[tuple[int, int]]) -> tuple[Run, ...]:
+    def _runs(self, path: str, state: FileState, ranges: list[tuple[int, int]]) -> tuple[Run, ...]:
         runs = []
         for start, end in _not_zero(self.log_dir / path, ranges):
             runs.append(Run(start, end - start, self._kept_bytes))
-            self._ranges.append(FileRange(self.log_dir / path, start, end))
+            self._ranges.append(FileRange(self.log_dir / path, start, end, state.identity))
             self._kept_bytes += end - start
         return tuple(runs)
 
@@ -219,7 +241,20 @@ class _Keeper:
         if self._ranges:
             path = self.log_dir / own_name(self.number, CUT_SUFFIX)
             self.files.create(path, self._ranges)
+            if self._is_for_owner():
+                give_to_owner(path, self.files)
             self.files.sync([path])
+            self.marks[path.name] = kept_mark(path, is_whole=True)
+
+    def _is_for_owner(self) -> bool:
+        """Whether the owner of the log directory may read all that was cut off."""
+        owner = status_at(self.log_dir).st_uid
+        metadata = [
+            each.metadata
+            for each in self.before.values()
+            if each.cut is not None or each.derived is not None
+        ]
+        return all(each.uid == owner or each.mode & stat.S_IROTH for each in metadata)
 
 
 def _names_that_go(directory: DirectoryPlan) -> set[str]:

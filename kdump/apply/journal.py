@@ -17,171 +17,52 @@ over from a run that was stopped before it changed anything, or after all was do
 
 from __future__ import annotations
 
-import enum
+import errno
 import json
+import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import shlex
+import stat
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import crc32c
 
+from kdump.apply.entries import opened, pinned, status_at
 from kdump.apply.files import Files, Metadata
-from kdump.apply.steps import Step, StepKind
+from kdump.apply.journal_format import decoded, encoded
+from kdump.apply.journal_rules import NotToBeObeyed, require_obeyable
+from kdump.apply.journal_values import Journal, State
 from kdump.errors import KdumpError
-from kdump.formats.names import KDUMP_PREFIX
 
-_FORMAT: Final = 1
-_NAME: Final = re.compile(r"\.kdump-([0-9]+)([.-].*)", re.DOTALL)
-
-
-class State(enum.Enum):
-    """How far a run has come; the value is the suffix of its journal."""
-
-    APPLYING = ".applying"
-    APPLIED = ".applied"
-    UNDOING = ".undoing"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A length of bytes of a file, and where they are kept in the file of cut bytes."""
-
-    position: int
-    size_bytes: int
-    kept_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """What was behind ``position``; what is in none of ``runs`` was zeroes."""
-
-    position: int
-    runs: tuple[Run, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Bytes of a file as it was that are in another file afterwards."""
-
-    path: str
-    start: int
-    end: int
-    position: int
-    """Where they were."""
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """How a file as it was is made again from those that are there when all is done.
-
-    Attributes:
-        pieces: the bytes that are there; a single one where the file was only renamed.
-        runs: those that are not.
-        is_rename: whether it is the very same file.
-    """
-
-    pieces: tuple[Piece, ...]
-    runs: tuple[Run, ...]
-    is_rename: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Before:
-    """A file as it was.
-
-    Attributes:
-        size_bytes: of its content.
-        metadata: of its content.
-        is_own: whether the content was this name's alone.
-        link: the other name that it was given; None where it was not, or not any more.
-        cut: what is cut off from it; None where nothing is.
-        derived: how to make it again without ``link``; None where it cannot be.
-    """
-
-    size_bytes: int
-    metadata: Metadata
-    is_own: bool
-    link: str | None
-    cut: Cut | None
-    derived: Derived | None
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What tells a file from a later one of the same name.
-
-    Attributes:
-        size_bytes: of its content.
-        modified_ns: when that was modified.
-        checksum: CRC-32C of it, where it is small; None otherwise.
-    """
-
-    size_bytes: int
-    modified_ns: int
-    checksum: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Journal:
-    """A run: what it is, its steps, and everything that they need.
-
-    Paths are relative to the log directory.
-
-    Attributes:
-        number: of the run; later ones have greater numbers.
-        command: what was run.
-        created_ms: when.
-        can_undo: whether what is lost is kept.
-        lock: what ``.lock`` was like before, if it was left over.
-        directories: those that are changed, and what they were like.
-        before: the changed files that were there, by path.
-        staged: the files of new content, by their paths, and where each goes.
-        steps: how to go on.
-        undo_steps: how to go back.
-        marks: the files of the directories concerned. While the run goes on as they were before
-            it, and when it is done as they are.
-        after: while the run goes on, marks of what is changed by it, as it will be.
-        meanwhile: likewise, of files that are something else until the partitions are done.
-    """
-
-    number: int
-    command: str
-    created_ms: int
-    can_undo: bool
-    lock: Metadata | None
-    directories: dict[str, Metadata]
-    before: dict[str, Before]
-    staged: dict[str, str]
-    steps: tuple[Step, ...]
-    undo_steps: tuple[Step, ...]
-    marks: dict[str, Mark]
-    after: dict[str, Mark]
-    meanwhile: dict[str, Mark]
-
-    def own_name(self, suffix: str) -> str:
-        """The name of one of the run's files."""
-        return own_name(self.number, suffix)
-
-
-def own_name(number: int, suffix: str) -> str:
-    """The name of one of the files of a run."""
-    return f"{KDUMP_PREFIX}{number}{suffix}"
-
-
-CUT_SUFFIX: Final = "-cut"
 _TEMPORARY: Final = "-journal"
+_FORMAT: Final = 2
+_NAME: Final = re.compile(
+    r"\.kdump-(0|[1-9][0-9]{0,17})"
+    r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
+)
+_MOST_BYTES: Final = 2 << 30
+"""Of a journal; that of a million changes has a fifth of it."""
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def found_in(log_dir: Path) -> dict[int, dict[str, Path]]:
     """The files of all runs in a log directory: by number, then by what follows the number."""
     found: dict[int, dict[str, Path]] = {}
-    for path in log_dir.iterdir():
-        match = _NAME.fullmatch(path.name)
-        if match:
-            found.setdefault(int(match[1]), {})[match[2]] = path
+    with pinned(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            match = _NAME.fullmatch(entry.name)
+            # A directory is a partition, whatever it is called.
+            if match and not entry.is_dir(follow_symlinks=False):
+                found.setdefault(int(match[1]), {})[match[2]] = log_dir / entry.name
     return dict(sorted(found.items()))
+
+
+def discard_command(log_dir: Path, number: int) -> str:
+    """The command that gives up a run, for advice."""
+    return f"kdump undo --discard {shlex.quote(str(log_dir))} {number}"
 
 
 def write_journal(log_dir: Path, journal: Journal, state: State, files: Files) -> None:
@@ -191,12 +72,14 @@ def write_journal(log_dir: Path, journal: Journal, state: State, files: Files) -
     2. It is complete and durable.
     3. It has its name, and so have, durably, all other files of the run.
     """
-    body = json.dumps(_encoded(journal), separators=(",", ":")).encode()
+    body = json.dumps(encoded(journal), separators=(",", ":")).encode()
     head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
     temporary = log_dir / journal.own_name(_TEMPORARY)
     # 1.
     files.unlink(temporary)
     files.create(temporary, [json.dumps(head).encode() + b"\n", body])
+    if _is_all_of_owner(log_dir, journal):
+        give_to_owner(temporary, files)
     # 2.
     files.sync([temporary, log_dir])
     # 3.
@@ -204,132 +87,98 @@ def write_journal(log_dir: Path, journal: Journal, state: State, files: Files) -
     files.sync([log_dir])
 
 
-def read_journal(path: Path) -> Journal:
-    """Read a journal.
+def _is_all_of_owner(log_dir: Path, journal: Journal) -> bool:
+    """Whether going back makes no file for anybody but the owner of the log directory."""
+    owner = status_at(log_dir).st_uid
+    return all(
+        each.metadata.uid == owner
+        for each in journal.before.values()
+        if each.derived is not None and not each.derived.is_rename
+    )
+
+
+def give_to_owner(path: Path, files: Files) -> None:
+    """Give one of the files of a run to whom its log directory belongs, as far as one may.
+
+    So the broker's account can undo, or give up, what root did.
 
     Raises:
-        KdumpError: it is damaged, or of a later kdump.
+        OSError: the disk does not let us.
+    """
+    owner, status = status_at(path.parent), status_at(path)
+    if (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid):
+        return
+    metadata = replace(Metadata.of(status), uid=owner.st_uid, gid=owner.st_gid)
+    with suppress(PermissionError):
+        files.set_metadata(path, metadata)
+
+
+def read_journal(path: Path) -> Journal:
+    """Read a journal that may be obeyed.
+
+    Raises:
+        KdumpError: it is damaged, or of another kdump, or says what no journal may say, or belongs
+            to somebody who has no say in this log directory.
         OSError: it cannot be read.
     """
-    head, _, body = path.read_bytes().partition(b"\n")
+    match = _NAME.fullmatch(path.name)
+    assert match is not None, f"{path} is no file of a run"
+    number, state = int(match[1]), State(match[2])
+    way_out = (
+        f"nothing has been done; '{discard_command(path.parent, number)}' removes it and leaves all"
+        " other files as they are"
+    )
     try:
-        said = json.loads(head)
-        if said["kdump"] != _FORMAT:
-            raise KdumpError(f"{path}: is from another version of kdump, which can deal with it")
-        if (said["size_bytes"], said["crc32c"]) != (len(body), crc32c.crc32c(body)):
-            raise ValueError("checksum")
-        return _decoded(json.loads(body))
-    except (ValueError, KeyError, TypeError, IndexError) as problem:
+        with opened(path) as descriptor:
+            status = os.fstat(descriptor)
+            owner = status_at(path.parent)
+            _require_permitted(status, owner)
+            journal = _read(descriptor, status.st_size)
+        require_obeyable(journal, number, state)
+    except NotToBeObeyed as problem:
+        raise KdumpError(f"{path}: {problem}; {way_out}") from problem
+    except _DAMAGE as problem:
         raise KdumpError(
-            f"{path}: is damaged, so that nothing can be undone or finished with it; "
-            "'kdump undo --discard' removes it"
+            f"{path}: is damaged, so that its run can be neither undone nor finished; {way_out}"
         ) from problem
+    except OSError as failure:
+        if failure.errno != errno.ELOOP:
+            raise
+        raise KdumpError(f"{path}: is a symbolic link; {way_out}") from failure
+    if status.st_uid in (0, os.geteuid()):
+        return journal
+    lock = journal.lock and replace(journal.lock, uid=owner.st_uid, gid=owner.st_gid)
+    return replace(journal, is_trusted=False, lock=lock)
 
 
-def _encoded(journal: Journal) -> dict[str, Any]:
-    return {
-        "number": journal.number,
-        "command": journal.command,
-        "created_ms": journal.created_ms,
-        "can_undo": journal.can_undo,
-        "lock": _of_metadata(journal.lock),
-        "directories": {path: _of_metadata(each) for path, each in journal.directories.items()},
-        "before": {path: _of_before(each) for path, each in journal.before.items()},
-        "staged": journal.staged,
-        "steps": [_of_step(each) for each in journal.steps],
-        "undo_steps": [_of_step(each) for each in journal.undo_steps],
-        "marks": _of_marks(journal.marks),
-        "after": _of_marks(journal.after),
-        "meanwhile": _of_marks(journal.meanwhile),
-    }
+_DAMAGE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
-def _decoded(said: dict[str, Any]) -> Journal:
-    return Journal(
-        number=said["number"],
-        command=said["command"],
-        created_ms=said["created_ms"],
-        can_undo=said["can_undo"],
-        lock=None if said["lock"] is None else Metadata(*said["lock"]),
-        directories={path: Metadata(*each) for path, each in said["directories"].items()},
-        before={path: _to_before(each) for path, each in said["before"].items()},
-        staged=said["staged"],
-        steps=tuple(map(_to_step, said["steps"])),
-        undo_steps=tuple(map(_to_step, said["undo_steps"])),
-        marks=_to_marks(said["marks"]),
-        after=_to_marks(said["after"]),
-        meanwhile=_to_marks(said["meanwhile"]),
-    )
+def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
+    """Refuse what others can have written.
+
+    Raises:
+        NotToBeObeyed: says why.
+    """
+    if not stat.S_ISREG(status.st_mode):
+        raise NotToBeObeyed("is not a regular file")
+    if status.st_uid not in (0, os.geteuid(), owner.st_uid):
+        raise NotToBeObeyed(
+            f"belongs to user {status.st_uid}, not to the owner of the log directory, to root or to"
+            " you"
+        )
+    if status.st_mode & _WRITABLE_BY_OTHERS:
+        raise NotToBeObeyed("can be written by other users than its owner")
+    if status.st_size > _MOST_BYTES:
+        raise NotToBeObeyed("is too large for a journal")
 
 
-def _of_metadata(metadata: Metadata | None) -> list[int] | None:
-    if metadata is None:
-        return None
-    return [
-        metadata.mode,
-        metadata.uid,
-        metadata.gid,
-        metadata.accessed_ns,
-        metadata.modified_ns,
-    ]
-
-
-def _of_marks(marks: dict[str, Mark]) -> dict[str, list[int | None]]:
-    return {
-        path: [mark.size_bytes, mark.modified_ns, mark.checksum] for path, mark in marks.items()
-    }
-
-
-def _to_marks(said: dict[str, list[Any]]) -> dict[str, Mark]:
-    return {path: Mark(*each) for path, each in said.items()}
-
-
-def _of_step(step: Step) -> list[Any]:
-    return [step.kind.value, step.path, step.source, step.size_bytes, step.paths]
-
-
-def _to_step(said: list[Any]) -> Step:
-    kind, path, source, size_bytes, paths = said
-    return Step(StepKind(kind), path, source, size_bytes, tuple(paths))
-
-
-def _of_runs(runs: Iterable[Run]) -> list[list[int]]:
-    return [[run.position, run.size_bytes, run.kept_at] for run in runs]
-
-
-def _to_runs(said: list[list[int]]) -> tuple[Run, ...]:
-    return tuple(Run(*each) for each in said)
-
-
-def _of_before(before: Before) -> list[Any]:
-    cut, derived = before.cut, before.derived
-    return [
-        before.size_bytes,
-        _of_metadata(before.metadata),
-        before.is_own,
-        before.link,
-        None if cut is None else [cut.position, _of_runs(cut.runs)],
-        None
-        if derived is None
-        else [
-            [[piece.path, piece.start, piece.end, piece.position] for piece in derived.pieces],
-            _of_runs(derived.runs),
-            derived.is_rename,
-        ],
-    ]
-
-
-def _to_before(said: list[Any]) -> Before:
-    size_bytes, metadata, is_own, link, cut, derived = said
-    return Before(
-        size_bytes,
-        Metadata(*metadata),
-        is_own,
-        link,
-        None if cut is None else Cut(cut[0], _to_runs(cut[1])),
-        None
-        if derived is None
-        else Derived(
-            tuple(Piece(*piece) for piece in derived[0]), _to_runs(derived[1]), derived[2]
-        ),
-    )
+def _read(descriptor: int, size_bytes: int) -> Journal:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        head, _, body = file.read(size_bytes).partition(b"\n")
+    said = json.loads(head)
+    if (said["size_bytes"], said["crc32c"]) != (len(body), crc32c.crc32c(body)):
+        raise ValueError("checksum")
+    if said["kdump"] != _FORMAT:
+        raise NotToBeObeyed("was written by another version of kdump, which can undo or finish it")
+    return decoded(json.loads(body))

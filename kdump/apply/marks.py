@@ -8,7 +8,7 @@ from typing import Final
 
 import crc32c
 
-from kdump.apply.journal import Journal, Mark
+from kdump.apply.journal_values import Journal, Mark
 from kdump.apply.operations import states_of
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.apply.steps import ROOT

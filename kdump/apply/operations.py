@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdump.apply.entries import identity_of
 from kdump.apply.files import Metadata
 from kdump.repair.wanted import WantedFile
 
@@ -23,12 +24,14 @@ class FileState:
         metadata: of the content.
         is_own: whether its content belongs to this name alone: no symbolic link, and no other
             hard link. Only then it is changed where it lies.
+        identity: device and inode of its content, which tell whether it is still the same.
     """
 
     size_bytes: int
     allocated_bytes: int
     metadata: Metadata
     is_own: bool
+    identity: tuple[int, int]
 
 
 def states_of(directory: Path) -> dict[str, FileState]:
@@ -48,6 +51,7 @@ def states_of(directory: Path) -> dict[str, FileState]:
                     Metadata.of(status),
                     stat.S_ISREG(entry.stat(follow_symlinks=False).st_mode)
                     and status.st_nlink == 1,
+                    identity_of(status),
                 )
     return states
 

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.entries import is_same, status_at, status_of
+from kdump.apply.entries import identity_of, is_same, status_at, status_of
 from kdump.apply.files import Content, FileRange, Files
-from kdump.apply.journal import CUT_SUFFIX, Before, Journal, Run
+from kdump.apply.journal_values import (
+    CUT_SUFFIX,
+    PUT_SUFFIX,
+    Before,
+    Journal,
+    Run,
+    names_while_cut,
+)
 from kdump.apply.steps import Step, StepKind
-
-_PUT_SUFFIX = "-put"
 
 MANY_REMOVALS: Final = 256
 """From how many files on the partitions that they go from are worked on side by side."""
@@ -93,11 +98,7 @@ class Runner:
         self.files.set_metadata(path, before.metadata, names)
 
     def _names_of(self, path: str, before: Before) -> list[Path]:
-        """All names that a file can have while it is renamed, and then cut."""
-        names = {path, self.journal.own_name(_PUT_SUFFIX), *([before.link] if before.link else [])}
-        if before.derived is not None and before.derived.is_rename:
-            names |= {piece.path for piece in before.derived.pieces}
-        return [self.log_dir / name for name in names]
+        return [self.log_dir / name for name in names_while_cut(path, before, self.journal)]
 
     def _sync(self, step: Step) -> None:
         if step.paths:
@@ -114,7 +115,7 @@ class Runner:
         kept, target = self.log_dir / link, self.log_dir / step.path
         if is_same(kept, target):
             return
-        other = self.log_dir / self.journal.own_name(_PUT_SUFFIX)
+        other = self.log_dir / self.journal.own_name(PUT_SUFFIX)
         if status_of(other) is not None:
             self.files.unlink(other)
         self.files.link(kept, other)
@@ -139,9 +140,10 @@ def restore(
 ) -> None:
     """Give a file the kept bytes, the size and the metadata that it had; durable is for later."""
     kept = log_dir / journal.own_name(CUT_SUFFIX)
+    identity = identity_of(status_at(kept)) if runs else None
     if status_at(path).st_size != before.size_bytes:
         files.truncate(path, before.size_bytes, names)
     for run in runs:
-        content: Content = [FileRange(kept, run.kept_at, run.kept_at + run.size_bytes)]
+        content: Content = [FileRange(kept, run.kept_at, run.kept_at + run.size_bytes, identity)]
         files.write_at(path, run.position, content, names)
     files.set_metadata(path, before.metadata, names)

@@ -6,25 +6,24 @@ ones left the directory as that one found it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdump.apply.apply import go_back, go_on, tidy_up
+from kdump.apply.entries import identity_of, pinned, status_at, status_of
+from kdump.apply.examination import misplaced, not_kept, touched
 from kdump.apply.files import DISK, FileRange, Files
-from kdump.apply.journal import (
-    Before,
-    Journal,
-    Mark,
-    State,
-    found_in,
-    read_journal,
-    write_journal,
-)
+from kdump.apply.journal import discard_command, found_in, read_journal, write_journal
+from kdump.apply.journal_values import Before, Journal, Mark, State
+from kdump.apply.kept import kept_mark
 from kdump.apply.marks import changed_during, changed_since, lost_content, told
 from kdump.apply.run import restore
 from kdump.apply.steps import Step, StepKind
 from kdump.errors import KdumpError
+from kdump.formats.names import LOCK_FILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +32,12 @@ class Undo:
 
     Attributes:
         undo_id: its number, as text; later runs have greater ones.
-        command: what was run.
-        created_ms: when.
+        command: what was run; empty where the journal cannot be used.
+        created_ms: when; 0 where the journal cannot be used.
         is_interrupted: whether the run, or the undoing of it, was stopped before its end.
         files: how many files it puts back or takes away.
         kept_bytes: space that giving it up sets free.
+        problem: why its journal cannot be used, and what to do; empty where it can.
     """
 
     undo_id: str
@@ -46,6 +46,7 @@ class Undo:
     is_interrupted: bool
     files: int
     kept_bytes: int
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +64,27 @@ class Restored:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A run that was interrupted, or its undo, and what finishing it does.
+
+    Attributes:
+        run: which.
+        files: the files that change.
+    """
+
+    run: Undo
+    files: tuple[Restored, ...]
+
+
 def list_undos(log_dir: Path) -> list[Undo]:
     """What can be taken back in a log directory, the oldest first; only reads.
 
     Raises:
-        KdumpError: a journal is damaged.
         OSError: the directory cannot be read.
     """
-    return [
-        _described(read_journal(files[state.value]), state, files)
-        for files in found_in(log_dir).values()
-        if (state := _state_of(files)) is not None
-    ]
+    with pinned(log_dir):
+        return [_described_at_least(*run) for run in _runs(log_dir)]
 
 
 def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> Undo:
@@ -87,18 +97,20 @@ def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> U
         KdumpError: there is none, or another one than ``undo_id`` is the newest; or the directory
             has been changed since, so that it cannot be as it was.
     """
-    remove_remains(log_dir, files=files)
-    state, journal, described = _examined(log_dir, undo_id)
-    if state is State.APPLIED:
-        tidy_up(log_dir, journal, files)
-        journal = _ready_to_go_back(log_dir, journal, files)
-        write_journal(log_dir, journal, State.UNDOING, files)
-        files.unlink(log_dir / journal.own_name(State.APPLIED.value))
-    elif state is State.APPLYING:
-        undoing = log_dir / journal.own_name(State.UNDOING.value)
-        files.rename(log_dir / journal.own_name(state.value), undoing)
-        files.sync([log_dir])
-    go_back(log_dir, journal, files)
+    with pinned(log_dir):
+        remove_remains(log_dir, files=files)
+        state, journal, described = _examined(log_dir, undo_id)
+        with _way_out(log_dir, journal, "undone"):
+            if state is State.APPLIED:
+                tidy_up(log_dir, journal, files)
+                journal = _ready_to_go_back(log_dir, journal, files)
+                write_journal(log_dir, journal, State.UNDOING, files)
+                files.unlink(log_dir / journal.own_name(State.APPLIED.value))
+            elif state is State.APPLYING:
+                undoing = log_dir / journal.own_name(State.UNDOING.value)
+                files.rename(log_dir / journal.own_name(state.value), undoing)
+                files.sync([log_dir])
+            go_back(log_dir, journal, files)
     return described
 
 
@@ -108,12 +120,35 @@ def foretell(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Rest
     Raises:
         KdumpError: it would refuse.
     """
-    _, journal, described = _examined(log_dir, undo_id)
+    with pinned(log_dir):
+        _, journal, described = _examined(log_dir, undo_id)
+        return described, _changed_by_undo(log_dir, journal)
+
+
+def _changed_by_undo(log_dir: Path, journal: Journal) -> list[Restored]:
     restored = [
         Restored(path, path not in journal.before, _size_before(journal, path))
-        for path in sorted(journal.before.keys() | journal.after.keys())
+        for path in _changed(log_dir, journal)
     ]
-    return described, restored
+    if journal.lock is not None:
+        restored.append(Restored(LOCK_FILE, is_removed=False, size_bytes=0))
+    return sorted(restored, key=lambda each: each.path)
+
+
+def _changed_by_going_on(log_dir: Path, journal: Journal) -> list[Restored]:
+    changed = []
+    for path in _changed(log_dir, journal):
+        mark = journal.after.get(path)
+        changed.append(Restored(path, mark is None, 0 if mark is None else mark.size_bytes))
+    return changed
+
+
+def _changed(log_dir: Path, journal: Journal) -> list[str]:
+    """The files that change; not the names that one has for a moment only."""
+    known = journal.before.keys() | journal.after.keys()
+    return [
+        path for path in touched(journal) if path in known or status_of(log_dir / path) is not None
+    ]
 
 
 def _size_before(journal: Journal, path: str) -> int:
@@ -128,30 +163,71 @@ def _examined(log_dir: Path, undo_id: str | None) -> tuple[State, Journal, Undo]
     if not journal.can_undo:
         raise KdumpError(
             f"{log_dir}: run {number} ({journal.command}) was to keep no undo; run it again, "
-            "and it goes on where it stopped"
+            f"and it goes on where it stopped, or give it up with "
+            f"'{discard_command(log_dir, number)}'"
+        )
+    _require_undoable(log_dir, journal, state)
+    return state, journal, _described(journal, state, found)
+
+
+def _require_undoable(log_dir: Path, journal: Journal, state: State) -> None:
+    """Make sure that no step of going back can fail, as far as that can be known.
+
+    Raises:
+        KdumpError: it would; says why, and what to do.
+    """
+    _refuse(log_dir, journal, misplaced(log_dir, journal))
+    missing = not_kept(log_dir, journal, state)
+    if missing:
+        number = journal.number
+        left = "" if state is State.APPLIED else "; the files are as the interrupted run left them"
+        raise KdumpError(
+            f"{log_dir}: run {number} ({journal.command}) cannot be undone: {told(missing)}; "
+            f"nothing has been changed{left}; '{discard_command(log_dir, number)}' gives up its "
+            "undo"
         )
     examine = changed_since if state is State.APPLIED else changed_during
     _refuse(log_dir, journal, examine(log_dir, journal))
-    return state, journal, _described(journal, state, found)
+
+
+@contextmanager
+def _way_out(log_dir: Path, journal: Journal, what: str) -> Iterator[None]:
+    """Say of a step that fails how to go on, and how not to.
+
+    Raises:
+        KdumpError: a step failed.
+    """
+    try:
+        yield
+    except OSError as failure:
+        number = journal.number
+        raise KdumpError(
+            f"{failure.filename or log_dir}: {failure.strerror or failure}; run {number}"
+            f" ({journal.command}) is not fully {what} yet; remove the cause and run the command"
+            f" again, or give the run up with '{discard_command(log_dir, number)}', and then run"
+            " 'kdump recover'"
+        ) from failure
 
 
 def discardable(log_dir: Path, undo_id: str | None = None) -> list[Undo]:
     """What :func:`discard` would give up; only reads.
 
     Raises:
-        KdumpError: there is no such undo.
+        KdumpError: there is no such undo; or there are only interrupted runs, and none is named.
     """
-    runs = [
-        _described_at_least(number, state, found)
-        for number, found in found_in(log_dir).items()
-        if (state := _state_of(found)) is not None
-    ]
-    if undo_id is None:
-        return [run for run in runs if not run.is_interrupted]
-    named = [run for run in runs if run.undo_id == undo_id]
-    if not named:
-        raise _no_such(log_dir, undo_id)
-    return named
+    runs = list_undos(log_dir)
+    if undo_id is not None:
+        named = [run for run in runs if run.undo_id == undo_id]
+        if not named:
+            raise _no_such(log_dir, undo_id)
+        return named
+    complete = [run for run in runs if not run.is_interrupted]
+    if runs and not complete:
+        raise KdumpError(
+            f"{log_dir}: run {runs[-1].undo_id} was interrupted, and is given up only by its ID:"
+            f" '{discard_command(log_dir, int(runs[-1].undo_id))}'"
+        )
+    return complete
 
 
 def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> list[Undo]:
@@ -163,16 +239,17 @@ def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -
     Raises:
         KdumpError: there is no such undo.
     """
-    discarded = discardable(log_dir, undo_id)
-    every = found_in(log_dir)
-    for run in discarded:
-        found = every[int(run.undo_id)]
-        for state in State:
-            if state.value in found:
-                files.unlink(found.pop(state.value))
-        files.sync([log_dir])
-        for path in found.values():
-            files.unlink(path)
+    with pinned(log_dir):
+        discarded = discardable(log_dir, undo_id)
+        every = found_in(log_dir)
+        for run in discarded:
+            found = every[int(run.undo_id)]
+            for state in State:
+                if state.value in found:
+                    files.unlink(found.pop(state.value))
+            files.sync([log_dir])
+            for path in found.values():
+                files.unlink(path)
     return discarded
 
 
@@ -187,33 +264,79 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
         OSError: a step fails; it can be gone on with.
     """
     finished = None
-    remove_remains(log_dir, files=files)
-    for found in found_in(log_dir).values():
-        state = _state_of(found)
-        if state is None:
-            continue
-        if state is State.APPLIED:
-            if State.APPLYING.value in found:
-                tidy_up(log_dir, read_journal(found[State.APPLIED.value]), files)
-        else:
-            journal = read_journal(found[state.value])
-            finished = _described(journal, state, found)
-            changes = changed_during(log_dir, journal)
-            if state is State.UNDOING:
-                _refuse(log_dir, journal, changes)
-                go_back(log_dir, journal, files)
-            else:
-                _refuse(log_dir, journal, changes + lost_content(log_dir, journal))
-                go_on(log_dir, journal, files)
+    with pinned(log_dir):
+        remove_remains(log_dir, files=files)
+        for _, state, found in _runs(log_dir):
+            if state is not State.APPLIED:
+                finished = _finish(log_dir, state, found, files)
+            elif State.APPLYING.value in found:
+                tidy_up(log_dir, read_journal(found[state.value]), files)
     return finished
 
 
+def _finish(log_dir: Path, state: State, found: Mapping[str, Path], files: Files) -> Undo:
+    journal = read_journal(found[state.value])
+    finished = _described(journal, state, found)
+    _require_finishable(log_dir, journal, state)
+    with _way_out(log_dir, journal, "undone" if state is State.UNDOING else "finished"):
+        if state is State.UNDOING:
+            go_back(log_dir, journal, files)
+        else:
+            go_on(log_dir, journal, files)
+    return finished
+
+
+def _require_finishable(log_dir: Path, journal: Journal, state: State) -> None:
+    if state is State.UNDOING:
+        _require_undoable(log_dir, journal, state)
+        return
+    _refuse(log_dir, journal, misplaced(log_dir, journal))
+    changes = changed_during(log_dir, journal)
+    _refuse(log_dir, journal, changes + lost_content(log_dir, journal))
+
+
+def unfinished(log_dir: Path) -> list[Unfinished]:
+    """Say what :func:`finish_interrupted` would finish, and which files it would change.
+
+    Raises:
+        KdumpError: it would refuse.
+        OSError: the directory cannot be read.
+    """
+    with pinned(log_dir):
+        return [
+            _foretold(log_dir, state, found)
+            for _, state, found in _runs(log_dir)
+            if state is not State.APPLIED
+        ]
+
+
+def _foretold(log_dir: Path, state: State, found: Mapping[str, Path]) -> Unfinished:
+    journal = read_journal(found[state.value])
+    _require_finishable(log_dir, journal, state)
+    changed = _changed_by_undo if state is State.UNDOING else _changed_by_going_on
+    return Unfinished(_described(journal, state, found), tuple(changed(log_dir, journal)))
+
+
 def remove_remains(log_dir: Path, *, files: Files = DISK) -> None:
-    """Remove what runs left that have no journal: nothing was changed, or all was done."""
-    for found in found_in(log_dir).values():
-        if _state_of(found) is None:
-            for path in found.values():
-                files.unlink(path)
+    """Remove what runs left that have no journal: nothing was changed, or all was done.
+
+    Where a journal cannot be used, somebody has to look first: nothing is removed.
+    """
+    with pinned(log_dir):
+        remains = [found for found in found_in(log_dir).values() if _state_of(found) is None]
+        if remains and not any(run.problem for run in list_undos(log_dir)):
+            for found in remains:
+                for path in found.values():
+                    files.unlink(path)
+
+
+def _runs(log_dir: Path) -> list[tuple[int, State, dict[str, Path]]]:
+    """The runs that have a journal, the oldest first."""
+    return [
+        (number, state, found)
+        for number, found in found_in(log_dir).items()
+        if (state := _state_of(found)) is not None
+    ]
 
 
 def _state_of(found: Mapping[str, Path]) -> State | None:
@@ -225,11 +348,7 @@ def _state_of(found: Mapping[str, Path]) -> State | None:
 
 
 def _newest(log_dir: Path, undo_id: str | None) -> tuple[int, State, dict[str, Path]]:
-    runs = [
-        (number, state, found)
-        for number, found in found_in(log_dir).items()
-        if (state := _state_of(found)) is not None
-    ]
+    runs = _runs(log_dir)
     if undo_id is not None and undo_id not in (str(number) for number, _, _ in runs):
         raise _no_such(log_dir, undo_id)
     if not runs:
@@ -240,15 +359,18 @@ def _newest(log_dir: Path, undo_id: str | None) -> tuple[int, State, dict[str, P
 
 
 def _no_such(log_dir: Path, undo_id: str) -> KdumpError:
-    return KdumpError(f"{log_dir}: there is no undo {undo_id}; 'kdump undo --list' shows all")
+    return KdumpError(
+        f"{log_dir}: there is no undo {undo_id}; "
+        f"'kdump undo --list {shlex.quote(str(log_dir))}' shows all"
+    )
 
 
 def _refuse(log_dir: Path, journal: Journal, changes: list[str]) -> None:
     if changes:
         raise KdumpError(
             f"{log_dir}: has been changed since run {journal.number} ({journal.command}): "
-            f"{told(changes)}; 'kdump undo --discard {log_dir} {journal.number}' gives that run's "
-            "undo up"
+            f"{told(changes)}; '{discard_command(log_dir, journal.number)}' gives that run's undo "
+            "up, and leaves all other files as they are"
         )
 
 
@@ -263,6 +385,7 @@ def _ready_to_go_back(log_dir: Path, journal: Journal, files: Files) -> Journal:
         default=links,
     )
     before = {}
+    kept = dict(journal.kept)
     undo_steps = journal.undo_steps
     for path, each in journal.before.items():
         if each.link is None and (each.derived is not None or _is_shared(log_dir, path, each)):
@@ -272,11 +395,14 @@ def _ready_to_go_back(log_dir: Path, journal: Journal, files: Files) -> Journal:
             if is_whole and each.cut is not None:
                 undo_steps = tuple(_put_instead(step, path) for step in undo_steps)
             each = replace(each, link=name)
+            kept[name] = kept_mark(log_dir / name)
         before[path] = each
     files.sync([log_dir])
     marks = {path: Mark(mark.size_bytes, mark.modified_ns) for path, mark in journal.marks.items()}
     after = {path: marks[path] for path in journal.after}
-    return replace(journal, before=before, undo_steps=undo_steps, marks=marks, after=after)
+    return replace(
+        journal, before=before, kept=kept, undo_steps=undo_steps, marks=marks, after=after
+    )
 
 
 def _put_instead(step: Step, path: str) -> Step:
@@ -293,7 +419,7 @@ def _old_suffixes(log_dir: Path, journal: Journal) -> list[str]:
 
 def _is_shared(log_dir: Path, path: str, before: Before) -> bool:
     """Whether what was cut has got other hard links since; those are not written through."""
-    return before.cut is not None and (log_dir / path).stat().st_nlink > 1
+    return before.cut is not None and status_at(log_dir / path).st_nlink > 1
 
 
 def _make_again(
@@ -304,24 +430,29 @@ def _make_again(
     derived = before.derived
     if derived is not None and derived.is_rename:
         renamed = log_dir / derived.pieces[0].path
-        if before.cut is None or renamed.stat().st_nlink == 1:
+        if before.cut is None or status_at(renamed).st_nlink == 1:
             files.link(renamed, kept)
             return False
     if derived is None or derived.is_rename:
         assert before.cut is not None, f"{path} was not kept"
         there = log_dir / (path if derived is None else derived.pieces[0].path)
-        files.create(kept, [FileRange(there, 0, before.cut.position)])
+        files.create(kept, [_range(there, 0, before.cut.position)])
         restore(kept, before, before.cut.runs, log_dir, journal, files)
         files.sync([kept])
         return True
     files.create(kept, [])
     files.truncate(kept, before.size_bytes)
     for piece in derived.pieces:
-        content = [FileRange(log_dir / piece.path, piece.start, piece.end)]
+        content = [_range(log_dir / piece.path, piece.start, piece.end)]
         files.write_at(kept, piece.position, content)
     restore(kept, before, derived.runs, log_dir, journal, files)
     files.sync([kept])
     return True
+
+
+def _range(path: Path, start: int, end: int) -> FileRange:
+    """A range of a file itself, and never of one that a link leads to."""
+    return FileRange(path, start, end, identity_of(status_at(path)))
 
 
 def _described(journal: Journal, state: State, found: Mapping[str, Path]) -> Undo:
@@ -340,11 +471,12 @@ def _described_at_least(number: int, state: State, found: Mapping[str, Path]) ->
     """The same, also where the journal is damaged."""
     try:
         return _described(read_journal(found[state.value]), state, found)
-    except KdumpError:
-        return Undo(str(number), "", 0, state is not State.APPLIED, 0, _kept_bytes(found))
+    except KdumpError as problem:
+        is_interrupted = state is not State.APPLIED
+        return Undo(str(number), "", 0, is_interrupted, 0, _kept_bytes(found), str(problem))
 
 
 def _kept_bytes(found: Mapping[str, Path]) -> int:
     """What is on disk for the undo alone."""
-    statuses = [path.lstat() for path in found.values()]
-    return sum(status.st_blocks * 512 for status in statuses if status.st_nlink == 1)
+    statuses = [status_of(path) for path in found.values()]
+    return sum(each.st_blocks * 512 for each in statuses if each and each.st_nlink == 1)

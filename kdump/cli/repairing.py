@@ -114,12 +114,24 @@ def said_of_interrupted(interrupted: Interrupted) -> Said:
         "log_dir": str(interrupted.log_dir),
         "command": interrupted.command,
         "is_finished": interrupted.is_finished,
+        "files": [
+            {
+                "action": "remove" if each.is_removed else "write",
+                "path": each.path,
+                "size_bytes": each.size_bytes,
+            }
+            for each in interrupted.files
+        ],
     }
     what = f"{interrupted.log_dir}: an earlier kdump {interrupted.command} was interrupted"
     if interrupted.is_finished:
         return Said("interrupted", row, [f"{what}, and was finished first"])
     line = f"{what}; a run finishes it first, so that it may find something else than this says"
-    return Said("interrupted", row, [line])
+    changes = [
+        f"  remove {each.path}" if each.is_removed else f"  {each.path}: {each.size_bytes} bytes"
+        for each in interrupted.files
+    ]
+    return Said("interrupted", row, [line, *changes])
 
 
 class Operations:

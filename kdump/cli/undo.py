@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 RUN_COLUMNS: Final = (
     Column("undo", "Id"),
-    Column("created_ms", "When", Kind.TIMESTAMP_MS),
-    Column("command", "Command"),
+    Column("created_ms", "When", Kind.TIMESTAMP_MS, unknown="-"),
+    Column("command", "Command", unknown="-"),
     Column("state", "State"),
-    Column("files", "Files", Kind.NUMBER),
+    Column("files", "Files", Kind.NUMBER, unknown="-"),
     Column("kept_bytes", "Size", Kind.BYTES),
 )
 FILE_COLUMNS: Final = (
@@ -106,13 +106,19 @@ def _show_runs(runs: Iterable[Undo], output: OutputFormat) -> None:
             out.row(
                 {
                     "undo": run.undo_id,
-                    "created_ms": run.created_ms,
-                    "command": run.command,
-                    "state": "interrupted" if run.is_interrupted else "complete",
-                    "files": run.files,
+                    "created_ms": None if run.problem else run.created_ms,
+                    "command": run.command or None,
+                    "state": _state(run),
+                    "files": None if run.problem else run.files,
                     "kept_bytes": run.kept_bytes,
                 }
             )
+
+
+def _state(run: Undo) -> str:
+    if run.problem:
+        return "unusable"
+    return "interrupted" if run.is_interrupted else "complete"
 
 
 def _file_row(run: Undo, restored: Restored) -> Row:

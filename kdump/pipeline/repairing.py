@@ -14,7 +14,7 @@ from pathlib import Path
 from kdump.apply.apply import apply_plan
 from kdump.apply.lock import hold_locks
 from kdump.apply.plan import Plan, WantedDirectory, make_plan
-from kdump.apply.undo import finish_interrupted, list_undos
+from kdump.apply.undo import Restored, finish_interrupted, unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,13 @@ class Interrupted:
         log_dir: where.
         command: what was run.
         is_finished: whether it is finished now; a dry run leaves it.
+        files: which files that changes; only a dry run says it.
     """
 
     log_dir: Path
     command: str
     is_finished: bool
+    files: tuple[Restored, ...] = ()
 
 
 @contextlib.contextmanager
@@ -60,10 +62,9 @@ def for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Int
     """
     if writing.dry_run:
         yield [
-            Interrupted(log_dir, each.command, is_finished=False)
+            Interrupted(log_dir, each.run.command, is_finished=False, files=each.files)
             for log_dir in log_dirs
-            for each in list_undos(log_dir)
-            if each.is_interrupted
+            for each in unfinished(log_dir)
         ]
         return
     with hold_locks(log_dirs):

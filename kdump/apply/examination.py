@@ -1,0 +1,164 @@
+"""What has to be looked at before the first step of a journal is taken, so that none fails."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.entries import is_same, status_at, status_of
+from kdump.apply.journal_values import (
+    CUT_SUFFIX,
+    Before,
+    Journal,
+    State,
+    names_while_cut,
+)
+from kdump.apply.kept import kept_mark
+from kdump.apply.steps import ROOT, StepKind
+
+_OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def misplaced(log_dir: Path, journal: Journal) -> list[str]:
+    """What is not where, or not of the kind, that the steps of ``journal`` take it for.
+
+    Gives a phrase for each file or directory.
+
+    Raises:
+        OSError: something cannot be looked at.
+    """
+    found = []
+    for name in journal.directories:
+        status = status_of(log_dir / name) if name != ROOT else None
+        if name != ROOT and status is None:
+            found.append(f"{name} is gone")
+        elif status is not None and stat.S_ISLNK(status.st_mode):
+            found.append(f"{name} is a symbolic link")
+        elif status is not None and not stat.S_ISDIR(status.st_mode):
+            found.append(f"{name} is not a directory")
+    if found:
+        return found
+    for path in touched(journal):
+        status = status_of(log_dir / path)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            found.append(f"{path} is a directory")
+    return found
+
+
+def touched(journal: Journal) -> list[str]:
+    """The files that are changed, in whatever way, by going on or back, but for the run's own."""
+    own = journal.own_name("-")
+    found = journal.before.keys() | journal.after.keys() | journal.meanwhile.keys()
+    for step in (*journal.steps, *journal.undo_steps):
+        found |= {step.path, step.source} if step.kind is StepKind.MOVE else {step.path}
+    return sorted(path for path in found if path and not path.startswith(own))
+
+
+def not_kept(log_dir: Path, journal: Journal, state: State) -> list[str]:
+    """What is missing, or has changed, of all that it takes to undo ``journal``.
+
+    Gives a phrase for each file.
+
+    Raises:
+        OSError: something cannot be looked at.
+    """
+    changing = {
+        each.link: (each.cut.position, each.size_bytes)
+        for each in journal.before.values()
+        if state is not State.APPLIED and each.link is not None and each.cut is not None
+    }
+    cut = journal.own_name(CUT_SUFFIX)
+    found = []
+    for name, mark in journal.kept.items():
+        sizes = changing.get(name, (mark.size_bytes, mark.size_bytes))
+        what = _wrong_size(log_dir / name, *sizes)
+        # What may be cut, or filled again, at this moment is known by its size alone.
+        if not what and name not in changing:
+            is_same = kept_mark(log_dir / name, is_whole=name == cut) == mark
+            what = "" if is_same else "has changed"
+        if what:
+            found.append(f"{name} {what}")
+    if found:
+        return found
+    return [
+        *_foreign_links(log_dir, journal, state),
+        *(f"{path} {what}" for path, what in _not_to_be_copied(log_dir, journal, state)),
+    ]
+
+
+def _wrong_size(path: Path, least_bytes: int, most_bytes: int) -> str:
+    status = status_of(path)
+    if status is None:
+        return "is gone"
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
+        return "is not a file"
+    if not least_bytes <= status.st_size <= most_bytes:
+        return f"has {status.st_size} bytes, not {most_bytes}"
+    return ""
+
+
+def _foreign_links(log_dir: Path, journal: Journal, state: State) -> Iterator[str]:
+    """Files that would be changed where they lie, but have hard links elsewhere."""
+    if state is State.APPLIED:
+        return  # those are copied
+    for path, before in journal.before.items():
+        if before.cut is None:
+            continue
+        place = log_dir / (before.link or path)
+        status = status_of(place)
+        if status is None:
+            yield f"{path} is gone"
+            continue
+        names = {log_dir / name for name in names_while_cut(path, before, journal)} - {place}
+        if status.st_nlink > 1 + sum(is_same(place, name) for name in names):
+            yield f"{path} has another hard link"
+
+
+def _not_to_be_copied(log_dir: Path, journal: Journal, state: State) -> Iterator[tuple[str, str]]:
+    """Files whose content must not be given to somebody else.
+
+    A foreign file under a name of this directory, a hard link or one moved here, would be copied
+    for the user and the group that the journal names.
+    """
+    owner = status_at(log_dir)
+    cut = log_dir / journal.own_name(CUT_SUFFIX)
+    if cut.name in journal.kept:
+        kept = status_at(cut)
+        if kept.st_nlink > 1 and kept.st_uid != owner.st_uid:
+            yield cut.name, "has another hard link"
+    for path, before in journal.before.items():
+        sources = _sources(path, before, state)
+        for source in sources:
+            status = status_of(log_dir / source)
+            if status is None:
+                yield source, "is gone"
+            elif not stat.S_ISREG(status.st_mode):
+                yield source, "is not a file"
+            elif not _may_be_copied(status, before, owner):
+                yield source, "belongs to somebody else"
+        made_for = before.metadata.uid
+        if sources and not journal.is_trusted and made_for != owner.st_uid:
+            there = status_of(log_dir / (before.link or path))
+            is_made = before.derived is not None and not before.derived.is_rename
+            if is_made or there is None or there.st_uid != made_for:
+                yield path, f"would belong to user {made_for}, whose journal this is not"
+
+
+def _sources(path: str, before: Before, state: State) -> list[str]:
+    """The files that one is made again from."""
+    if before.derived is not None:
+        return [piece.path for piece in before.derived.pieces] if state is State.APPLIED else []
+    if before.cut is not None:
+        return [before.link or path]
+    return []
+
+
+def _may_be_copied(status: os.stat_result, before: Before, owner: os.stat_result) -> bool:
+    if status.st_uid == owner.st_uid:
+        return True
+    metadata = before.metadata
+    is_same_owner = (status.st_uid, status.st_gid) == (metadata.uid, metadata.gid)
+    return is_same_owner and not metadata.mode & ~status.st_mode & _OF_OTHERS

@@ -1,0 +1,515 @@
+"""A journal moves nothing outside of its log directory, whoever wrote it and whatever it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from builders.forged_journals import (
+    FOREIGN,
+    LOG,
+    PLAIN,
+    SET_ID,
+    before_of,
+    forge,
+    log_dir_with_a_run,
+    paths_of,
+    rewritten,
+    with_right_head,
+    with_steps,
+)
+from builders.in_process import Outcome, run_kdump
+from builders.trees import tree_of
+from builders.written_files import PARTITION
+from kdump.apply.journal import read_journal
+from kdump.apply.journal_values import State
+from kdump.apply.steps import Step, StepKind
+from kdump.apply.undo import Restored, finish_interrupted, foretell, undo
+from kdump.errors import KdumpError
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    return log_dir_with_a_run(tmp_path)
+
+
+def kdump(*args: str | Path) -> Outcome:
+    return run_kdump([*map(str, args)], Path.cwd())
+
+
+def seen(log_dir: Path) -> dict[str, Any]:
+    """All that is there, but for the lock."""
+    tree = tree_of(log_dir.parent)
+    return {name: each for name, each in tree.items() if not name.endswith((".lock", "logs", "."))}
+
+
+def require_refused(log_dir: Path, journal: Path, *commands: tuple[str, ...]) -> str:
+    """No command may change anything, each names the journal; gives the last error."""
+    before = seen(log_dir)
+    said = ""
+    for command in commands:
+        outcome = kdump(*command, log_dir)
+        said = outcome.stderr.decode()
+        assert outcome.exit_status == 8, command
+        assert said.count("\n") == 1, said
+        assert str(journal) in said
+        assert seen(log_dir) == before, command
+    return said
+
+
+UNDO = (("undo", "--dry-run"), ("undo",))
+WRITERS = (
+    ("recover", "--dry-run"),
+    ("recover",),
+    ("verify", "--repair"),
+    ("resolve",),
+    ("rebuild-index",),
+    ("checkpoint", "rebuild"),
+    ("snapshot", "rebuild"),
+    ("retain", "--topic", "*"),
+    ("compact", "--topic", "*"),
+    *UNDO,
+)
+
+OUTSIDE = [
+    "/etc/passwd",
+    f"../{FOREIGN}",
+    f"{PARTITION}/../../{FOREIGN}",
+    f"../logs/{PARTITION}/b",
+    f"other-0/{LOG}",
+    f"{PARTITION}/b/c",
+    f"{PARTITION}/..",
+    f"{PARTITION}/",
+    f"/{FOREIGN}",
+    f"./{FOREIGN}",
+    "..",
+    ".lock",
+    ".kdump-2-old-0",
+    ".kdump-1.applied",
+    "a\0b",
+    "a" * 256,
+    "\ud800",
+]
+
+
+@pytest.mark.parametrize("place", paths_of(""))
+@pytest.mark.parametrize("foreign", OUTSIDE, ids=lambda name: ascii(name)[:30])
+def test_what_is_not_the_log_directorys_is_not_named(
+    log_dir: Path, foreign: str, place: str
+) -> None:
+    journal = forge(log_dir, paths_of(foreign)[place])
+    for use in (foretell, undo):
+        before = seen(log_dir)
+        with pytest.raises(KdumpError, match=re.escape(str(journal))):
+            use(log_dir)
+        assert seen(log_dir) == before
+
+
+@pytest.mark.parametrize("directory", ["..", "/etc", f"../{FOREIGN}", "a/b", "", "a\0"])
+def test_a_directory_is_a_partition_or_the_log_directory(log_dir: Path, directory: str) -> None:
+    journal = forge(
+        log_dir, lambda each: replace(each, directories=each.directories | {directory: PLAIN})
+    )
+    require_refused(log_dir, journal, *UNDO)
+
+
+@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
+def test_no_command_obeys_a_journal_that_names_other_files(log_dir: Path, state: State) -> None:
+    journal = forge(log_dir, paths_of(f"../{FOREIGN}")["remove"], state)
+    said = require_refused(log_dir, journal, *WRITERS)
+    assert f"names '../{FOREIGN}', which is not its log directory's to change" in said
+
+
+def test_forward_steps_name_other_files_as_little(log_dir: Path) -> None:
+    step = Step(StepKind.REMOVE, f"../{FOREIGN}")
+    journal = forge(log_dir, lambda each: replace(each, steps=(step,)), State.APPLYING)
+    require_refused(log_dir, journal, *WRITERS)
+
+
+def test_no_file_gets_set_id_bits(log_dir: Path) -> None:
+    journal = forge(log_dir, before_of(f"{PARTITION}/c", SET_ID), State.APPLYING)
+    assert "set-id" in require_refused(log_dir, journal, *WRITERS)
+
+
+def test_a_journal_is_of_the_run_whose_name_it_has(log_dir: Path) -> None:
+    (log_dir / ".kdump-1.applied").rename(log_dir / ".kdump-7.applied")
+    assert "run 1" in require_refused(log_dir, log_dir / ".kdump-7.applied", *UNDO)
+
+
+# ---- Who may write one ----
+
+
+@as_root
+def test_a_journal_of_a_stranger_does_not_count(log_dir: Path) -> None:
+    journal = log_dir / ".kdump-1.applied"
+    os.chown(journal, NOBODY, NOBODY)
+    assert f"belongs to user {NOBODY}" in require_refused(log_dir, journal, *UNDO)
+
+
+@pytest.mark.parametrize("bits", [stat.S_IWGRP, stat.S_IWOTH])
+def test_a_journal_that_others_can_write_does_not_count(log_dir: Path, bits: int) -> None:
+    journal = log_dir / ".kdump-1.applied"
+    journal.rename(journal := log_dir / ".kdump-1.applying")
+    journal.chmod(0o600 | bits)
+    assert "written by other users" in require_refused(log_dir, journal, *WRITERS)
+
+
+@as_root
+def test_what_root_did_is_for_the_owner_of_the_directory_to_undo(log_dir: Path) -> None:
+    owner = 4711
+    undo(log_dir)
+    os.chown(log_dir, owner, owner)
+    for path in log_dir.rglob("*"):
+        os.chown(path, owner, owner)
+    shutil.copytree(log_dir, log_dir.with_name("copy"))
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+    kept = list(log_dir.glob(".kdump-*"))
+    assert len(kept) > 2
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in kept} == {(owner, owner)}
+    assert not any(path.stat().st_mode & 0o077 for path in log_dir.glob(".kdump-*.applied"))
+    assert kdump("undo", log_dir).exit_status == 0
+
+
+@as_root
+def test_the_owner_of_a_directory_makes_no_file_of_roots_by_a_journal(log_dir: Path) -> None:
+    owner = 4711
+    os.chown(log_dir, owner, owner)
+    for path in log_dir.rglob("*"):
+        os.chown(path, owner, owner)
+    cut = f"{PARTITION}/{LOG}"
+
+    def of_root(journal: Any) -> Any:
+        before = replace(journal.before[cut], metadata=PLAIN)
+        return replace(journal, before=journal.before | {cut: before})
+
+    journal = forge(log_dir, of_root)
+    os.chown(journal, owner, owner)
+    before = seen(log_dir)
+    for command in UNDO:
+        outcome = kdump(*command, log_dir)
+        assert outcome.exit_status == 8
+        assert b"would belong to user 0" in outcome.stderr
+        assert seen(log_dir) == before
+
+
+# ---- What is in a journal's place ----
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("kind", ["fifo", "link", "dangling", "device"])
+def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: State) -> None:
+    real = log_dir / ".kdump-1.applied"
+    real.rename(elsewhere := log_dir.parent / "journal")
+    journal = log_dir / f".kdump-1{state.value}"
+    if kind == "fifo":
+        os.mkfifo(journal)
+    elif kind == "device":
+        if os.geteuid() != 0:
+            pytest.skip("only root can make devices")
+        os.mknod(journal, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+    else:
+        journal.symlink_to(elsewhere if kind == "link" else "nowhere")
+    require_refused(log_dir, journal, *(UNDO if state is State.APPLIED else WRITERS))
+    assert kdump("undo", "--discard", log_dir, "1").exit_status == 0
+    assert not os.path.lexists(journal)
+    assert elsewhere.exists()
+
+
+def test_a_directory_with_the_name_of_a_journal_is_none(log_dir: Path) -> None:
+    (log_dir / ".kdump-1.applied").unlink()
+    for name in (".kdump-3.applying", ".kdump-4-old-0"):
+        (log_dir / name).mkdir()
+    finish_interrupted(log_dir)
+    assert {path.name for path in log_dir.glob(".kdump-*")} == {
+        ".kdump-3.applying",
+        ".kdump-4-old-0",
+    }
+
+
+# ---- What is in its files' place ----
+
+
+def replaced_by_link(log_dir: Path) -> Path:
+    """Let the partition be a link to a directory elsewhere that looks the same."""
+    elsewhere = log_dir.parent / "elsewhere"
+    (log_dir / PARTITION).rename(elsewhere)
+    (log_dir / PARTITION).symlink_to(elsewhere)
+    return elsewhere
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_link_in_the_place_of_a_partition_is_not_followed(log_dir: Path, state: State) -> None:
+    forge(log_dir, lambda journal: journal, state)
+    replaced_by_link(log_dir)
+    before = seen(log_dir)
+    for command in UNDO if state is State.APPLIED else WRITERS:
+        outcome = kdump(*command, log_dir)
+        assert outcome.exit_status == 8
+        assert f"{PARTITION} is a symbolic link".encode() in outcome.stderr
+        assert seen(log_dir) == before
+
+
+def test_a_link_that_is_put_there_meanwhile_is_not_followed(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = log_dir.parent / "elsewhere"
+    shutil.copytree(log_dir / PARTITION, elsewhere)
+    before = tree_of(elsewhere)
+    real = monkeypatch.setattr
+
+    def swapped(*_: object) -> None:
+        (log_dir / PARTITION).rename(log_dir.parent / "moved")
+        (log_dir / PARTITION).symlink_to(elsewhere)
+
+    real("kdump.apply.undo.write_journal", swapped)
+    with pytest.raises(KdumpError, match=rf"{PARTITION}/.*: Not a directory"):
+        undo(log_dir)
+    assert tree_of(elsewhere) == before
+
+
+@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
+def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: State) -> None:
+    forge(log_dir, lambda journal: journal, state)
+    log, foreign = log_dir / PARTITION / LOG, log_dir.parent / FOREIGN
+    foreign.write_bytes(log.read_bytes())
+    status = log.stat()
+    os.utime(foreign, ns=(status.st_atime_ns, status.st_mtime_ns))
+    log.unlink()
+    log.hardlink_to(foreign)
+    before = seen(log_dir)
+    with pytest.raises(KdumpError, match=f"{PARTITION}/{LOG} has another hard link"):
+        undo(log_dir)
+    assert seen(log_dir) == before
+
+
+@as_root
+def test_what_others_may_not_read_is_not_copied_for_them(log_dir: Path) -> None:
+    owner = 4711
+    os.chown(log_dir, owner, owner)
+    for path in log_dir.rglob("*"):
+        os.chown(path, owner, owner)
+    log, foreign = log_dir / PARTITION / LOG, log_dir.parent / FOREIGN
+    foreign.write_bytes(log.read_bytes())
+    status = log.stat()
+    os.utime(foreign, ns=(status.st_atime_ns, status.st_mtime_ns))
+    log.unlink()
+    log.hardlink_to(foreign)
+    before = seen(log_dir)
+    with pytest.raises(KdumpError, match=f"{PARTITION}/{LOG} belongs to somebody else"):
+        undo(log_dir)
+    assert seen(log_dir) == before
+
+
+def test_steps_that_fight_stay_in_the_directory_and_are_all_shown(log_dir: Path) -> None:
+    checkpoint = "recovery-point-offset-checkpoint"
+    forge(
+        log_dir,
+        with_steps(
+            Step(StepKind.MOVE, f"{PARTITION}/c", checkpoint),
+            Step(StepKind.MOVE, checkpoint, f"{PARTITION}/c"),
+            Step(StepKind.REMOVE, checkpoint),
+        ),
+    )
+    _, restored = foretell(log_dir)
+    assert (checkpoint, True) in {(each.path, each.is_removed) for each in restored}
+
+
+# ---- Anything ----
+
+
+def leaves(said: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    if isinstance(said, dict):
+        for key, value in said.items():
+            yield from leaves(value, (*path, key))
+    elif isinstance(said, list):
+        for at, value in enumerate(said):
+            yield from leaves(value, (*path, at))
+
+
+anything = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([2**31, 2**63 - 1, 2**63, -1, 2**62, 10**30]),
+    st.floats(),
+    st.text(max_size=5),
+    st.sampled_from([*OUTSIDE, f"{PARTITION}/c", f"{PARTITION}/{LOG}", ".", "", ".kdump-1-old-0"]),
+    st.lists(st.integers(), max_size=6),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+    st.just([["remove", f"../{FOREIGN}", "", 0, []]]),
+    st.just([["move", "x", f"{PARTITION}/c", 0, []]]),
+)
+
+Change = Callable[[dict[str, Any]], None]
+
+
+@st.composite
+def changes(draw: st.DrawFn, said: dict[str, Any]) -> Change:
+    paths = [path for path in leaves(said) if path]
+    chosen = draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3))
+    values = [draw(anything) for _ in chosen]
+    is_gone = draw(st.booleans())
+
+    def change(journal: dict[str, Any]) -> None:
+        for path, value in zip(chosen, values, strict=True):
+            at: Any = journal
+            try:
+                for key in path[:-1]:
+                    at = at[key]
+                if is_gone:
+                    del at[path[-1]]
+                else:
+                    at[path[-1]] = value
+            except (KeyError, IndexError, TypeError):
+                continue
+
+    return change
+
+
+@pytest.mark.parametrize("state", State)
+@given(data=st.data())
+@settings(
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_a_journal_says_nothing_outside_changes_and_nothing_crashes(
+    quick_path: Path, state: State, data: st.DataObject
+) -> None:
+    root = quick_path / "original"
+    if not root.exists():
+        root.mkdir()
+        forge(log_dir_with_a_run(root), lambda journal: journal, state)
+    work = quick_path / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(root, work, symlinks=True)
+    log_dir = work / "logs"
+    journal = log_dir / f".kdump-1{state.value}"
+    said = json.loads(journal.read_bytes().partition(b"\n")[2])
+    rewritten(journal, data.draw(changes(said)))
+    outside = (work / FOREIGN).read_bytes(), (work / FOREIGN).stat()
+
+    foretold: list[Restored] | None = None
+    with suppress(KdumpError):
+        _, foretold = foretell(log_dir)
+    before = {name: each for name, each in tree_of(log_dir).items() if name != "."}
+    with suppress(KdumpError):
+        undo(log_dir)
+        assert foretold is not None
+    after = {name: each for name, each in tree_of(log_dir).items() if name != "."}
+    changed = {
+        name
+        for name in before.keys() | after.keys()
+        if before.get(name) != after.get(name) and not name.startswith(".kdump-1")
+    }
+    assert changed <= {*(each.path for each in foretold or ()), PARTITION}
+    status = (work / FOREIGN).stat()
+    assert ((work / FOREIGN).read_bytes(), status.st_mode) == (outside[0], outside[1].st_mode)
+    assert status.st_uid == outside[1].st_uid
+
+
+@given(data=st.data())
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_damaged_bytes_are_a_journal_or_an_error(quick_path: Path, data: st.DataObject) -> None:
+    if not (quick_path / "logs").exists():
+        log_dir_with_a_run(quick_path)
+    good = (quick_path / "logs" / ".kdump-1.applied").read_bytes()
+    other = quick_path / "other"
+    other.mkdir(exist_ok=True)
+    journal = other / ".kdump-1.applied"
+    body = good.partition(b"\n")[2]
+    kind = data.draw(st.sampled_from(["cut", "flip", "flip inside", "noise", "deep"]))
+    at = data.draw(st.integers(0, len(good) - 1))
+    if kind == "cut":
+        journal.write_bytes(good[:at])
+    elif kind == "flip":
+        journal.write_bytes(good[:at] + bytes([good[at] ^ 1 << at % 8]) + good[at + 1 :])
+    elif kind == "flip inside":
+        at %= len(body)
+        with_right_head(journal, body[:at] + bytes([body[at] ^ 1 << at % 8]) + body[at + 1 :])
+    elif kind == "deep":
+        with_right_head(journal, b"[" * 200_000)
+    else:
+        with_right_head(journal, data.draw(st.binary(max_size=200)), data.draw(anything))
+    with suppress(KdumpError):
+        read_journal(journal)
+
+
+def test_every_cut_journal_is_an_error(log_dir: Path) -> None:
+    journal = log_dir / ".kdump-1.applied"
+    good = journal.read_bytes()
+    for end in range(0, len(good), 7):
+        journal.write_bytes(good[:end])
+        with pytest.raises(KdumpError, match="is damaged"):
+            read_journal(journal)
+
+
+# ---- The way out ----
+
+
+def advised(said: str) -> list[str]:
+    """The command that a message advises."""
+    (command,) = re.findall(r"'(kdump undo --discard .*?)' (?:removes|gives)", said)
+    return shlex.split(command)[1:]
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("damage", [b"", b"junk", b'{"kdump":2}'])
+@pytest.mark.parametrize("name", ["logs", "my logs", "it's"])
+def test_what_is_advised_about_a_damaged_journal_works(
+    log_dir: Path, state: State, damage: bytes, name: str
+) -> None:
+    log_dir = log_dir.rename(log_dir.with_name(name))
+    journal = forge(log_dir, lambda each: each, state)
+    journal.write_bytes(damage)
+    outcome = kdump("undo" if state is State.APPLIED else "recover", log_dir)
+    assert outcome.exit_status == 8
+    said = outcome.stderr.decode()
+    assert f"{journal}: is damaged" in said
+
+    assert kdump(*advised(said)).exit_status == 0
+    assert not list(log_dir.glob(".kdump-*"))
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+
+
+def test_giving_up_all_does_not_pass_over_what_was_interrupted(log_dir: Path) -> None:
+    forge(log_dir, lambda each: each, State.APPLYING).write_bytes(b"junk")
+    outcome = kdump("undo", "--discard", log_dir)
+    assert outcome.exit_status == 8
+    (command,) = re.findall(r"'kdump (undo --discard .*?)'", outcome.stderr.decode())
+    assert kdump(*shlex.split(command)).exit_status == 0
+    assert not list(log_dir.glob(".kdump-*"))
+
+
+def test_a_journal_of_another_version_is_refused_with_a_way_out(log_dir: Path) -> None:
+    journal = forge(log_dir, lambda each: each, State.APPLYING)
+    with_right_head(journal, journal.read_bytes().partition(b"\n")[2], 1)
+    said = require_refused(log_dir, journal, *WRITERS)
+    assert "another version of kdump" in said
+    assert kdump(*advised(said)).exit_status == 0
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+
+
+def test_a_journal_that_cannot_be_used_is_listed(log_dir: Path) -> None:
+    (log_dir / ".kdump-1.applied").write_bytes(b"junk")
+    outcome = kdump("undo", "--list", "--output", "json", log_dir)
+    assert outcome.exit_status == 0
+    (row,) = json.loads(outcome.stdout)
+    assert (row["undo"], row["state"], row["command"]) == ("1", "unusable", None)

@@ -1,0 +1,243 @@
+"""Nothing is undone by halves: what it takes is looked at before the first step."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.log_dir_trees import original_of
+from builders.repair_cases import aged, bad_batch_in_the_middle
+from builders.trees import tree_of
+from builders.written_files import plan_of, write_files
+from kdump.apply.apply import apply_plan
+from kdump.apply.journal_values import State
+from kdump.apply.undo import undo
+from kdump.errors import KdumpError
+from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, KeptUpTo, NewBytes
+
+LOG = "00000000000000000000.log"
+BIG = "00000000000000000005.log"
+SIZE_BYTES = 2 << 20
+
+
+def kdump(*args: str | Path) -> Outcome:
+    return run_kdump([*map(str, args)], Path.cwd())
+
+
+def gone(path: Path) -> str:
+    path.unlink()
+    return f"{path.name} is gone"
+
+
+def cut_short(path: Path) -> str:
+    size_bytes = path.stat().st_size
+    os.truncate(path, size_bytes - 1)
+    return f"{path.name} has {size_bytes - 1} bytes, not {size_bytes}"
+
+
+def flipped(path: Path) -> str:
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[0] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return f"{path.name} has changed"
+
+
+def other(path: Path) -> str:
+    path.unlink()
+    path.mkdir()
+    return f"{path.name} is not a file"
+
+
+def piped(path: Path) -> str:
+    path.unlink()
+    os.mkfifo(path)
+    return f"{path.name} is not a file"
+
+
+def linked(path: Path) -> str:
+    path.rename(path.with_name("moved"))
+    path.symlink_to("moved")
+    return path.name
+
+
+harms = pytest.mark.parametrize("harm", [gone, cut_short, flipped, other, piped, linked])
+
+
+class Stopped(BaseException):
+    """The machine stopped here."""
+
+
+def stop(*_: object) -> None:
+    raise Stopped
+
+
+def stopped(work: Callable[[], object], where: str) -> None:
+    """Let the machine stop before ``where`` is called."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(where, stop)
+        with pytest.raises(Stopped):
+            work()
+
+
+def run_up_to(state: State, log_dir: Path, work: Callable[[], object]) -> None:
+    """Let a run that keeps an undo be stopped in ``state``, or be done."""
+    if state is State.APPLYING:
+        stopped(work, "kdump.apply.apply.go_on")
+        return
+    work()
+    if state is State.UNDOING:
+        stopped(lambda: undo(log_dir), "kdump.apply.undo.go_back")
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Give a log directory."""
+    path = tmp_path / "logs"
+    big = bytes(range(256)) * (SIZE_BYTES // 256)
+    write_files(path, {LOG: b"12345678", "b": b"b", "c": b"c", BIG: big})
+    return path
+
+
+def repair(log_dir: Path) -> None:
+    """Let a run keep files as they were, some bytes, and what it leaves out of a log."""
+    left = (CopiedFrom(BIG, 0, 1000),)
+    plan = plan_of(
+        log_dir,
+        {LOG: KeptUpTo(6), "b": Gone(), "c": NewBytes(b"C"), BIG: JoinedFrom(left)},
+    )
+    apply_plan(plan, keep_undo=True, command="kdump recover")
+
+
+@harms
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("which", ["-cut", "-old-1", "-old-2"])
+def test_without_all_that_was_kept_nothing_is_undone(
+    log_dir: Path, which: str, state: State, harm: Callable[[Path], str]
+) -> None:
+    run_up_to(state, log_dir, lambda: repair(log_dir))
+    kept = log_dir / f".kdump-1{which}"
+    problem = harm(kept)
+    before = original_of(log_dir)
+    said = ""
+    for command in (("undo", "--dry-run"), ("undo",)):
+        outcome = kdump(*command, log_dir)
+        said = outcome.stderr.decode()
+        assert outcome.exit_status == 8
+        assert f"cannot be undone: {problem}" in said
+        assert "nothing has been changed" in said
+        assert {k: v for k, v in original_of(log_dir).items() if k != ".lock"} == before
+
+    (advice,) = re.findall(r"'kdump (undo --discard .*)' gives up", said)
+    if harm is other:
+        kept.rmdir()
+    assert kdump(*shlex.split(advice)).exit_status == 0
+    assert not list(log_dir.glob(".kdump-*"))
+
+
+def test_a_directory_without_what_was_kept_can_still_be_repaired(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    aged(log_dir)
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+    (log_dir / ".kdump-1-old-1").unlink()
+    assert kdump("undo", log_dir).exit_status == 8
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+    assert kdump("verify", log_dir).exit_status & 8 == 0
+
+
+def test_a_log_that_was_kept_is_not_read_whole(
+    log_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = []
+    real = os.pread
+
+    def counted(descriptor: int, size: int, position: int) -> bytes:
+        data = real(descriptor, size, position)
+        read.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", counted)
+    plan = plan_of(log_dir, {BIG: Gone()})
+    apply_plan(plan, keep_undo=True, command="kdump recover")
+    assert sum(read) < SIZE_BYTES // 8
+    undo(log_dir)
+
+
+def test_a_kept_link_is_one_to_the_same_place(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    partition = write_files(log_dir, {"a": b"1", "b": b"2"})
+    (partition / LOG).symlink_to("a")
+    before = original_of(log_dir)
+    apply_plan(plan_of(log_dir, {LOG: Gone()}), keep_undo=True, command="kdump recover")
+    kept = log_dir / ".kdump-1-old-0"
+    kept.unlink()
+    kept.symlink_to("b")
+    with pytest.raises(KdumpError, match="has changed"):
+        undo(log_dir)
+    assert original_of(log_dir).keys() != before.keys()
+
+
+# ---- Runs that keep no undo ----
+
+
+def test_a_stale_journal_without_an_undo_says_how_to_be_rid_of_it(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    partition = write_files(log_dir, {LOG: b"12345678", "b": b"b"})
+
+    plan = plan_of(log_dir, {"b": Gone()})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kdump.apply.apply.tidy_up", lambda *_: None)
+        apply_plan(plan, keep_undo=False, command="kdump recover")
+    assert [path.name for path in log_dir.glob(".kdump-*")] == [".kdump-1.applying"]
+    (partition / LOG).write_bytes(b"a broker was here")
+
+    advice = ""
+    outcomes = [kdump(*command, log_dir) for command in (("undo",), ("recover",), ("resolve",))]
+
+    for outcome in outcomes:
+        assert outcome.exit_status == 8
+        said = outcome.stderr.decode()
+        (advice,) = re.findall(r"'kdump (undo --discard [^']*)'", said)
+    assert kdump(*shlex.split(advice)).exit_status == 0
+    assert not list(log_dir.glob(".kdump-*"))
+    assert (partition / LOG).read_bytes() == b"a broker was here"
+    assert kdump("recover", "--dry-run", log_dir).exit_status & 8 == 0
+
+
+# ---- What is shown ----
+
+
+@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
+def test_a_dry_run_shows_what_a_run_would_finish_first(tmp_path: Path, state: State) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    aged(log_dir)
+    run_up_to(state, log_dir, lambda: kdump("recover", log_dir))
+    before = tree_of(log_dir)
+    said = kdump("recover", "--dry-run", log_dir).stdout.decode()
+    assert tree_of(log_dir) == before
+    assert "an earlier kdump recover was interrupted" in said
+    lines = said.splitlines()
+    assert any("00000000000000000060.log" in line for line in lines)
+    marker = [line for line in lines if line.endswith(".kafka_cleanshutdown")]
+    assert bool(marker) == (state is State.UNDOING)
+
+
+def test_the_lock_that_is_put_back_is_shown(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    (log_dir / ".lock").touch()
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+    assert not (log_dir / ".lock").exists()
+    foretold = kdump("undo", "--dry-run", log_dir).stdout
+    assert re.search(rb"restore +0 B +\.lock\n", foretold)
+    assert kdump("undo", log_dir).stdout == foretold
+    assert (log_dir / ".lock").exists()

@@ -1,0 +1,108 @@
+"""Journals that say what somebody wants who may write to the log directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import crc32c
+
+from builders.written_files import PARTITION, plan_of, write_files
+from kdump.apply.apply import apply_plan
+from kdump.apply.files import DISK, Metadata
+from kdump.apply.journal import read_journal, write_journal
+from kdump.apply.journal_values import Before, Cut, Journal, Mark, State
+from kdump.apply.steps import Step, StepKind
+from kdump.formats import names
+from kdump.repair.wanted import Gone, KeptUpTo, NewBytes
+
+LOG = "00000000000000000000.log"
+FOREIGN = "foreign"
+Forge = Callable[[Journal], Journal]
+
+
+def log_dir_with_a_run(tmp_path: Path) -> Path:
+    """Make a log directory in which a run was completed, and a foreign file beside it."""
+    log_dir = tmp_path / "logs"
+    write_files(log_dir, {LOG: b"12345678", "b": b"b", "c": b"c"})
+    (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\n0\n")
+    foreign = tmp_path / FOREIGN
+    foreign.write_bytes(b"of somebody else")
+    foreign.chmod(0o600)
+    plan = plan_of(log_dir, {LOG: KeptUpTo(6), "b": Gone(), "c": NewBytes(b"C")})
+    apply_plan(plan, keep_undo=True, command="kdump recover")
+    return log_dir
+
+
+def forge(log_dir: Path, forged: Forge, state: State = State.APPLIED) -> Path:
+    """Let the journal of run 1 say something else, or be of another state."""
+    path = log_dir / ".kdump-1.applied"
+    journal = read_journal(path)
+    path.unlink()
+    write_journal(log_dir, forged(journal), state, DISK)
+    return log_dir / f".kdump-1{state.value}"
+
+
+def with_steps(*steps: Step) -> Forge:
+    return lambda journal: replace(journal, undo_steps=(*journal.undo_steps, *steps))
+
+
+def before_of(path: str, metadata: Metadata) -> Forge:
+    """Say that a file was cut."""
+    before = Before(100, metadata, True, None, Cut(0, ()), None)
+    return lambda journal: replace(
+        journal,
+        before=journal.before | {path: before},
+        undo_steps=(*journal.undo_steps, Step(StepKind.FILL, source=path)),
+    )
+
+
+SET_ID = Metadata(0o6755, 0, 0, 0, 0)
+PLAIN = Metadata(0o666, 0, 0, 0, 0)
+MARK = Mark(0, 0)
+KEPT = ".kdump-1-old-0"
+
+
+def linked_to(name: str) -> Forge:
+    """Say that what was kept has another name."""
+
+    def forged(journal: Journal) -> Journal:
+        path = f"{PARTITION}/b"
+        before = replace(journal.before[path], link=name)
+        return replace(journal, before=journal.before | {path: before})
+
+    return forged
+
+
+def paths_of(foreign: str) -> dict[str, Forge]:
+    """Every place of a journal that names a file, with ``foreign`` in it."""
+    return {
+        "remove": with_steps(Step(StepKind.REMOVE, foreign)),
+        "remove-guard": with_steps(Step(StepKind.REMOVE, f"{PARTITION}/c", foreign)),
+        "move-from": with_steps(Step(StepKind.MOVE, f"{PARTITION}/x", foreign)),
+        "move-to": with_steps(Step(StepKind.MOVE, foreign, f"{PARTITION}/c")),
+        "put": with_steps(Step(StepKind.PUT, foreign, f"{PARTITION}/b")),
+        "put-from": with_steps(Step(StepKind.PUT, f"{PARTITION}/b", foreign)),
+        "fill": before_of(foreign, PLAIN),
+        "sync": with_steps(Step(StepKind.SYNC, paths=(foreign,))),
+        "link": linked_to(foreign),
+        "kept": lambda journal: replace(journal, kept=journal.kept | {foreign: MARK}),
+        "marks": lambda journal: replace(journal, marks=journal.marks | {foreign: MARK}),
+        "after": lambda journal: replace(journal, after=journal.after | {foreign: MARK}),
+    }
+
+
+def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the JSON of a journal, whose checksum is right afterwards."""
+    _, _, body = path.read_bytes().partition(b"\n")
+    said = json.loads(body)
+    change(said)
+    with_right_head(path, json.dumps(said).encode())
+
+
+def with_right_head(path: Path, body: bytes, version: object = 2) -> None:
+    head = {"kdump": version, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
+    path.write_bytes(json.dumps(head).encode() + b"\n" + body)
