@@ -34,8 +34,8 @@ class _Pin:
     users: int = 0
 
 
-_pins: Final[dict[Path, _Pin]] = {}
-"""By the path that the log directory was given as."""
+_pins: Final[dict[str, _Pin]] = {}
+"""By the path that the log directory was given as. Strings, because paths take long to look up."""
 
 
 @contextmanager
@@ -45,16 +45,17 @@ def pinned(log_dir: Path) -> Iterator[None]:
     Raises:
         OSError: it cannot be opened.
     """
-    pin = _pins.get(log_dir)
+    name = str(log_dir)
+    pin = _pins.get(name)
     if pin is None:
-        pin = _pins[log_dir] = _Pin(os.open(log_dir, _DIRECTORY))
+        pin = _pins[name] = _Pin(os.open(log_dir, _DIRECTORY))
     pin.users += 1
     try:
         yield
     finally:
         pin.users -= 1
         if not pin.users:
-            del _pins[log_dir]
+            del _pins[name]
             os.close(pin.descriptor)
 
 
@@ -68,23 +69,33 @@ def directory_of(path: Path) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened, or is a symbolic link.
     """
-    parent = path.parent
     try:
+        parent = _parent_of(str(path))
         pin = _pins.get(parent)
         if pin is not None:
             yield pin.descriptor
             return
-        above = _pins.get(parent.parent)
-        if above is None:
-            descriptor = os.open(parent, _DIRECTORY | os.O_NOFOLLOW)
-        else:
-            descriptor = os.open(parent.name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above.descriptor)
+        descriptor = _open_partition(parent)
         try:
             yield descriptor
         finally:
             os.close(descriptor)
     except OSError as failure:
         raise _about(failure, path) from failure
+
+
+def _parent_of(path: str) -> str:
+    parent, separator, _ = path.rpartition("/")
+    return parent or separator or "."
+
+
+def _open_partition(path: str) -> int:
+    """Open a directory that is none of the pinned ones, but for a link."""
+    above = _pins.get(_parent_of(path))
+    if above is None:
+        return os.open(path, _DIRECTORY | os.O_NOFOLLOW)
+    name = path.rpartition("/")[2]
+    return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above.descriptor)
 
 
 @contextmanager
@@ -94,7 +105,7 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
     Raises:
         OSError: it cannot be opened, or is a symbolic link.
     """
-    pin = _pins.get(path)
+    pin = _pins.get(str(path))
     if pin is not None:
         # A log directory itself.
         try:
@@ -117,14 +128,24 @@ def status_of(path: Path) -> os.stat_result | None:
     Raises:
         OSError: it cannot be found out, or the directory is a symbolic link.
     """
-    pin = _pins.get(path)
+    text = str(path)
+    pin = _pins.get(text)
     if pin is not None:
         return os.fstat(pin.descriptor)
+    parent, name = _parent_of(text), text.rpartition("/")[2]
     try:
-        with directory_of(path) as directory:
-            return os.stat(path.name, dir_fd=directory, follow_symlinks=False)
+        pin = _pins.get(parent)
+        if pin is not None:
+            return os.stat(name, dir_fd=pin.descriptor, follow_symlinks=False)
+        descriptor = _open_partition(parent)
+        try:
+            return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None
+    except OSError as failure:
+        raise _about(failure, path) from failure
 
 
 def status_at(path: Path) -> os.stat_result:
