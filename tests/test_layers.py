@@ -150,10 +150,9 @@ def test_formats_open_no_files() -> None:
 
 OPENING: Final = {"open", "read_bytes", "read_text"}
 OPENS_OTHER_FILES: Final = {
+    "apply/entries.py",
     "apply/files.py",
-    "apply/journal.py",
     "apply/lock.py",
-    "apply/marks.py",
     "cli/config_options.py",
     "cli/main.py",
     "cli/streams.py",

@@ -13,6 +13,7 @@ from kdump.apply.operations import states_of
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.apply.steps import ROOT
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
+from kdump.storage.regular_files import read_file
 
 CHECKSUMMED_BYTES: Final = 64 << 10
 """Files up to this size are compared by their content as well: kdump itself replaces such files,
@@ -34,7 +35,7 @@ def marks_of(log_dir: Path, directories: Iterable[str], *, with_checksums: bool)
                 continue
             path = name if is_root else f"{directory}/{name}"
             is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
-            checksum = crc32c.crc32c((log_dir / path).read_bytes()) if is_small else None
+            checksum = crc32c.crc32c(read_file(log_dir / path)) if is_small else None
             marks[path] = Mark(state.size_bytes, state.metadata.modified_ns, checksum)
     return marks
 
