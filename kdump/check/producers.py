@@ -23,6 +23,7 @@ from kdump.formats import record_batch
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
 from kdump.formats.transaction_index import AbortedTxn
+from kdump.log.open_txns import OpenTxns
 from kdump.scan.batches import BatchColumns
 
 NO_COORDINATOR_EPOCH: Final = -1
@@ -154,6 +155,7 @@ class Replay:
     """
 
     _producers: dict[int, _Producer] = field(default_factory=dict)
+    _open_txns: OpenTxns = field(default_factory=OpenTxns)
 
     def take(
         self, events: Iterable[ProducerEvent], path: str, aborted: list[AbortedTxn]
@@ -193,30 +195,22 @@ class Replay:
         producer.marker_offset = None
         if run.is_transactional and producer.transaction_start == NO_TRANSACTION:
             producer.transaction_start = run.first_offset
+            self._open_txns.begin(run.first_offset, run.producer_id)
         return finding
 
     def _end_transaction(self, marker: EndMarker, aborted: list[AbortedTxn]) -> None:
         producer = self._producers.get(marker.producer_id)
         if producer is None:
             producer = self._producers[marker.producer_id] = _Producer(marker.producer_epoch)
-        if marker.is_abort and producer.transaction_start == NO_TRANSACTION:
-            aborted.append(
-                AbortedTxn(marker.producer_id, NO_TRANSACTION, marker.offset, marker.offset + 1)
-            )
-        elif marker.is_abort:
-            others = [
-                other.transaction_start
-                for producer_id, other in self._producers.items()
-                if producer_id != marker.producer_id and other.transaction_start != NO_TRANSACTION
-            ]
-            aborted.append(
-                AbortedTxn(
-                    producer_id=marker.producer_id,
-                    first_offset=producer.transaction_start,
-                    last_offset=marker.offset,
-                    last_stable_offset=min(others, default=marker.offset + 1),
+        if producer.transaction_start == NO_TRANSACTION:
+            if marker.is_abort:
+                aborted.append(
+                    AbortedTxn(marker.producer_id, NO_TRANSACTION, marker.offset, marker.offset + 1)
                 )
-            )
+        else:
+            if marker.is_abort:
+                aborted.append(self._aborted(marker, producer.transaction_start))
+            self._open_txns.end(producer.transaction_start)
         producer.take_epoch(marker.producer_epoch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.timestamp = marker.timestamp
@@ -226,6 +220,15 @@ class Replay:
     def __bool__(self) -> bool:
         """Whether any producer is known."""
         return bool(self._producers)
+
+    def _aborted(self, marker: EndMarker, first_offset: int) -> AbortedTxn:
+        first_of_others = self._open_txns.first_offset_of_others(marker.producer_id)
+        return AbortedTxn(
+            producer_id=marker.producer_id,
+            first_offset=first_offset,
+            last_offset=marker.offset,
+            last_stable_offset=marker.offset + 1 if first_of_others is None else first_of_others,
+        )
 
     def entries(self) -> dict[int, tuple[ProducerEntry, ...]]:
         """The state as snapshots have it, by producer id: as of the newest Kafka first.

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_long
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int64
+from kdump.log.open_txns import OpenTxns
 from kdump.repair.producers import EndedTxn, InvalidMarker, Producer, append_batches
 from kdump.repair.refusal import Refused
 from kdump.repair.workspace import Workspace, Written, file_name
@@ -38,15 +38,15 @@ class ProducerState:
         self._workspace = workspace
         self._expire_before_ms = expire_before_ms
         self.producers: dict[int, Producer] = {}
-        self.ongoing_txns: dict[int, int] = {}
+        self.ongoing_txns = OpenTxns()
         self.unreplicated_txns: dict[int, int] = {}
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
-        self._snapshots = self._list_snapshots()
+        self._snapshots = workspace.list_snapshots().copy()
 
     @property
     def has_snapshots(self) -> bool:
-        return bool(self._snapshots)
+        return len(self._snapshots) > 0
 
     @property
     def is_empty(self) -> bool:
@@ -55,7 +55,11 @@ class ProducerState:
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins whose outcome is open, or not replicated."""
-        return min([*self.ongoing_txns, *self.unreplicated_txns], default=None)
+        first_offsets = [
+            self.ongoing_txns.first_offset(),
+            min(self.unreplicated_txns, default=None),
+        ]
+        return min((each for each in first_offsets if each is not None), default=None)
 
     def producer(self, producer_id: int) -> Producer:
         found = self.producers.get(producer_id)
@@ -64,16 +68,12 @@ class ProducerState:
         return found
 
     def begin_txn(self, producer_id: int, first_offset: int) -> None:
-        self.ongoing_txns[first_offset] = producer_id
+        self.ongoing_txns.begin(first_offset, producer_id)
 
     def last_stable_offset(self, ended: EndedTxn) -> int:
         """Of the log, when ``ended`` does: where the first transaction of another begins."""
-        of_others = [
-            first_offset
-            for first_offset, producer_id in self.ongoing_txns.items()
-            if producer_id != ended.producer_id
-        ]
-        return min(of_others, default=wrap_int64(ended.last_offset + 1))
+        first_of_others = self.ongoing_txns.first_offset_of_others(ended.producer_id)
+        return wrap_int64(ended.last_offset + 1) if first_of_others is None else first_of_others
 
     def complete_txn(self, ended: EndedTxn, file_name: str) -> None:
         """Take an ended transaction out of the open ones.
@@ -81,7 +81,7 @@ class ProducerState:
         Raises:
             Refused: it is not among them.
         """
-        if self.ongoing_txns.pop(ended.first_offset, None) is None:
+        if not self.ongoing_txns.end(ended.first_offset):
             raise Refused(
                 f"the transaction of producer {ended.producer_id} at offset"
                 f" {ended.first_offset} ends without having begun",
@@ -110,27 +110,27 @@ class ProducerState:
             else:
                 known.update(producer)
         for first_offset, producer_id in staged.begun:
-            self.ongoing_txns[first_offset] = producer_id
+            self.ongoing_txns.begin(first_offset, producer_id)
         for ended in staged.ended:
             self.complete_txn(ended, file_name)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
         """Begin again with the newest snapshot in range; those outside go."""
-        for offset in list(self._snapshots):
-            if offset > log_end_offset or offset <= log_start_offset:
-                self._delete_snapshot(offset)
+        for offset in self._snapshots.outside(log_start_offset, log_end_offset):
+            self._delete_snapshot(offset)
         if log_end_offset != self.map_end_offset:
             self._clear()
             self._load_from_snapshot(log_start_offset)
             return
         self._forget_replicated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        self._last_snapshot_offset = max(self._snapshots, default=log_start_offset)
+        newest_offset = self._snapshots.newest_offset
+        self._last_snapshot_offset = log_start_offset if newest_offset is None else newest_offset
 
     def truncate_fully(self, offset: int) -> None:
         """Forget everything, and delete all snapshots."""
         self._clear()
-        for known in list(self._snapshots):
+        for known in self._snapshots.offsets:
             self._delete_snapshot(known)
         self._last_snapshot_offset = 0
         self.map_end_offset = offset
@@ -151,7 +151,7 @@ class ProducerState:
             # Kafka writes over what is there, and does not cut off what is longer.
             data += self._workspace.read(name)[len(data) :]
         self._workspace.put(name, Written(data))
-        self._snapshots[offset] = name
+        self._snapshots.put(offset, name)
         self._last_snapshot_offset = offset
 
     def delete_segment_snapshot(self, base_offset: int) -> None:
@@ -164,9 +164,9 @@ class ProducerState:
         The newest of these stays if it lies at or above the last base offset: it is what a clean
         stop leaves.
         """
-        snapshots = self._list_snapshots()
+        snapshots = self._workspace.list_snapshots().copy()
         known = set(base_offsets)
-        strays = [offset for offset in sorted(snapshots) if offset not in known]
+        strays = [offset for offset in snapshots.offsets if offset not in known]
         going = strays[:-1]
         if strays and base_offsets and strays[-1] < max(base_offsets):
             going = strays
@@ -185,10 +185,10 @@ class ProducerState:
                 del self.unreplicated_txns[first_offset]
 
     def _load_from_snapshot(self, log_start_offset: int) -> None:
-        while self._snapshots:
-            offset = max(self._snapshots)
+        while (offset := self._snapshots.newest_offset) is not None:
+            name = self._snapshots.name_at(offset)
             try:
-                data = self._workspace.read(self._snapshots[offset])
+                data = self._workspace.read(name)
                 entries = producer_snapshot.read(data).entries
             except FormatError:
                 self._delete_snapshot(offset)
@@ -222,23 +222,12 @@ class ProducerState:
             producer.has_batch = True
         self.producers[entry.producer_id] = producer
         if producer.txn_first_offset is not None:
-            self.ongoing_txns[producer.txn_first_offset] = entry.producer_id
+            self.ongoing_txns.begin(producer.txn_first_offset, entry.producer_id)
 
     def _delete_snapshot(self, offset: int) -> None:
-        name = self._snapshots.pop(offset, None)
+        name = self._snapshots.forget(offset)
         if name is not None:
             self._workspace.remove(name)
-
-    def _list_snapshots(self) -> dict[int, str]:
-        found = {}
-        for name in self._workspace.snapshot_names():
-            offset = parse_long(name.partition(".")[0])
-            if offset is None:
-                raise Refused(
-                    "a snapshot has a name without an offset", name, "NumberFormatException"
-                )
-            found[offset] = name
-        return found
 
 
 class _Staged:

@@ -13,6 +13,7 @@ import numpy as np
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
+from kdump.formats.end_txn_marker import decode_as_written
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int32
 from kdump.repair.decompression import require_decompressible
@@ -162,9 +163,11 @@ def _append_data(batches: BatchColumns, rows: Column, appends: Appends, file_nam
             _append_of_one(batches, rows[:0], row, appends, file_name)
         return
     producer_ids = batches.producer_id[rows]
-    found, first = np.unique(producer_ids, return_index=True)
-    for producer_id in found[np.argsort(first)].tolist():
-        own = rows[producer_ids == producer_id]
+    order = np.argsort(producer_ids, kind="stable")
+    begins = np.flatnonzero(np.diff(producer_ids[order], prepend=-1))
+    ends = np.append(begins[1:], len(order))
+    for at in np.argsort(order[begins]).tolist():
+        own = rows[order[begins[at] : ends[at]]]
         _append_of_one(batches, own[:-1], int(own[-1]), appends, file_name)
 
 
@@ -226,6 +229,11 @@ def read_marker(window: Window, row: int, file_name: str) -> tuple[bool, int, in
     attributes = int(window.batches.attributes[row])
     is_plain = attributes & record_batch.CODEC_MASK == Codec.NONE
     one = window
+    if is_plain and not window.is_giant and window.batches.records_count[row] == 1:
+        marker = decode_as_written(window.batch_bytes(row)[record_batch.HEADER_BYTES :])
+        if marker is not None and not attributes & record_batch.LOG_APPEND_TIME_FLAG:
+            timestamp = int(window.batches.base_timestamp[row])
+            return marker.is_abort, marker.coordinator_epoch, timestamp
     if not window.is_giant:
         one = window.rows(slice(row, row + 1))
         if not is_plain:

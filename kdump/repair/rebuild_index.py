@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from kdump.formats import names
+from kdump.formats import names, producer_snapshot
+from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.repair.epochs import LeaderEpochs
@@ -71,7 +72,7 @@ def _rebuild(
         InvalidOffset: an offset or a time does not follow those before it.
         OffsetOverflow: an offset does not fit the indexes.
     """
-    own = workspace.copy()
+    own = _files_for(workspace, base_offset)
     producers = ProducerState(own, context.expire_before_ms)
     rebuild_producers(producers, segments, context.log_start_offset, base_offset)
     segment = LoadedSegment(own, base_offset, context.settings)
@@ -83,3 +84,28 @@ def _rebuild(
     for name in (*map(segment.name, kinds), snapshot_name(producers.map_end_offset)):
         if name in own:
             workspace.put(name, own.content(name))
+
+
+def _files_for(workspace: Workspace, base_offset: int) -> Workspace:
+    """The segment at ``base_offset``, and the snapshot with the producers before it.
+
+    A partition may have tens of thousands of files, of which recovering one segment takes few.
+
+    Raises:
+        Refused: a snapshot has a name without an offset.
+    """
+    kinds = [FileKind.LOG, *(FileKind(suffix) for suffix in INDEX_SUFFIXES)]
+    wanted = [file_name(base_offset, kind) for kind in kinds]
+    for name in workspace.list_snapshots().at_or_below(base_offset):
+        wanted.append(name)
+        if _is_readable(workspace, name):
+            break
+    return workspace.only(wanted)
+
+
+def _is_readable(workspace: Workspace, snapshot: str) -> bool:
+    try:
+        producer_snapshot.read(workspace.read(snapshot))
+    except FormatError:
+        return False
+    return True

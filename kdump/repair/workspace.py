@@ -18,6 +18,7 @@ from typing import Final
 
 from kdump.formats.names import FileKind
 from kdump.repair.refusal import Refused
+from kdump.repair.snapshot_listing import SnapshotListing
 from kdump.repair.wanted import (
     CopiedFrom,
     Gone,
@@ -149,17 +150,34 @@ class Workspace:
             name: Stored(name, 0, size) for name, size in self._on_disk.items()
         }
         # As the machine lists them: of two snapshots at one offset, Kafka takes the latter.
+        # The listing is kept up to date with them, but for such two.
         self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
+        self._listing: SnapshotListing | None = None
 
     def copy(self) -> Workspace:
         """The same, to be changed apart from this one."""
-        copied = Workspace.__new__(Workspace)
-        copied.path = self.path
-        copied._on_disk = self._on_disk
-        copied._directories = self._directories
+        copied = self._empty()
         copied._contents = dict(self._contents)
         copied._snapshot_names = dict(self._snapshot_names)
         return copied
+
+    def only(self, names: Iterable[str]) -> Workspace:
+        """The files of ``names`` that are there, to be changed apart from this one."""
+        part = self._empty()
+        for name in names:
+            if name in self._contents:
+                part.put(name, self._contents[name])
+        return part
+
+    def _empty(self) -> Workspace:
+        empty = Workspace.__new__(Workspace)
+        empty.path = self.path
+        empty._on_disk = self._on_disk
+        empty._directories = self._directories
+        empty._contents = {}
+        empty._snapshot_names = {}
+        empty._listing = None
+        return empty
 
     def __contains__(self, name: str) -> bool:
         return name in self._contents
@@ -189,6 +207,16 @@ class Workspace:
         """Names that end as those of producer snapshots, as the machine lists them."""
         return list(self._snapshot_names)
 
+    def list_snapshots(self) -> SnapshotListing:
+        """The producer snapshots by offset, as they are now; copy it to keep it.
+
+        Raises:
+            Refused: a file that ends as a snapshot does has a name without an offset.
+        """
+        if self._listing is None or len(self._listing) != len(self._snapshot_names):
+            self._listing = SnapshotListing(self._snapshot_names)
+        return self._listing
+
     def content(self, name: str) -> Content:
         return self._contents[name]
 
@@ -203,12 +231,17 @@ class Workspace:
         """
         self.require_no_directory(name, "FileSystemException")
         self._contents[name] = content
-        if name.endswith(SNAPSHOT_SUFFIX):
+        if name.endswith(SNAPSHOT_SUFFIX) and name not in self._snapshot_names:
             self._snapshot_names[name] = None
+            if self._listing is not None and not self._listing.try_put(name):
+                self._listing = None
 
     def remove(self, name: str) -> bool:
         """Take ``name`` away; gives whether it was there."""
-        self._snapshot_names.pop(name, None)
+        if name in self._snapshot_names:
+            del self._snapshot_names[name]
+            if self._listing is not None:
+                self._listing.forget_name(name)
         return self._contents.pop(name, None) is not None
 
     def rename(self, name: str, new_name: str) -> None:
