@@ -207,7 +207,8 @@ def _print_line(case: Case, measured: Sequence[Measured], worker_peak_mib: float
 def _make(call: str, folder: Path) -> None:
     """Make data in a process of its own, so that this one stays small."""
     program = (
-        "import sys; from pathlib import Path; from data import *; folder = Path(sys.argv[1]); "
+        "import sys; from pathlib import Path; from data import *; from many import *; "
+        "folder = Path(sys.argv[1]); "
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "bench")}
     command = [sys.executable, "-c", program + call, str(folder)]
@@ -225,6 +226,7 @@ def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, lis
     found = {
         Program.CHECKSUMS: [sys.executable, str(ROOT / "bench" / "checksums.py")],
         Program.KDUMP: _kdump(),
+        Program.KDUMP_ON_A_QUARTER: _kdump(),
     }
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
     try:

@@ -20,6 +20,8 @@ class Program(enum.Enum):
     """``Cleaner`` over partitions that it loads first, one after the other."""
     CHECKSUMS = "crc32c alone"
     KDUMP = "kdump in process"
+    KDUMP_ON_A_QUARTER = "kdump on a quarter"
+    """The same command over a quarter of the input: four times as much takes about four times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,4 +292,26 @@ _COMPACTIONS: Final = (
     ),
 )
 
-CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS, *_RECOVERIES, *_COMPACTIONS)
+
+def _growing(command: str, things: str, count: int, *options: str) -> Case:
+    """A case with a quarter of the things beside it."""
+    make = f"make_many_{things.replace('-', '_')}"
+    quarter = count // 4
+    return Case(
+        f"kdump {command}, {count} {things.replace('-', ' ')}",
+        (command, *options, f"{{data}}/{things}-{count}"),
+        Other(Program.KDUMP_ON_A_QUARTER, (command, *options, f"{{data}}/{things}-{quarter}")),
+        f"{make}({count}, folder); {make}({quarter}, folder)",
+        ratio=5.0,
+        peak_mib=300,
+    )
+
+
+_GROWING: Final = tuple(
+    _growing(command, things, count, *options)
+    for command, *options in (("verify",), ("recover", "--dry-run"), ("rebuild-index", "--dry-run"))
+    for things, count in (("segments", 20_000), ("open-txns", 20_000), ("producers", 100_000))
+    if (command, things) != ("rebuild-index", "producers")
+)
+
+CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS, *_RECOVERIES, *_COMPACTIONS, *_GROWING)

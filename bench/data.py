@@ -221,7 +221,7 @@ def make_compactable(
     for number in range(1, partitions):
         shutil.copytree(first, unfinished / f"topic-{number}", copy_function=_link_logs)
     ends = [f"topic {number} {end_offset}" for number in range(partitions)]
-    _write_root(unfinished, ends, ends, is_clean=True)
+    write_root(unfinished, ends, ends, is_clean=True)
     unfinished.rename(directory)
     return directory
 
@@ -288,7 +288,7 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
         topic_id = f"{name[6:10]:A<22}"
         (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
     lines = [name.rpartition("-")[0] + f" {name[-1]} 5" for name in names]
-    _write_root(unfinished, lines, lines, is_clean=True)
+    write_root(unfinished, lines, lines, is_clean=True)
     unfinished.rename(directory)
     return directory
 
@@ -327,7 +327,7 @@ def make_partitions(
             (partition / file).write_bytes(content)
     ends = [f"topic {number} {end_offset}" for number in range(partitions)]
     starts = [f"topic {number} 0" for number in range(partitions)]
-    _write_root(unfinished, ends if is_clean else starts, ends, is_clean=is_clean)
+    write_root(unfinished, ends if is_clean else starts, ends, is_clean=is_clean)
     unfinished.rename(directory)
     return directory
 
@@ -362,7 +362,7 @@ def _offset_index(log: Path) -> tuple[bytes, int]:
     return bytes(entries), end_offset
 
 
-def _write_root(
+def write_root(
     directory: Path, recovery_points: list[str], high_watermarks: list[str], *, is_clean: bool
 ) -> None:
     """Write the files in the root of a log directory."""
