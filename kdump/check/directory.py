@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,6 @@ from kdump.check.findings import Finding, Place
 from kdump.check.part import ByteAccount
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 
 _WHAT_AN_EMPTY_ONE_MEANS: Final = {
@@ -40,27 +39,31 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
             yield unreadable(path, error)
             continue
         if path.name == names.META_PROPERTIES:
-            invariant, what = (
-                invariants.META_PROPERTIES_MALFORMED,
-                "a broker does not start on a directory whose meta.properties cannot be read",
-            )
-        elif path.name == names.CLEAN_SHUTDOWN_MARKER:
+            continue  # what a broker does depends on its other directories, too
+        if path.name == names.CLEAN_SHUTDOWN_MARKER:
             invariant, what = (
                 invariants.CLEAN_SHUTDOWN_MALFORMED,
                 "the marker of a clean stop cannot be read; its being there is what counts",
             )
         else:
-            meaning = _WHAT_AN_EMPTY_ONE_MEANS.get(path.name, "")
-            invariant, what = (
-                invariants.CHECKPOINT_MALFORMED,
-                f"a checkpoint cannot be read, and a broker takes it for empty: {meaning}",
-            )
+            invariant, what = invariants.CHECKPOINT_MALFORMED, _malformed(path.name)
         yield invariant.broken(
             Place(str(path), error.position),
             f"{what} ({error.what})",
             expected=error.expected,
             found=error.found,
         )
+
+
+def _malformed(name: str) -> str:
+    """What a broker does with an offset checkpoint that it cannot read.
+
+    All four make it take the directory for failed. While it loads the logs, that ends the broker;
+    later it goes on without the directory.
+    """
+    if name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
+        return "a checkpoint cannot be read: a broker does not start"
+    return "a checkpoint cannot be read: a broker takes the whole log directory for failed"
 
 
 def unreadable(path: Path | str, failure: OSError) -> Finding:
@@ -75,6 +78,14 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
     for name in directory.refused:
         place = Place(str(directory.path / name))
         expected = "TOPIC-PARTITION"
+        other = _other_name(directory, name)
+        if other:
+            yield invariants.PARTITION_TWICE.broken(
+                place,
+                f"the partition is also in {directory.path / other}: a broker does not start with"
+                " both",
+                expected="one directory for each partition",
+            )
         if names.is_accepted_name(name):
             yield invariants.DIRECTORY_MISNAMED.broken(
                 place,
@@ -90,6 +101,15 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
                 expected=expected,
                 found=repr(name),
             )
+
+
+def _other_name(directory: LogDirectory, name: str) -> str:
+    """The directory of the partition that Kafka takes ``name`` for, too; empty without one."""
+    if not names.is_accepted_name(name):
+        return ""
+    key = names.parse_partition_directory_name(name).topic_partition
+    found = (each.path.name for each in directory.partitions if each.topic_partition == key)
+    return next(found, "")
 
 
 def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
@@ -122,53 +142,6 @@ def _name_of(directory: LogDirectory, name: str) -> str:
         return str(names.parse_partition_directory_name(name).topic_partition)
     except FormatError:
         return name
-
-
-def check_broker(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
-    """Hold the log directories of one broker against each other."""
-    yield from _check_same_broker(directories)
-    yield from _check_directory_ids(directories)
-
-
-def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """All directories belong to one cluster and one node, and all of them say so."""
-    known = [each for each in directories if each.meta_properties is not None]
-    for each in directories:
-        has_file = any(problem.path.name == names.META_PROPERTIES for problem in each.problems)
-        if known and each.meta_properties is None and not has_file:
-            yield invariants.META_PROPERTIES_MISSING.broken(
-                Place(str(each.path / names.META_PROPERTIES)),
-                "there is no meta.properties, but another directory of the broker has one",
-            )
-    for each in known[1:]:
-        first, other = known[0].meta_properties, each.meta_properties
-        assert first is not None
-        assert other is not None
-        if (first.cluster_id, first.node_id) != (other.cluster_id, other.node_id):
-            yield invariants.META_PROPERTIES_MISMATCH.broken(
-                Place(str(each.path / names.META_PROPERTIES)),
-                "the directories are of different clusters or nodes:"
-                " a broker does not start on them together",
-                expected=f"cluster {first.cluster_id}, node {first.node_id}",
-                found=f"cluster {other.cluster_id}, node {other.node_id}",
-            )
-
-
-def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """No two directories have one id."""
-    seen: dict[object, Path] = {}
-    for each in directories:
-        directory_id = each.meta_properties and each.meta_properties.directory_id
-        if not directory_id:
-            continue
-        if directory_id in seen:
-            yield invariants.DIRECTORY_ID_TWICE.broken(
-                Place(str(each.path / names.META_PROPERTIES)),
-                f"the directory has the id of {seen[directory_id]}:"
-                " one of the two is a copy, and a broker does not start on both",
-                found=format_uuid(directory_id),
-            )
-        seen.setdefault(directory_id, each.path)
 
 
 def check_access(directory: Path) -> Iterator[Finding]:

@@ -179,6 +179,12 @@ PARTITION_METADATA_MALFORMED: Final = _register(
 PARTITION_METADATA_MISMATCH: Final = _register(
     "partition-metadata-mismatch", SEVERE, "a topic id that the cluster's metadata contradicts"
 )
+PARTITION_METADATA_OTHER_TOPIC: Final = _register(
+    "partition-metadata-other-topic", SEVERE, "a topic id that is another topic's"
+)
+PARTITION_NOT_ASSIGNED: Final = _register(
+    "partition-not-assigned", SEVERE, "a partition that the cluster has on other nodes"
+)
 LOAD_REFUSED: Final = _register("load-refused", SEVERE, "a partition that a broker refuses to load")
 FOREIGN_FILE: Final = _register("foreign-file", INFO, "a file that is not a broker's")
 KDUMP_FILE: Final = _register("kdump-file", INFO, "a file that kdump keeps here")
@@ -186,7 +192,7 @@ KDUMP_FILE: Final = _register("kdump-file", INFO, "a file that kdump keeps here"
 # ---- Log directories ----
 
 CHECKPOINT_MALFORMED: Final = _register(
-    "checkpoint-malformed", ERROR, "an offset checkpoint that cannot be read"
+    "checkpoint-malformed", SEVERE, "an offset checkpoint that cannot be read"
 )
 CHECKPOINT_EMPTY: Final = _register("checkpoint-empty", INFO, "an offset checkpoint without lines")
 CHECKPOINT_WITHOUT_PARTITION: Final = _register(
@@ -201,12 +207,21 @@ LOG_START_BEYOND_END: Final = _register(
 META_PROPERTIES_MALFORMED: Final = _register(
     "meta-properties-malformed", SEVERE, "a meta.properties that cannot be read"
 )
-META_PROPERTIES_MISSING: Final = _register("meta-properties-missing", INFO, "no meta.properties")
+META_PROPERTIES_MISSING: Final = _register("meta-properties-missing", SEVERE, "no meta.properties")
+META_PROPERTIES_INCOMPLETE: Final = _register(
+    "meta-properties-incomplete", SEVERE, "a meta.properties without a node or cluster id"
+)
 META_PROPERTIES_MISMATCH: Final = _register(
     "meta-properties-mismatch", SEVERE, "directories of different clusters or brokers"
 )
 DIRECTORY_ID_TWICE: Final = _register(
     "directory-id-twice", SEVERE, "two directories with one directory id"
+)
+DIRECTORY_ID_RESERVED: Final = _register(
+    "directory-id-reserved", SEVERE, "a directory id that Kafka uses for something else"
+)
+BOOTSTRAP_MALFORMED: Final = _register(
+    "bootstrap-malformed", SEVERE, "a bootstrap.checkpoint that cannot be read"
 )
 PARTITION_TWICE: Final = _register(
     "partition-twice", SEVERE, "a partition that is in two directories"

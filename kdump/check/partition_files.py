@@ -11,7 +11,7 @@ from kdump.check import invariants
 from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import ByteAccount
-from kdump.check.scope import PartitionScope
+from kdump.check.scope import ClusterView, PartitionScope
 from kdump.check.snapshots import check_snapshot_file
 from kdump.formats import names
 from kdump.formats.errors import FormatError
@@ -193,29 +193,64 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
         into.add(
             invariants.PARTITION_METADATA_MALFORMED.broken(
                 Place(str(path), problem.position),
-                f"partition.metadata cannot be read: {problem.what}",
+                f"partition.metadata cannot be read, and a broker does not start: {problem.what}",
                 expected=problem.expected,
                 found=problem.found,
             )
         )
         return ByteAccount(damaged_bytes=len(data))
-    topic = None if partition.topic_partition is None else partition.topic_partition.topic
-    topic_id = format_uuid(metadata.topic_id)
-    if scope.topic_ids is not None and topic is not None and not partition.is_cluster_metadata:
-        wanted = scope.topic_ids.get(topic)
-        if partition.state is PartitionState.LIVE and wanted != topic_id:
-            into.add(
-                invariants.PARTITION_METADATA_MISMATCH.broken(
-                    Place(str(path)),
-                    "the cluster's metadata has another id for the topic"
-                    if wanted
-                    else "the cluster's metadata has no such topic",
-                    expected=wanted,
-                    found=topic_id,
-                    loss="the whole partition: a starting broker renames it to -stray",
-                )
-            )
+    if scope.cluster is not None:
+        _check_assigned(path, format_uuid(metadata.topic_id), scope, scope.cluster, into)
     return ByteAccount(sound_bytes=len(data))
+
+
+def _check_assigned(
+    path: Path, topic_id: str, scope: PartitionScope, cluster: ClusterView, into: Collector
+) -> None:
+    """The partition is one that the cluster has on this node, and the one that it is named after.
+
+    Follows ``LogManager.isStrayReplica``, which knows topics by their id alone, and
+    ``LogManager.getOrCreateLog``, which knows logs by the topic's name.
+    """
+    key = scope.partition.topic_partition
+    assert key is not None
+    if cluster.owner is None:
+        into.add(
+            invariants.PARTITION_METADATA_MISMATCH.broken(
+                Place(str(path)),
+                "the cluster's metadata has no topic with this id"
+                + (", and another id for the topic" if cluster.topic_id else "")
+                + ": a starting broker renames the directory to -stray",
+                expected=cluster.topic_id,
+                found=topic_id,
+                loss="the whole partition, as far as readers can see",
+            )
+        )
+    elif not cluster.is_assigned:
+        into.add(
+            invariants.PARTITION_NOT_ASSIGNED.broken(
+                Place(str(scope.partition.path)),
+                f"the cluster's metadata has no replica of partition {key.partition} of"
+                f" {cluster.owner} here: a starting broker renames the directory to -stray",
+                expected=f"a replica on node {cluster.node_id}",
+                found=f"replicas on {', '.join(map(str, cluster.replicas or ())) or 'no node'}",
+                loss="the whole partition, as far as readers can see",
+            )
+        )
+    elif cluster.owner != key.topic:
+        into.add(
+            invariants.PARTITION_METADATA_OTHER_TOPIC.broken(
+                Place(str(path)),
+                f"partition.metadata has the id of the topic {cluster.owner}: a broker loads the"
+                " log, and then does not serve it (InconsistentTopicIdException)"
+                if cluster.topic_id
+                else f"partition.metadata has the id of the topic {cluster.owner}, and the cluster"
+                " has no topic of this name: a broker loads the log, and nothing uses it",
+                expected=cluster.topic_id,
+                found=topic_id,
+                loss="the whole partition, as far as readers can see",
+            )
+        )
 
 
 def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:

@@ -8,12 +8,39 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kdump.check.batches import SegmentScope
+from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
+from kdump.formats.uuids import format_uuid
 from kdump.log.broker import needs_partition_metadata
 from kdump.log.cluster import ClusterImage
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What the cluster's metadata says of a partition's directory.
+
+    Attributes:
+        topic_id: of the topic that the directory is named after; None where there is none.
+        owner: the topic that has the id in ``partition.metadata``; None where none has it.
+        replicas: the nodes to which that topic's partition of this number is assigned; empty
+            where it has no such partition, None where that is not known.
+        node_id: of the directory's broker; None where that is not known.
+    """
+
+    topic_id: str | None
+    owner: str | None = None
+    replicas: tuple[int, ...] | None = None
+    node_id: int | None = None
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the broker has a replica of the partition, as far as is known."""
+        if self.replicas is None:
+            return True
+        return bool(self.replicas) and (self.node_id is None or self.node_id in self.replicas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +54,7 @@ class PartitionScope:
         recovery_point: what the checkpoint says of it; None where it says nothing.
         is_compacted: whether the cleaner has been over it, as its checkpoint says.
         needs_metadata: whether a broker of this directory wants ``partition.metadata``.
-        topic_ids: the id of its topic by name, as the cluster's metadata has it; nothing where
-            there is no such topic, None where that is not known.
+        cluster: what the cluster's metadata says of it; None where that is not known.
         other: another directory that the same partition has; None where there is none.
     """
 
@@ -38,7 +64,7 @@ class PartitionScope:
     recovery_point: int | None = None
     is_compacted: bool = False
     needs_metadata: bool = False
-    topic_ids: Mapping[str, str] | None = None
+    cluster: ClusterView | None = None
     other: Path | None = None
 
     def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
@@ -88,12 +114,39 @@ def scope_in(
         recovery_point=None if flushed is None else flushed.get(key),
         is_compacted=cleaned is not None and cleaned.get(key, 0) > 0,
         needs_metadata=needs_partition_metadata(directory) and is_part,
-        # Only what is about this topic: a scope goes to whoever checks the partition.
-        topic_ids=None if cluster is None else _topic_id(key.topic, cluster),
+        # Only what is about this partition: a scope goes to whoever checks it.
+        cluster=cluster_view(partition, directory, cluster) if is_part else None,
         other=twice.get(partition.path),
     )
 
 
-def _topic_id(topic: str, cluster: ClusterImage) -> dict[str, str]:
-    known = cluster.topics.get(topic)
-    return {} if known is None else {topic: known.topic_id}
+def cluster_view(
+    partition: Partition, directory: LogDirectory, cluster: ClusterImage | None
+) -> ClusterView | None:
+    """What the cluster's metadata says of one of the partitions in ``directory``, if anything."""
+    key = partition.topic_partition
+    if cluster is None or key is None or partition.is_cluster_metadata:
+        return None
+    properties = directory.meta_properties
+    node_id = None if properties is None else properties.node_id
+    named = cluster.topics.get(key.topic)
+    named_id = None if named is None else named.topic_id
+    topic_id = _topic_id(partition)
+    owner = named
+    if topic_id is not None and (named is None or named.topic_id != topic_id):
+        owner = cluster.topic_of(topic_id)
+    if owner is None:
+        return ClusterView(named_id, node_id=node_id)
+    replicas = None
+    if owner.partitions:  # a topic without any is one of which not all is known
+        assigned = owner.partitions.get(key.partition)
+        replicas = () if assigned is None else assigned.replicas
+    return ClusterView(named_id, owner.name, replicas, node_id)
+
+
+def _topic_id(partition: Partition) -> str | None:
+    try:
+        metadata = partition.read_metadata()
+    except (OSError, FormatError):
+        return None  # the check of the file says so
+    return None if metadata is None else format_uuid(metadata.topic_id)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from kdump.formats.errors import FormatError
 from kdump.formats.java_numbers import parse_int
-from kdump.formats.properties import decode_properties
-from kdump.formats.uuids import parse_uuid
+from kdump.formats.properties import decode_properties, encode_properties
+from kdump.formats.uuids import format_uuid, parse_uuid
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,3 +67,16 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
             found=repr(directory_text),
         )
     return MetaProperties(version, cluster_id, node_id, directory_id)
+
+
+def encode_meta_properties(properties: MetaProperties) -> bytes:
+    """The file that a broker reads as ``properties``; what is None is left out."""
+    node_property = "broker.id" if properties.version == 0 else "node.id"
+    directory_id = properties.directory_id
+    found = {
+        "version": str(properties.version),
+        "cluster.id": properties.cluster_id,
+        node_property: None if properties.node_id is None else str(properties.node_id),
+        "directory.id": None if directory_id is None else format_uuid(directory_id),
+    }
+    return encode_properties({key: value for key, value in found.items() if value is not None})

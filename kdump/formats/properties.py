@@ -8,7 +8,7 @@ comments, a backslash escapes the character behind it or joins the next line to 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from kdump.formats.errors import FormatError
@@ -19,6 +19,8 @@ _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(?:u(.{0,4})|(.)|$)", re.DOTALL)
 _UNIT: Final = re.compile(r"[0-9A-Fa-f]{4}")
 _BLANKS: Final = " \t\f"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._-]")
+"""What is written as it is; anything else as its code, which is always right."""
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -38,6 +40,23 @@ def decode_properties(data: bytes) -> dict[str, str]:
         name = _unescape(key[0], position)
         properties[name] = _unescape(line[separator.end() :], position)
     return properties
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """A file that Java reads as ``properties``, a line each, in their order."""
+    return "".join(
+        f"{_escape(key)}={_escape(value)}\n" for key, value in properties.items()
+    ).encode("ascii")
+
+
+def _escape(text: str) -> str:
+    """``text`` with a backslash before all that means something, and as ASCII."""
+    units = memoryview(text.encode("utf-16-be", "surrogatepass")).tolist()
+    characters = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
+    return "".join(
+        chr(unit) if chr(unit).isascii() and _PLAIN.fullmatch(chr(unit)) else f"\\u{unit:04X}"
+        for unit in characters
+    )
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -11,6 +11,16 @@ from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 
+_Broker = tuple[str | None, int]
+
+
+def _broker(directory: LogDirectory) -> _Broker | None:
+    """The cluster and node that a directory belongs to; None where it does not say."""
+    properties = directory.meta_properties
+    if properties is None or properties.node_id is None:
+        return None
+    return properties.cluster_id, properties.node_id
+
 
 def needs_partition_metadata(directory: LogDirectory) -> bool:
     """Whether the brokers of this directory know topics by id, as since KRaft they must."""
@@ -27,19 +37,24 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Path, Path]:
     to another disk may be there once, and what a broker renames to ``-stray`` does not count.
 
     Args:
-        directories: all log directories of one broker that were named.
+        directories: all that were named, those of several brokers, too.
     """
     # One directory may be named several times, by paths that look different.
-    found: dict[tuple[TopicPartition, PartitionState], dict[Path, list[Path]]] = defaultdict(
-        lambda: defaultdict(list)
+    found: dict[tuple[_Broker | None, TopicPartition, PartitionState], dict[Path, list[Path]]] = (
+        defaultdict(lambda: defaultdict(list))
     )
-    for directory in directories:
+    every = list(directories)
+    brokers = {broker for broker in map(_broker, every) if broker is not None}
+    # A directory that does not say whose it is belongs to the only broker that there is.
+    only = next(iter(brokers)) if len(brokers) == 1 else None
+    for directory in every:
+        broker = _broker(directory) or only
         resolved = directory.path.resolve()
         for partition in directory.partitions:
             key = partition.topic_partition
             if key is not None and _is_loaded(directory, partition):
                 place = resolved / partition.path.name
-                found[key, partition.state][place].append(partition.path)
+                found[broker, key, partition.state][place].append(partition.path)
     return {
         path: next(other for other in places if other != place)
         for places in found.values()

@@ -1,4 +1,4 @@
-"""What the cluster's metadata says of topics and of their configuration.
+"""What the cluster's metadata says of topics, of their configuration, and of who has them.
 
 Read from ``__cluster_metadata-0`` where that lies in one of the directories: the newest snapshot,
 and the log behind it (``TopicsDelta``, ``ConfigurationsDelta``).
@@ -6,6 +6,7 @@ and the log behind it (``TopicsDelta``, ``ConfigurationsDelta``).
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +25,29 @@ _FRAME_VERSION: Final = 1
 _TOPIC: Final = "TOPIC_RECORD"
 _REMOVED: Final = "REMOVE_TOPIC_RECORD"
 _CONFIG: Final = "CONFIG_RECORD"
+_PARTITION: Final = "PARTITION_RECORD"
+_PARTITION_CHANGE: Final = "PARTITION_CHANGE_RECORD"
+_BROKER: Final = "REGISTER_BROKER_RECORD"
+_BROKER_CHANGE: Final = "BROKER_REGISTRATION_CHANGE_RECORD"
 _BEGIN: Final = "BEGIN_TRANSACTION_RECORD"
 _END: Final = "END_TRANSACTION_RECORD"
 _ABORT: Final = "ABORT_TRANSACTION_RECORD"
 _TYPE_IDS: Final = frozenset(
     each.id
     for each in metadata.RECORD_TYPES.values()
-    if each.name in (_TOPIC, _REMOVED, _CONFIG, _BEGIN, _END, _ABORT)
+    if each.name
+    in (
+        _TOPIC,
+        _REMOVED,
+        _CONFIG,
+        _PARTITION,
+        _PARTITION_CHANGE,
+        _BROKER,
+        _BROKER_CHANGE,
+        _BEGIN,
+        _END,
+        _ABORT,
+    )
 )
 _TOPIC_RESOURCE: Final = 2
 _BROKER_RESOURCE: Final = 4
@@ -41,6 +58,26 @@ _Change = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterPartition:
+    """Where the cluster has a partition.
+
+    Attributes:
+        replicas: the nodes that have one.
+        directories: the id of the log directory on each of them, as Kafka writes it; empty where
+            the cluster does not know.
+    """
+
+    replicas: tuple[int, ...]
+    directories: tuple[str, ...] = ()
+
+    def directory_on(self, node_id: int) -> str | None:
+        """The id of the log directory that has the replica of a node; None where not known."""
+        if node_id not in self.replicas or len(self.directories) != len(self.replicas):
+            return None
+        return self.directories[self.replicas.index(node_id)]
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterTopic:
     """A topic as the cluster knows it.
 
@@ -48,11 +85,13 @@ class ClusterTopic:
         name: of the topic.
         topic_id: as Kafka writes it.
         configs: what was set for the topic itself, by Kafka's names.
+        partitions: by number.
     """
 
     name: str
     topic_id: str
     configs: Configs
+    partitions: Mapping[int, ClusterPartition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +102,17 @@ class ClusterImage:
         topics: by name.
         broker_configs: what was set while brokers ran, by node id in decimal; ``""`` is what was
             set for all of them.
+        log_dirs: the ids of the log directories that each broker had when it registered last, as
+            Kafka writes them.
     """
 
     topics: Mapping[str, ClusterTopic]
     broker_configs: Mapping[str, Configs]
+    log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    def topic_of(self, topic_id: str) -> ClusterTopic | None:
+        """The topic that has an id, by that in Kafka's form; None where no topic has it."""
+        return next((each for each in self.topics.values() if each.topic_id == topic_id), None)
 
 
 def read_cluster_image(partition: Partition) -> ClusterImage | None:
@@ -102,6 +148,10 @@ class _Replay:
 
     names_by_id: dict[str, str] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
+    partitions: dict[str, dict[int, ClusterPartition]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     uncommitted: list[_Change] | None = None
     """Records of a metadata transaction that is open; None outside of one."""
 
@@ -124,8 +174,14 @@ class _Replay:
             self.names_by_id[record["topicId"]] = record["name"]
         elif type_name == _REMOVED:
             name = self.names_by_id.pop(record["topicId"], None)
+            self.partitions.pop(record["topicId"], None)
             if name is not None:
                 self.configs.pop((_TOPIC_RESOURCE, name), None)
+        elif type_name in (_PARTITION, _PARTITION_CHANGE):
+            self._change_partition(record)
+        elif type_name in (_BROKER, _BROKER_CHANGE):
+            if record.get("logDirs"):
+                self.log_dirs[record["brokerId"]] = tuple(record["logDirs"])
         else:
             configs = self.configs.setdefault((record["resourceType"], record["resourceName"]), {})
             if record["value"] is None:
@@ -133,10 +189,25 @@ class _Replay:
             else:
                 configs[record["name"]] = record["value"]
 
+    def _change_partition(self, record: Mapping[str, Any]) -> None:
+        """Take what the record says; a change says only what is another than before."""
+        partitions = self.partitions[record["topicId"]]
+        before = partitions.get(record["partitionId"], ClusterPartition(()))
+        replicas, directories = record.get("replicas"), record.get("directories")
+        partitions[record["partitionId"]] = ClusterPartition(
+            before.replicas if replicas is None else tuple(replicas),
+            before.directories if directories is None else tuple(directories),
+        )
+
     def image(self) -> ClusterImage:
         return ClusterImage(
             topics={
-                name: ClusterTopic(name, topic_id, self.configs.get((_TOPIC_RESOURCE, name), {}))
+                name: ClusterTopic(
+                    name,
+                    topic_id,
+                    self.configs.get((_TOPIC_RESOURCE, name), {}),
+                    self.partitions.get(topic_id, {}),
+                )
                 for topic_id, name in self.names_by_id.items()
             },
             broker_configs={
@@ -144,6 +215,7 @@ class _Replay:
                 for (resource, name), configs in self.configs.items()
                 if resource == _BROKER_RESOURCE and configs
             },
+            log_dirs=self.log_dirs,
         )
 
 

@@ -14,8 +14,11 @@ from typing import Final
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
     LOAD_REFUSED,
+    PARTITION_METADATA_MALFORMED,
     PARTITION_METADATA_MISMATCH,
     PARTITION_METADATA_MISSING,
+    PARTITION_METADATA_OTHER_TOPIC,
+    PARTITION_NOT_ASSIGNED,
     PARTITION_TWICE,
     SWAP_INCOMPLETE,
 )
@@ -39,9 +42,29 @@ STATE_VERDICTS: Final = {
 """What is to be said of partitions that are no part of the broker's logs any more."""
 
 SET_ASIDE_CODES: Final = frozenset(
-    {PARTITION_METADATA_MISSING.code, PARTITION_METADATA_MISMATCH.code}
+    {
+        PARTITION_METADATA_MISSING.code,
+        PARTITION_METADATA_MISMATCH.code,
+        PARTITION_NOT_ASSIGNED.code,
+    }
 )
 """Of findings for which a broker renames a partition to ``-stray``."""
+
+_REFUSED: Final = {
+    PARTITION_TWICE.code: "the partition has two directories",
+    PARTITION_METADATA_MALFORMED.code: "its partition.metadata cannot be read",
+}
+"""Why a broker does not start with a partition, whatever its log is like; by code."""
+
+_AFTER_LOADING: Final = (
+    (SET_ASIDE_CODES, "stray", "rename it to -stray, and begin an empty log"),
+    (
+        frozenset({PARTITION_METADATA_OTHER_TOPIC.code}),
+        "offline",
+        "load it, and not serve it: it has the id of another topic",
+    ),
+)
+"""What a broker does with a log once it has loaded it: codes, a word, and what it does."""
 
 REMOTE_STORAGE: Final = (
     "remote.storage.enable is set for its topic, and where the log begins and ends is decided in"
@@ -164,24 +187,22 @@ def judged(
         foretold: what loading it, or repairing it, comes to; None where that is not known.
         worst: the severity of the worst finding about it; None where there is none.
     """
+    for code, what in _REFUSED.items():
+        if code in codes:
+            return VerdictKind.REFUSED.value, f"a broker would refuse to start: {what}"
     if partition.state in STATE_VERDICTS:
         return STATE_VERDICTS[partition.state]
-    if PARTITION_TWICE.code in codes:
-        refused = "a broker would refuse to start: the partition has two directories"
-        return VerdictKind.REFUSED.value, refused
-    is_set_aside = not SET_ASIDE_CODES.isdisjoint(codes)
-    if foretold is None or foretold.kind in (VerdictKind.SOUND, VerdictKind.UNCLEAN):
-        if is_set_aside:
-            return "stray", "a broker would rename it to -stray, and begin an empty log"
-        if foretold is None:
-            return "", ""
-        if worst is not None and worst.is_damage:
-            return "damaged", "a broker would load it and leave the damage unnoticed"
-        return foretold.kind.value, foretold.sentence
-    sentence = foretold.sentence
-    if is_set_aside and foretold.kind is not VerdictKind.REFUSED:
-        sentence += "; a broker would then rename the partition to -stray, and begin an empty log"
-    return foretold.kind.value, sentence
+    kind, sentence = ("", "") if foretold is None else (foretold.kind.value, foretold.sentence)
+    for later_codes, later, what in _AFTER_LOADING:
+        if later_codes.isdisjoint(codes) or kind == VerdictKind.REFUSED.value:
+            continue
+        if kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
+            return kind, f"{sentence}; a broker would then {what}"
+        return later, f"a broker would {what}"
+    is_harmless = kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
+    if is_harmless and worst is not None and worst.is_damage:
+        return "damaged", "a broker would load it and leave the damage unnoticed"
+    return kind, sentence
 
 
 def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:

@@ -19,12 +19,14 @@ from typing import Final
 from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
+from kdump.check.scope import cluster_view
 from kdump.formats import names
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
 from kdump.log.broker import partitions_twice
+from kdump.log.cluster import ClusterTopic
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
@@ -38,6 +40,7 @@ from kdump.repair.checkpoints import (
     rebuilt_root,
     recovered_root,
 )
+from kdump.repair.identity import rebuilt_meta_properties
 from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy
@@ -57,6 +60,7 @@ class Remedy(enum.Enum):
     SNAPSHOTS = enum.auto()
     LEADER_EPOCHS = enum.auto()
     METADATA = enum.auto()
+    IDENTITY = enum.auto()
 
 
 REMEDIES: Final[Mapping[str, Remedy]] = {
@@ -112,6 +116,14 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
         Remedy.METADATA: (
             invariants.PARTITION_METADATA_MISSING,
             invariants.PARTITION_METADATA_MALFORMED,
+            invariants.PARTITION_METADATA_OTHER_TOPIC,
+            invariants.PARTITION_METADATA_MISMATCH,
+        ),
+        Remedy.IDENTITY: (
+            invariants.META_PROPERTIES_MALFORMED,
+            invariants.META_PROPERTIES_MISSING,
+            invariants.META_PROPERTIES_INCOMPLETE,
+            invariants.DIRECTORY_ID_RESERVED,
         ),
     }.items()
     for invariant in found
@@ -204,7 +216,16 @@ def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mendi
         OSError: a file cannot be read.
     """
     twice = partitions_twice(directories)
-    return [_Mender(ailments, directory, mending, twice).mended() for directory in directories]
+    return [
+        _Mender(
+            ailments,
+            directory,
+            mending,
+            twice,
+            [other for other in directories if other is not directory],
+        ).mended()
+        for directory in directories
+    ]
 
 
 class _Mender:
@@ -216,20 +237,27 @@ class _Mender:
         directory: LogDirectory,
         mending: Mending,
         twice: Collection[Path],
+        others: Sequence[LogDirectory],
     ) -> None:
         self.ailments = ailments
         self.directory = directory
         self.mending = mending
         self.settings = mending.settings[directory.path]
         self.twice = twice
+        self.others = others
 
     def mended(self) -> Mended:
         path = self.directory.path
+        root: dict[str, WantedFile] = {}
+        if Remedy.IDENTITY in self.ailments.of(path):
+            identity = self._identity()
+            if identity is not None:
+                root[names.META_PROPERTIES] = identity
         if Remedy.CHECKPOINTS in self.ailments.of(path):
-            root = rebuilt_root(self.directory)
-            if root:
-                # What the checkpoints say decides what becomes of the partitions.
-                return Mended(WantedDirectory(path, (), root), loses_records=False)
+            root |= rebuilt_root(self.directory)
+        if root:
+            # What these files say decides what becomes of the partitions.
+            return Mended(WantedDirectory(path, (), root), loses_records=False)
         recovered = self._recovered()
         files = {partition.path: outcome.files for partition, outcome in recovered}
         files |= self._derived(files.keys())
@@ -339,16 +367,40 @@ class _Mender:
                     )
 
     def _metadata(self, partition: Partition) -> NewBytes | None:
-        """``partition.metadata`` as the cluster's metadata has it; None where it has no such."""
-        cluster = self.settings.cluster
-        topic = cluster and partition.topic_partition
-        known = cluster.topics.get(topic.topic) if cluster and topic else None
-        topic_id = parse_uuid(known.topic_id) if known else None
+        """``partition.metadata`` as the cluster's metadata has it; None where it has no such.
+
+        An id that no topic has is that of a topic that was deleted: what is in the directory is
+        not that of a topic that was created again under the same name.
+        """
+        cluster, key = self.settings.cluster, partition.topic_partition
+        view = cluster_view(partition, self.directory, cluster)
+        if cluster is None or view is None or key is None or view.owner is None:
+            return None
+        known = cluster.topics.get(key.topic)
+        if known is None or (known.partitions and not self._is_assigned(known, key.partition)):
+            return None
+        topic_id = parse_uuid(known.topic_id)
         if topic_id is None:
             return None
         return NewBytes(encode_partition_metadata(PartitionMetadata(0, topic_id)))
 
+    def _is_assigned(self, topic: ClusterTopic, partition: int) -> bool:
+        """Whether the cluster has a replica of a partition on this node."""
+        assigned = topic.partitions.get(partition)
+        properties = self.directory.meta_properties
+        if assigned is None or properties is None:
+            return False
+        return properties.node_id is None or properties.node_id in assigned.replicas
+
     # The root
+
+    def _identity(self) -> NewBytes | None:
+        """``meta.properties``, from the broker's other directories."""
+        clusters = [
+            self.mending.settings[each.path].cluster for each in (self.directory, *self.others)
+        ]
+        cluster = next((each for each in clusters if each is not None), None)
+        return rebuilt_meta_properties(self.directory, self.others, cluster)
 
     def _root(
         self, recovered: Sequence[tuple[Partition, Recovered | Recovered07]]

@@ -18,6 +18,7 @@ from kdump.check.directory import check_directory
 from kdump.check.findings import Finding
 from kdump.check.partition_files import check_metadata, check_other
 from kdump.check.scope import scope_in
+from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -46,7 +47,7 @@ from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy
 from kdump.repair.refusal import Refusal
-from kdump.repair.verdict import verdict
+from kdump.repair.verdict import VerdictKind, verdict
 from kdump.repair.wanted import Gone, Kept, NewBytes, WantedFile
 
 
@@ -147,9 +148,14 @@ class PartitionResult:
         return any(finding.code in SET_ASIDE_CODES for finding in self.findings)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether a broker does not start with it."""
+        return self.verdict[0] == VerdictKind.REFUSED.value
+
+    @property
     def files(self) -> dict[str, WantedFile]:
         """What becomes of its files; none where it is left as it is."""
-        if self.left or not isinstance(self.outcome, Recovered | Recovered07):
+        if self.left or self.is_refused or not isinstance(self.outcome, Recovered | Recovered07):
             return {}
         return self.outcome.files
 
@@ -222,6 +228,7 @@ class _Recovery:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.twice = partitions_twice(request.directories)
+        self.start = list(check_start(request.directories))
 
     def results(self, options: EngineOptions, progress: Progress) -> list[DirectoryResult]:
         request = self.request
@@ -282,8 +289,7 @@ class _Recovery:
     ) -> PartitionResult:
         policy = self._policy(directory, partition)
         into = Collector()
-        if outcome is not None:
-            self._check(directory, partition, into)
+        self._check(directory, partition, into)
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
         left = self._why_left(directory, partition)
@@ -319,9 +325,12 @@ class _Recovery:
         )
 
     def _findings(self, directory: LogDirectory) -> Iterator[Finding]:
-        """What is wrong with a log directory itself."""
+        """What is wrong with a log directory, also beside the others."""
         yield from check_directory(directory)
         yield from check_topic_configs(directory, self.request.settings[directory.path].cluster)
+        for finding in self.start:
+            if Path(finding.place.path).parent == directory.path:
+                yield finding
 
     def _root(
         self, directory: LogDirectory, results: Iterable[PartitionResult]
@@ -340,5 +349,6 @@ class _Recovery:
                 if not each.left
                 and each.partition.topic_partition is not None
                 and isinstance(each.outcome, Recovered | Refusal)
+                and (not each.is_refused or isinstance(each.outcome, Refusal))
             },
         )

@@ -11,7 +11,6 @@ from pathlib import Path
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
     check_access,
-    check_broker,
     check_directory,
     foreign_files,
     root_account,
@@ -22,6 +21,7 @@ from kdump.check.index_files import used_bytes
 from kdump.check.invariants import FILE_UNREADABLE
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.scope import PartitionScope, scope_in
+from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.formats import names, offset_index, time_index
 from kdump.formats.names import FileKind
@@ -168,7 +168,7 @@ class _Verification:
                 self.account += root_account(directory)
             except OSError as failure:
                 yield unreadable(directory.path, failure)
-        yield from check_broker(self.request.directories)
+        yield from check_start(self.request.directories)
 
     def _partitions(self) -> Iterator[Said]:
         targets = self.request.targets

@@ -7,6 +7,7 @@ for the logs that were loaded; the other two checkpoints are not the loader's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
@@ -157,8 +158,14 @@ def with_lines(
     return {name: _checkpoint(offsets)}
 
 
+_NOT_THE_LOADERS: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
+
+
 def rebuilt_root(directory: LogDirectory) -> dict[str, WantedFile]:
-    """What the two checkpoints in the root of ``directory`` should say, by the logs themselves.
+    """What the checkpoints in the root of ``directory`` should say, by the logs themselves.
+
+    The other two, where they cannot be read, become empty: then high watermarks rise again from
+    the start of their logs, and the cleaner begins there.
 
     Lines of partitions that are not there go. A recovery point behind the end of its log is
     lowered to that. What is missing is added: the end of the log after a clean stop, else 0, for
@@ -201,6 +208,9 @@ def rebuilt_root(directory: LogDirectory) -> dict[str, WantedFile]:
         rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
     if log_starts != checkpoints.log_start_offsets:
         rebuilt[names.LOG_START_OFFSET_CHECKPOINT] = _checkpoint(log_starts)
+    for problem in directory.problems:
+        if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
+            rebuilt[problem.path.name] = _checkpoint({})
     return rebuilt
 
 

@@ -150,6 +150,17 @@ class BrokerHost(JavaServer):
             for name, what in said.items()
         }
 
+    def served_directories(self) -> dict[str, list[str]]:
+        """Give the partitions that are loaded from each log directory; none where it is offline."""
+        return {
+            path: [name for name in what[1:-1].split(", ") if name] if what[0] == "[" else []
+            for path, what in self._ask("dirs").items()
+        }
+
+    def wait_until_offline(self, log_dir: Path) -> None:
+        """Wait until the broker takes a log directory for failed."""
+        self._ask("offline", str(log_dir))
+
     def wait_for_cleaner(self) -> int:
         """Wait until the cleaner has looked at all logs again; gives its ``max-dirty-percent``."""
         return int(self._ask("clean")["max-dirty-percent"])

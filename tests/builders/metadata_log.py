@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from uuid import UUID
 
@@ -35,12 +36,62 @@ def config_record(resource: int, name: str, key: str, value: str | None) -> byte
     return b"\x01\x04\x00" + bytes([resource]) + _text(name) + _text(key) + text + b"\x00"
 
 
+def partition_record(
+    topic_id: int, number: int, replicas: Sequence[int], directories: Sequence[int]
+) -> bytes:
+    """A partition is created, or said anew; directories are numbers for their ids."""
+    return (
+        b"\x01\x03\x01"
+        + struct.pack(">i", number)
+        + UUID(int=topic_id).bytes
+        + _numbers(replicas)
+        + _numbers(replicas)
+        + _numbers(())
+        + _numbers(())
+        + struct.pack(">iii", replicas[0], 0, 0)
+        + _ids(directories)
+        + b"\x00"
+    )
+
+
+def partition_change_record(
+    topic_id: int,
+    number: int,
+    replicas: Sequence[int] | None = None,
+    directories: Sequence[int] | None = None,
+) -> bytes:
+    """Some of what the cluster knows of a partition is another from now on."""
+    tagged = [
+        bytes([tag, len(content)]) + content
+        for tag, content in (
+            (2, None if replicas is None else _numbers(replicas)),
+            (8, None if directories is None else _ids(directories)),
+        )
+        if content is not None
+    ]
+    return (
+        b"\x01\x05\x01"
+        + struct.pack(">i", number)
+        + UUID(int=topic_id).bytes
+        + bytes([len(tagged)])
+        + b"".join(tagged)
+    )
+
+
 def write_metadata_log(log_dir: Path, values: Iterable[bytes]) -> Partition:
     """Write ``__cluster_metadata-0`` in ``log_dir``: a batch for each of ``values``."""
     log = b"".join(batch([record(at, None, value)]) for at, value in enumerate(values))
     topic = names.CLUSTER_METADATA_TOPIC
     path = write_partition(log_dir / f"{topic}-0", {0: log})
     return read_partition(path, TopicPartition(topic, 0), PartitionState.LIVE)
+
+
+def _numbers(numbers: Sequence[int]) -> bytes:
+    return bytes([len(numbers) + 1]) + b"".join(struct.pack(">i", each) for each in numbers)
+
+
+def _ids(ids: Sequence[int]) -> bytes:
+    return bytes([len(ids) + 1]) + b"".join(UUID(int=each).bytes for each in ids)
 
 
 def _text(text: str) -> bytes:

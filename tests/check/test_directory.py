@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from builders.in_process import run_kdump
-from builders.log_directories import META_PROPERTIES, write_log_directory
+from builders.log_directories import META_PROPERTIES, TOPIC_ID_TEXT, write_log_directory
 from builders.metadata_log import TOPIC_RESOURCE, config_record, topic_record, write_metadata_log
 from builders.verified import LogModel, findings_in
 from kdump.check import directory as directory_checks
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.check.partition import PartitionCheck
-from kdump.check.scope import PartitionScope
+from kdump.check.scope import ClusterView, PartitionScope
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid
@@ -35,7 +35,7 @@ def two_disks(tmp_path: Path) -> tuple[Path, Path]:
     LogModel().write(tmp_path / "d1")
     write_log_directory(tmp_path / "d2")
     properties = META_PROPERTIES.replace(
-        b"V1dW8O41RR6_pKmks-3sKg", format_uuid(uuid.UUID(int=77)).encode()
+        b"V1dW8O41RR6_pKmks-3sKg", format_uuid(uuid.UUID(int=7777)).encode()
     )
     (tmp_path / "d2" / names.META_PROPERTIES).write_bytes(properties)
     return tmp_path / "d1", tmp_path / "d2"
@@ -130,14 +130,27 @@ def test_topic_ids_are_those_of_the_directorys_own_cluster(
     assert ("partition-metadata-mismatch" in found) == (cluster_id == b"a-cluster")
 
 
-@pytest.mark.parametrize("topic_ids", [{}, {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}])
-def test_a_topic_that_the_cluster_does_not_know_by_this_id_is_severe(
-    topic_ids: dict[str, str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("cluster", "code"),
+    [
+        (ClusterView(None), "partition-metadata-mismatch"),
+        (ClusterView("AAAAAAAAAAAAAAAAAAAAAQ"), "partition-metadata-mismatch"),
+        (ClusterView(TOPIC_ID_TEXT, "orders", (), 7), "partition-not-assigned"),
+        (ClusterView(TOPIC_ID_TEXT, "orders", (8, 9), 7), "partition-not-assigned"),
+        (ClusterView(None, "bills", (7,), 7), "partition-metadata-other-topic"),
+        (ClusterView(TOPIC_ID_TEXT, "orders", (8, 7), 7), None),
+        (ClusterView(TOPIC_ID_TEXT, "orders", (8,), None), None),
+        (ClusterView(TOPIC_ID_TEXT, "orders", None, 7), None),
+    ],
+)
+def test_a_partition_that_is_not_the_brokers_is_severe(
+    cluster: ClusterView, code: str | None, tmp_path: Path
 ) -> None:
     path = LogModel().write(tmp_path / "logs")
     partition = read_partition(path, TopicPartition("orders", 0))
-    check = PartitionCheck(PartitionScope(partition, topic_ids=topic_ids), Level.QUICK)
-    assert "partition-metadata-mismatch" in codes(check.finish())
+    check = PartitionCheck(PartitionScope(partition, cluster=cluster), Level.QUICK)
+    found = [each.code for each in check.finish() if each.severity is Severity.SEVERE]
+    assert found == ([] if code is None else [code])
 
 
 def test_a_configuration_that_kafka_refuses_keeps_a_broker_from_starting(

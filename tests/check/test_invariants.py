@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
-from builders.log_directories import offset_checkpoint
+from builders.log_directories import TOPIC_ID, offset_checkpoint
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.verified import (
     END_OFFSET,
     PARTITION,
@@ -519,6 +520,24 @@ def the_node_id_is_no_number(partition: Path) -> None:
     (partition.parent / names.META_PROPERTIES).write_bytes(b"version=1\nnode.id=x\n")
 
 
+@by_files("meta-properties-incomplete")
+def meta_properties_are_empty(partition: Path) -> None:
+    (partition.parent / names.META_PROPERTIES).write_bytes(b"")
+
+
+@by_files("directory-id-reserved")
+def the_directory_has_the_id_of_none(partition: Path) -> None:
+    path = partition.parent / names.META_PROPERTIES
+    content = path.read_bytes().replace(b"V1dW8O41RR6_pKmks-3sKg", b"AAAAAAAAAAAAAAAAAAAAAQ")
+    path.write_bytes(content)
+
+
+@by_files("bootstrap-malformed")
+def the_first_metadata_says_nothing(partition: Path) -> None:
+    write_metadata_log(partition.parent, [topic_record("orders", TOPIC_ID.int)])
+    (partition.parent / names.BOOTSTRAP_CHECKPOINT).write_bytes(b"")
+
+
 @by_files("clean-shutdown-malformed")
 def the_marker_is_no_json(partition: Path) -> None:
     (partition.parent / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"{")
@@ -574,6 +593,8 @@ ELSEWHERE = {
     "file-permissions",
     "partition-metadata-mismatch",
     "topic-config-refused",
+    "partition-metadata-other-topic",
+    "partition-not-assigned",
 }
 """Codes that take several directories, a cluster or another user: see test_directory."""
 

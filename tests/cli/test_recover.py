@@ -400,6 +400,8 @@ def test_all_directories_of_a_broker_are_recovered(damaged: Path, tmp_path: Path
     other = tmp_path / "second"
     partition = LogModel(is_clean=False).write(other)
     partition.rename(other / "orders-1")
+    properties = other / names.META_PROPERTIES
+    properties.write_bytes(re.sub(rb"(?m)^directory\.id=.*\n", b"", properties.read_bytes()))
 
     assert recover(damaged, other).exit_status == 1
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.formats.errors import FormatError
-from kdump.formats.properties import decode_properties
+from kdump.formats.properties import decode_properties, encode_properties
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,8 @@ def test_the_line_of_a_malformed_escape_is_where_it_begins() -> None:
 def test_any_escapes_are_properties_or_a_format_error(text: str) -> None:
     with contextlib.suppress(FormatError):
         decode_properties(text.encode())
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_what_is_written_is_what_is_read(properties: dict[str, str]) -> None:
+    assert decode_properties(encode_properties(properties)) == properties

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 from builders.metadata_log import (
     ABORT_TRANSACTION,
@@ -11,11 +12,14 @@ from builders.metadata_log import (
     END_TRANSACTION,
     TOPIC_RESOURCE,
     config_record,
+    partition_change_record,
+    partition_record,
     remove_topic_record,
     topic_record,
     write_metadata_log,
 )
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
+from kdump.formats.uuids import format_uuid
 from kdump.log.cluster import ClusterImage, read_cluster_image
 from kdump.log.partition import read_partition
 
@@ -103,3 +107,29 @@ def test_a_real_cluster_is_read_from_its_snapshot_and_log(fixtures: Path) -> Non
     assert {name: dict(topic.configs) for name, topic in found.topics.items()}["old-feat"] == {
         "internal.segment.bytes": "16384"
     }
+
+
+def test_a_partition_has_the_replicas_that_it_was_given_last(tmp_path: Path) -> None:
+    found = image(
+        tmp_path,
+        topic_record("t", 1),
+        partition_record(1, 0, [5, 6], [50, 60]),
+        partition_record(1, 1, [5], [51]),
+        partition_change_record(1, 0, replicas=[6, 7]),
+        partition_change_record(1, 0, directories=[61, 70]),
+    )
+    partitions = found.topics["t"].partitions
+    assert {number: each.replicas for number, each in partitions.items()} == {0: (6, 7), 1: (5,)}
+    assert partitions[0].directory_on(7) == format_uuid(UUID(int=70))
+    assert partitions[0].directory_on(5) is None
+
+
+def test_a_deleted_topic_takes_its_partitions_along(tmp_path: Path) -> None:
+    found = image(
+        tmp_path,
+        topic_record("t", 1),
+        partition_record(1, 0, [5], [50]),
+        remove_topic_record(1),
+        topic_record("t", 2),
+    )
+    assert found.topics["t"].partitions == {}

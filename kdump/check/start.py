@@ -1,0 +1,209 @@
+"""Whether a broker starts with its log directories, before it looks at any partition.
+
+Follows ``KafkaRaftServer.initializeLogDirs`` and ``MetaPropertiesEnsemble``: which cluster and node
+the directories belong to, and what the cluster began with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from kdump.check import invariants
+from kdump.check.findings import Finding, Place
+from kdump.formats import internal_topics, names
+from kdump.formats.meta_properties import MetaProperties
+from kdump.formats.uuids import format_uuid
+from kdump.log.directory import LogDirectory
+from kdump.log.problems import Problem
+from kdump.scan.records import RecordColumns
+from kdump.scan.source import FileSource
+from kdump.scan.walk import walk_segment
+
+_FIRST_FREE_ID: Final = 100
+"""Directory ids below it stand for something else in Kafka (``DirectoryId.reserved``)."""
+_FRAME_VERSION: Final = 1
+_FEATURE: Final = "FEATURE_LEVEL_RECORD"
+_METADATA_VERSION: Final = "metadata.version"
+
+
+def check_start(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
+    """Check what a broker needs to start with log directories.
+
+    Args:
+        directories: all of one broker's that were named.
+    """
+    for each in directories:
+        yield from _check_readable(each, len(directories))
+    yield from _check_complete(directories)
+    yield from _check_same_broker(directories)
+    yield from _check_directory_ids(directories)
+    for each in directories:
+        if _has_metadata(each):
+            yield from check_bootstrap(each.path)
+
+
+def is_reserved(directory_id: UUID) -> bool:
+    """Whether Kafka takes a directory id for something else, or for none."""
+    most, least = directory_id.int >> 64, directory_id.int & (1 << 64) - 1
+    return most == 0 and (least < _FIRST_FREE_ID or least >= 1 << 63)
+
+
+def _place(directory: LogDirectory) -> Place:
+    return Place(str(directory.path / names.META_PROPERTIES))
+
+
+def _has_metadata(directory: LogDirectory) -> bool:
+    return any(partition.is_cluster_metadata for partition in directory.partitions)
+
+
+def _problem_of(directory: LogDirectory) -> Problem | None:
+    found = (each for each in directory.problems if each.path.name == names.META_PROPERTIES)
+    return next(found, None)
+
+
+def _check_readable(directory: LogDirectory, directories: int) -> Iterator[Finding]:
+    """``meta.properties`` can be read; a broker with other directories starts without this one."""
+    problem = _problem_of(directory)
+    if problem is None or isinstance(problem.error, OSError):
+        return
+    error = problem.error
+    what = (
+        "meta.properties cannot be read: a broker does not start"
+        if directories == 1 or _has_metadata(directory)
+        else "meta.properties cannot be read: a broker starts without this directory, and does not"
+        " serve its partitions"
+    )
+    yield invariants.META_PROPERTIES_MALFORMED.broken(
+        Place(str(problem.path), error.position),
+        f"{what} ({error.what})",
+        expected=error.expected,
+        found=error.found,
+    )
+
+
+def _check_complete(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
+    """Every directory says of which cluster and node it is."""
+    is_known = any(each.meta_properties is not None for each in directories)
+    is_kraft = any(map(_has_metadata, directories)) or any(
+        each.meta_properties is not None and each.meta_properties.version >= 1
+        for each in directories
+    )
+    for each in directories:
+        properties = each.meta_properties
+        if properties is None:
+            if _problem_of(each) is None and (is_known or is_kraft):
+                yield invariants.META_PROPERTIES_MISSING.broken(
+                    _place(each), "there is no meta.properties: a broker does not start"
+                )
+        elif properties.node_id is None:
+            yield _incomplete(each, "node id", properties)
+        elif properties.cluster_id is None and is_kraft:
+            yield _incomplete(each, "cluster id", properties)
+
+
+def _incomplete(directory: LogDirectory, what: str, properties: MetaProperties) -> Finding:
+    return invariants.META_PROPERTIES_INCOMPLETE.broken(
+        _place(directory),
+        f"meta.properties has no {what}: a broker does not start ({what} not found)",
+        found=f"version {properties.version}",
+    )
+
+
+def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """All directories belong to one cluster and one node."""
+    cluster_id: str | None = None
+    node_id: int | None = None
+    for each in directories:
+        properties = each.meta_properties
+        if properties is None:
+            continue
+        found = (properties.cluster_id or cluster_id, properties.node_id)
+        expected = (cluster_id or properties.cluster_id, node_id)
+        if node_id is not None and found[1] is not None and found != expected:
+            yield invariants.META_PROPERTIES_MISMATCH.broken(
+                _place(each),
+                "the directories are of different clusters or nodes:"
+                " a broker does not start on them together",
+                expected=f"cluster {expected[0]}, node {expected[1]}",
+                found=f"cluster {found[0]}, node {found[1]}",
+            )
+            continue
+        cluster_id, node_id = found[0], node_id if found[1] is None else found[1]
+
+
+def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
+    """Every directory has an id of its own."""
+    seen: dict[UUID, Path] = {}
+    for each in directories:
+        directory_id = each.meta_properties and each.meta_properties.directory_id
+        if not directory_id:
+            continue
+        if is_reserved(directory_id):
+            yield invariants.DIRECTORY_ID_RESERVED.broken(
+                _place(each),
+                "the directory has an id that Kafka uses for something else:"
+                " a broker does not start",
+                found=format_uuid(directory_id),
+            )
+        elif directory_id in seen:
+            yield invariants.DIRECTORY_ID_TWICE.broken(
+                _place(each),
+                f"the directory has the id of {seen[directory_id]}:"
+                " one of the two is a copy, and a broker does not start on both",
+                found=format_uuid(directory_id),
+            )
+        seen.setdefault(directory_id, each.path)
+
+
+def check_bootstrap(log_dir: Path) -> Iterator[Finding]:
+    """``bootstrap.checkpoint`` says which metadata version a cluster began with, if it is there.
+
+    Only the one beside the cluster's metadata is read (``BootstrapDirectory``).
+    """
+    path = log_dir / names.BOOTSTRAP_CHECKPOINT
+    if not path.is_file():
+        return
+    try:
+        problem = _problem_of_bootstrap(path)
+    except OSError as failure:
+        yield invariants.FILE_UNREADABLE.broken(
+            Place(str(path)), f"cannot be read: {failure.strerror or failure}"
+        )
+        return
+    if problem:
+        yield invariants.BOOTSTRAP_MALFORMED.broken(
+            Place(str(path)),
+            f"the cluster's first metadata cannot be read: {problem}; a broker does not start",
+        )
+
+
+def _problem_of_bootstrap(path: Path) -> str:
+    """What is wrong with the file; nothing where a broker reads a metadata version from it."""
+    is_there = False
+    with FileSource(path) as source:
+        for step in walk_segment(source, with_records=True, follow_bad=True):
+            if not isinstance(step, RecordColumns):
+                continue
+            if step.problems:
+                return "a record is malformed"
+            is_there |= any(map(_is_metadata_version, _values(step)))
+    return "" if is_there else "it has no metadata.version"
+
+
+def _values(columns: RecordColumns) -> Iterator[bytes]:
+    for row in range(len(columns.batch)):
+        value = columns.value(row)
+        if value and len(value) > 1 and value[0] == _FRAME_VERSION:
+            yield value
+
+
+def _is_metadata_version(value: bytes) -> bool:
+    parsed = internal_topics.parse_cluster_metadata(None, value, 0)
+    return (
+        parsed.type_name == _FEATURE
+        and parsed.value is not None
+        and parsed.value["name"] == _METADATA_VERSION
+    )

@@ -1,0 +1,323 @@
+"""What kdump predicts of a broker's start is what a real broker does.
+
+Each case changes a copy of the two directories that a broker left cleanly. kdump says what becomes
+of it; a broker is started on the same files.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.broker import BrokerHost, RequestFailed
+from builders.freeing import of_type, rows_of
+from kdump.formats import names
+
+pytestmark = [pytest.mark.differential, pytest.mark.slow]
+
+Change = Callable[[Path, Path], None]
+
+VICTIM: Final = "compact.basic"
+"""A topic with one partition, in the second directory."""
+OTHER: Final = "grown"
+"""A topic with two partitions in the second directory, and one in the first."""
+NO_TOPIC: Final = "AAAAAAAAAAAAAAAAAAEAAA"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What becomes of a start.
+
+    Attributes:
+        starts: whether the broker does.
+        offline: names of the log directories that it does without.
+        stray: names of the partitions' directories that it renames to ``-stray``.
+        unserved: those that it loads, and does not serve.
+    """
+
+    starts: bool
+    offline: frozenset[str] = frozenset()
+    stray: frozenset[str] = frozenset()
+    unserved: frozenset[str] = frozenset()
+
+
+REFUSED: Final = Start(starts=False)
+
+
+def write(directory: Path, content: str, name: str = names.META_PROPERTIES) -> None:
+    path = directory / name
+    path.unlink(missing_ok=True)  # some are read-only
+    path.write_text(content)
+
+
+def with_property(directory: Path, key: str, value: str) -> None:
+    """Give ``meta.properties`` another value for ``key``."""
+    content = (directory / names.META_PROPERTIES).read_text()
+    write(directory, re.sub(rf"(?m)^{key}=.*$", f"{key}={value}", content))
+
+
+def with_topic_id(partition: Path, topic_id: str) -> None:
+    write(partition, f"version: 0\ntopic_id: {topic_id}", names.PARTITION_METADATA)
+
+
+def empty_meta_properties(d1: Path, d2: Path) -> None:
+    write(d2, "")
+
+
+def no_meta_properties(d1: Path, d2: Path) -> None:
+    (d2 / names.META_PROPERTIES).unlink()
+
+
+def no_meta_properties_anywhere(d1: Path, d2: Path) -> None:
+    for each in (d1, d2):
+        (each / names.META_PROPERTIES).unlink()
+
+
+def malformed_meta_properties_beside_the_metadata(d1: Path, d2: Path) -> None:
+    with_property(d1, "version", "9")
+
+
+def malformed_meta_properties(d1: Path, d2: Path) -> None:
+    with_property(d2, "version", "9")
+
+
+def another_cluster(d1: Path, d2: Path) -> None:
+    with_property(d2, "cluster.id", "another")
+
+
+def another_node(d1: Path, d2: Path) -> None:
+    with_property(d2, "node.id", "2")
+
+
+def no_cluster_id(d1: Path, d2: Path) -> None:
+    write(d2, "version=0\nbroker.id=1\n")
+
+
+def no_directory_id(d1: Path, d2: Path) -> None:
+    content = (d2 / names.META_PROPERTIES).read_text()
+    write(d2, re.sub(r"(?m)^directory\.id=.*\n", "", content))
+
+
+def a_copied_directory_id(d1: Path, d2: Path) -> None:
+    shutil.copy(d1 / names.META_PROPERTIES, d2 / names.META_PROPERTIES)
+
+
+def a_reserved_directory_id(d1: Path, d2: Path) -> None:
+    with_property(d2, "directory.id", "AAAAAAAAAAAAAAAAAAAAAQ")
+
+
+def a_negative_directory_id(d1: Path, d2: Path) -> None:
+    with_property(d2, "directory.id", "AAAAAAAAAAD__________w")
+
+
+def metadata_in_two_directories(d1: Path, d2: Path) -> None:
+    name = f"{names.CLUSTER_METADATA_TOPIC}-0"
+    shutil.copytree(d1 / name, d2 / name)
+
+
+def an_empty_bootstrap_checkpoint(d1: Path, d2: Path) -> None:
+    write(d1, "", names.BOOTSTRAP_CHECKPOINT)
+
+
+def an_empty_bootstrap_checkpoint_elsewhere(d1: Path, d2: Path) -> None:
+    write(d2, "", names.BOOTSTRAP_CHECKPOINT)
+
+
+def no_bootstrap_checkpoint(d1: Path, d2: Path) -> None:
+    (d1 / names.BOOTSTRAP_CHECKPOINT).unlink()
+
+
+def a_directory_without_a_dash(d1: Path, d2: Path) -> None:
+    (d2 / "backup").mkdir()
+
+
+def a_partition_on_both_disks(d1: Path, d2: Path) -> None:
+    shutil.copytree(d2 / f"{VICTIM}-0", d1 / f"{VICTIM}-0")
+
+
+def a_partition_by_two_names(d1: Path, d2: Path) -> None:
+    shutil.copytree(d2 / f"{VICTIM}-0", d2 / f"{VICTIM}-00")
+
+
+def malformed_partition_metadata(d1: Path, d2: Path) -> None:
+    write(d2 / f"{VICTIM}-0", "version: 0\nrubbish", names.PARTITION_METADATA)
+
+
+def empty_partition_metadata(d1: Path, d2: Path) -> None:
+    write(d2 / f"{VICTIM}-0", "", names.PARTITION_METADATA)
+
+
+def malformed_partition_metadata_of_a_deleted_topic(d1: Path, d2: Path) -> None:
+    (deleted,) = d1.glob("*-delete")
+    write(deleted, "", names.PARTITION_METADATA)
+
+
+def malformed_leader_epochs(d1: Path, d2: Path) -> None:
+    write(d2 / f"{VICTIM}-0", "rubbish\n", names.LEADER_EPOCH_CHECKPOINT)
+
+
+def malformed_recovery_points(d1: Path, d2: Path) -> None:
+    write(d2, "rubbish\n", names.RECOVERY_POINT_CHECKPOINT)
+
+
+def malformed_log_starts(d1: Path, d2: Path) -> None:
+    write(d2, "rubbish\n", names.LOG_START_OFFSET_CHECKPOINT)
+
+
+def malformed_high_watermarks(d1: Path, d2: Path) -> None:
+    write(d2, "rubbish\n", names.REPLICATION_OFFSET_CHECKPOINT)
+
+
+def malformed_cleaner_offsets(d1: Path, d2: Path) -> None:
+    write(d2, "rubbish\n", names.CLEANER_OFFSET_CHECKPOINT)
+
+
+def partitions_that_are_not_the_brokers(d1: Path, d2: Path) -> None:
+    """All for which a broker still starts, at once."""
+    shutil.copytree(d2 / "codec.mixed-0", d1 / "codec.mixed-0")
+    (d1 / "codec.mixed-0" / names.PARTITION_METADATA).unlink()
+    shutil.copytree(d2 / "1-2-3-0", d2 / "1-2-3-7")
+    with_topic_id(d2 / "retention-bytes-0", NO_TOPIC)
+    (future,) = d1.glob("*-future")
+    (future / names.PARTITION_METADATA).unlink()
+    shutil.copy(d2 / f"{VICTIM}-0" / names.PARTITION_METADATA, d2 / f"{OTHER}-1")
+    shutil.copy(d2 / "compact-zstd-0" / names.PARTITION_METADATA, d2 / f"{VICTIM}-0")
+
+
+CASES: Final[tuple[tuple[Change, Start], ...]] = (
+    (empty_meta_properties, REFUSED),
+    (no_meta_properties, REFUSED),
+    (no_meta_properties_anywhere, REFUSED),
+    (malformed_meta_properties_beside_the_metadata, REFUSED),
+    (malformed_meta_properties, Start(starts=True, offline=frozenset({"d2"}))),
+    (another_cluster, REFUSED),
+    (another_node, REFUSED),
+    (no_cluster_id, REFUSED),
+    (a_copied_directory_id, REFUSED),
+    (a_reserved_directory_id, REFUSED),
+    (a_negative_directory_id, REFUSED),
+    (metadata_in_two_directories, REFUSED),
+    (an_empty_bootstrap_checkpoint, REFUSED),
+    (a_directory_without_a_dash, REFUSED),
+    (a_partition_on_both_disks, REFUSED),
+    (a_partition_by_two_names, REFUSED),
+    (malformed_partition_metadata, REFUSED),
+    (empty_partition_metadata, REFUSED),
+    (malformed_partition_metadata_of_a_deleted_topic, REFUSED),
+    (malformed_leader_epochs, REFUSED),
+    (malformed_recovery_points, REFUSED),
+    (malformed_log_starts, REFUSED),
+    (malformed_high_watermarks, Start(starts=True, offline=frozenset({"d2"}))),
+    (malformed_cleaner_offsets, Start(starts=True, offline=frozenset({"d2"}))),
+    (an_empty_bootstrap_checkpoint_elsewhere, Start(starts=True)),
+    (no_bootstrap_checkpoint, Start(starts=True)),
+    (
+        partitions_that_are_not_the_brokers,
+        Start(
+            starts=True,
+            stray=frozenset({"codec.mixed-0", "1-2-3-7", "retention-bytes-0", f"{OTHER}-1"})
+            | {"jbod-move-0"},
+            unserved=frozenset({f"{VICTIM}-0"}),
+        ),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def host(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerHost]:
+    log = tmp_path_factory.mktemp("brokers") / "log"
+    with BrokerHost(java_classpath, log, patience_s=20) as host:
+        yield host
+
+
+@pytest.fixture
+def log_dirs(fixtures: Path, tmp_path: Path) -> list[Path]:
+    """Give a copy of the two directories of a broker."""
+    shutil.copytree(fixtures / "out" / "clean", tmp_path / "clean")
+    return [tmp_path / "clean" / name for name in ("d1", "d2")]
+
+
+def predicted(said: list[dict[str, Any]]) -> Start:
+    """What kdump says in words."""
+    findings = [row for row in of_type(said, "finding") if row["severity"] == "severe"]
+    partitions = of_type(said, "partition")
+    offline = [
+        row for row in findings if re.search("without this directory|for failed", row["what"])
+    ]
+    refused = [row for row in findings if "does not start" in row["what"]]
+    if refused or "refused" in [row["verdict_kind"] for row in partitions]:
+        return REFUSED
+    return Start(
+        starts=True,
+        offline=frozenset(Path(row["path"]).parent.name for row in offline),
+        stray=frozenset(
+            re.sub(r"\.[0-9a-f]{32}-future$", "", row["directory"])
+            for row in partitions
+            if row["verdict_kind"] == "stray" and not row["directory"].endswith("-stray")
+        ),
+        unserved=frozenset(
+            row["directory"] for row in partitions if row["verdict_kind"] == "offline"
+        ),
+    )
+
+
+def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
+    """What a broker does."""
+    try:
+        with host.broker(log_dirs):
+            for name in expected.offline:
+                host.wait_until_offline(log_dirs[0].parent / name)
+            served = host.served_directories()
+            offline = frozenset(Path(path).name for path, found in served.items() if not found)
+            unserved = frozenset(
+                f"{name}-0" for name in (VICTIM, "codec.mixed") if _is_refused(host, name)
+            )
+    except RequestFailed:
+        return REFUSED
+    stray = frozenset(
+        path.name.rpartition(".")[0] for each in log_dirs for path in each.glob("*-stray")
+    )
+    return Start(True, offline, stray, unserved if not offline else frozenset())
+
+
+def _is_refused(host: BrokerHost, topic: str) -> bool:
+    said = f"log for topic partition {topic}-0,but log already contained topic ID"
+    return any(said in line for line in host.logged())
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"), [pytest.param(*case, id=case[0].__name__) for case in CASES]
+)
+def test_a_broker_starts_as_predicted(
+    change: Change, expected: Start, host: BrokerHost, log_dirs: list[Path]
+) -> None:
+    change(*log_dirs)
+
+    assert predicted(rows_of("recover", "--dry-run", *log_dirs)) == expected
+    assert happened(host, log_dirs, expected) == expected
+
+
+def test_a_broker_serves_what_was_repaired(host: BrokerHost, log_dirs: list[Path]) -> None:
+    d1, d2 = log_dirs
+    before = (d2 / names.META_PROPERTIES).read_text()
+    empty_meta_properties(d1, d2)
+    malformed_high_watermarks(d1, d2)
+    malformed_cleaner_offsets(d1, d2)
+    empty_partition_metadata(d1, d2)
+    shutil.copy(d2 / "compact-zstd-0" / names.PARTITION_METADATA, d2 / f"{OTHER}-0")
+
+    said = rows_of("verify", "--repair", *log_dirs)
+
+    last = max(at for at, row in enumerate(said) if row["type"] == "repair")
+    assert "severe" not in [row["severity"] for row in of_type(said[last:], "finding")]
+    with host.broker(log_dirs):
+        assert host.read(VICTIM).end_offset == 909
+        assert host.read(OTHER).end_offset == 5
+    (own_id,) = re.findall(r"(?m)^directory\.id=.*$", before)
+    assert own_id in (d2 / names.META_PROPERTIES).read_text().splitlines()
