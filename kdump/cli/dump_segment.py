@@ -20,7 +20,7 @@ from kdump.cli.output import (
     open_output,
     output_option,
 )
-from kdump.cli.parameters import TIME
+from kdump.cli.parameters import OFFSET, TIME, NumberParameter
 from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
@@ -66,14 +66,14 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
 )
 @click.option(
     "--max-bytes",
-    type=click.IntRange(0, _MAX_INT),
+    type=NumberParameter(most=_MAX_INT),
     default=_MAX_INT,
     metavar="BYTES",
     help="Read only so much of each segment.",
 )
 @click.option(
     "--max-message-size",
-    type=click.IntRange(0, _MAX_INT),
+    type=NumberParameter(most=_MAX_INT),
     default=5 * 1024 * 1024,
     show_default=True,
     metavar="BYTES",
@@ -125,13 +125,13 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     help="How to read values, likewise.",
 )
 @output_option
-@click.option("--from-offset", type=int, metavar="OFFSET", help="Begin with this offset.")
-@click.option("--to-offset", type=int, metavar="OFFSET", help="End before this offset.")
+@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Begin with this offset.")
+@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="End before this offset.")
 @click.option("--from-time", type=TIME, metavar="TIME", help="Only records of this time or later.")
 @click.option("--to-time", type=TIME, metavar="TIME", help="Only records before this time.")
 @click.option(
     "--limit",
-    type=click.IntRange(1),
+    type=NumberParameter(least=1),
     metavar="COUNT",
     help="Stop after so many records of all files together (or batches, without records).",
 )

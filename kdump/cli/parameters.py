@@ -12,8 +12,46 @@ import click
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE)
+_SIZE: Final = re.compile(r"(\d+) *(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE | re.ASCII)
+_INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_MAX_LONG: Final = 2**63 - 1
+_MAX_INT: Final = 2**31 - 1
+_LONGEST: Final = len("-9223372036854775808")
 _POWERS: Final = "KMGTP"
+
+
+def parse_integer(text: str) -> int | None:
+    """The number that ``text`` is, in decimal ASCII digits; None where it is anything else.
+
+    That is how Kafka writes numbers. Leading zeroes, blanks, underscores, a plus sign, digits of
+    other scripts, and what takes more than 64 bits are refused.
+    """
+    if len(text) > _LONGEST or not _INTEGER.fullmatch(text) or text == "-0":
+        return None
+    number = int(text)
+    return number if -_MAX_LONG - 1 <= number <= _MAX_LONG else None
+
+
+class NumberParameter(click.ParamType[int]):
+    """A whole number, as :func:`parse_integer` accepts it, within bounds."""
+
+    name = "number"
+
+    def __init__(self, least: int = 0, most: int = _MAX_LONG) -> None:
+        self._least = least
+        self._most = most
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        number = value if isinstance(value, int) else parse_integer(str(value))
+        if number is None or not self._least <= number <= self._most:
+            self.fail(
+                f"{str(value)!r} is not a whole number from {self._least} to {self._most}",
+                param,
+                ctx,
+            )
+        return number
 
 
 class TimeParameter(click.ParamType[int]):
@@ -25,21 +63,29 @@ class TimeParameter(click.ParamType[int]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
         text = str(value)
-        try:
-            return int(text)
-        except ValueError:
-            pass
-        try:
-            moment = dt.datetime.fromisoformat(text)
-        except ValueError:
+        time_ms = parse_integer(text)
+        if time_ms is None:
+            time_ms = _moment_ms(text)
+        if time_ms is None:
             self.fail(
                 f"{text!r} is neither epoch milliseconds nor a time such as 2026-11-21T05:00:00Z",
                 param,
                 ctx,
             )
+        return time_ms
+
+
+def _moment_ms(text: str) -> int | None:
+    """A time in ISO 8601; a number that is no epoch milliseconds is none, either."""
+    if not text.isascii() or not text[:1].isdigit() or not set(text) - set("0123456789_"):
+        return None
+    try:
+        moment = dt.datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=dt.UTC)
         return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
 
 
 class SizeParameter(click.ParamType[int]):
@@ -52,11 +98,15 @@ class SizeParameter(click.ParamType[int]):
     ) -> int:
         if isinstance(value, int):
             return value
-        match = _SIZE.fullmatch(str(value).strip())
-        if match is None:
+        match = _SIZE.fullmatch(str(value))
+        number = None if match is None else parse_integer(match[1])
+        if match is None or number is None:
             self.fail(f"{str(value)!r} is not a size such as 512MiB or 1g", param, ctx)
         power = _POWERS.index(match[2].upper()) + 1 if match[2] else 0
-        return int(match[1]) * int(1024**power)
+        size_bytes = number * int(1024**power)
+        if size_bytes > _MAX_LONG:
+            self.fail(f"{str(value)!r} is more than {_MAX_LONG} bytes", param, ctx)
+        return size_bytes
 
 
 class PropertyParameter(click.ParamType[tuple[str, str]]):
@@ -76,6 +126,8 @@ class PropertyParameter(click.ParamType[tuple[str, str]]):
 
 
 TIME = TimeParameter()
+OFFSET = NumberParameter()
+PARTITION_NUMBER = NumberParameter(most=_MAX_INT)
 
 
 def paths_argument(metavar: str) -> Callable[[Command], Command]:
