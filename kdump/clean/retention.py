@@ -11,7 +11,8 @@ import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from kdump.log.settings import CleanupPolicy, TopicSettings
+from kdump.log.config_keys import CleanupPolicy
+from kdump.log.settings import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Reason(enum.Enum):
     POLICY = "cleanup.policy has no delete"
     NO_HIGH_WATERMARK = "the partition has no line in replication-offset-checkpoint"
     HIGH_WATERMARK = "it reaches above the high watermark"
-    UNLIMITED = "retention.ms is without limit, and the log within retention.bytes"
+    UNLIMITED = "no retention.ms is set that limits its age, and the log is within retention.bytes"
     FUTURE_TIMESTAMP = "it holds a timestamp that lies in the future"
     TOO_YOUNG = "it is not older than retention.ms"
     BEHIND_KEPT = "a segment before it stays"

@@ -115,6 +115,10 @@ def _said_of_partition(result: PartitionResult, freeing: FreeingArguments) -> Sa
     preview = result.preview
     if preview is not None and (_written_bytes(result) or freeing.verbose):
         lines += [f"{path}: {line}" for line in _preview_lines(preview)]
+        lines += [
+            f"{path}: {name} is not known; give --server-properties FILE, or --config {name}=..."
+            for name in result.unknown
+        ]
         if freeing.dry_run:
             assert result.compacted is not None
             lines += [f"  {_group_line(group)}" for group in result.compacted.groups]
@@ -182,6 +186,7 @@ def _partition_row(result: PartitionResult) -> dict[str, Any]:
         "partition": number,
         "left_because": None if result.left is None else result.left.value,
         "refusal": _problem_row(result.problem),
+        "unknown_properties": list(result.unknown),
         **_preview_row(result.preview),
         "cleaner_offset": None if result.compacted is None else result.compacted.cleaner_offset,
         "groups": [_group_row(group) for group in groups],

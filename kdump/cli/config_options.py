@@ -26,24 +26,27 @@ class ConfigArguments:
 
     Attributes:
         given: properties by Kafka's names.
-        broker: those of the broker's file.
+        broker: those of the broker's file; None where that was not given.
+        metadata: where the cluster's metadata lies, if not in one of the log directories.
     """
 
     given: Mapping[str, str]
-    broker: Mapping[str, str]
+    broker: Mapping[str, str] | None
+    metadata: Path | None = None
 
     def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Path, Settings]:
         """The settings of each log directory's own broker, by the path of the directory.
 
         As :func:`~kdump.log.settings.read_settings`.
         """
-        from kdump.log.settings import read_settings
+        from kdump.log.settings import read_cluster_metadata, read_settings
 
-        return read_settings(directories, self.given, self.broker)
+        metadata = None if self.metadata is None else read_cluster_metadata(self.metadata)
+        return read_settings(directories, self.given, self.broker, metadata)
 
 
 def config_options(command: Command) -> Command:
-    """Give a command ``--config`` and ``--server-properties``, as its one argument ``config``.
+    """Give a command the options on configuration, as its one argument ``config``.
 
     That is a :class:`ConfigArguments`.
     """
@@ -53,14 +56,15 @@ def config_options(command: Command) -> Command:
         *args: Any,
         given: Sequence[tuple[str, str]],
         server_properties: Path | None,
+        metadata: Path | None,
         **others: Any,
     ) -> Any:
-        from kdump.log.settings import require_known
+        from kdump.log.settings import require_accepted
 
         by_hand = dict(given)
-        require_known(by_hand)
-        broker = {} if server_properties is None else _read_properties(server_properties)
-        return command(*args, config=ConfigArguments(by_hand, broker), **others)
+        broker = None if server_properties is None else _read_properties(server_properties)
+        require_accepted(by_hand, broker)
+        return command(*args, config=ConfigArguments(by_hand, broker, metadata), **others)
 
     decorated: Any = with_one_argument
     for option in (
@@ -68,7 +72,14 @@ def config_options(command: Command) -> Command:
             "--server-properties",
             metavar="FILE",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="The broker's own file of properties.",
+            help="The broker's own file. What it does not set is Kafka's default.",
+        ),
+        click.option(
+            "--metadata",
+            metavar="DIR",
+            type=click.Path(readable=False, path_type=Path),
+            help="Read the cluster's metadata from __cluster_metadata-0 in DIR (default: from the "
+            "log directories themselves).",
         ),
         click.option(
             "--config",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
+from kdump.cli.parameters import PARTITION_NUMBER, NumberParameter, paths_argument
 from kdump.cli.repairing import Operations, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
@@ -22,27 +24,27 @@ if TYPE_CHECKING:
 
 
 @click.command("delete-records")
-@click.argument("path", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
+@paths_argument("LOG_DIR")
 @click.option("--topic", metavar="TOPIC", required=True, help="The topic.")
 @click.option(
     "--partition",
     "number",
     metavar="NUMBER",
-    type=click.IntRange(min=0),
+    type=PARTITION_NUMBER,
     required=True,
     help="Which partition of it.",
 )
 @click.option(
     "--before",
     metavar="OFFSET",
-    type=click.IntRange(min=-1),
+    type=NumberParameter(least=-1),
     required=True,
     help="Delete all records below this offset; -1 is the high watermark.",
 )
 @freeing_options
 @config_options
 def command(
-    path: Path,
+    paths: Sequence[Path],
     topic: str,
     number: int,
     before: int,
@@ -51,7 +53,8 @@ def command(
 ) -> ExitStatus:
     """Let the log of a partition begin at an offset, and delete the segments before it.
 
-    LOG_DIR is a log directory that was left by a clean stop.
+    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
+    several.
     """
     from kdump.cli.directories import (
         Diagnostics,
@@ -70,16 +73,17 @@ def command(
             " hold, and nobody else may"
         )
     diagnostics = Diagnostics()
-    log_dirs = find_log_directories([path], diagnostics)
+    log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
     writing = freeing.writing("delete-records")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
-        directory = read_log_directory(path, log_dirs[path])
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        directory, partition = _found(directories, TopicPartition(topic, number))
         request = Request(
             directory=directory,
-            partition=_found(directory, TopicPartition(topic, number)),
-            settings=config.settings_of([directory])[directory.path],
+            partition=partition,
+            settings=config.settings_of(directories)[directory.path],
             before=before,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,
@@ -96,13 +100,17 @@ def command(
     return diagnostics.status | status_of([result])
 
 
-def _found(directory: LogDirectory, wanted: TopicPartition) -> Partition:
+def _found(
+    directories: Sequence[LogDirectory], wanted: TopicPartition
+) -> tuple[LogDirectory, Partition]:
     from kdump.repair.checkpoints import is_loaded
 
-    for partition in directory.partitions:
-        if partition.topic_partition == wanted and is_loaded(partition):
-            return partition
+    for directory in directories:
+        for partition in directory.partitions:
+            if partition.topic_partition == wanted and is_loaded(partition):
+                return directory, partition
+    paths = " ".join(str(directory.path) for directory in directories)
     raise UsageProblem(
-        f"no partition {wanted.partition} of topic {wanted.topic} in {directory.path}: kdump ls"
-        " lists them all"
+        f"no partition {wanted.partition} of topic {wanted.topic} in {paths}: kdump ls lists them"
+        " all"
     )

@@ -6,10 +6,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.clean.retention import Reason
-from kdump.cli.output import format_bytes, format_timestamp
+from kdump.cli.output import format_bytes, format_count, format_timestamp
 from kdump.cli.repairing import Operations, plan_lines, plan_row
 from kdump.cli.said import Said
 from kdump.errors import ExitStatus
+from kdump.log.config_keys import (
+    CLEANUP_POLICY,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+)
+from kdump.log.settings import TopicSettings
 from kdump.pipeline.giving_up import DirectoryResult, Fate, PartitionResult
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.repairing import Done
@@ -73,20 +80,55 @@ def _partition_lines(
         yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
     elif is_told or (freeing.dry_run and result.files):
         yield f"{path}: nothing goes"
+    if is_told or result.left is None:
+        yield from _unknown_lines(result)
     for reason in result.held_back:
         # That a topic is not deleted from is what most of those that are compacted are for.
         if is_told or reason is not Reason.POLICY:
             yield f"{path}: held back by {_HOLDS[reason]}"
     if explain:
+        yield from _setting_lines(result.settings)
         yield from map(_fate_line, result.fates)
 
 
+def _unknown_lines(result: PartitionResult) -> Iterator[str]:
+    """What of a log's retention is not known, where something of it is."""
+    settings = result.settings
+    if result.log is None or not settings.is_deleted or not settings.is_retention_known:
+        return
+    for name in (RETENTION_MS, RETENTION_BYTES):
+        if name not in settings.origins:
+            yield f"{result.partition.path}: {name} is not known, and deletes nothing"
+
+
+def _setting_lines(settings: TopicSettings) -> Iterator[str]:
+    """The values that decide what goes, each with its origin."""
+    values = {
+        CLEANUP_POLICY: ",".join(_policies(settings)),
+        RETENTION_MS: str(settings.retention_ms),
+        RETENTION_BYTES: str(settings.retention_bytes),
+        REMOTE_STORAGE_ENABLE: str(settings.remote_storage_enable).lower(),
+    }
+    for name, value in values.items():
+        origin = settings.origins.get(name)
+        yield f"  {name} is not known" if origin is None else f"  {name}={value} ({origin})"
+
+
+def _policies(settings: TopicSettings) -> list[str]:
+    return sorted(policy.value for policy in settings.cleanup_policy)
+
+
 def _what_goes(result: PartitionResult, freeing: FreeingArguments) -> str:
-    """In words; nothing where the log begins where it did."""
+    """In words; nothing where no file goes, and the log begins where it did."""
     goes = "to go" if freeing.dry_run else "gone"
+    leftovers = format_count(len(result.dropped_leftovers), "leftover file")
     if result.deleted:
         count = f"{len(result.deleted)} of {_segments(len(result.fates))}"
+        if result.dropped_leftovers:
+            count += f" and {leftovers}"
         return f"{count} {goes}, {format_bytes(result.freed_bytes)}"
+    if result.dropped_leftovers:
+        return f"{leftovers} {goes}, {format_bytes(result.freed_bytes)}"
     assert result.log is not None
     is_moved = result.log_start_offset != result.log.log_start_offset
     return f"no segment {goes}" if is_moved else ""
@@ -145,14 +187,23 @@ def partition_row(result: PartitionResult) -> dict[str, Any]:
         "topic": topic,
         "partition": number,
         "left_because": _why_refused(result) or (result.left.value if result.left else None),
-        "cleanup_policy": sorted(policy.value for policy in settings.cleanup_policy),
-        "retention_ms": settings.retention_ms,
-        "retention_bytes": settings.retention_bytes,
+        "cleanup_policy": _policies(settings) if settings.is_policy_known else None,
+        "retention_ms": settings.retention_ms if RETENTION_MS in settings.origins else None,
+        "retention_bytes": (
+            settings.retention_bytes if RETENTION_BYTES in settings.origins else None
+        ),
+        "origins": {
+            name.replace(".", "_"): (
+                str(settings.origins[name]) if name in settings.origins else None
+            )
+            for name in (CLEANUP_POLICY, RETENTION_MS, RETENTION_BYTES, REMOTE_STORAGE_ENABLE)
+        },
         "old_log_start_offset": None if log is None else log.log_start_offset,
         "log_start_offset": result.log_start_offset,
         "log_end_offset": None if log is None else log.log_end_offset,
         "high_watermark": log.high_watermark if log and log.has_high_watermark else None,
         "deleted_segments": len(result.deleted),
+        "deleted_leftovers": len(result.dropped_leftovers),
         "freed_bytes": result.freed_bytes,
         "held_back": [reason.name.lower() for reason in result.held_back],
         "segments": [_fate_row(fate) for fate in result.fates],

@@ -2,41 +2,85 @@
 
 What is closer to the log wins: a topic's property given by hand, the topic's own configuration in
 the cluster's metadata, a broker's property given by hand, what was set while brokers ran (for this
-broker, then for all), the broker's file, and Kafka's defaults (``LogConfig``,
-``ServerTopicConfigSynonyms``). A broker's properties go by other names than a topic's, and there
-are several for some.
+broker, then for all), the broker's file, and Kafka's defaults
+(``KafkaConfigSchema.resolveEffectiveTopicConfigs``, ``DynamicBrokerConfig``). Each value is kept
+with its origin: a default of Kafka's counts only for a broker whose file is there and does not
+say otherwise.
 """
 
 from __future__ import annotations
 
 import difflib
 import enum
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
-from kdump.log.cluster import ClusterImage, Configs, read_cluster_image
-from kdump.log.directory import LogDirectory
+from kdump.formats.java_numbers import parse_int
+from kdump.log.cluster import ClusterImage, read_cluster_image
+from kdump.log.config_keys import (
+    CLEANUP_POLICY,
+    KNOWN_NAMES,
+    POLICY,
+    PRODUCER_ID_EXPIRATION,
+    PRODUCER_ID_EXPIRATION_MS,
+    PROPERTIES,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    CleanupPolicy,
+    ConfigKey,
+    Configs,
+    InvalidSettingError,
+    TopicProperty,
+    Value,
+    require_accepted_by_brokers,
+    require_accepted_by_topics,
+)
+from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
+from kdump.log.partition import Partition
 
-PRODUCER_ID_EXPIRATION_MS: Final = "producer.id.expiration.ms"
-_MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
-_DAY_MS: Final = 86_400_000
+_DAY_MS: Final = 24 * _HOUR_MS
 _INT64_MAX: Final = 2**63 - 1
 _EVERY_BROKER: Final = ""
-_BY_HAND: Final = "--config"
 _COMPACTED_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """The topics that a broker creates with ``cleanup.policy=compact``."""
+_NODE_IDS: Final = ("node.id", "broker.id")
+_GENERATED: Final = -1
+"""The id in the file of a broker that was given one by ZooKeeper."""
 
 
-class CleanupPolicy(enum.Enum):
-    """What is done about old records; a topic can have both."""
+class Place(enum.Enum):
+    """Where a value of a property stands; the value names it."""
 
-    COMPACT = "compact"
-    DELETE = "delete"
+    GIVEN = "--config"
+    TOPIC = "the topic's configuration in the metadata"
+    BROKER = "the broker's dynamic configuration in the metadata"
+    EVERY_BROKER = "the cluster-wide dynamic configuration in the metadata"
+    FILE = "--server-properties"
+    FILE_DEFAULT = "Kafka's default, as --server-properties does not set it"
+    TOPIC_DEFAULT = "Kafka's default, as the topic's configuration does not set it"
+    INTERNAL = "how brokers create this internal topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value stands, and under what name.
+
+    Attributes:
+        place: where.
+        key: Kafka's name for it there; None where nobody sets it.
+    """
+
+    place: Place
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return self.place.value if self.key is None else f"{self.key} in {self.place.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +88,16 @@ class TopicSettings:
     """The configuration of a topic, as far as it decides what becomes of files.
 
     Attributes are Kafka's properties, dots as underscores. Where Kafka takes -1 for no limit, so
-    do they.
+    do they. What stands nowhere is Kafka's default; but nothing is deleted by age unless somebody
+    says so.
 
     Attributes:
-        is_policy_known: whether ``cleanup_policy`` was said for this topic, rather than taken from
-            what holds where nothing is said.
+        delete_retention_ms: None where nobody knows it, and tombstones stay.
+        origins: where values stand, by Kafka's names; what has none is not known.
     """
 
     cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
-    delete_retention_ms: int = _DAY_MS
+    delete_retention_ms: int | None = _DAY_MS
     index_interval_bytes: int = 4096
     internal_segment_bytes: int | None = None
     max_compaction_lag_ms: int = _INT64_MAX
@@ -60,11 +105,11 @@ class TopicSettings:
     min_compaction_lag_ms: int = 0
     remote_storage_enable: bool = False
     retention_bytes: int = -1
-    retention_ms: int = 7 * _DAY_MS
+    retention_ms: int = -1
     segment_bytes: int = 1 << 30
     segment_index_bytes: int = 10 << 20
     segment_ms: int = 7 * _DAY_MS
-    is_policy_known: bool = False
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
 
     @property
     def largest_segment_bytes(self) -> int:
@@ -84,112 +129,32 @@ class TopicSettings:
         """Whether old segments go because of their age, or of the log's size."""
         return CleanupPolicy.DELETE in self.cleanup_policy
 
-
-class InvalidSettingError(KdumpError):
-    """A property has a value that Kafka would not take."""
-
-    def __init__(self, key: str, value: str, expected: str, origin: str) -> None:
-        super().__init__(f"{origin}: {key}={value} is not {expected}")
-
-
-@dataclass(frozen=True, slots=True)
-class _Synonym:
-    """A broker's property that stands for a topic's, in units of ``factor`` of it."""
-
-    name: str
-    factor: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Property:
-    """A topic's property.
-
-    Attributes:
-        name: Kafka's.
-        attribute: of :class:`TopicSettings`.
-        parse: gives the value, raises ValueError.
-        expected: what ``parse`` takes, in words.
-        synonyms: the broker's properties for it; the first one that is set counts.
-    """
-
-    name: str
-    parse: Callable[[str], object]
-    expected: str
-    synonyms: tuple[_Synonym, ...] = ()
+    @property
+    def is_policy_known(self) -> bool:
+        """Whether it is known that ``cleanup_policy`` is that of the topic."""
+        return CLEANUP_POLICY in self.origins
 
     @property
-    def attribute(self) -> str:
-        return self.name.replace(".", "_")
+    def is_remote_storage_known(self) -> bool:
+        """Whether it is known if segments of the topic are in remote storage, too."""
+        return REMOTE_STORAGE_ENABLE in self.origins
+
+    @property
+    def is_retention_known(self) -> bool:
+        """Whether at least one limit of the log's age or size is known."""
+        return not {RETENTION_MS, RETENTION_BYTES}.isdisjoint(self.origins)
 
 
-def _integer(least: int) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        number = int(text)
-        if not least <= number <= _INT64_MAX:
-            raise ValueError(text)
-        return number
-
-    return parse
-
-
-def _boolean(text: str) -> bool:
-    lowered = text.lower()
-    if lowered not in ("true", "false"):
-        raise ValueError(text)
-    return lowered == "true"
-
-
-def _policies(text: str) -> frozenset[CleanupPolicy]:
-    words = [word.strip().lower() for word in text.split(",")]
-    return frozenset(CleanupPolicy(word) for word in words if word)
-
-
-def _number(name: str, least: int, *synonyms: str | _Synonym) -> _Property:
-    brokers = tuple(each if isinstance(each, _Synonym) else _Synonym(each) for each in synonyms)
-    return _Property(name, _integer(least), f"a whole number of at least {least}", brokers)
-
-
-_POLICY: Final = _Property(
-    "cleanup.policy",
-    _policies,
-    "compact, delete, or both with a comma",
-    (_Synonym("log.cleanup.policy"),),
-)
-_PROPERTIES: Final = (
-    _POLICY,
-    _number("delete.retention.ms", 0, "log.cleaner.delete.retention.ms"),
-    _number("index.interval.bytes", 0, "log.index.interval.bytes"),
-    _number("internal.segment.bytes", 1),
-    _number("max.compaction.lag.ms", 1, "log.cleaner.max.compaction.lag.ms"),
-    _number("max.message.bytes", 0, "message.max.bytes"),
-    _number("min.compaction.lag.ms", 0, "log.cleaner.min.compaction.lag.ms"),
-    _Property("remote.storage.enable", _boolean, "true or false"),
-    _number("retention.bytes", -1, "log.retention.bytes"),
-    _number(
-        "retention.ms",
-        -1,
-        "log.retention.ms",
-        _Synonym("log.retention.minutes", _MINUTE_MS),
-        _Synonym("log.retention.hours", _HOUR_MS),
-    ),
-    _number("segment.bytes", 1, "log.segment.bytes"),
-    _number("segment.index.bytes", 4, "log.index.size.max.bytes"),
-    _number("segment.ms", 1, "log.roll.ms", _Synonym("log.roll.hours", _HOUR_MS)),
-)
-_KNOWN_NAMES: Final = frozenset(
-    {PRODUCER_ID_EXPIRATION_MS}
-    | {each.name for each in _PROPERTIES}
-    | {synonym.name for each in _PROPERTIES for synonym in each.synonyms}
-)
-_EXPIRATION: Final = _number(PRODUCER_ID_EXPIRATION_MS, 1, PRODUCER_ID_EXPIRATION_MS)
+_FILE_DEFAULTS: Final[Mapping[str, Value]] = {RETENTION_MS: 7 * _DAY_MS}
+"""Kafka's defaults that hold only for a broker whose file is there."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """Properties from one place, and the place."""
+class _Source:
+    """Properties from one place."""
 
     configs: Configs
-    origin: str
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +163,13 @@ class Settings:
 
     Attributes:
         given: by hand, by a topic's or a broker's names; they hold for every topic.
-        broker: the broker's file.
+        broker: the broker's file; None where it was not given.
         cluster: the cluster's metadata; None where there is none to be read.
         node_id: which broker it is; decides what of the metadata is for it.
     """
 
     given: Configs = field(default_factory=dict)
-    broker: Configs = field(default_factory=dict)
+    broker: Configs | None = None
     cluster: ClusterImage | None = None
     node_id: int | None = None
 
@@ -216,50 +181,131 @@ class Settings:
         """
         if name == names.CLUSTER_METADATA_TOPIC:
             return TopicSettings()  # the Raft layer has settings of its own
-        topics = {} if self.cluster is None else self.cluster.topics
-        own = [_Said(self.given, _BY_HAND)]
-        if name in topics:
-            own.append(_Said(topics[name].configs, f"the metadata of topic {name}"))
-        brokers = self._brokers()
-        values: dict[str, object] = {
-            "is_policy_known": name in topics
-            or name in _COMPACTED_INTERNAL_TOPICS
-            or _POLICY.name in self.given
-        }
-        for each in _PROPERTIES:
-            found = _first(each, own, brokers)
-            if each is _POLICY and name in _COMPACTED_INTERNAL_TOPICS:
-                # Brokers create these with a policy of their own, which is not their default.
-                found = _first(each, own, ()) or frozenset({CleanupPolicy.COMPACT})
-            if found is not None:
-                values[each.attribute] = found
-        return TopicSettings(**values)  # type: ignore[arg-type]
+        values: dict[str, Value] = {}
+        origins: dict[str, Origin] = {}
+        for each in PROPERTIES:
+            found = self._found(each, name)
+            if found is None:
+                continue
+            value, origins[each.name] = found
+            if value is not None:
+                values[each.attribute] = value
+        return TopicSettings(**values, origins=origins)  # type: ignore[arg-type]
 
     @property
     def producer_id_expiration_ms(self) -> int | None:
         """``producer.id.expiration.ms``, if it was said; None keeps all producers."""
-        value = _first(_EXPIRATION, [], self._brokers())
-        assert value is None or isinstance(value, int)
-        return value
+        for source in self._brokers():
+            found = _first([PRODUCER_ID_EXPIRATION], source)
+            if found is not None:
+                assert isinstance(found[0], int)
+                return found[0]
+        return None
 
-    def _brokers(self) -> list[_Said]:
-        """By a broker's names, from what counts most to what counts least."""
+    def _found(self, wanted: TopicProperty, topic: str) -> tuple[Value | None, Origin] | None:
+        """The value that counts and where it stands; None where nobody knows it.
+
+        Without a value, it is the default of :class:`TopicSettings`.
+        """
+        for source in self._topics(topic):
+            found = _first([wanted.key], source)
+            if found is not None:
+                return found
+        is_known = self.cluster is not None and topic in self.cluster.topics
+        if wanted is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
+            return frozenset({CleanupPolicy.COMPACT}), Origin(Place.INTERNAL)
+        if wanted is POLICY and not is_known:
+            return None  # the topic itself may say otherwise
+        for source in self._brokers():
+            found = _first(_readable(wanted, source.place), source)
+            if found is not None:
+                return found
+        if not is_known:
+            return None
+        if not wanted.synonyms:
+            return None, Origin(Place.TOPIC_DEFAULT)
+        if self.broker is not None:
+            return _FILE_DEFAULTS.get(wanted.name), Origin(Place.FILE_DEFAULT)
+        return None
+
+    def _topics(self, name: str) -> Iterator[_Source]:
+        """By a topic's names, from what counts most to what counts least."""
+        yield _Source(self.given, Place.GIVEN)
+        if self.cluster is not None and name in self.cluster.topics:
+            yield _Source(self.cluster.topics[name].configs, Place.TOPIC)
+
+    def _brokers(self) -> Iterator[_Source]:
+        """By a broker's names, likewise."""
+        yield _Source(self.given, Place.GIVEN)
         dynamic = {} if self.cluster is None else self.cluster.broker_configs
-        return [
-            _Said(self.given, _BY_HAND),
-            *(
-                _Said(dynamic[node], "the metadata of the broker")
-                for node in (str(self.node_id), _EVERY_BROKER)
-                if node in dynamic
-            ),
-            _Said(self.broker, "the broker's properties"),
-        ]
+        yield _Source(dynamic.get(str(self.node_id), {}), Place.BROKER)
+        yield _Source(dynamic.get(_EVERY_BROKER, {}), Place.EVERY_BROKER)
+        if self.broker is not None:
+            yield _Source(self.broker, Place.FILE)
+
+
+def _readable(wanted: TopicProperty, place: Place) -> Sequence[ConfigKey]:
+    """The broker's names that count in a place: only the first one of each is dynamic."""
+    is_dynamic = place in (Place.BROKER, Place.EVERY_BROKER)
+    return wanted.synonyms[:1] if is_dynamic else wanted.synonyms
+
+
+def _first(keys: Iterable[ConfigKey], source: _Source) -> tuple[Value, Origin] | None:
+    """The value of the first of ``keys`` that is set, and where it stands."""
+    for key in keys:
+        if key.name in source.configs:
+            value = key.value(source.configs[key.name], source.place.value, is_stored=True)
+            return value, Origin(source.place, key.name)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A cluster's metadata that does not lie in one of the log directories.
+
+    Attributes:
+        path: where it lies.
+        cluster_id: of the cluster; None where nothing beside the metadata says it.
+        image: what it says.
+    """
+
+    path: Path
+    cluster_id: str | None
+    image: ClusterImage
+
+
+def read_cluster_metadata(path: Path) -> ClusterMetadata:
+    """The metadata in the log directory ``path``, or in its ``__cluster_metadata-0``.
+
+    Raises:
+        UsageProblem: there is none.
+        KdumpError: it cannot be read to its end.
+        OSError: a file cannot be read.
+    """
+    is_partition = path.absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
+    root = path.absolute().parent if is_partition else path
+    directory = read_log_directory(
+        root,
+        DirectoryKind.LOG_DIRECTORY,
+        select=lambda _, key: key.topic == names.CLUSTER_METADATA_TOPIC,
+    )
+    partition = next(filter(_is_metadata, directory.partitions), None)
+    if partition is None:
+        raise UsageProblem(f"--metadata {path}: there is no {names.CLUSTER_METADATA_TOPIC}-0 in it")
+    image = read_cluster_image(partition)
+    if image is None:
+        raise KdumpError(
+            f"{partition.path}: the metadata is damaged or incomplete; name another copy of it"
+        )
+    properties = directory.meta_properties
+    return ClusterMetadata(path, None if properties is None else properties.cluster_id, image)
 
 
 def read_settings(
     directories: Iterable[LogDirectory],
     given: Configs | None = None,
     broker: Configs | None = None,
+    metadata: ClusterMetadata | None = None,
 ) -> dict[Path, Settings]:
     """The settings of each log directory's own broker, by the path of the directory.
 
@@ -271,8 +317,10 @@ def read_settings(
         directories: as they lie on disk, those of several brokers or clusters, too.
         given: as in :class:`Settings`.
         broker: likewise.
+        metadata: what counts for all ``directories``, whatever lies in them.
 
     Raises:
+        UsageProblem: the broker's file, or ``metadata``, is not that of one of the directories.
         OSError: a cluster's metadata cannot be read.
     """
     belongs: dict[Path, tuple[str | Path, int | None]] = {}
@@ -280,56 +328,76 @@ def read_settings(
     for directory in directories:
         properties = directory.meta_properties
         cluster_id = None if properties is None else properties.cluster_id
+        node_id = None if properties is None else properties.node_id
+        _require_node(directory, node_id, broker or {})
         cluster = directory.path if cluster_id is None else cluster_id
-        belongs[directory.path] = cluster, None if properties is None else properties.node_id
-        for partition in directory.partitions:
-            if partition.is_cluster_metadata and partition.segments and cluster not in images:
+        belongs[directory.path] = cluster, node_id
+        if metadata is not None:
+            _require_cluster(directory, cluster_id, metadata)
+            images[cluster] = metadata.image
+        for partition in filter(_is_metadata, directory.partitions):
+            if cluster not in images:
                 image = read_cluster_image(partition)
                 if image is not None:
                     images[cluster] = image
     return {
-        path: Settings(given or {}, broker or {}, images.get(cluster), node_id)
+        path: Settings(given or {}, broker, images.get(cluster), node_id)
         for path, (cluster, node_id) in belongs.items()
     }
 
 
-def _first(wanted: _Property, own: Iterable[_Said], brokers: Iterable[_Said]) -> object | None:
-    """The value that counts; None where nobody says anything."""
-    for said in own:
-        if wanted.name in said.configs:
-            return _parsed(wanted, wanted.name, said)
-    # A synonym that comes first counts, wherever it is said.
-    for synonym in wanted.synonyms:
-        for said in brokers:
-            if synonym.name in said.configs:
-                return _parsed(wanted, synonym.name, said, synonym.factor)
-    return None
+def _is_metadata(partition: Partition) -> bool:
+    return partition.is_cluster_metadata and bool(partition.segments)
 
 
-def _parsed(wanted: _Property, key: str, said: _Said, factor: int = 1) -> object:
-    text = said.configs[key].strip()
-    try:
-        value = wanted.parse(text)
-    except ValueError:
-        raise InvalidSettingError(key, text, wanted.expected, said.origin) from None
-    if isinstance(value, int) and factor != 1:
-        return value * factor if value >= 0 else -1
-    return value
+def _require_node(directory: LogDirectory, node_id: int | None, broker: Configs) -> None:
+    """Refuse another broker's file: a broker with it does not start on the directory."""
+    for key in _NODE_IDS:
+        said = parse_int(broker[key].strip()) if key in broker else None
+        if said is not None and node_id is not None and said not in (node_id, _GENERATED):
+            raise UsageProblem(
+                f"--server-properties: {key}={said}, but {directory.path} belongs to node"
+                f" {node_id}; give the file of that broker"
+            )
 
 
-def require_known(given: Mapping[str, str]) -> None:
-    """Refuse properties given by hand that kdump has no use for: most of them are misspelt.
+def _require_cluster(
+    directory: LogDirectory, cluster_id: str | None, metadata: ClusterMetadata
+) -> None:
+    if None not in (cluster_id, metadata.cluster_id) and cluster_id != metadata.cluster_id:
+        raise UsageProblem(
+            f"--metadata {metadata.path}: of cluster {metadata.cluster_id}, but {directory.path}"
+            f" belongs to cluster {cluster_id}"
+        )
+
+
+def require_accepted(given: Configs, broker: Configs | None) -> None:
+    """Refuse properties given by hand, or in the broker's file, that a broker refuses.
+
+    By hand also those that kdump has no use for, as most of them are misspelt, and digits of
+    other scripts, which Kafka accepts.
 
     Raises:
         UsageProblem: there is one.
     """
-    for key in given:
-        if key in _KNOWN_NAMES:
-            continue
-        near = difflib.get_close_matches(key, _KNOWN_NAMES, n=1)
-        advice = f"; {near[0]} was meant?" if near else ""
-        known = ", ".join(each.name for each in _PROPERTIES)
-        raise UsageProblem(
-            f"--config {key}: not a property that decides anything here{advice} "
-            f"(these do, and the broker's names for them: {known}, {PRODUCER_ID_EXPIRATION_MS})"
-        )
+    for key, value in given.items():
+        if key not in KNOWN_NAMES:
+            raise UsageProblem(_unknown(key))
+        if not value.isascii():
+            raise UsageProblem(f"--config {key}={value}: has characters that are not ASCII")
+    try:
+        require_accepted_by_topics(given, Place.GIVEN.value)
+        require_accepted_by_brokers(given, Place.GIVEN.value)
+        require_accepted_by_brokers(broker or {}, Place.FILE.value)
+    except InvalidSettingError as refused:
+        raise UsageProblem(str(refused)) from refused
+
+
+def _unknown(key: str) -> str:
+    near = difflib.get_close_matches(key, KNOWN_NAMES, n=1)
+    advice = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(each.name for each in PROPERTIES)
+    return (
+        f"--config {key}: not a property that decides anything here{advice} "
+        f"(these do, and the broker's names for them: {known}, {PRODUCER_ID_EXPIRATION_MS})"
+    )

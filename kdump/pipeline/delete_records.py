@@ -20,11 +20,10 @@ from kdump.pipeline.giving_up import (
     INTERNAL_TOPICS,
     DirectoryResult,
     Fate,
-    Left,
     PartitionResult,
     directory_result,
-    has_doubtful_policy,
     require_clean,
+    why_untouchable,
 )
 from kdump.pipeline.shortening import Looking, load_sound, shorten_split
 from kdump.repair.wanted import Gone, WantedFile
@@ -56,11 +55,11 @@ def delete_records(request: Request) -> DirectoryResult:
     """Say what becomes of a log directory when records are deleted.
 
     Raises:
-        NotCleanError: it was not left by a clean stop, or something lies about in it.
+        NotCleanError: it was not left by a clean stop.
         RecordsNotDeletableError: a broker would refuse to delete them.
     """
     directory, partition = request.directory, request.partition
-    require_clean(directory, [partition])
+    require_clean(directory)
     assert partition.topic_partition is not None
     name = partition.topic_partition.topic
     if name in INTERNAL_TOPICS:
@@ -69,10 +68,9 @@ def delete_records(request: Request) -> DirectoryResult:
         )
     topic = request.settings.topic(name)
     result = PartitionResult(directory, partition, topic)
-    if topic.remote_storage_enable:
-        return directory_result(directory, [replace(result, left=Left.REMOTE_STORAGE)])
-    if has_doubtful_policy(result):
-        return directory_result(directory, [replace(result, left=Left.POLICY_UNKNOWN)])
+    left = why_untouchable(result, is_policy_needed=True)
+    if left is not None:
+        return directory_result(directory, [replace(result, left=left)])
     split = shorten_split(
         partition,
         directory,
@@ -89,7 +87,7 @@ def delete_records(request: Request) -> DirectoryResult:
     result = replace(result, log=log)
     if not log.has_high_watermark:
         result = replace(result, held_back=(Reason.NO_HIGH_WATERMARK,))
-    if outcome.log_start_offset <= log.log_start_offset:
+    if outcome.log_start_offset <= log.log_start_offset and not partition.leftovers:
         return directory_result(directory, [replace(result, fates=_before(log.segments, {}))])
     fates = _before(log.segments, outcome.files)
     return directory_result(directory, [replace(result, outcome=outcome, fates=fates)])

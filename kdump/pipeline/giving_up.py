@@ -19,7 +19,7 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
-from kdump.log.partition import Partition
+from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.log.settings import TopicSettings
 from kdump.pipeline.loading import REMOTE_STORAGE, Unreadable
 from kdump.repair.segment import SEGMENT_KINDS
@@ -57,19 +57,31 @@ class Left(enum.Enum):
     INTERNAL = "its topic is internal, and is meant only where it is named without a pattern"
     COMPACTED = "its topic is only compacted, and is meant only where it is named without a pattern"
     REMOTE_STORAGE = REMOTE_STORAGE
+    REMOTE_STORAGE_UNKNOWN = (
+        "it is not known whether its topic has remote.storage.enable: give --metadata DIR, or"
+        " --config remote.storage.enable=false"
+    )
     UNKNOWN = (
-        "nothing is known of the retention of its topic: give --config retention.ms=..., or name"
-        " the log directory that holds __cluster_metadata-0, too"
+        "neither retention.ms nor retention.bytes of its topic is known: give --server-properties"
+        " FILE and --metadata DIR, or --config retention.ms=..."
     )
     POLICY_UNKNOWN = (
+        "cleanup.policy of its topic is not known: give --server-properties FILE and --metadata"
+        " DIR, or --config cleanup.policy=..."
+    )
+    WAS_COMPACTED = (
         "cleaner-offset-checkpoint has a line for it, so that its topic is compacted, and its"
         " cleanup.policy is not known: give --config cleanup.policy=..."
+    )
+    LEFTOVERS = (
+        "files are left over from an interrupted swap or write; run kdump recover first, which"
+        " finishes it"
     )
 
     @property
     def is_refusal(self) -> bool:
         """Whether it was asked for, and cannot be done."""
-        return self in (Left.REMOTE_STORAGE, Left.UNKNOWN, Left.POLICY_UNKNOWN)
+        return self not in (Left.INTERNAL, Left.COMPACTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +138,17 @@ class PartitionResult:
         return tuple(fate for fate in self.fates if fate.is_deleted)
 
     @property
+    def dropped_leftovers(self) -> tuple[Leftover, ...]:
+        """The files that a broker was deleting, and that go."""
+        return tuple(
+            each for each in self.partition.leftovers if isinstance(self.files.get(each.name), Gone)
+        )
+
+    @property
     def freed_bytes(self) -> int:
-        """On disk, of the logs and indexes that go."""
-        return sum(fate.segment.disk_bytes for fate in self.deleted)
+        """On disk, of the logs and indexes that go, and of files that were being deleted."""
+        leftover_bytes = sum(each.size_bytes for each in self.dropped_leftovers)
+        return sum(fate.segment.disk_bytes for fate in self.deleted) + leftover_bytes
 
     @property
     def log_start_offset(self) -> int | None:
@@ -158,12 +178,11 @@ class DirectoryResult:
     wanted: WantedDirectory
 
 
-def require_clean(directory: LogDirectory, partitions: Sequence[Partition]) -> None:
+def require_clean(directory: LogDirectory) -> None:
     """Refuse a directory in which a broker would have something to put right first.
 
     Raises:
-        NotCleanError: the marker of a clean stop is missing, a checkpoint is malformed, or
-            something was left behind in one of ``partitions``.
+        NotCleanError: the marker of a clean stop is missing, or a checkpoint is malformed.
         OSError: a checkpoint cannot be read.
     """
     advice = f"run 'kdump recover {directory.path}' first"
@@ -175,16 +194,27 @@ def require_clean(directory: LogDirectory, partitions: Sequence[Partition]) -> N
                 raise problem.error
             mended = _NOT_RECOVERED.get(problem.path.name, advice)
             raise NotCleanError(f"{problem.path}: {problem.error}; {mended}")
-    for partition in partitions:
-        if partition.leftovers:
-            name = partition.leftovers[0].name
-            raise NotCleanError(f"{partition.path / name}: was left behind; {advice}")
 
 
-def has_doubtful_policy(result: PartitionResult) -> bool:
-    """Whether a log was compacted by a broker, and nobody says what its topic's policy is."""
+def why_untouchable(result: PartitionResult, *, is_policy_needed: bool) -> Left | None:
+    """Why no segment of a log may go, whatever lets it go; None where one may.
+
+    Args:
+        result: of which log.
+        is_policy_needed: whether what is not known of its topic is a reason, too. If not, that
+            topic was named, and what its name and Kafka's defaults say counts.
+    """
+    topic = result.settings
     cleaner_offsets = result.directory.checkpoints.cleaner_offsets or {}
-    return not result.settings.is_policy_known and result.topic_partition in cleaner_offsets
+    if topic.remote_storage_enable:
+        return Left.REMOTE_STORAGE
+    if not topic.is_policy_known and result.topic_partition in cleaner_offsets:
+        return Left.WAS_COMPACTED
+    if is_policy_needed and not topic.is_policy_known:
+        return Left.POLICY_UNKNOWN
+    if any(each.kind is not LeftoverKind.DELETED for each in result.partition.leftovers):
+        return Left.LEFTOVERS
+    return None
 
 
 def directory_result(
@@ -212,6 +242,8 @@ def directory_result(
 def _may_go_early(result: PartitionResult) -> Iterator[tuple[Path, ...]]:
     """The files of the segments that go; but the last of a log says where that goes on."""
     assert result.log is not None
+    for leftover in result.dropped_leftovers:
+        yield (result.partition.path / leftover.name,)
     for segment in result.log.segments[:-1]:
         wanted = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
         if not isinstance(result.files.get(wanted[0]), Gone):

@@ -9,14 +9,13 @@ import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
 
 from kdump.clean.retention import Reason, RetainableLog
 from kdump.clean.retention_free import choose_to_free
 from kdump.errors import KdumpError
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.log.settings import Settings, TopicSettings
+from kdump.log.settings import Settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
 from kdump.pipeline.giving_up import (
     INTERNAL_TOPICS,
@@ -25,8 +24,8 @@ from kdump.pipeline.giving_up import (
     Left,
     PartitionResult,
     directory_result,
-    has_doubtful_policy,
     require_clean,
+    why_untouchable,
 )
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.shortening import (
@@ -40,18 +39,6 @@ from kdump.pipeline.shortening import (
     shorten_split,
 )
 from kdump.repair.checkpoints import is_loaded
-
-_RETENTION_NAMES: Final = frozenset(
-    {
-        "retention.bytes",
-        "retention.ms",
-        "log.retention.bytes",
-        "log.retention.hours",
-        "log.retention.minutes",
-        "log.retention.ms",
-    }
-)
-"""Properties by which somebody says when something is to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +94,7 @@ def retain(
     """Say what becomes of log directories; those in which no topic is meant are left out.
 
     Raises:
-        NotCleanError: one of them was not left by a clean stop, or something lies about in it.
+        NotCleanError: one of them was not left by a clean stop.
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: not as much can be freed as was asked for, or the engine broke.
     """
@@ -117,7 +104,7 @@ def retain(
     ]
     for directory, partitions in selected:
         if partitions:
-            require_clean(directory, partitions)
+            require_clean(directory)
     asked = [
         _asked(request, directory, partition)
         for directory, partitions in selected
@@ -186,23 +173,15 @@ def _why_left(request: Request, result: PartitionResult) -> Left | None:
     is_named = request.topics.names(name)
     if name in INTERNAL_TOPICS and not is_named:
         return Left.INTERNAL
-    if topic.remote_storage_enable:
-        return Left.REMOTE_STORAGE
-    if has_doubtful_policy(result):
-        return Left.POLICY_UNKNOWN
-    if request.free_bytes is None:
-        is_known = _is_retention_known(request.settings[result.directory.path], name, topic)
-        return None if is_known else Left.UNKNOWN
-    return Left.COMPACTED if not topic.is_deleted and not is_named else None
-
-
-def _is_retention_known(settings: Settings, name: str, topic: TopicSettings) -> bool:
-    """Whether anybody said anything about it: Kafka's defaults are no reason to delete."""
-    if topic.is_policy_known and not topic.is_deleted:
-        return True  # it has none
-    topics = {} if settings.cluster is None else settings.cluster.topics
-    said = settings.given.keys() | settings.broker.keys()
-    return name in topics or not _RETENTION_NAMES.isdisjoint(said)
+    why = why_untouchable(result, is_policy_needed=not is_named)
+    if why is not None:
+        return why
+    if not is_named and not topic.is_remote_storage_known:
+        return Left.REMOTE_STORAGE_UNKNOWN
+    if request.free_bytes is not None:
+        return Left.COMPACTED if not topic.is_deleted and not is_named else None
+    has_retention = topic.is_deleted or not topic.is_policy_known
+    return Left.UNKNOWN if has_retention and not topic.is_retention_known else None
 
 
 def _freed(
@@ -217,20 +196,38 @@ def _freed(
         KdumpError: there would not be, or the engine broke.
     """
     logs = {str(each.partition.path): each.log for each in results if each.log is not None}
-    choice = choose_to_free(list(logs.values()), wanted_bytes)
+    deleted_bytes = {
+        str(each.partition.path): sum(leftover.size_bytes for leftover in each.partition.leftovers)
+        for each in results
+        if each.log is not None
+    }
+    begun_bytes = sum(deleted_bytes.values())
+    choice = choose_to_free(list(logs.values()), max(0, wanted_bytes - begun_bytes))
     if not choice.is_enough:
         raise KdumpError(
-            f"no more than {choice.freed_bytes} bytes of the {wanted_bytes} wanted can be freed in"
-            " the topics that are meant, as the rest is not replicated, not known to be, or empty;"
-            " nothing has been changed; ask for less, or for more topics"
+            f"no more than {choice.freed_bytes + begun_bytes} bytes of the {wanted_bytes} wanted"
+            f" can be freed in the selected topics: {_why_not_more(results)}; nothing has been"
+            " changed; ask for less, or for more topics"
         )
     counts = dict(zip(logs, choice.counts, strict=True))
     shortened = [
         replace(split, rule=FirstSegments(counts[split.path]))
         for split in splits
-        if counts.get(split.path)
+        if counts.get(split.path) or deleted_bytes.get(split.path)
     ]
     return [_given_up(each, found, counts) for each, found in _run(engine, results, shortened)]
+
+
+def _why_not_more(results: Sequence[PartitionResult]) -> str:
+    """Why no more segments can go, with a partition for each reason for which it was left."""
+    reasons = ["the rest is not replicated, not known to be, or empty"]
+    left = {each.left: each for each in reversed(results) if each.left is not None}
+    for why, example in left.items():
+        count = sum(each.left is why for each in results)
+        partitions = "partition" if count == 1 else "partitions"
+        name = example.topic_partition
+        reasons.append(f"{count} {partitions} left unchanged, such as {name}: {why.value}")
+    return "; ".join(reasons)
 
 
 def _given_up(

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from builders.compactable_directories import NOW_MS, last_values, plain_directory
+from builders.freeing import EVERY_TOPIC
 from builders.in_process import Outcome, run_kdump
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.recovery import log_name
@@ -123,7 +124,7 @@ def test_on_a_full_disk_room_is_made_by_what_goes_anyway(small_disk: Path) -> No
     fill(small_disk, but_pages=0)
     assert free_bytes_at(root) == 0
 
-    freed = kdump("retain", "--topic", "*", "--free", "3000", root)
+    freed = kdump("retain", *EVERY_TOPIC, "--free", "3000", root)
 
     assert freed.exit_status == 0, freed.stderr
     assert free_bytes_at(root) > 0
@@ -139,7 +140,12 @@ def test_on_a_disk_that_is_almost_full_compaction_frees_space(small_disk: Path) 
     fill(small_disk, but_pages=300)
     before = free_bytes_at(root)
 
-    assert kdump("compact", "--topic", "*", "--now", str(NOW_MS), root).exit_status == 0
+    assert (
+        kdump(
+            "compact", *EVERY_TOPIC, "--config=cleanup.policy=compact", "--now", str(NOW_MS), root
+        ).exit_status
+        == 0
+    )
 
     assert free_bytes_at(root) > before
     assert last_values(root / "a-0") == {k: v for k, v in expected.items() if k is not None}
@@ -152,7 +158,7 @@ def test_on_a_full_disk_nothing_goes_that_an_undo_would_need(small_disk: Path) -
     fill(small_disk, but_pages=0)
     before = original_of(root)
 
-    outcome = kdump("retain", "--topic", "*", "--free", "1", "--undo", root)
+    outcome = kdump("retain", *EVERY_TOPIC, "--free", "1", "--undo", root)
 
     assert outcome.exit_status == 8
     assert b"nothing has been changed" in outcome.stderr
@@ -172,11 +178,11 @@ def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
     expected = last_values(root / "users-0")
 
     with pytest.raises(Stopped):
-        kdump("retain", "--topic", "*", "--free", "1", root)
+        kdump("retain", *EVERY_TOPIC, "--free", "1", root)
 
     monkeypatch.undo()
     kdump("recover", root)
-    assert kdump("retain", "--topic", "*", "--free", "1", root).exit_status == 0
+    assert kdump("retain", *EVERY_TOPIC, "--free", "1", root).exit_status == 0
     assert last_values(root / "users-0") == {k: v for k, v in expected.items() if k is not None}
 
 

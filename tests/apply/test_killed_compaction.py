@@ -17,7 +17,13 @@ from kdump.repair.segment import IndexSettings
 
 SAMPLES = 9
 # Two new segments of each partition, so that one is there when the other is written.
-ARGS = ("--topic", "*", "--now", str(NOW_MS), "--config", "internal.segment.bytes=900")
+ARGS = (
+    "--topic=*",
+    "--config=cleanup.policy=compact",
+    "--config=remote.storage.enable=false",
+    "--config=internal.segment.bytes=900",
+    f"--now={NOW_MS}",
+)
 
 
 @pytest.fixture

@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS
-from builders.freeing import ALL_IS_OLD, FIRST_IS_OLD, lines_of, logs_of, run, second_partition
+from builders.freeing import (
+    ALL_IS_OLD,
+    EVERY_TOPIC,
+    FIRST_IS_OLD,
+    lines_of,
+    logs_of,
+    run,
+    second_partition,
+)
 from builders.killed_process import killed_at
 from builders.loading import Clock, LoaderServer
 from builders.log_dir_trees import seen_by_broker
@@ -19,15 +27,16 @@ from kdump.repair.segment import IndexSettings
 
 SAMPLES = 4
 ORDERS = "orders-0"
+DELETED = "--config=cleanup.policy=delete"
 NOW = f"--now={BASE_TIMESTAMP_MS + 9_000}"
 commands = pytest.mark.parametrize(
     ("command", "args", "start"),
     [
-        ("retain", ("--topic", "*", *FIRST_IS_OLD), 12),
-        ("retain", ("--topic", "*", *ALL_IS_OLD), END_OFFSET),
+        ("retain", (*EVERY_TOPIC, *FIRST_IS_OLD), 12),
+        ("retain", (*EVERY_TOPIC, *ALL_IS_OLD), END_OFFSET),
         (
             "delete-records",
-            ("--topic", "orders", "--partition", "0", "--before", "14", NOW),
+            ("--topic", "orders", "--partition", "0", "--before", "14", DELETED, NOW),
             14,
         ),
     ],

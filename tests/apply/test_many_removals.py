@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.freeing import ALL_IS_OLD, logs_of, run, second_partition
+from builders.freeing import ALL_IS_OLD, EVERY_TOPIC, logs_of, run, second_partition
 from builders.trees import contents_of
 from builders.verified import END_OFFSET, LogModel
 from kdump.formats import names
@@ -21,9 +21,9 @@ def test_segments_of_many_partitions_go_as_those_of_few(
     copy = root.with_name("copy")
     shutil.copytree(root, copy)
 
-    run("retain", root, "--topic", "*", *ALL_IS_OLD)
+    run("retain", root, *EVERY_TOPIC, *ALL_IS_OLD)
     monkeypatch.setattr("kdump.apply.run.MANY_REMOVALS", 2)
-    run("retain", copy, "--topic", "*", *ALL_IS_OLD)
+    run("retain", copy, *EVERY_TOPIC, *ALL_IS_OLD)
 
     assert logs_of(copy / "payments-0") == [END_OFFSET]
     assert contents_of(copy) == contents_of(root)

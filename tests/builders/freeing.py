@@ -19,6 +19,12 @@ from kdump.formats.checkpoints import decode_offset_checkpoint
 
 OF_A_RUN: Final = frozenset({"is_applied", "undo", "is_dry_run", "seconds"})
 """Fields that differ between a dry run and the run itself."""
+EVERY_TOPIC: Final = (
+    "--topic=*",
+    "--config=cleanup.policy=delete",
+    "--config=remote.storage.enable=false",
+)
+"""All topics, with what has to be known of them to take them by a pattern."""
 FIRST_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 1_012}", "--config=retention.ms=1000")
 """The time at which the first segment of ``LogModel`` is too old, and the second is not."""
 ALL_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 9_000}", "--config=retention.ms=1000")

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from kdump.clean.retention import LogSegment, Reason, RetainableLog, fates, held_back
 from kdump.clean.retention_free import choose_to_free
-from kdump.log.settings import CleanupPolicy, TopicSettings
+from kdump.log.config_keys import CleanupPolicy
+from kdump.log.settings import TopicSettings
 
 NOW_MS = 1_000_000
 DAY = TopicSettings(retention_ms=100)

@@ -28,8 +28,9 @@ from kdump.clean.retention_outcome import (
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
+from kdump.log.config_keys import CleanupPolicy
 from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.log.settings import CleanupPolicy, TopicSettings
+from kdump.log.settings import TopicSettings
 from kdump.repair.checkpoints import load_context
 from kdump.repair.wanted import Gone, NewBytes, WantedFile
 

@@ -20,6 +20,12 @@ from kdump.formats.names import TopicPartition
 
 MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-compact.rst"
 NOW = ("--now", str(NOW_MS))
+EVERY_TOPIC = (
+    "--topic=*",
+    "--config=cleanup.policy=compact",
+    "--config=remote.storage.enable=false",
+)
+"""All topics, with what has to be known of them to take them by a pattern."""
 
 
 @pytest.fixture
@@ -59,10 +65,10 @@ def test_a_dry_run_says_what_goes_and_changes_nothing(root: Path) -> None:
 
 
 def test_what_a_run_does_is_what_the_dry_run_said(root: Path) -> None:
-    said = rows(root, "--topic", "*", "--dry-run")
+    said = rows(root, *EVERY_TOPIC, "--dry-run")
     logs = sum(path.stat().st_size for path in root.rglob("*.log"))
 
-    done = rows(root, "--topic", "*")
+    done = rows(root, *EVERY_TOPIC)
 
     partitions = [row for row in done if row["type"] == "partition"]
     assert partitions == [row for row in said if row["type"] == "partition"]
@@ -98,7 +104,7 @@ def test_other_topics_stay_as_they_are(root: Path) -> None:
 def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
     before = files_of(root)
 
-    found = compact(root, "--topic", "*", "--undo")
+    found = compact(root, *EVERY_TOPIC, "--undo")
 
     assert b"when the undo is discarded" in found.stdout
     assert files_of(root) != before
@@ -126,7 +132,7 @@ def test_recovery_and_compaction_go_together(root: Path) -> None:
     active.write_bytes(active.read_bytes() + b"torn")
     (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"old")
 
-    found = compact(root, "--topic", "*", "--recover")
+    found = compact(root, *EVERY_TOPIC, "--recover")
 
     assert found.exit_status == 1
     assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
@@ -141,7 +147,7 @@ def test_a_partition_with_leftovers_is_refused(root: Path, suffix: str) -> None:
     (root / "users-0" / f"{0:020d}{suffix}").write_bytes(b"")
     before = tree_of(root / "users-0")
 
-    found = compact(root, "--topic", "*")
+    found = compact(root, *EVERY_TOPIC)
 
     assert found.exit_status == 4
     assert b"users-0: left as it is" in found.stdout
@@ -153,7 +159,7 @@ def test_new_segments_that_were_never_complete_are_removed(root: Path) -> None:
     (root / "users-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
     (root / "users-0" / f"{20:020d}.timeindex.cleaned").write_bytes(b"half")
 
-    assert compact(root, "--topic", "*").exit_status == 0
+    assert compact(root, *EVERY_TOPIC).exit_status == 0
 
     assert not list(root.rglob("*.cleaned"))
     assert len(list((root / "users-0").glob("*.log"))) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,18 @@ from builders.freeing import (
     write_line,
 )
 from builders.in_process import Outcome
+from builders.metadata_log import (
+    TOPIC_RESOURCE,
+    config_record,
+    topic_record,
+    write_metadata_log,
+)
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel
 from kdump.formats import names
 
-ORDERS = ("--topic", "orders", "--partition", "0")
+NAMED = ("--topic", "orders", "--partition", "0")
+ORDERS = (*NAMED, "--config=cleanup.policy=delete")
 
 
 @pytest.fixture
@@ -109,7 +117,7 @@ def test_what_a_broker_refuses_is_refused(root: Path) -> None:
     before = contents_of(root)
 
     for args, status in [
-        ([*ORDERS, "--config=cleanup.policy=compact"], 8),
+        ([*NAMED, "--config=cleanup.policy=compact"], 8),
         (["--topic=__consumer_offsets", "--partition=0"], 8),
         ([*ORDERS, "--config=remote.storage.enable=true"], 4),
         (["--topic=__cluster_metadata", "--partition=0"], 16),
@@ -124,7 +132,50 @@ def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) ->
     write_line(root, names.CLEANER_OFFSET_CHECKPOINT, ("orders", 0), 12)
     before = contents_of(root)
 
-    assert delete(root, 5).exit_status == 4
+    assert run("delete-records", root, *NAMED, "--before=5").exit_status == 4
+
+    assert contents_of(root) == before
+
+
+def test_nothing_is_deleted_from_a_topic_of_which_the_policy_is_not_known(root: Path) -> None:
+    before = contents_of(root)
+
+    outcome = run("delete-records", root, *NAMED, "--before=5")
+
+    assert outcome.exit_status == 4
+    assert b"cleanup.policy of its topic is not known" in outcome.stdout
+    assert contents_of(root) == before
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_the_metadata_on_another_disk_says_the_policy(
+    root: Path, tmp_path: Path, policy: str
+) -> None:
+    other = tmp_path / "other"
+    (other / "unused-0").mkdir(parents=True)
+    shutil.copy(root / names.META_PROPERTIES, other)
+    shutil.copy(root / names.CLEAN_SHUTDOWN_MARKER, other)
+    config = config_record(TOPIC_RESOURCE, "orders", "cleanup.policy", policy)
+    write_metadata_log(other, [topic_record("orders", 1), config])
+
+    for how in ([root, other], [root, "--metadata", other]):
+        run("delete-records", *how, *NAMED, "--before=5")
+
+        is_deleted = lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": 5}
+        assert is_deleted is (policy == "delete")
+
+
+@pytest.mark.parametrize("number", ["00", "+0", "0_0", " 0", "\u0660", "2147483648", "-0"])
+def test_a_number_that_is_not_written_as_kafka_writes_it_is_refused(
+    root: Path, number: str
+) -> None:
+    before = contents_of(root)
+
+    partition = ("--topic=orders", f"--partition={number}", "--before=5")
+    offset = ("--topic=orders", "--partition=0", f"--before={number}")
+    assert run("delete-records", root, *partition).exit_status == 16
+    if int(number) == 0:
+        assert run("delete-records", root, *offset).exit_status == 16
 
     assert contents_of(root) == before
 

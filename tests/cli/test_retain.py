@@ -9,6 +9,7 @@ import pytest
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.freeing import (
     ALL_IS_OLD,
+    EVERY_TOPIC,
     FIRST_IS_OLD,
     OF_A_RUN,
     fields_missing_from,
@@ -34,7 +35,7 @@ from kdump.apply.steps import Step
 from kdump.cli import main
 from kdump.formats import names
 
-ALL = ("--topic", "*")
+ALL = EVERY_TOPIC
 REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
 
 
@@ -150,11 +151,13 @@ def test_each_topics_own_retention_counts_where_the_metadata_is_there(root: Path
             topic_record("orders", 1),
             topic_record("payments", 2),
             config_record(TOPIC_RESOURCE, "orders", "retention.ms", "1000"),
+            config_record(TOPIC_RESOURCE, "orders", "cleanup.policy", "delete"),
             config_record(TOPIC_RESOURCE, "payments", "cleanup.policy", "compact"),
+            config_record(TOPIC_RESOURCE, "payments", "retention.ms", "1000"),
         ],
     )
 
-    said = rows_of("retain", root, *ALL, f"--now={BASE_TIMESTAMP_MS + 10**12}")
+    said = rows_of("retain", root, "--topic=*", f"--now={BASE_TIMESTAMP_MS + 10**12}")
 
     assert logs_of(root / "orders-0") == [END_OFFSET]
     assert logs_of(root / "payments-0") == [0, 12]
@@ -165,10 +168,12 @@ def test_each_topics_own_retention_counts_where_the_metadata_is_there(root: Path
 def test_without_a_word_on_retention_nothing_goes_by_kafkas_defaults(root: Path) -> None:
     before = contents_of(root)
 
-    for said in ((), ("--config=cleanup.policy=delete",)):
-        outcome = run("retain", root, *ALL, *said)
+    for topics in (ALL, ("--topic=orders",)):
+        outcome = run("retain", root, *topics)
         assert outcome.exit_status == 4
-        assert "give --config retention.ms=" in outcome.stdout.decode()
+        assert "neither retention.ms nor retention.bytes of its topic is known" in (
+            outcome.stdout.decode()
+        )
 
     assert contents_of(root) == before
 
@@ -178,12 +183,153 @@ def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) ->
     before = contents_of(root)
 
     for how in (FIRST_IS_OLD, ("--free", "1")):
-        outcome = run("retain", root, *ALL, *how)
+        outcome = run("retain", root, "--topic=orders", *how)
         assert outcome.exit_status == (4 if how is FIRST_IS_OLD else 8)
 
     assert contents_of(root) == before
     given = "--config=cleanup.policy=compact,delete"
-    assert run("retain", root, *ALL, *FIRST_IS_OLD, given).exit_status == 0
+    assert run("retain", root, "--topic=orders", *FIRST_IS_OLD, given).exit_status == 0
+    assert logs_of(root / "orders-0") == [12]
+
+
+@pytest.mark.parametrize("how", [ALL_IS_OLD, ("--free", "1")], ids=["by age", "free"])
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ("remote.storage.enable=false", "cleanup.policy of its topic is not known"),
+        ("cleanup.policy=delete", "not known whether its topic has remote.storage.enable"),
+    ],
+)
+def test_a_pattern_takes_no_topic_of_which_policy_or_remote_storage_is_not_known(
+    root: Path, how: tuple[str, ...], known: str, said: str
+) -> None:
+    before = contents_of(root)
+
+    outcome = run("retain", root, "--topic=*", *how, "--config", known)
+
+    assert outcome.exit_status == (4 if how is ALL_IS_OLD else 8)
+    assert said in (outcome.stdout + outcome.stderr).decode()
+    assert contents_of(root) == before
+
+
+def test_a_topic_that_is_named_needs_only_its_retention(root: Path) -> None:
+    assert run("retain", root, "--topic=orders", *FIRST_IS_OLD).exit_status == 0
+    assert logs_of(root / "orders-0") == [12]
+
+
+def test_a_topic_that_the_metadata_only_lists_loses_nothing_by_defaults(root: Path) -> None:
+    write_metadata_log(root, [topic_record("orders", 1)])
+    before = contents_of(root)
+    now = f"--now={BASE_TIMESTAMP_MS + 10**12}"
+
+    for topics in ("--topic=*", "--topic=orders"):
+        outcome = run("retain", root, topics, now)
+        assert outcome.exit_status == 4
+        assert f"{root}/orders-0: left as it is" in outcome.stdout.decode()
+
+    assert contents_of(root) == before
+
+
+def test_with_the_brokers_file_its_defaults_count(root: Path, tmp_path: Path) -> None:
+    write_metadata_log(root, [topic_record("orders", 1)])
+    file = tmp_path / "server.properties"
+    file.write_text("node.id=7\n")
+    week_ms = 604_800_000
+    given = ("--topic=*", "--server-properties", file)
+
+    for too_early, left in ((1, [12]), (0, [12])):
+        now = f"--now={BASE_TIMESTAMP_MS + 11 + week_ms + 1 - too_early}"
+        run("retain", root, *given, now)
+        assert logs_of(root / "orders-0") == ([0, 12] if too_early else left)
+
+
+def test_a_value_that_is_not_known_limits_nothing(root: Path) -> None:
+    now = f"--now={BASE_TIMESTAMP_MS + 10**12}"
+
+    (row,) = of_type(
+        rows_of("retain", root, *ALL, now, "--config=retention.bytes=1000000"), "partition"
+    )
+
+    assert (row["retention_ms"], row["retention_bytes"]) == (None, 1_000_000)
+    assert logs_of(root / "orders-0") == [0, 12]
+
+
+def test_each_value_is_explained_with_its_origin(root: Path, tmp_path: Path) -> None:
+    write_metadata_log(
+        root,
+        [topic_record("orders", 1), config_record(TOPIC_RESOURCE, "orders", "retention.ms", "-1")],
+    )
+    file = tmp_path / "server.properties"
+    file.write_text("log.retention.bytes=5000000\n")
+    args = ("--dry-run", "--explain", root, "--topic=orders")
+
+    with_file = run("retain", *args, "--server-properties", file).stdout.decode()
+    without = run("retain", *args, "--config=cleanup.policy=delete").stdout.decode()
+
+    assert (
+        "  cleanup.policy=delete (Kafka's default, as --server-properties does not set it)\n"
+        "  retention.ms=-1 (retention.ms in the topic's configuration in the metadata)\n"
+        "  retention.bytes=5000000 (log.retention.bytes in --server-properties)\n"
+        "  remote.storage.enable=false"
+        " (Kafka's default, as the topic's configuration does not set it)\n"
+    ) in with_file
+    assert "  cleanup.policy=delete (cleanup.policy in --config)\n" in without
+    assert "  retention.bytes is not known\n" in without
+
+
+def test_metadata_that_lies_apart_says_what_is_deleted(root: Path, tmp_path: Path) -> None:
+    apart = tmp_path / "apart"
+    write_metadata_log(
+        apart,
+        [
+            topic_record("orders", 1),
+            config_record(TOPIC_RESOURCE, "orders", "cleanup.policy", "delete"),
+            config_record(TOPIC_RESOURCE, "orders", "retention.ms", "1000"),
+        ],
+    )
+    before = tree_of(apart)
+
+    args = ("--topic=*", "--metadata", apart, FIRST_IS_OLD[0])
+    assert run("retain", root, *args).exit_status == 0
+
+    assert logs_of(root / "orders-0") == [12]
+    assert tree_of(apart) == before
+
+
+def test_what_a_broker_was_deleting_goes_too(root: Path) -> None:
+    deleted = root / "orders-0" / f"{0:020d}.log.deleted"
+    deleted.write_bytes(b"x" * 5000)
+
+    foretold = rows_of("retain", "--dry-run", root, *ALL, "--config=retention.ms=-1")
+    outcome = run("retain", root, *ALL, "--config=retention.ms=-1")
+
+    assert outcome.exit_status == 0
+    assert "orders-0: 1 leftover file gone, 4.9 KiB" in outcome.stdout.decode()
+    assert foretold[-1]["freed_bytes"] == 5000
+    assert not deleted.exists()
+    assert logs_of(root / "orders-0") == [0, 12]
+    assert verify(root) == 0
+
+
+def test_what_a_broker_was_deleting_counts_as_freed(root: Path) -> None:
+    (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"x" * 5000)
+
+    assert run("retain", root, *ALL, "--free=4000").exit_status == 0
+
+    assert not list(root.rglob("*.deleted"))
+    assert logs_of(root / "orders-0") == [0, 12]
+
+
+def test_a_partition_with_an_unfinished_swap_is_left_and_others_are_not(root: Path) -> None:
+    other = second_partition(root, "payments-0", REPLICATED)
+    (other / f"{0:020d}.log.swap").write_bytes(b"")
+    before = tree_of(other)
+
+    outcome = run("retain", root, *ALL, *FIRST_IS_OLD)
+
+    assert outcome.exit_status == 4
+    assert b"payments-0: left as it is: files are left over" in outcome.stdout
+    assert tree_of(other) == before
     assert logs_of(root / "orders-0") == [12]
 
 
@@ -261,10 +407,9 @@ def test_topics_that_cannot_be_meant_are_a_wrong_call(root: Path, topic: str) ->
     "spoil",
     [
         lambda root: (root / names.CLEAN_SHUTDOWN_MARKER).unlink(),
-        lambda root: (root / "orders-0" / f"{0:020d}.log.swap").write_bytes(b""),
         lambda root: (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\nmany\n"),
     ],
-    ids=["no marker", "leftover", "malformed checkpoint"],
+    ids=["no marker", "malformed checkpoint"],
 )
 def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path, spoil) -> None:  # type: ignore[no-untyped-def]
     spoil(root)
@@ -337,12 +482,13 @@ def test_every_field_is_in_the_manual(root: Path) -> None:
 
 
 def test_people_are_told_what_went_and_how_much_is_free(root: Path) -> None:
-    first, second, third, last = (
+    first, unknown, second, third, last = (
         run("retain", root, *ALL, *FIRST_IS_OLD).stdout.decode().splitlines()
     )
 
     assert first.startswith(f"{root}/orders-0: 1 of 2 segments gone, ")
     assert first.endswith("; the log begins at offset 12")
+    assert unknown == f"{root}/orders-0: retention.bytes is not known, and deletes nothing"
     assert second.endswith(" changes made")
     assert third.endswith(" freed")
     assert last.startswith("1 partition: 1 segment gone, ")

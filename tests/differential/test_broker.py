@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 
-from builders.broker import BrokerHost, Consumed, Key, ProducerSeen, Value
+from builders.broker import PROPERTIES, BrokerHost, Consumed, Key, ProducerSeen, Value
 from builders.freeing import lines_of, of_type, rows_of
 from builders.trees import contents_of
 from kdump.formats import names
@@ -172,13 +172,15 @@ def work(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
     damage(partition_path(log_dirs, DAMAGED))
     for path in log_dirs:
         (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
-    shortened = partition_path(log_dirs, SHORTENED).parent
+    file = log_dirs[0].parents[1] / "server.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in PROPERTIES.items()))
+    broker: tuple[str | Path, ...] = (*log_dirs, "--server-properties", file)
     shorten = (f"--topic={SHORTENED}", "--partition=0", f"--before={SHORTENED_TO}")
     commands: dict[str, tuple[str | Path, ...]] = {
         "recover": (*log_dirs, "--policy=salvage"),
-        "compact": (*log_dirs, "--all-compacted"),
-        "retain": (*log_dirs, f"--topic={RETAINED}", "--topic=compact_and_delete"),
-        "delete-records": (shortened, *shorten),
+        "compact": (*broker, "--all-compacted"),
+        "retain": (*broker, f"--topic={RETAINED}", "--topic=compact_and_delete"),
+        "delete-records": (*broker, *shorten),
     }
     return {
         command: of_type(rows_of(command, *args), "partition") for command, args in commands.items()

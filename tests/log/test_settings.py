@@ -14,17 +14,26 @@ from builders.metadata_log import (
     topic_record,
     write_metadata_log,
 )
-from kdump.errors import UsageProblem
+from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.log.cluster import ClusterImage, ClusterTopic, Configs
-from kdump.log.directory import LogDirectory, read_log_directory
-from kdump.log.settings import (
+from kdump.log.config_keys import (
+    CLEANUP_POLICY,
+    DELETE_RETENTION_MS,
+    MIN_COMPACTION_LAG_MS,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
     CleanupPolicy,
     InvalidSettingError,
+)
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.log.settings import (
     Settings,
     TopicSettings,
+    read_cluster_metadata,
     read_settings,
-    require_known,
+    require_accepted,
 )
 
 NOTHING: Configs = {}
@@ -99,17 +108,88 @@ def test_committed_offsets_are_compacted_whatever_is_the_default() -> None:
     assert found.segment_bytes == 9
 
 
+GUARDED = (
+    CLEANUP_POLICY,
+    DELETE_RETENTION_MS,
+    MIN_COMPACTION_LAG_MS,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+)
+"""Properties of which no default of Kafka's may delete anything."""
+
+
+def known(settings: Settings) -> set[str]:
+    return set(GUARDED) & settings.topic("t").origins.keys()
+
+
+def test_of_a_topic_that_nobody_speaks_of_nothing_is_known() -> None:
+    assert known(Settings()) == set()
+
+
+def test_of_a_topic_that_the_metadata_only_lists_no_more_than_its_own_default_is_known() -> None:
+    assert known(Settings(cluster=cluster())) == {REMOTE_STORAGE_ENABLE}
+    assert Settings(cluster=cluster()).topic("t").retention_ms == -1
+
+
+def test_with_the_brokers_file_what_it_does_not_set_is_known_of_a_topic_of_the_metadata() -> None:
+    found = Settings(broker={}, cluster=cluster()).topic("t")
+
+    assert set(GUARDED) <= found.origins.keys()
+    assert found.retention_ms == 604_800_000
+    assert found.cleanup_policy == {CleanupPolicy.DELETE}
+    assert "Kafka's default" in str(found.origins[RETENTION_MS])
+
+
+def test_without_the_metadata_a_file_does_not_tell_a_topics_policy() -> None:
+    settings = Settings(broker={"log.cleanup.policy": "compact", "log.retention.ms": "5"})
+    assert known(settings) == {RETENTION_MS}
+
+
+def test_a_policy_given_for_brokers_is_that_of_topics_that_set_none() -> None:
+    given = {"log.cleanup.policy": "compact"}
+    assert known(Settings(given)) == set()
+    assert CLEANUP_POLICY in known(Settings(given, cluster=cluster()))
+    own = Settings(given, cluster=cluster({"cleanup.policy": "delete"})).topic("t")
+    assert own.cleanup_policy == {CleanupPolicy.DELETE}
+
+
 @pytest.mark.parametrize(
-    ("settings", "is_known"),
+    ("settings", "origin"),
     [
-        (Settings(), False),
-        (Settings(broker={"log.cleanup.policy": "compact"}), False),
-        (Settings({"cleanup.policy": "compact"}), True),
-        (Settings(cluster=cluster()), True),
+        (Settings({"retention.ms": "1"}), "retention.ms in --config"),
+        (Settings({"log.retention.hours": "1"}), "log.retention.hours in --config"),
+        (
+            Settings(cluster=cluster({"retention.ms": "1"})),
+            "retention.ms in the topic's configuration in the metadata",
+        ),
+        (
+            Settings(cluster=cluster(broker={"log.retention.ms": "1"}), node_id=7),
+            "log.retention.ms in the broker's dynamic configuration in the metadata",
+        ),
+        (
+            Settings(cluster=cluster(every_broker={"log.retention.ms": "1"})),
+            "log.retention.ms in the cluster-wide dynamic configuration in the metadata",
+        ),
+        (
+            Settings(broker={"log.retention.minutes": "1"}),
+            "log.retention.minutes in --server-properties",
+        ),
     ],
 )
-def test_a_policy_is_known_if_it_was_said_of_the_topic(settings: Settings, is_known: bool) -> None:
-    assert settings.topic("t").is_policy_known is is_known
+def test_each_value_has_its_origin(settings: Settings, origin: str) -> None:
+    assert str(settings.topic("t").origins[RETENTION_MS]) == origin
+
+
+def test_the_place_that_is_closer_counts_whatever_the_unit() -> None:
+    file = {"log.retention.ms": "5"}
+    assert Settings({"log.retention.hours": "1"}, file).topic("t").retention_ms == 3_600_000
+
+
+def test_of_what_was_set_while_brokers_ran_only_dynamic_names_count() -> None:
+    image = cluster(broker={"log.retention.hours": "1", "log.roll.hours": "1"})
+    found = Settings(cluster=image, node_id=7).topic("t")
+    assert (found.retention_ms, found.segment_ms) == (-1, 604_800_000)
 
 
 def test_a_segment_is_as_large_as_tests_of_kafka_want_it() -> None:
@@ -136,13 +216,73 @@ def test_a_value_that_kafka_does_not_take_is_named(key: str, value: str) -> None
         Settings({key: value}).topic("t")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"retention.ms": "1_000"},
+        {"retention.ms": "٣"},
+        {"retention.ms": "1.0"},
+        {"retention.bytes": str(2**63)},
+        {"index.interval.bytes": str(2**31)},
+        {"segment.bytes": "1048575"},
+        {"cleanup.policy": "DELETE"},
+        {"cleanup.policy": "compact,"},
+        {"log.retention.hours": "0"},
+        {"log.retention.minutes": "0", "log.retention.hours": "1"},
+        {"log.roll.hours": "0"},
+        {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
+    ],
+    ids=str,
+)
+def test_what_a_broker_refuses_is_refused_before_anything_is_read(given: Configs) -> None:
+    with pytest.raises(UsageProblem):
+        require_accepted(given, None)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"retention.ms": " 1000\t"},
+        {"retention.bytes": "-5"},
+        {"cleanup.policy": ""},
+        {"cleanup.policy": "compact , delete"},
+        {"cleanup.policy": "delete,delete"},
+        {"remote.storage.enable": "FALSE"},
+        {"log.retention.hours": "0", "log.retention.ms": "1"},
+        {"log.retention.hours": "-7"},
+    ],
+    ids=str,
+)
+def test_what_a_broker_accepts_is_accepted(given: Configs) -> None:
+    require_accepted(given, None)
+    require_accepted({}, given)
+
+
+def test_a_brokers_file_may_hold_what_kdump_does_not_read() -> None:
+    require_accepted({}, {"listeners": "PLAINTEXT://:9092", "log.retention.ms": "1"})
+
+
+def test_a_file_with_which_no_broker_starts_is_refused() -> None:
+    with pytest.raises(UsageProblem, match=r"--server-properties: log\.retention\.hours=0"):
+        require_accepted({}, {"log.retention.hours": "0"})
+
+
+def test_what_an_older_broker_has_accepted_is_read() -> None:
+    stored = cluster({"segment.bytes": "16384", "cleanup.policy": "compact,compact"})
+    found = Settings(cluster=stored).topic("t")
+    assert found.segment_bytes == 16384
+    assert found.cleanup_policy == {CleanupPolicy.COMPACT}
+
+
 def test_a_misspelt_property_is_refused_with_what_may_have_been_meant() -> None:
-    with pytest.raises(UsageProblem, match=r"retention\.ms was meant"):
-        require_known({"retension.ms": "1"})
+    with pytest.raises(UsageProblem, match=r"did you mean retention\.ms"):
+        require_accepted({"retension.ms": "1"}, None)
 
 
 def test_names_of_topics_and_of_brokers_are_known() -> None:
-    require_known({"retention.ms": "1", "log.retention.hours": "1", "message.max.bytes": "1"})
+    require_accepted(
+        {"retention.ms": "1", "log.retention.hours": "1", "message.max.bytes": "1"}, None
+    )
 
 
 def directory(
@@ -217,3 +357,38 @@ def test_what_was_given_by_hand_holds_in_every_directory(tmp_path: Path) -> None
     settings = read_settings(found, {"retention.ms": "5"}, {"log.segment.bytes": "6"}).values()
     topics = [each.topic("t") for each in settings]
     assert [(each.retention_ms, each.segment_bytes) for each in topics] == [(5, 6), (5, 6)]
+
+
+def test_metadata_that_lies_apart_counts_for_all_directories(tmp_path: Path) -> None:
+    apart = directory(tmp_path / "apart", "one", 11)
+    found = [directory(tmp_path / "a", "one"), directory(tmp_path / "b", "one")]
+    for named in (apart.path, apart.path / "__cluster_metadata-0"):
+        settings = read_settings(found, metadata=read_cluster_metadata(named))
+        assert [each.topic("t").retention_ms for each in settings.values()] == [11, 11]
+
+
+def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    apart = read_cluster_metadata(directory(tmp_path / "apart", "two", 11).path)
+    with pytest.raises(UsageProblem, match=r"of cluster two, but .*/a belongs to cluster one"):
+        read_settings([directory(tmp_path / "a", "one")], metadata=apart)
+
+
+def test_where_no_metadata_lies_none_can_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageProblem, match="there is no __cluster_metadata-0"):
+        read_cluster_metadata(directory(tmp_path / "a", "one").path)
+
+
+def test_metadata_that_is_named_has_to_be_whole(tmp_path: Path) -> None:
+    damaged = directory(tmp_path / "a", "one", 11)
+    (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
+    log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
+    with pytest.raises(KdumpError, match="damaged or incomplete"):
+        read_cluster_metadata(damaged.path)
+
+
+@pytest.mark.parametrize("key", ["node.id", "broker.id"])
+def test_the_file_of_another_broker_is_refused(tmp_path: Path, key: str) -> None:
+    found = [directory(tmp_path / "a", "one", node_id=8)]
+    with pytest.raises(UsageProblem, match=f"{key}=7, but .*/a belongs to node 8"):
+        read_settings(found, broker={key: "7"})
+    read_settings(found, broker={key: "8"})

@@ -40,6 +40,12 @@ from kdump.pipeline.local import LocalEngine
 from kdump.pipeline.repairing import Writing
 from kdump.pipeline.spark import SparkEngine
 
+KNOWN = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "86400000",
+    "remote.storage.enable": "false",
+}
+"""What has to be known of topics that are not named."""
 COMPACT = Writing("compact", keep_undo=False)
 
 
@@ -52,7 +58,7 @@ def compacted(
 ) -> DirectoryResult:
     """Compact all of ``root``; settings by Kafka's names, dots as underscores."""
     directory = read_log_directory(root, DirectoryKind.LOG_DIRECTORY)
-    settings = Settings({name.replace("_", "."): value for name, value in given.items()})
+    settings = Settings(KNOWN | {name.replace("_", "."): value for name, value in given.items()})
     request = Request([directory], {root: settings}, now_ms=NOW_MS)
     (result,) = compact_on(engine or LocalEngine(1), request, writing, files)
     return result

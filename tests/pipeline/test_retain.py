@@ -31,7 +31,8 @@ from kdump.pipeline.spark import SparkEngine
 from kdump.repair.wanted import NewBytes
 
 REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
-OLD = Settings(given={"retention.ms": "1000"})
+KNOWN = {"remote.storage.enable": "false", "retention.ms": "1000", "cleanup.policy": "delete"}
+OLD = Settings(given=KNOWN)
 ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
 RULES = (Looking(), Retention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
@@ -160,7 +161,7 @@ def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
 def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Path, Path]) -> None:
     root = roots[0]
     second_partition(root, "payments-0", REPLICATED)
-    compacted = Settings(given={"cleanup.policy": "compact"})
+    compacted = Settings(given=KNOWN | {"cleanup.policy": "compact"})
 
     with pytest.raises(KdumpError, match="no more than 0 bytes"):
         retain(request(root, settings=compacted, free_bytes=1))
@@ -175,7 +176,7 @@ def test_segments_below_the_log_start_go_whatever_the_policy(roots: tuple[Path, 
     root = roots[0]
     line = {names.LOG_START_OFFSET_CHECKPOINT: 13}
     second_partition(root, "payments-0", REPLICATED | line)
-    compacted = Settings(given={"cleanup.policy": "compact"})
+    compacted = Settings(given=KNOWN | {"cleanup.policy": "compact"})
 
     orders, payments = partitions(request(root, settings=compacted))
 
@@ -189,6 +190,6 @@ def test_a_log_within_its_size_stays_and_a_larger_one_loses_whole_segments(tmp_p
     sizes = {base_offset: sum(map(len, batches)) for base_offset, batches in model.segments.items()}
     write_segment(root / "orders-0", 12, model.segments[12])
     for limit, count in ((sum(sizes.values()), 0), (sizes[12] + 1, 0), (sizes[12], 1), (0, 2)):
-        settings = Settings(given={"retention.bytes": str(limit), "retention.ms": "-1"})
+        settings = Settings(given=KNOWN | {"retention.bytes": str(limit), "retention.ms": "-1"})
         (orders,) = partitions(request(root, settings=settings))
         assert len(orders.deleted) == count, limit

@@ -41,17 +41,21 @@ class RetentionRules:
         last_records: of the active producers, by producer id.
         end_offset: of the round, exclusive.
         now_ms: the clock.
-        delete_retention_ms: how long tombstones and markers stay once nothing else needs them.
+        delete_retention_ms: how long tombstones and markers stay once nothing else needs them;
+            None where that is not known, and none is given a delete horizon.
     """
 
     live: LiveRecords
     last_records: Mapping[int, LastRecord]
     end_offset: int
     now_ms: int
-    delete_retention_ms: int
+    delete_retention_ms: int | None
 
     @property
     def new_horizon_ms(self) -> int:
+        """Of batches that have none; :data:`NO_HORIZON` where they are given none."""
+        if self.delete_retention_ms is None:
+            return NO_HORIZON
         return self.now_ms + self.delete_retention_ms
 
     def keeps_empty(self, batches: BatchColumns) -> Flags:
@@ -106,6 +110,7 @@ def fates_of(batches: BatchColumns, discardable: Flags, rules: RetentionRules) -
     kept = np.where(control, batches.records_count, live - np.where(is_over, tombstones, 0))
     kept = np.where(is_discarded, 0, kept)
     needs_horizon = np.where(control, discardable, (tombstones > 0) & ~is_over) & ~has_horizon
+    needs_horizon &= rules.new_horizon_ms != NO_HORIZON
     fate = np.where(
         kept > 0,
         np.where(

@@ -379,9 +379,10 @@ class Round:
     def _legacy_delete_horizon_ms(self) -> int:
         """Segments modified later than this keep their tombstones of magic 0 and 1."""
         clean = self.log.between(0, self.cleanable.first_dirty_offset)
-        if not clean:
+        delete_retention_ms = self.log.settings.delete_retention_ms
+        if not clean or delete_retention_ms is None:
             return 0
-        return clean[-1].modified_ms - self.log.settings.delete_retention_ms
+        return clean[-1].modified_ms - delete_retention_ms
 
 
 def _names_of(base_offsets: Iterator[int] | Sequence[int]) -> Iterator[str]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kdump.clean.compaction.preview import Preview
 from kdump.clean.compaction.round import Compacted
 from kdump.formats.names import PartitionState
+from kdump.log.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
-from kdump.log.settings import Settings
+from kdump.log.settings import Settings, TopicSettings
 from kdump.pipeline.compaction.swap import NoSpace
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.recover import Selection
@@ -25,6 +26,14 @@ class Left(enum.Enum):
 
     POLICY = "cleanup.policy of its topic is not compact; --force compacts it all the same"
     REMOTE_STORAGE = "remote.storage.enable is set for its topic, of which the log is only a part"
+    POLICY_UNKNOWN = (
+        "cleanup.policy of its topic is not known: give --server-properties FILE and --metadata"
+        " DIR, or --config cleanup.policy=compact, or name it without a pattern"
+    )
+    REMOTE_STORAGE_UNKNOWN = (
+        "it is not known whether its topic has remote.storage.enable: give --metadata DIR, or"
+        " --config remote.storage.enable=false, or name it without a pattern"
+    )
     CLUSTER_METADATA = "a controller's Raft layer cleans it by snapshots, and never compacts it"
     KAFKA_0_7 = "its logs are of Kafka 0.7, which knew no keys"
     LEFTOVERS = (
@@ -68,6 +77,17 @@ class Request:
             return settings.is_policy_known and settings.is_compacted
         return partition in self.selection
 
+    def topic_settings(self, directory: LogDirectory, partition: Partition) -> TopicSettings:
+        """The configuration by which a partition is compacted.
+
+        Nobody's default makes tombstones go: where it is not known how long they are kept, only
+        those go for which the broker has set the time, unless the topic is named.
+        """
+        topic = self.settings[directory.path].topic(_topic(partition) or "")
+        if DELETE_RETENTION_MS in topic.origins or self._names(partition):
+            return topic
+        return replace(topic, delete_retention_ms=None)
+
     def _names(self, partition: Partition) -> bool:
         return {partition.path.name, _topic(partition)} & {*self.selection.globs} != set()
 
@@ -82,6 +102,8 @@ class Request:
             return Left.REMOTE_STORAGE
         if topic.is_policy_known and not topic.is_compacted and not self.force:
             return Left.POLICY
+        if not self._names(partition) and (unknown := _unknown(topic)):
+            return unknown
         if any(each.kind is not LeftoverKind.CLEANED for each in partition.leftovers):
             return Left.LEFTOVERS
         return None
@@ -98,6 +120,7 @@ class PartitionResult:
         partition: which.
         left: why nothing was looked at; None where it was.
         problem: why it is left as it is, or from some group on.
+        unknown: properties that decide how it is compacted, and are not known of its topic.
         compacted: what it becomes; None where it is left as it is.
         preview: the same in figures.
     """
@@ -105,8 +128,24 @@ class PartitionResult:
     partition: Partition
     left: Left | None = None
     problem: Problem | None = None
+    unknown: tuple[str, ...] = ()
     compacted: Compacted | None = None
     preview: Preview | None = None
+
+
+def unknown_properties(topic: TopicSettings) -> tuple[str, ...]:
+    """The properties that decide how a log is compacted, and are not known."""
+    decisive = (MIN_COMPACTION_LAG_MS, DELETE_RETENTION_MS)
+    return tuple(name for name in decisive if name not in topic.origins)
+
+
+def _unknown(topic: TopicSettings) -> Left | None:
+    """What is not known of a topic, and could mean that its log must not be compacted."""
+    if not topic.is_policy_known:
+        return Left.POLICY_UNKNOWN
+    if not topic.is_remote_storage_known:
+        return Left.REMOTE_STORAGE_UNKNOWN
+    return None
 
 
 def _topic(partition: Partition) -> str | None:

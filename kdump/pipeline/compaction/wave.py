@@ -32,7 +32,7 @@ from kdump.pipeline.compaction.jobs import (
     scan_splits,
     survey_splits,
 )
-from kdump.pipeline.compaction.request import PartitionResult, Problem, Request
+from kdump.pipeline.compaction.request import PartitionResult, Problem, Request, unknown_properties
 from kdump.pipeline.compaction.swap import NoSpace, Rewritten
 from kdump.pipeline.engine import Engine, run_in_order
 from kdump.pipeline.loading import Unreadable
@@ -145,7 +145,7 @@ class Wave:
         key = partition.topic_partition
         assert key is not None, "only what has a topic is compacted"
         settings = self.request.settings[self.directory.path]
-        topic = settings.topic(key.topic)
+        topic = self.request.topic_settings(self.directory, partition)
         context = load_context(
             self.directory,
             key,
@@ -247,6 +247,7 @@ class Wave:
         return PartitionResult(
             work.partition,
             problem=work.problem,
+            unknown=unknown_properties(work.begun.log.settings),
             compacted=compacted,
             preview=preview(work.begun, scanned, work.keys, compacted),
         )
