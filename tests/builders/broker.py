@@ -161,6 +161,14 @@ class BrokerHost(JavaServer):
         """Wait until the broker takes a log directory for failed."""
         self._ask("offline", str(log_dir))
 
+    def configure_broker(self, node: str, *properties: str) -> None:
+        """Set a broker's dynamic configuration, given KEY=VALUE; an empty node is all of them."""
+        self._ask("configure", node, *properties)
+
+    def retain(self) -> dict[str, int]:
+        """Apply retention to all logs now; gives how many segments each partition has lost."""
+        return {name: int(count) for name, count in self._ask("retain").items()}
+
     def wait_for_cleaner(self) -> int:
         """Wait until the cleaner has looked at all logs again; gives its ``max-dirty-percent``."""
         return int(self._ask("clean")["max-dirty-percent"])

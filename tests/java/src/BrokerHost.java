@@ -2,6 +2,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -17,10 +18,13 @@ import com.yammer.metrics.core.Gauge;
 import com.yammer.metrics.core.Metric;
 import com.yammer.metrics.core.MetricName;
 
+import kafka.server.BrokerServer;
 import kafka.server.KafkaConfig;
 import kafka.server.KafkaRaftServer;
 
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.LogDirDescription;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ProducerState;
@@ -29,11 +33,16 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.metrics.KafkaYammerMetrics;
+import org.apache.kafka.storage.internals.log.UnifiedLog;
+
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Runs a broker, one after the other in one JVM, and the clients that speak to it over its listener.
@@ -104,6 +113,8 @@ public final class BrokerHost {
             case "clean" -> awaitCleaner();
             case "dirs" -> describeLogDirs();
             case "offline" -> awaitOffline(words.get(0));
+            case "configure" -> configure(words.get(0), words.subList(1, words.size()));
+            case "retain" -> retain();
             default -> throw new IllegalArgumentException(request);
         }
     }
@@ -154,6 +165,29 @@ public final class BrokerHost {
         long first = awaitRound(asked);
         awaitRound(first);
         say("max-dirty-percent", gauge("max-dirty-percent"));
+    }
+
+    /** Sets the dynamic configuration of a broker, or of all where the name is empty. */
+    private void configure(String name, List<String> properties) throws Exception {
+        ConfigResource resource = new ConfigResource(ConfigResource.Type.BROKER, name);
+        List<AlterConfigOp> changes = new ArrayList<>();
+        parsed(properties).forEach((key, value) ->
+            changes.add(new AlterConfigOp(new ConfigEntry(key, String.valueOf(value)), AlterConfigOp.OpType.SET)));
+        try (Admin admin = Admin.create(address)) {
+            admin.incrementalAlterConfigs(Map.of(resource, changes)).all().get();
+        }
+    }
+
+    /** Applies retention to all logs at once, and says how many segments each has lost. */
+    private void retain() throws Exception {
+        Field field = KafkaRaftServer.class.getDeclaredField("broker");
+        field.setAccessible(true);
+        BrokerServer server = (BrokerServer) ((Option<?>) field.get(broker)).get();
+        for (UnifiedLog log : CollectionConverters.asJava(server.logManager().allLogs())) {
+            if (!log.isFuture()) {
+                say(log.topicPartition(), log.deleteOldSegments());
+            }
+        }
     }
 
     private long awaitRound(long after) throws InterruptedException {
