@@ -27,6 +27,7 @@ COLUMNS: Final = (
     Column("is_clean", "Stopped cleanly", alert=True),
     Column("broker_epoch", "Broker epoch", Kind.NUMBER),
     Column("has_lock_file", "Lock file"),
+    Column("broker_generation", "Last broker", unknown="-"),
     Column("topic", "Topic"),
     Column("partition", "Partition", Kind.NUMBER),
     Column("state", "State"),
@@ -37,6 +38,7 @@ COLUMNS: Final = (
     Column("delete_partitions", "  to be deleted", Kind.NUMBER),
     Column("stray_partitions", "  stray", Kind.NUMBER),
     Column("segments", "Segments", Kind.NUMBER),
+    Column("generations", "  written by Kafka"),
     Column("log_bytes", "Size of logs", Kind.BYTES),
     Column("total_bytes", "Size of all files", Kind.BYTES),
     Column("log_start_offset", "Log start offset", Kind.NUMBER),
@@ -128,6 +130,7 @@ def _log_directory_fields(
     from kdump.formats.names import PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
+    from kdump.log.generations import broker_generation
 
     meta = found.meta_properties
     by_state = Counter(partition.state for partition in found.partitions)
@@ -143,12 +146,13 @@ def _log_directory_fields(
         fields["broker_epoch"] = found.clean_shutdown.broker_epoch
     fields |= {
         "has_lock_file": found.has_lock_file,
+        "broker_generation": str(broker_generation(found)),
         "topics": len({p.topic_partition.topic for p in found.partitions if p.topic_partition}),
         "partitions": len(found.partitions) + len(found.unreadable),
         "future_partitions": by_state[PartitionState.FUTURE],
         "delete_partitions": by_state[PartitionState.DELETE],
         "stray_partitions": by_state[PartitionState.STRAY],
-        **_totals(zip(found.partitions, loaded, strict=True)),
+        **_totals(zip(found.partitions, loaded, strict=True), diagnostics),
         "refused": list(found.refused),
         "unreadable": list(found.unreadable),
         "foreign": list(found.foreign),
@@ -159,17 +163,26 @@ def _log_directory_fields(
     return fields
 
 
-def _totals(partitions: Iterable[tuple[Partition, Partition | None]]) -> Row:
+def _totals(
+    partitions: Iterable[tuple[Partition, Partition | None]], diagnostics: Diagnostics
+) -> Row:
+    from kdump.log.generations import segment_generations
+
     """Sums over partitions, each as it lies on disk and as a broker loads it."""
     segments = log_bytes = total_bytes = 0
-    leftovers = Counter[str]()
+    leftovers, generations = Counter[str](), Counter[str]()
     for partition, loaded in partitions:
         segments += len((loaded or partition).segments)
         log_bytes += (loaded or partition).log_bytes
         total_bytes += partition.total_bytes
         leftovers.update(leftover.kind.value for leftover in partition.leftovers)
+        try:
+            generations.update(segment_generations(loaded or partition))
+        except OSError as failure:
+            diagnostics.report(partition.path, failure)
     return {
         "segments": segments,
+        "generations": dict(sorted(generations.items())),
         "log_bytes": log_bytes,
         "total_bytes": total_bytes,
         "leftovers": dict(leftovers),
@@ -215,7 +228,7 @@ def _partition_fields(
         "partition": number,
         "state": partition.state.name.lower(),
         "topic_id": topic_id(partition, diagnostics),
-        **_totals([(partition, loaded)]),
+        **_totals([(partition, loaded)], diagnostics),
         **bounds_fields(loaded, lone.log_directory, diagnostics),
         "leader_epoch": epochs[-1].epoch if epochs else None,
         "foreign": list(partition.foreign),

@@ -1,6 +1,7 @@
 """Directories that older brokers wrote have no findings, and are read as their consumers read them.
 
-``expected-*.jsonl`` is what the consumer of that version returned of each partition.
+``expected-*.jsonl`` is what the consumer of that version returned of each partition. The larger
+collection has some generations, ``fixtures`` some others.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from kdump.formats import names
 from kdump.formats.record_batch import NO_TIMESTAMP
 
 VERSIONS = ("0.9.0.1", "0.10.2.2", "1.1.1", "2.0.1")
+OTHER_VERSIONS = ("0.8.2.2", "0.11.0.3", "1.0.2", "2.4.1", "2.8.2", "3.3.2", "3.9.1")
 COLUMNS = "offset,timestamp,key,value,headers"
 
 
@@ -40,6 +42,14 @@ def test_a_clean_directory_has_no_findings(
     shared_fixtures: Path, version: str, state: str, level: Level
 ) -> None:
     assert loud(shared_fixtures / version / state, level) == []
+
+
+@pytest.mark.parametrize("level", [Level.QUICK, Level.DEEP])
+@pytest.mark.parametrize("version", OTHER_VERSIONS)
+def test_a_clean_directory_of_another_generation_has_no_findings(
+    fixtures: Path, version: str, level: Level
+) -> None:
+    assert loud(fixtures / "old" / version / "clean", level) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)

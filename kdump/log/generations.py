@@ -1,0 +1,204 @@
+"""Which versions of Kafka can have written a segment, or run on a log directory.
+
+Evidence is what only some versions write: the format of batches, which offset of a batch its index
+entry has, which files and properties there are. It gives ranges, and no more than it shows: most
+files are such as many versions write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdump.formats import names, offset_index, record_batch
+from kdump.formats.compression import CODEC_MASK, Codec
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind
+from kdump.formats.record_batch import BatchHeader
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.scan.source import ByteSource, FileSource, read_at
+
+Version = tuple[int, ...]
+
+_MOST_ENTRIES: Final = 64
+"""So many entries of an index are looked at: they are much alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """A range of versions, both ends included.
+
+    Attributes:
+        least: the first one; None where there may be any before ``most``.
+        most: the last one; None where there may be any after ``least``.
+    """
+
+    least: Version | None = None
+    most: Version | None = None
+
+    def __and__(self, other: Generation) -> Generation:
+        """What agrees with both; where that is nothing, ``least`` lies above ``most``."""
+        least = max(filter(None, (self.least, other.least)), default=None)
+        most = min(filter(None, (self.most, other.most)), default=None)
+        return Generation(least, most)
+
+    def __str__(self) -> str:
+        least, most = _text(self.least), _text(self.most)
+        if self.least is None or self.most is None:
+            if self.least is None:
+                return f"{most} or earlier" if self.most else "any"
+            return f"{least} or later"
+        if self.least > self.most:
+            return f"{most} or earlier, then {least} or later"
+        return least if least == most else f"{least} to {most}"
+
+
+def _text(version: Version | None) -> str:
+    return "" if version is None else ".".join(map(str, version))
+
+
+ANY: Final = Generation()
+_MAGIC: Final = {
+    0: Generation((0, 8), (3, 9)),
+    1: Generation((0, 10), (3, 9)),
+    2: Generation((0, 11)),
+}
+_BEFORE_TIME_INDEXES: Final = Generation((0, 8), (0, 9))
+_WITH_ZSTD: Final = Generation((2, 1))
+_WITH_DELETE_HORIZON: Final = Generation((3, 1))
+_BY_FIRST_OFFSET: Final = Generation((0, 11), (1, 1))
+_BY_LAST_OFFSET: Final = Generation((2, 0))
+_BY_OFFSET_OF_LATER_BATCH: Final = Generation((2, 0), (3, 9))
+
+
+def segment_generations(partition: Partition) -> Counter[str]:
+    """How many segments of a partition each range of versions can have written.
+
+    Raises:
+        OSError: a log or index cannot be read.
+    """
+    found = Counter[str]()
+    for segment in partition.segments:
+        if segment.is_0_7:
+            found["0.7"] += 1
+        elif segment.log_bytes:
+            found[str(_segment_generation(partition, segment))] += 1
+    return found
+
+
+def _segment_generation(partition: Partition, segment: Segment) -> Generation:
+    with FileSource(partition.segment_path(segment, segment.log_kind)) as log:
+        prefix = read_at(log, 0, record_batch.PREFIX_BYTES + 1)
+        if len(prefix) <= record_batch.PREFIX_BYTES:
+            return ANY
+        magic = prefix[record_batch.MAGIC_START]
+        found = _MAGIC.get(magic, ANY)
+        if magic == 0 and segment.time_index_bytes is None:
+            found &= _BEFORE_TIME_INDEXES
+        if magic == 2:
+            for each in _evidence(log, partition.segment_path(segment, FileKind.OFFSET_INDEX)):
+                found &= each
+            found &= _of_batch(_header_at(log, 0))
+    return found
+
+
+def _evidence(log: ByteSource, index_path: Path) -> Iterator[Generation]:
+    """What the first entries of an offset index show, and the batches that they lead to."""
+    try:
+        with FileSource(index_path) as source:
+            data = read_at(source, 0, _MOST_ENTRIES * offset_index.ENTRY_BYTES)
+    except FileNotFoundError:
+        return
+    base_offset = int(index_path.name.split(".")[0])
+    index = offset_index.decode(data, base_offset)
+    for offset, position in zip(index.offset.tolist(), index.position.tolist(), strict=True):
+        header = _header_at(log, position)
+        if (offset, position) == (base_offset, 0) or header is None:
+            continue  # padding, or damage
+        yield _of_batch(header)
+        yield _of_entry(offset, header)
+
+
+def _header_at(log: ByteSource, position: int) -> BatchHeader | None:
+    try:
+        header = record_batch.decode_header(read_at(log, position, record_batch.HEADER_BYTES))
+    except FormatError:
+        return None
+    return header if header.magic == 2 else None
+
+
+def _of_batch(header: BatchHeader | None) -> Generation:
+    if header is None:
+        return ANY
+    found = ANY
+    if header.attributes & CODEC_MASK == Codec.ZSTD:
+        found &= _WITH_ZSTD
+    if header.delete_horizon_ms is not None:
+        found &= _WITH_DELETE_HORIZON
+    return found
+
+
+def _of_entry(offset: int, header: BatchHeader) -> Generation:
+    """What the offset of an entry shows, by which offset of the batch at its position it is."""
+    if offset > header.last_offset:
+        return _BY_OFFSET_OF_LATER_BATCH
+    # Cleaned batches lack records, and the entries of some cleaners have what is left.
+    if header.records_count != header.last_offset_delta + 1 or header.last_offset_delta == 0:
+        return ANY
+    if offset == header.last_offset:
+        return _BY_LAST_OFFSET
+    return _BY_FIRST_OFFSET if offset == header.base_offset else ANY
+
+
+_WITH_CLUSTER_ID: Final = Generation((2, 4))
+_WITHOUT_CLUSTER_ID: Final = Generation((0, 9), (2, 3))
+_WITH_ZOOKEEPER: Final = Generation(None, (3, 9))
+_WITH_KRAFT: Final = Generation((2, 8))
+_WITH_DIRECTORY_ID: Final = Generation((3, 7))
+_WITH_BROKER_EPOCH: Final = Generation((3, 7))
+_WITH_EMPTY_MARKER: Final = Generation(None, (3, 6))
+_WITH_LOG_STARTS: Final = Generation((0, 11))
+_WITH_LEADER_EPOCHS: Final = Generation((0, 11))
+_WITH_TOPIC_IDS: Final = Generation((2, 8))
+
+
+def broker_generation(directory: LogDirectory) -> Generation:
+    """Which versions can have run last on a log directory, by the small files in it."""
+    found = ANY
+    for each in (*_of_meta_properties(directory), *_of_root(directory)):
+        found &= each
+    return found
+
+
+def _of_meta_properties(directory: LogDirectory) -> Iterator[Generation]:
+    properties = directory.meta_properties
+    if properties is None:
+        return
+    if properties.version >= 1:
+        yield _WITH_KRAFT
+    else:
+        yield _WITH_ZOOKEEPER
+        yield _WITHOUT_CLUSTER_ID if properties.cluster_id is None else _WITH_CLUSTER_ID
+    if properties.directory_id is not None:
+        yield _WITH_DIRECTORY_ID
+
+
+def _of_root(directory: LogDirectory) -> Iterator[Generation]:
+    marker = directory.clean_shutdown
+    if marker is not None:
+        yield _WITH_EMPTY_MARKER if marker.version is None else _WITH_BROKER_EPOCH
+    if directory.checkpoints.log_start_offsets is not None:
+        yield _WITH_LOG_STARTS
+    if _any_has(directory.partitions, names.LEADER_EPOCH_CHECKPOINT):
+        yield _WITH_LEADER_EPOCHS
+    if _any_has(directory.partitions, names.PARTITION_METADATA):
+        yield _WITH_TOPIC_IDS
+
+
+def _any_has(partitions: Iterable[Partition], name: str) -> bool:
+    return any((partition.path / name).exists() for partition in partitions)

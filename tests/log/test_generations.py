@@ -1,0 +1,45 @@
+"""What is said of the versions that wrote a directory includes the one that did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdump.log.directory import read_log_directory
+from kdump.log.generations import Generation, broker_generation, segment_generations
+
+GENERATIONS = {
+    "0.8.2.2": ("3.6 or earlier", {"0.8 to 0.9"}),
+    "0.11.0.3": ("0.11 to 2.3", {"0.11 to 1.1", "0.11 or later"}),
+    "1.0.2": ("0.11 to 2.3", {"0.11 to 1.1", "0.11 or later"}),
+    "2.4.1": ("2.4 to 3.6", {"0.11 or later", "2.0 or later", "2.0 to 3.9"}),
+    "2.8.2": ("2.4 to 3.6", {"0.11 or later", "2.0 or later", "2.0 to 3.9"}),
+    "3.3.2": ("2.8 to 3.6", {"0.11 or later", "2.0 or later", "3.1 to 3.9"}),
+    "3.9.1": ("3.7 to 3.9", {"0.11 or later", "2.0 or later"}),
+}
+
+
+@pytest.mark.parametrize("version", GENERATIONS)
+def test_a_directory_shows_its_generation(fixtures: Path, version: str) -> None:
+    directory = read_log_directory(fixtures / "old" / version / "clean")
+    broker, segments = GENERATIONS[version]
+    assert str(broker_generation(directory)) == broker
+    found = set().union(*map(segment_generations, directory.partitions))
+    assert found == segments
+
+
+@pytest.mark.parametrize(
+    ("generation", "text"),
+    [
+        (Generation(), "any"),
+        (Generation((0, 11)), "0.11 or later"),
+        (Generation(None, (3, 9)), "3.9 or earlier"),
+        (Generation((0, 11), (1, 1)), "0.11 to 1.1"),
+        (Generation((2, 0), (2, 0)), "2.0"),
+        (Generation((0, 11), (1, 1)) & Generation((2, 0)), "1.1 or earlier, then 2.0 or later"),
+        (Generation((0, 9)) & Generation((0, 10), (3, 9)), "0.10 to 3.9"),
+    ],
+)
+def test_a_range_is_said_in_words(generation: Generation, text: str) -> None:
+    assert str(generation) == text
