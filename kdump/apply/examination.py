@@ -18,6 +18,7 @@ from kdump.apply.journal_values import (
 )
 from kdump.apply.kept import kept_mark
 from kdump.apply.steps import ROOT, StepKind
+from kdump.formats.names import LOCK_FILE
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -31,6 +32,7 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
         OSError: something cannot be looked at.
     """
     found = []
+    device = status_at(log_dir).st_dev
     for name in journal.directories:
         status = status_of(log_dir / name) if name != ROOT else None
         if name != ROOT and status is None:
@@ -39,6 +41,8 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
             found.append(f"{name} is a symbolic link")
         elif status is not None and not stat.S_ISDIR(status.st_mode):
             found.append(f"{name} is not a directory")
+        elif status is not None and status.st_dev != device:
+            found.append(f"{name} is on another file system")
     if found:
         return found
     for path in touched(journal):
@@ -102,6 +106,9 @@ def _wrong_size(path: Path, least_bytes: int, most_bytes: int) -> str:
 
 def _foreign_links(log_dir: Path, journal: Journal, state: State) -> Iterator[str]:
     """Files that would be changed where they lie, but have hard links elsewhere."""
+    lock = status_of(log_dir / LOCK_FILE)
+    if journal.lock is not None and lock is not None and lock.st_nlink > 1:
+        yield f"{LOCK_FILE} has another hard link"
     if state is State.APPLIED:
         return  # those are copied
     for path, before in journal.before.items():

@@ -43,8 +43,8 @@ _NAME: Final = re.compile(
     r"\.kdump-(0|[1-9][0-9]{0,17})"
     r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
 )
-_MOST_BYTES: Final = 2 << 30
-"""Of a journal; that of a million changes has a fifth of it."""
+_MOST_BYTES: Final = 1 << 30
+"""Of a journal; that of a million changes has a third of it."""
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -141,6 +141,10 @@ def read_journal(path: Path) -> Journal:
         raise KdumpError(
             f"{path}: is damaged, so that its run can be neither undone nor finished; {way_out}"
         ) from problem
+    except PermissionError as failure:
+        raise KdumpError(
+            f"{path}: {failure.strerror}; run kdump as root, or as the user who owns the file"
+        ) from failure
     except OSError as failure:
         if failure.errno != errno.ELOOP:
             raise

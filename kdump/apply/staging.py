@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import stat
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
-from kdump.apply.entries import pinned
-from kdump.apply.files import DISK, Content, Files, Metadata
+from kdump.apply.entries import identity_of, pinned
+from kdump.apply.files import DISK, Content, FileRange, Files, Metadata
 from kdump.apply.segment_names import CLEANED
 
 
@@ -39,7 +42,29 @@ def stage_file(
     status = Metadata.of(like.stat())
     metadata = Metadata(status.mode, status.uid, status.gid, time.time_ns(), modified_ns)
     with pinned(path.parent.parent):
-        _write(path, content, metadata, files)
+        _write(path, _readable(content, metadata), metadata, files)
+
+
+def _readable(content: Content, metadata: Metadata) -> Content:
+    """The same content, without what the owner of the new file may not read.
+
+    Somebody may put another file in the place of a segment while it is copied.
+
+    Raises:
+        OSError: a file belongs to somebody else, and not everybody may read it.
+    """
+    identities: dict[Path, tuple[int, int]] = {}
+    for piece in content:
+        if not isinstance(piece, FileRange):
+            yield piece
+            continue
+        if piece.path not in identities:
+            status = piece.path.stat()
+            if status.st_uid != metadata.uid and not status.st_mode & stat.S_IROTH:
+                what = "belongs to another user than the rest of the segments"
+                raise OSError(errno.EACCES, what, str(piece.path))
+            identities[piece.path] = identity_of(status)
+        yield replace(piece, identity=identities[piece.path])
 
 
 def _write(path: Path, content: Content, metadata: Metadata, files: Files) -> None:

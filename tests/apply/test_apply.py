@@ -120,6 +120,29 @@ def test_a_linked_swap_that_is_cut_leaves_the_foreign_file_alone(tmp_path: Path)
     assert original_of(tmp_path / "logs") == seen
 
 
+@pytest.mark.parametrize("wanted", [KeptUpTo(2), JoinedFrom((CopiedFrom(f"{ZERO}.log", 0, 2),))])
+def test_another_file_that_takes_the_place_of_one_meanwhile_is_neither_read_nor_changed(
+    tmp_path: Path, wanted: WantedFile
+) -> None:
+    log_dir, foreign = tmp_path / "logs", tmp_path / "foreign"
+    foreign.write_bytes(b"somebody else's")
+    log = write_files(log_dir, {f"{ZERO}.log": b"1234"}) / f"{ZERO}.log"
+    for replacement in (log.symlink_to, log.hardlink_to):
+        plan = plan_of(log_dir, {log.name: wanted})
+        log.unlink()
+        replacement(foreign)
+        for keep_undo in (True, False):
+            with pytest.raises(KdumpError):
+                apply_plan(plan, keep_undo=keep_undo, command="x")
+            assert foreign.read_bytes() == b"somebody else's"
+            undone = [path for path in log_dir.iterdir() if path.is_file()]
+            assert not any(b"some" in path.read_bytes() for path in undone)
+            for path in undone:
+                path.unlink()
+        log.unlink()
+        log.write_bytes(b"1234")
+
+
 def test_no_directory_is_ever_made_beside_the_partitions(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"12345678"})
 

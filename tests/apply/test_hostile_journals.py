@@ -298,6 +298,17 @@ def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: 
     assert seen(log_dir) == before
 
 
+def test_a_foreign_file_that_is_linked_as_the_lock_keeps_its_owner(tmp_path: Path) -> None:
+    log_dir = log_dir_with_a_run(tmp_path)
+    lock = replace(PLAIN, uid=4711)
+    forge(log_dir, lambda journal: replace(journal, lock=lock))
+    (log_dir / ".lock").hardlink_to(tmp_path / FOREIGN)
+    before = seen(log_dir)
+    with pytest.raises(KdumpError, match=r"\.lock has another hard link"):
+        undo(log_dir)
+    assert seen(log_dir) == before
+
+
 @as_root
 def test_what_others_may_not_read_is_not_copied_for_them(log_dir: Path) -> None:
     owner = 4711

@@ -173,3 +173,29 @@ def test_kafka_and_kdump_refuse_each_other(tmp_path: Path, java_classpath: str) 
         with hold_locks([tmp_path]):
             assert ask("lock") == "refused"
         kafka.stdin.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_foreign_file_that_is_linked_as_the_lock_is_not_given_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_dir, foreign = tmp_path / "logs", tmp_path / "foreign"
+    log_dir.mkdir()
+    os.chown(log_dir, 4711, 4711)
+    foreign.touch()
+    # It comes to be there between the look and the opening.
+    looks: list[Path] = []
+
+    def look(path: Path) -> None:
+        if not looks:
+            path.hardlink_to(foreign)
+        looks.append(path)
+
+    monkeypatch.setattr("kdump.apply.lock._metadata_of", look)
+    with (
+        pytest.raises(LockedError, match="other processes keep taking the lock"),
+        hold_locks([log_dir]),
+    ):
+        pass
+    assert len(looks) > 1
+    assert foreign.stat().st_uid == os.geteuid()

@@ -139,3 +139,34 @@ def test_what_others_staged_carelessly_is_durable_before_it_is_relied_on(
 def test_a_name_that_a_broker_would_keep_is_refused(log: Path) -> None:
     with pytest.raises(ValueError, match="would not delete"):
         stage_file(log.with_name("00000000000000000005.log"), [], like=log, modified_ns=0)
+
+
+def test_another_file_in_the_place_of_the_log_is_not_copied(log: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"somebody else's")
+
+    def swapped() -> Iterator[bytes | FileRange]:
+        yield FileRange(log, 0, 2)
+        log.unlink()
+        log.symlink_to(other)
+        yield FileRange(log, 2, 5)
+
+    with pytest.raises(OSError, match="was replaced while it was read"):
+        stage_file(log.with_name(LOG + ".cleaned"), swapped(), like=log, modified_ns=TIME_NS)
+    assert contents_of(log.parent).keys() == {LOG}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what others may not")
+def test_what_the_owner_of_a_log_may_not_read_is_not_copied_for_him(log: Path) -> None:
+    os.chown(log, 4711, 4711)
+    other = log.with_name("other")
+    other.write_bytes(b"somebody else's")
+    other.chmod(0o640)
+    with pytest.raises(OSError, match="belongs to another user"):
+        stage_file(
+            log.with_name(LOG + ".cleaned"),
+            [FileRange(other, 0, 2)],
+            like=log,
+            modified_ns=TIME_NS,
+        )
+    assert contents_of(log.parent).keys() == {LOG, "other"}
