@@ -145,13 +145,13 @@ def _not_to_be_copied(log_dir: Path, journal: Journal, state: State) -> Iterator
             elif not stat.S_ISREG(status.st_mode):
                 yield source, "is not a file"
             elif not _may_be_copied(status, before, owner):
-                yield source, "belongs to somebody else"
+                yield source, "belongs to another user"
         made_for = before.metadata.uid
         if sources and not journal.is_trusted and made_for != owner.st_uid:
             there = status_of(log_dir / (before.link or path))
             is_made = before.derived is not None and not before.derived.is_rename
             if is_made or there is None or there.st_uid != made_for:
-                yield path, f"would belong to user {made_for}, whose journal this is not"
+                yield path, f"would be given to user {made_for} by the journal of another user"
 
 
 def _sources(path: str, before: Before, state: State) -> list[str]:

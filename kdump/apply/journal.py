@@ -125,8 +125,8 @@ def read_journal(path: Path) -> Journal:
     assert match is not None, f"{path} is no file of a run"
     number, state = int(match[1]), State(match[2])
     way_out = (
-        f"nothing has been done; '{discard_command(path.parent, number)}' removes it and leaves all"
-        " other files as they are"
+        f"nothing has been changed; '{discard_command(path.parent, number)}' removes it and leaves "
+        "all other files unchanged"
     )
     try:
         with opened(path) as descriptor:
@@ -139,7 +139,7 @@ def read_journal(path: Path) -> Journal:
         raise KdumpError(f"{path}: {problem}; {way_out}") from problem
     except _DAMAGE as problem:
         raise KdumpError(
-            f"{path}: is damaged, so that its run can be neither undone nor finished; {way_out}"
+            f"{path}: is damaged: its run can be neither undone nor finished; {way_out}"
         ) from problem
     except PermissionError as failure:
         raise KdumpError(
@@ -168,11 +168,11 @@ def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
         raise NotToBeObeyed("is not a regular file")
     if status.st_uid not in (0, os.geteuid(), owner.st_uid):
         raise NotToBeObeyed(
-            f"belongs to user {status.st_uid}, not to the owner of the log directory, to root or to"
-            " you"
+            f"belongs to user {status.st_uid}, who is neither root, nor you, nor the owner of the"
+            " log directory"
         )
     if status.st_mode & _WRITABLE_BY_OTHERS:
-        raise NotToBeObeyed("can be written by other users than its owner")
+        raise NotToBeObeyed("is writable by users other than its owner")
     if status.st_size > _MOST_BYTES:
         raise NotToBeObeyed("is too large for a journal")
 

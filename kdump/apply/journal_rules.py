@@ -148,9 +148,9 @@ class _Rules:
     def _check_undo(self) -> None:
         journal = self.journal
         if not journal.can_undo and (journal.undo_steps or self.state is not State.APPLYING):
-            raise NotToBeObeyed("has an undo, and says that it has none")
+            raise NotToBeObeyed("contradicts itself about its undo")
         if self.state is State.APPLIED and (journal.steps or journal.staged or journal.meanwhile):
-            raise NotToBeObeyed("is of a run that is not done, and says that it is")
+            raise NotToBeObeyed("has steps left, and says that its run is complete")
 
     def _require_source(self, path: str) -> None:
         if not self._is_own(path, "new"):
@@ -191,4 +191,4 @@ def _is_name(name: str) -> bool:
 
 def _foreign(path: str) -> NotToBeObeyed:
     shown = f"{path[:200]!r}"
-    return NotToBeObeyed(f"names {shown}, which is not its log directory's to change")
+    return NotToBeObeyed(f"names {shown}, which a journal of this log directory must not name")

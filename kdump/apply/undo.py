@@ -162,9 +162,8 @@ def _examined(log_dir: Path, undo_id: str | None) -> tuple[State, Journal, Undo]
     journal = read_journal(found[state.value])
     if not journal.can_undo:
         raise KdumpError(
-            f"{log_dir}: run {number} ({journal.command}) was to keep no undo; run it again, "
-            f"and it goes on where it stopped, or give it up with "
-            f"'{discard_command(log_dir, number)}'"
+            f"{log_dir}: run {number} ({journal.command}) keeps no undo; run it again to finish it,"
+            f" or discard it with '{discard_command(log_dir, number)}'"
         )
     _require_undoable(log_dir, journal, state)
     return state, journal, _described(journal, state, found)
@@ -183,8 +182,8 @@ def _require_undoable(log_dir: Path, journal: Journal, state: State) -> None:
         left = "" if state is State.APPLIED else "; the files are as the interrupted run left them"
         raise KdumpError(
             f"{log_dir}: run {number} ({journal.command}) cannot be undone: {told(missing)}; "
-            f"nothing has been changed{left}; '{discard_command(log_dir, number)}' gives up its "
-            "undo"
+            f"nothing has been changed{left}; '{discard_command(log_dir, number)}' discards its "
+            "undo data"
         )
     examine = changed_since if state is State.APPLIED else changed_during
     _refuse(log_dir, journal, examine(log_dir, journal))
@@ -203,9 +202,9 @@ def _way_out(log_dir: Path, journal: Journal, what: str) -> Iterator[None]:
         number = journal.number
         raise KdumpError(
             f"{failure.filename or log_dir}: {failure.strerror or failure}; run {number}"
-            f" ({journal.command}) is not fully {what} yet; remove the cause and run the command"
-            f" again, or give the run up with '{discard_command(log_dir, number)}', and then run"
-            " 'kdump recover'"
+            f" ({journal.command}) is only partly {what}; remove the cause and run the command"
+            f" again, or discard the run with '{discard_command(log_dir, number)}' and then run"
+            f" 'kdump recover {shlex.quote(str(log_dir))}'"
         ) from failure
 
 
@@ -224,7 +223,7 @@ def discardable(log_dir: Path, undo_id: str | None = None) -> list[Undo]:
     complete = [run for run in runs if not run.is_interrupted]
     if runs and not complete:
         raise KdumpError(
-            f"{log_dir}: run {runs[-1].undo_id} was interrupted, and is given up only by its ID:"
+            f"{log_dir}: run {runs[-1].undo_id} was interrupted; to discard it, give its ID:"
             f" '{discard_command(log_dir, int(runs[-1].undo_id))}'"
         )
     return complete
@@ -369,8 +368,8 @@ def _refuse(log_dir: Path, journal: Journal, changes: list[str]) -> None:
     if changes:
         raise KdumpError(
             f"{log_dir}: has been changed since run {journal.number} ({journal.command}): "
-            f"{told(changes)}; '{discard_command(log_dir, journal.number)}' gives that run's undo "
-            "up, and leaves all other files as they are"
+            f"{told(changes)}; '{discard_command(log_dir, journal.number)}' discards that run's "
+            "undo data and leaves all other files unchanged"
         )
 
 

@@ -98,9 +98,9 @@ def run_up_to(state: State, log_dir: Path, work: Callable[[], object]) -> None:
 
 
 @pytest.fixture
-def log_dir(tmp_path: Path) -> Path:
+def log_dir(quick_path: Path) -> Path:
     """Give a log directory."""
-    path = tmp_path / "logs"
+    path = quick_path / "logs"
     big = bytes(range(256)) * (SIZE_BYTES // 256)
     write_files(path, {LOG: b"12345678", "b": b"b", "c": b"c", BIG: big})
     return path
@@ -135,7 +135,7 @@ def test_without_all_that_was_kept_nothing_is_undone(
         assert "nothing has been changed" in said
         assert {k: v for k, v in original_of(log_dir).items() if k != ".lock"} == before
 
-    (advice,) = re.findall(r"'kdump (undo --discard .*)' gives up", said)
+    (advice,) = re.findall(r"'kdump (undo --discard .*)' discards", said)
     if harm is other:
         kept.rmdir()
     assert kdump(*shlex.split(advice)).exit_status == 0
