@@ -114,7 +114,8 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     shell_complete=_complete_decoder,
     is_flag=False,
     flag_value=_STRING_DECODER,
-    help="How to read keys: one of Kafka's decoder classes, or MODULE:FUNCTION in Python.",
+    help="How to read keys: one of Kafka's decoder classes, or in Python MODULE:FUNCTION or "
+    "FILE.py:FUNCTION.",
 )
 @click.option(
     "--value-decoder-class",

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Final, Protocol
 
 from kdump.errors import UsageProblem
@@ -119,35 +123,75 @@ DECODERS: Final[dict[str, Decoder]] = {
 
 
 def find_decoder(name: str) -> Decoder:
-    """The decoder called ``name``: one of Kafka's classes, or a Python ``module:function``.
+    """The decoder called ``name``: one of Kafka's classes, or a Python function.
 
-    The function takes the bytes of a key or a value, and what it returns is printed.
+    The function is named as ``module:function``, where the module is one that Python finds (kdump
+    does not look into the current directory), or as ``path/to/file.py:function``. It takes the
+    bytes of a key or a value, and what it returns is printed.
 
     Raises:
-        UsageProblem: where there is no such decoder.
+        UsageProblem: there is no such decoder, or it cannot be loaded.
     """
     if name in DECODERS:
         return DECODERS[name]
-    module_name, separator, function_name = name.partition(":")
+    module_name, separator, function_name = name.rpartition(":")
     if not separator:
         raise UsageProblem(
             f"no decoder is called {name}; there are {', '.join(DECODERS)},"
-            " and a Python function as MODULE:FUNCTION"
+            " and a Python function as MODULE:FUNCTION or FILE.py:FUNCTION"
         )
     try:
-        function = getattr(importlib.import_module(module_name), function_name)
-    except (ImportError, AttributeError) as failure:
-        raise UsageProblem(f"decoder {name} cannot be loaded: {failure}") from failure
+        function = getattr(_load(module_name), function_name)
+    except (Exception, SystemExit) as failure:
+        raise UsageProblem(f"decoder {name} cannot be loaded: {_explain(failure)}") from failure
     if not callable(function):
         raise UsageProblem(f"decoder {name} is not a function")
 
-    def decode(data: bytes) -> object:
+    def decode(data: bytes) -> str:
         try:
-            return function(data)
-        except Exception as failure:
-            raise FormatError(f"decoder {name} failed: {failure}") from failure
+            text = str(function(data))
+            text.encode()
+        except UnicodeEncodeError as failure:
+            character = failure.object[failure.start]
+            raise FormatError(
+                f"decoder {name} gave text with the lone surrogate {character!a}"
+            ) from failure
+        except (Exception, SystemExit) as failure:
+            raise FormatError(f"decoder {name} failed: {_explain(failure)}") from failure
+        return text
 
     return decode
+
+
+def _load(name: str) -> ModuleType:
+    """Import a module by its name, or by the path of its file, which ends in ``.py``."""
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {name}")
+    spec = importlib.util.spec_from_file_location(f"_kdump_decoder_{path.stem}", path.absolute())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look for the module that they are in.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _explain(failure: BaseException) -> str:
+    """What an exception of somebody else's code says, on one line that can be printed."""
+    try:
+        said = str(failure)
+    except Exception:  # noqa: BLE001 - whatever it is, there is nothing to show
+        said = ""
+    line = " ".join(said.split()).encode(errors="backslashreplace").decode()
+    if not line or not isinstance(failure, Exception):
+        return f"{type(failure).__name__} {line}".strip()
+    if isinstance(failure, ImportError | AttributeError | OSError | FormatError):
+        return line
+    return f"{type(failure).__name__}: {line}"
 
 
 def find_contents(key_decoder: str, value_decoder: str) -> Contents:

@@ -58,7 +58,12 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                 messages, problem = _messages(entry)
                 messages = messages[:left]
                 report.printed(len(messages))
-                lines += [_record_line(message, contents) for message in messages]
+                for message in messages:
+                    try:
+                        lines.append(_record_line(message, contents))
+                    except FormatError as unread:
+                        damage = Problem.from_format_error(file.path, unread, at=entry.position)
+                        report.problem(damage)
                 if problem is not None:
                     report.problem(Problem.from_format_error(file.path, problem, at=entry.position))
             yield "".join(line + "\n" for line in lines).encode()

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+import kdump
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.in_process import Outcome, run_kdump
 from builders.index_files import offset_index_bytes
@@ -233,6 +234,103 @@ def test_a_decoder_that_fails_is_damage_of_that_record_alone(tmp_path: Path) -> 
     outcome = dump(path, "--value-decoder-class", "binascii:unhexlify")
     assert outcome.stdout.decode().endswith("payload: b'k'\n")
     assert outcome.exit_status == DAMAGE_LEFT
+
+
+def own_decoder(folder: Path, code: str) -> str:
+    """A decoder in a file, as an option names it."""
+    path = folder / "own.py"
+    path.write_text(code)
+    return f"{path}:decode"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def decode(:",
+        "raise KeyError('no')",
+        "import sys; sys.exit(0)",
+        "class Odd(Exception):\n def __str__(self): raise ValueError\nraise Odd",
+        "raise ValueError('two\\nlines \\ud800')",
+        "def __getattr__(name): raise RuntimeError('no')",
+        "decode = 1",
+        "\0",
+        "",
+    ],
+)
+def test_a_decoder_that_cannot_be_loaded_is_wrong_usage(
+    tmp_path: Path, segment: Path, code: str
+) -> None:
+    outcome = dump(segment, "--value-decoder-class", own_decoder(tmp_path, code))
+    assert outcome.exit_status == USAGE
+    assert b"own.py:decode" in outcome.stderr
+    assert outcome.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("name", [":x", ".:x", "..a:x", "a..b:x", "gone.py:x", ":", "binascii:"])
+def test_a_decoder_without_a_sensible_name_is_wrong_usage(segment: Path, name: str) -> None:
+    outcome = dump(segment, "--value-decoder-class", name)
+    assert outcome.exit_status == USAGE
+    assert outcome.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ("return '\\ud800'", "lone surrogate '\\ud800'"),
+        ("return Odd()", "failed: ZeroDivisionError: division by zero"),
+        ("raise Odd()", "failed: Odd"),
+        ("raise SystemExit(1)", "failed: SystemExit 1"),
+        ("return decode(data)", "failed: RecursionError"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("log", "output"),
+    # Rows of Kafka 0.7 are not decoded.
+    [("batch", "text"), ("batch", "jsonl"), ("batch", "table"), ("kafka 0.7", "text")],
+)
+def test_a_value_that_cannot_be_printed_is_a_problem_of_its_record(
+    tmp_path: Path, body: str, problem: str, output: str, log: str
+) -> None:
+    decoder = own_decoder(
+        tmp_path,
+        "class Odd(Exception):\n def __str__(self): return str(1 / 0)\n"
+        f"def decode(data):\n if data == b'good': return 'fine'\n {body}\n",
+    )
+    if log == "batch":
+        path = tmp_path / NAME
+        path.write_bytes(batch([record(0, b"k", b"bad"), record(1, b"k", b"good")]))
+    else:
+        path = tmp_path / f"{0:020d}.kafka"
+        path.write_bytes(message_07(b"bad") + message_07(b"good"))
+    outcome = dump(path, "--output", output, "--value-decoder-class", decoder)
+    assert outcome.exit_status == DAMAGE_LEFT
+    assert problem in outcome.stderr.decode()
+    assert b"fine" in outcome.stdout
+
+
+def test_a_decoder_may_have_dataclasses(tmp_path: Path, segment: Path) -> None:
+    code = (
+        "from __future__ import annotations\nimport dataclasses\n"
+        "@dataclasses.dataclass\nclass Order:\n  key: bytes\n\ndecode = Order\n"
+    )
+    outcome = dump(segment, "--value-decoder-class", own_decoder(tmp_path, code))
+    assert b"Order(key=b'" in outcome.stdout
+
+
+def test_decoders_of_the_current_directory_are_named_by_a_path(
+    tmp_path: Path, segment: Path
+) -> None:
+    (tmp_path / "mine.py").write_text("def decode(data): return 'decoded'")
+    for name, exit_status in (("mine:decode", USAGE), ("./mine.py:decode", SOUND)):
+        done = subprocess.run(
+            [sys.executable, "-m", "kdump", "dump-segment", segment, "--value-decoder-class", name],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": f"{Path(kdump.__file__).parents[1]}:"},
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == exit_status, done.stderr
+        assert (b"decoded" in done.stdout) == (exit_status == SOUND)
 
 
 def test_bytes_that_are_not_text_are_base64_and_marked(tmp_path: Path) -> None:
