@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from kdump.formats.names import TopicPartition
+from kdump.pipeline.kafka_log import java_pattern
 
 
 class Edge(enum.Enum):
@@ -48,7 +48,7 @@ class Topics:
 
     Attributes:
         names: only of these topics.
-        pattern: only of topics whose whole name this matches.
+        pattern: only of topics whose whole name this regular expression of Java matches.
         partitions: only these.
     """
 
@@ -62,10 +62,7 @@ class Topics:
             return self == Topics()
         return (
             (self.names is None or topic_partition.topic in self.names)
-            and (
-                self.pattern is None
-                or re.fullmatch(self.pattern, topic_partition.topic) is not None
-            )
+            and (self.pattern is None or java_pattern.matches(self.pattern, topic_partition.topic))
             and (self.partitions is None or topic_partition in self.partitions)
         )
 

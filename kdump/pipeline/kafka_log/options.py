@@ -15,8 +15,10 @@ from typing import Any, Final, NoReturn
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
+from kdump.pipeline.kafka_log import java_pattern
 from kdump.pipeline.kafka_log.choice import AtTime, Bound, Bounds, Edge, Topics
 from kdump.pipeline.kafka_log.columns import COLUMNS, SourceColumn, columns_named, default_columns
+from kdump.pipeline.kafka_log.java_pattern import PatternError
 
 DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
 """As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
@@ -206,9 +208,9 @@ class _Parser:
             case ["subscribePattern"]:
                 pattern = self.text("subscribePattern") or ""
                 try:
-                    re.compile(pattern)
-                except re.error:
-                    self.refuse("subscribePattern", "a regular expression")
+                    java_pattern.check(pattern)
+                except PatternError as problem:
+                    self.refuse("subscribePattern", f"a regular expression as Java's: {problem}")
                 return Topics(pattern=pattern)
             case ["assign"]:
                 return Topics(partitions=self.assigned())
