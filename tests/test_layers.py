@@ -156,7 +156,10 @@ OPENS_OTHER_FILES: Final = {
     "cli/config_options.py",
     "cli/main.py",
     "cli/streams.py",
+    "pipeline/class_archive.py",
     "pipeline/local.py",
+    "pipeline/spark.py",
+    "pipeline/spark_installation.py",
     "pipeline/spark_java.py",
     "storage/regular_files.py",
 }

@@ -17,6 +17,7 @@ import click
 import kdump
 from kdump.cli.streams import OutputError, abandon_output, flush_output, open_standard_streams
 from kdump.errors import ExitStatus, KdumpError, Terminated
+from kdump.pipeline.isolation import protect_process
 
 COMMANDS: Final = {
     "checkpoint": "Show, set and rebuild the offset checkpoints of log directories.",
@@ -236,6 +237,7 @@ def main() -> NoReturn:
     # NumPy would start a thread a core for linear algebra, of which there is none here; without
     # them start-up is quicker, and processes can be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    protect_process()
     open_standard_streams()
     _stop_at_signals()
     status = run()

@@ -13,6 +13,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import BaseContext
@@ -21,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Generic, Self, cast
 
+from kdump.pipeline.isolation import child_environment, environment
 from kdump.pipeline.job import (
     ExchangeJob,
     GatheredT,
@@ -203,7 +205,7 @@ class _Pool:
 
     def __init__(self, job: Job[Any, Any], processes: int, context: BaseContext) -> None:
         self._workers: dict[Connection[Any, Any], BaseProcess] = {}
-        with _interrupts_held_back(), _one_native_thread():
+        with _interrupts_held_back(), _worker_environment():
             if context.get_start_method() == "forkserver":
                 context.set_forkserver_preload([__name__, type(job).__module__])
             try:
@@ -329,17 +331,11 @@ def _interrupts_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextlib.contextmanager
-def _one_native_thread() -> Iterator[None]:
-    """Let NumPy start no threads of its own in processes that begin meanwhile.
+def _worker_environment() -> AbstractContextManager[None]:
+    """The environment in which workers begin.
 
-    They would be one a core in each worker, for linear algebra that nobody asks for.
+    NumPy would start one thread a core in each worker, for linear algebra that nobody asks for. A
+    fork server is a new interpreter, which must not import from the current directory.
     """
-    name = "OPENBLAS_NUM_THREADS"
-    before = os.environ.get(name)
-    os.environ.setdefault(name, "1")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
+    native_threads = os.environ.get("OPENBLAS_NUM_THREADS", "1")
+    return environment({"OPENBLAS_NUM_THREADS": native_threads} | child_environment())

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import queue
 import re
+import socket
 import threading
+import time
+import traceback
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
@@ -32,16 +37,20 @@ from kdump.pipeline.job import (
     Split,
     SplitT,
     describe_failure,
-    trace_of,
 )
 from kdump.pipeline.progress import SILENT, TICK_SECONDS, Progress
-from kdump.pipeline.spark_session import SparkSession, first_line
+from kdump.pipeline.spark_installation import first_line
+from kdump.pipeline.spark_session import SparkSession
 
 _TASK_BYTES: Final = 256 << 20
 _TASK_SPLITS: Final = 512
 _TASKS_PER_CORE: Final = 8
 
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
+_LOST_TASK: Final = re.compile(
+    r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\): (.+)"
+)
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _PYTHON_ERROR: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", re.MULTILINE)
 
 
@@ -85,7 +94,7 @@ class SparkEngine:
         """As :meth:`kdump.pipeline.engine.Engine.run`."""
 
         def action(tasks: Any, answers: Any) -> None:
-            tasks.foreachPartition(functools.partial(_run_task, job, answers))
+            tasks.foreachPartition(functools.partial(_run_task, job, answers, _origin()))
 
         with contextlib.closing(self._results(type(job).__name__, splits, action)) as results:
             for answer in results:
@@ -101,7 +110,8 @@ class SparkEngine:
 
         def action(tasks: Any, answers: Any) -> None:
             count = max(tasks.ctx.defaultParallelism, buckets)
-            pieces = tasks.mapPartitions(functools.partial(_scatter_task, job, count, answers))
+            scatter = functools.partial(_scatter_task, job, count, answers, _origin())
+            pieces = tasks.mapPartitions(scatter)
             by_bucket = pieces.partitionBy(count, _as_it_is)
             by_bucket.foreachPartition(functools.partial(_gather_task, job, answers))
 
@@ -127,9 +137,12 @@ class SparkEngine:
         context = self._session.context
         self._progress.say("")
         self._progress.begin(sum(split.size_bytes for split in splits))
-        tasks = list(_tasks(splits, context.defaultParallelism))
         arrived: queue.SimpleQueue[list[_Answer | _Failed] | _Ended] = queue.SimpleQueue()
-        answers = context.accumulator([], _Answers(arrived))
+        try:
+            tasks = list(_tasks(splits, context.defaultParallelism))
+            answers = context.accumulator([], _Answers(arrived))
+        except Exception as failure:
+            raise self._as_error(failure, [], splits, set()) from failure
         group = f"kdump-{uuid.uuid4()}"
 
         def submit() -> None:
@@ -153,7 +166,7 @@ class SparkEngine:
                         missing.discard(answer.index)
                     yield answer
             if came.failure is not None:
-                raise _as_error(came.failure, tasks, splits, missing) from came.failure
+                raise self._as_error(came.failure, tasks, splits, missing) from came.failure
         except BaseException:
             # Where the JVM is gone there is nothing to cancel, and nobody to say so.
             with contextlib.suppress(Exception):
@@ -163,6 +176,24 @@ class SparkEngine:
             self._progress.end()
         assert not missing, "a Spark job that succeeds has done every split"
 
+    def _as_error(
+        self,
+        failure: BaseException,
+        tasks: Sequence[_Task],
+        splits: Sequence[Split],
+        missing: set[int],
+    ) -> KdumpError:
+        """A failure of Spark itself in words; with the place, where it can be told."""
+        said = str(failure)
+        task = _FAILED_TASK.search(said)
+        if task is not None and "worker exited unexpectedly" in said:
+            undone = [index for index, _ in tasks[int(task[1])] if index in missing]
+            if undone:
+                others = f", or on one of the {len(undone) - 1} after it," if undone[1:] else ""
+                what = f"the worker on this{others} ended each time it was tried (out of memory?)"
+                return JobFailedError(splits[undone[0]], what)
+        return KdumpError(f"the Spark job failed: {self._session.cause() or _reason(failure)}")
+
     def _note(self, split: Split, *, is_new: bool) -> None:
         """Tell that a split is done; of what is brought together Spark may need it again."""
         self._progress.working_on(split.label)
@@ -171,11 +202,14 @@ class SparkEngine:
 
     def _next(self, arrived: queue.SimpleQueue[Any]) -> Any:
         """What arrives next; time is told to pass until then."""
+        waits = self._progress.is_shown or not self._session.is_local
+        begin = time.monotonic()
         while True:
             try:
-                return arrived.get(timeout=TICK_SECONDS if self._progress.is_shown else None)
+                return arrived.get(timeout=TICK_SECONDS if waits else None)
             except queue.Empty:
                 self._progress.tick()
+                self._session.check(time.monotonic() - begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,14 +281,26 @@ def _tasks(splits: Sequence[Split], cores: int) -> Iterator[_Task]:
         yield task
 
 
-def _run_task(job: Job[Any, Any], answers: Any, tasks: Iterable[_Task]) -> None:
+def _origin() -> str | None:
+    """The directory that relative paths begin at; None if it is gone, and they lead nowhere."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
+def _run_task(job: Job[Any, Any], answers: Any, origin: str | None, tasks: Iterable[_Task]) -> None:
     """Run a job on a worker: ``answers`` is an accumulator."""
-    for _ in _done(job.run, answers, tasks):
+    for _ in _done(job.run, answers, origin, tasks):
         pass
 
 
 def _scatter_task(
-    job: ExchangeJob[Any, Any, Any, Any], buckets: int, answers: Any, tasks: Iterable[_Task]
+    job: ExchangeJob[Any, Any, Any, Any],
+    buckets: int,
+    answers: Any,
+    origin: str | None,
+    tasks: Iterable[_Task],
 ) -> Iterator[tuple[int, tuple[int, Any]]]:
     """Take the first step of a job on a worker; gives pieces by bucket, with their split."""
 
@@ -264,23 +310,52 @@ def _scatter_task(
         return result
 
     scattered: dict[int, Any] = {}
-    for index in _done(scatter, answers, tasks):
+    for index in _done(scatter, answers, origin, tasks):
         for bucket, piece in scattered.items():
             yield bucket, (index, piece)
         scattered.clear()
 
 
-def _done(work: Callable[[Any], Any], answers: Any, tasks: Iterable[_Task]) -> Iterator[int]:
+def _done(
+    work: Callable[[Any], Any], answers: Any, origin: str | None, tasks: Iterable[_Task]
+) -> Iterator[int]:
     """Do the work on each split, until one fails; gives the numbers of those that are done."""
     for task in tasks:
         for index, split in task:
             try:
-                result = work(split)
+                with _relative_to(origin, split):
+                    result = work(split)
             except Exception as failure:  # noqa: BLE001 - raised again, by the driver
-                answers.add([_Failed(index, describe_failure(failure), trace_of(failure))])
+                answers.add([_Failed(index, describe_failure(failure), traceback.format_exc())])
                 return
             answers.add([_Answer(index, result)])
             yield index
+
+
+@contextlib.contextmanager
+def _relative_to(origin: str | None, split: Split) -> Iterator[None]:
+    """Let paths of a split, and of its job, begin where they begin for the driver.
+
+    Workers have another current directory, and import nothing from either.
+
+    Raises:
+        KdumpError: the split has a relative path, and this machine has no such directory.
+    """
+    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if origin is not None:
+            try:
+                os.chdir(origin)
+            except OSError as failure:
+                if not Path(split.path).is_absolute():
+                    raise KdumpError(
+                        f"{origin}, where this path begins, cannot be entered on"
+                        f" {socket.gethostname()}: {failure.strerror}"
+                    ) from failure
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
 
 
 def _gather_task(
@@ -299,18 +374,15 @@ def _as_it_is(bucket: int) -> int:
     return bucket
 
 
-def _as_error(
-    failure: BaseException, tasks: Sequence[_Task], splits: Sequence[Split], missing: set[int]
-) -> KdumpError:
-    """A failure of Spark itself in words; with the place, where it can be told."""
+def _reason(failure: BaseException) -> str:
+    """The root of a failure of Spark's, in one line."""
     said = str(failure)
-    task = _FAILED_TASK.search(said)
-    if task is not None and "worker exited unexpectedly" in said:
-        undone = [index for index, _ in tasks[int(task[1])] if index in missing]
-        if undone:
-            others = f", or on one of the {len(undone) - 1} after it," if len(undone) > 1 else ""
-            what = f"the worker on this{others} ended each time it was tried (out of memory?)"
-            return JobFailedError(splits[undone[0]], what)
-    raised = _PYTHON_ERROR.findall(said)
-    reason = raised[-1] if raised else first_line(failure)
-    return KdumpError(f"the Spark job failed: {reason}")
+    if raised := _PYTHON_ERROR.findall(said):
+        return str(raised[-1])
+    if lost := _LOST_TASK.search(said):
+        return f"{_without_class(lost[2])} (on {lost[1]})"
+    return _without_class(first_line(failure))
+
+
+def _without_class(line: str) -> str:
+    return _JAVA_CLASS.sub("", line).removeprefix("Job aborted due to stage failure: ")

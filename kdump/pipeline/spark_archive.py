@@ -14,12 +14,14 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Final
 
 from kdump.errors import KdumpError
-from kdump.pipeline.spark_java import archive_path, find_java
-from kdump.pipeline.spark_session import SparkSession, find_spark, python_path
+from kdump.pipeline.class_archive import ClassArchive, find_archive, make_private_folder
+from kdump.pipeline.isolation import child_environment
+from kdump.pipeline.spark_installation import find_java, find_spark
+from kdump.pipeline.spark_java import JVM_OPTIONS
+from kdump.pipeline.spark_session import SparkSession
 
 _LEAST_PRIORITY: Final = 19
 _ABANDONED_SECONDS: Final = 600
@@ -29,15 +31,15 @@ _PART_SUFFIX: Final = ".part"
 def make_in_background() -> None:
     """Make sure that there is an archive some time later. Never fails, never waits."""
     with contextlib.suppress(KdumpError, OSError):
-        archive = _path()
+        archive = _archive()
         if archive is not None and _is_wanted(archive):
             process = subprocess.Popen(  # noqa: S603 - no shell
-                [sys.executable, "-m", __name__],
+                [sys.executable, "-P", "-m", __name__],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env=os.environ | {"PYTHONPATH": python_path()},
+                env=os.environ | child_environment(),
                 start_new_session=True,
             )
             # It is meant to outlive this process, of which Popen would warn.
@@ -51,18 +53,17 @@ def make() -> None:
         KdumpError: Spark does not start.
         OSError: the cache cannot be written.
     """
-    archive = _path()
+    archive = _archive()
     if archive is None or not _is_wanted(archive):
         return
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    part = archive.with_suffix(f".{os.getpid()}{_PART_SUFFIX}")
-    part.touch()
+    part = archive.path.with_suffix(f".{os.getpid()}{_PART_SUFFIX}")
+    part.touch(mode=0o600)
     session = SparkSession(None, {}, archive_to=part)
     try:
         # What an engine's job makes Spark load.
         session.context.parallelize([[0], [1]], 2).foreachPartition(_visit)
         session.finish()
-        part.replace(archive)
+        archive.keep(part)
     finally:
         session.abort()
         part.unlink(missing_ok=True)
@@ -72,16 +73,20 @@ def _visit(partition: object) -> None:
     """Do nothing with a partition."""
 
 
-def _path() -> Path | None:
-    return archive_path(find_java(os.environ), find_spark())
+def _archive() -> ClassArchive | None:
+    return find_archive(find_java(os.environ), find_spark(), JVM_OPTIONS, os.environ)
 
 
-def _is_wanted(archive: Path) -> bool:
-    """Whether there is no archive yet, and nobody else about to leave one."""
-    if archive.exists():
+def _is_wanted(archive: ClassArchive) -> bool:
+    """Whether there is no archive that can be used, and nobody else about to leave one.
+
+    Raises:
+        OSError: its directory cannot be created.
+    """
+    if archive.is_usable() or not make_private_folder(archive.path.parent):
         return False
     oldest = time.time() - _ABANDONED_SECONDS
-    parts = archive.parent.glob(f"{archive.stem}.*{_PART_SUFFIX}")
+    parts = archive.path.parent.glob(f"{archive.path.stem}.*{_PART_SUFFIX}")
     return not any(part.stat().st_mtime > oldest for part in parts)
 
 

@@ -13,27 +13,32 @@ them: the class ``PythonGatewayServer``, which writes port and secret to the fil
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from kdump.errors import KdumpError
-
-USE_LOCAL: Final = "use --engine local, which needs neither Java nor Spark"
+from kdump.pipeline.class_archive import ClassArchive
+from kdump.pipeline.isolation import child_environment
+from kdump.pipeline.spark_installation import USE_LOCAL, Java, Spark
 
 _GATEWAY_CLASS: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _START_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.01
 _ABORT_SECONDS: Final = 5
+_LOG_BYTES: Final = 1 << 20
+_ARCHIVE_OPTION: Final = "-XX:SharedArchiveFile="
+_NOT_INITIALIZED: Final = "Error occurred during initialization of VM"
+_CRASHED: Final = "# A fatal error has been detected by the Java Runtime Environment:"
 
 _OPENED: Final = (
     "java.lang",
@@ -53,7 +58,7 @@ _OPENED: Final = (
 )
 """Packages of java.base that Spark reaches into (``JavaModuleOptions`` of Spark's launcher)."""
 
-_JVM_OPTIONS: Final = (
+JVM_OPTIONS: Final = (
     # The JVM only passes on what Python workers do: there is little to collect or to compile.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -62,6 +67,9 @@ _JVM_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
     "-Dio.netty.tryReflectionSetAccessible=true",
+    # A crash leaves nothing behind: its report comes with what the JVM says.
+    "-XX:+ErrorFileToStderr",
+    "-XX:-CreateCoredumpOnCrash",
     # What the JVM has to say of its archive is nothing to trouble people with.
     "-Xshare:auto",
     "-Xlog:disable",
@@ -69,61 +77,6 @@ _JVM_OPTIONS: Final = (
     "-Xlog:cds=off",
     "-Xlog:cds+dynamic=off",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Java:
-    """A Java installation.
-
-    Attributes:
-        path: of the program ``java``, links resolved.
-        identity: what changes when another version takes its place.
-    """
-
-    path: Path
-    identity: str
-
-
-def find_java(environment: Mapping[str, str]) -> Java:
-    """The Java of ``JAVA_HOME``, or else of the ``PATH``, as Spark's own scripts choose it.
-
-    Raises:
-        KdumpError: there is none.
-    """
-    home = environment.get("JAVA_HOME")
-    if home:
-        found = shutil.which(str(Path(home) / "bin" / "java"))
-        where = f"in JAVA_HOME ({home})"
-    else:
-        found = shutil.which("java", path=environment.get("PATH"))
-        where = "on the PATH"
-    if found is None:
-        raise KdumpError(f"Spark needs Java 17 or 21, and there is none {where}: {USE_LOCAL}")
-    path = Path(found).resolve()
-    release = path.parent.parent / "release"
-    try:
-        identity = release.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        stat = path.stat()
-        identity = f"{stat.st_size} {stat.st_mtime_ns}"
-    return Java(path, identity)
-
-
-@dataclass(frozen=True, slots=True)
-class Spark:
-    """The Spark that comes with pyspark.
-
-    Attributes:
-        home: the directory that its ``jars`` are in.
-        version: of it.
-    """
-
-    home: Path
-    version: str
-
-    @property
-    def class_path(self) -> str:
-        return str(self.home / "jars" / "*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,58 +88,57 @@ class Gateway:
 
 
 class JavaProcess:
-    """A JVM with Spark's gateway for Python in it; it ends when this process does."""
+    """A JVM with Spark's gateway for Python in it; it ends when this process does.
 
-    def __init__(self, spark: Spark, *, heap: str, archive_to: Path | None = None) -> None:
+    Its current directory is an empty one of its own, so that neither it nor what it starts finds
+    or leaves anything in that of kdump.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, spark_home: Path, archive: ClassArchive | None = None
+    ) -> None:
         """Start the JVM, and do not wait for it.
 
         Args:
-            spark: whose classes it runs.
-            heap: how much memory the JVM may use, as ``-Xmx`` has it.
-            archive_to: where to write the archive of all classes that were loaded, when the JVM
-                ends; it is twice as slow until then.
+            command: to start, for example :func:`gateway_command`.
+            spark_home: the Spark that it runs.
+            archive: the archive of classes that the command names. A JVM that cannot be started
+                with it is started without it.
 
         Raises:
-            KdumpError: there is no Java, or it cannot be started.
+            KdumpError: the command cannot be executed.
         """
-        environment = dict(os.environ)
-        self._java = find_java(environment)
-        archive = archive_path(self._java, spark)
-        if archive_to is not None:
-            archiving = [f"-XX:ArchiveClassesAtExit={archive_to}"]
-        else:
-            is_there = archive is not None and archive.exists()
-            archiving = [f"-XX:SharedArchiveFile={archive}"] if is_there else []
+        self._command = command
+        self._spark_home = spark_home
+        self._archive = archive
         self._folder = Path(tempfile.mkdtemp(prefix="kdump-spark-"))
         self._connection_file = self._folder / "gateway"
-        environment |= {
-            _CONNECTION_FILE: str(self._connection_file),
-            "SPARK_HOME": str(spark.home),
-            "SPARK_CONNECT_MODE": "0",
-        }
-        command = [
-            str(self._java.path),
-            f"-Xmx{heap}",
-            *archiving,
-            *_JVM_OPTIONS,
-            "-cp",
-            spark.class_path,
-            _GATEWAY_CLASS,
-        ]
         self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - no shell
-                command,
-                stdin=subprocess.PIPE,
-                stdout=self.log,
-                stderr=self.log,
-                env=environment,
-                # ^C on the terminal is for kdump, which then ends the JVM.
-                start_new_session=True,
-            )
+            self._process = self._start()
         except OSError as failure:
             self._discard_folder()
-            raise KdumpError(f"{self._java.path}: {failure.strerror}: {USE_LOCAL}") from failure
+            raise KdumpError(f"{command[0]}: {failure.strerror}: {USE_LOCAL}") from failure
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        working_directory = self._folder / "work"
+        working_directory.mkdir(exist_ok=True)
+        return subprocess.Popen(  # noqa: S603 - no shell
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=self.log,
+            cwd=working_directory,
+            env={
+                **os.environ,
+                **child_environment(),
+                _CONNECTION_FILE: str(self._connection_file),
+                "SPARK_HOME": str(self._spark_home),
+                "SPARK_CONNECT_MODE": "0",
+            },
+            # ^C on the terminal is for kdump, which then ends the JVM.
+            start_new_session=True,
+        )
 
     def wait_for_gateway(self) -> Gateway:
         """Wait until the JVM can be reached.
@@ -194,15 +146,49 @@ class JavaProcess:
         Raises:
             KdumpError: it ended before, or takes far too long.
         """
+        # The archive is read while the JVM starts on it, which costs no time.
+        if self._archive is not None and not self._archive.is_intact():
+            self._archive.discard()
+            self._start_without_archive()
         deadline = time.monotonic() + _START_SECONDS
         while not self._connection_file.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise KdumpError(f"Spark did not start: {self._reason()}: {USE_LOCAL}")
+            if self._process.poll() is not None and self._archive is not None:
+                suspect = self._archive
+                self._start_without_archive()
+                gateway = self.wait_for_gateway()
+                suspect.discard()
+                return gateway
+            if self.has_ended or time.monotonic() > deadline:
+                raise KdumpError(f"Spark did not start: {self.reason()}: {USE_LOCAL}")
             time.sleep(_POLL_SECONDS)
         content = self._connection_file.read_bytes()
-        self._discard_folder()
         size = int.from_bytes(content[4:8], "big")
         return Gateway(int.from_bytes(content[:4], "big"), content[8 : 8 + size].decode())
+
+    def _start_without_archive(self) -> None:
+        self._kill()
+        self._connection_file.unlink(missing_ok=True)
+        self.log.seek(0)
+        self.log.truncate()
+        given = f"{_ARCHIVE_OPTION}{self._archive.path}" if self._archive else ""
+        self._command = [each for each in self._command if each != given]
+        self._archive = None
+        self._process = self._start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def leave_nothing(self, jvm: Any) -> None:
+        """Let the JVM remove its directory if this process does not come to it.
+
+        Args:
+            jvm: the ``py4j.java_gateway.JVMView`` of this JVM.
+        """
+        self._connection_file.unlink(missing_ok=True)
+        # They go in reverse order.
+        for folder in (self._folder, self._folder / "work"):
+            jvm.java.io.File(str(folder)).deleteOnExit()
 
     def release(self) -> None:
         """Let the JVM stop Spark and end by itself; it removes its temporary files as it goes."""
@@ -219,6 +205,14 @@ class JavaProcess:
 
     def abort(self) -> None:
         """End the JVM, whatever it is doing, and wait until it is gone."""
+        self._kill()
+        self._forget()
+
+    def stop_now(self) -> None:
+        """End the JVM; what it said can still be read."""
+        self._kill()
+
+    def _kill(self) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.close()
@@ -228,7 +222,6 @@ class JavaProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_ABORT_SECONDS)
                 break
-        self._forget()
 
     def _forget(self) -> None:
         self._discard_folder()
@@ -240,42 +233,53 @@ class JavaProcess:
     def _discard_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _reason(self) -> str:
-        """The most telling line of what the JVM said."""
-        self.log.seek(0)
-        said = self.log.read().decode(errors="replace").splitlines()
-        lines = [line.strip() for line in said if line.strip()]
+    def log_lines(self) -> list[str]:
+        """What the JVM has said until now, without empty lines."""
+        # The JVM writes to the same open file: its position must stay.
+        size = os.fstat(self.log.fileno()).st_size
+        said = os.pread(self.log.fileno(), min(size, _LOG_BYTES), max(0, size - _LOG_BYTES))
+        lines = said.decode(errors="replace").splitlines()
+        return [line.strip() for line in lines if line.strip()]
+
+    def reason(self) -> str:
+        """Why the JVM did not start, or ended: the most telling line of what it said."""
+        lines = self.log_lines()
         if any("UnsupportedClassVersionError" in line for line in lines):
-            return f"it needs Java 17 or 21, and {self._java.path} is older"
-        telling = [line for line in lines if "rror" in line or "xception" in line]
+            return f"it needs Java 17 or 21, and {self._command[0]} is older"
         status = self._process.poll()
-        ended = "no answer" if status is None else f"{self._java.path} ended with status {status}"
+        if status is not None and (status < 0 or _CRASHED in lines[:2]):
+            name = signal.Signals(-status).name if status < 0 else "a fatal error"
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"Java was ended by {name}{hint}"
+        telling = [line for line in lines if "rror" in line or "xception" in line]
+        ended = "no answer" if status is None else f"{self._command[0]} ended with status {status}"
+        if lines[:-1] and lines[0] == _NOT_INITIALIZED:
+            return lines[1]
         return (telling or lines or [ended])[0]
 
 
-def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Where kdump keeps what it can make again: a directory of the user's cache.
+def gateway_command(
+    java: Java, spark: Spark, *, heap: str, archive: ClassArchive | None, archive_to: Path | None
+) -> list[str]:
+    """How to start a JVM of this machine.
 
-    None where the user has no home. A place that others can write to will not do: what is kept
-    there is run.
+    Args:
+        java: which.
+        spark: whose classes it runs.
+        heap: how much memory the JVM may use, as ``-Xmx`` has it.
+        archive: of its classes, if there is one to use.
+        archive_to: where to write the archive of all classes that were loaded, when the JVM ends;
+            it is twice as slow until then.
     """
-    configured = environment.get("XDG_CACHE_HOME", "")
-    # A relative path there is to be ignored, says the XDG Base Directory Specification.
-    if configured.startswith("/"):
-        return Path(configured) / "kdump"
-    home = environment.get("HOME", "")
-    return Path(home) / ".cache" / "kdump" if home.startswith("/") else None
+    archiving = [f"{_ARCHIVE_OPTION}{archive.path}"] if archive is not None else []
+    if archive_to is not None:
+        archiving = [f"-XX:ArchiveClassesAtExit={archive_to}"]
+    options = [f"-Xmx{heap}", *archiving, *JVM_OPTIONS]
+    return [str(java.path), *options, "-cp", spark.class_path, _GATEWAY_CLASS]
 
 
-def archive_path(java: Java, spark: Spark) -> Path | None:
-    """Where the archive of Spark's classes for one JVM is, or would be, if there can be one.
-
-    The JVM itself refuses one of other jars or of another JVM: the name only keeps it from being
-    offered such a one for ever.
-    """
-    folder = cache_folder(os.environ)
-    if folder is None:
-        return None
-    described = "\n".join([java.identity, str(java.path), spark.class_path, *_JVM_OPTIONS])
-    key = hashlib.sha256(described.encode(errors="surrogateescape")).hexdigest()[:16]
-    return folder / f"spark-{spark.version}-{key}.jsa"
+def submit_command(spark_home: Path, properties: Mapping[str, str]) -> list[str]:
+    """How to start a JVM by ``spark-submit``, which knows of clusters."""
+    conf = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
+    own = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return [str(spark_home / "bin" / "spark-submit"), *conf, *own]

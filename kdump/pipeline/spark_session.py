@@ -7,14 +7,29 @@ import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from kdump.errors import KdumpError
-from kdump.pipeline.spark_java import USE_LOCAL, JavaProcess, Spark
+from kdump.pipeline.class_archive import find_archive
+from kdump.pipeline.isolation import environment, python_path
+from kdump.pipeline.spark_cluster import (
+    check_executors,
+    find_master,
+    log_cluster,
+    told_cause,
+    wait_for_master,
+)
+from kdump.pipeline.spark_installation import (
+    USE_LOCAL,
+    Spark,
+    find_java,
+    find_spark,
+    first_line,
+)
+from kdump.pipeline.spark_java import JVM_OPTIONS, JavaProcess, gateway_command, submit_command
 
 DEFAULT_MASTER: Final = "local[*]"
 
@@ -60,23 +75,12 @@ def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
         # One thread a worker: the workers are as many as the cores.
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONPATH": python_path(),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if _LOCAL_MASTER.fullmatch(master):
         # Neither a resolver nor a firewall has a say in what stays inside this machine.
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found | dict(spark_conf)
-
-
-def python_path() -> str:
-    """The path by which workers find the modules that this process finds.
-
-    Workers run the same Python, so what comes with it they have anyway; what is not there on
-    another machine does no harm.
-    """
-    own = {sys.prefix, sys.base_prefix, sys.exec_prefix}
-    inherent = tuple(str(Path(prefix) / "lib") + os.sep for prefix in own)
-    found = [str(Path(entry or ".").absolute()) for entry in sys.path if not entry.endswith(".zip")]
-    return os.pathsep.join(dict.fromkeys(e for e in found if not e.startswith(inherent)))
 
 
 class SparkSession:
@@ -100,27 +104,48 @@ class SparkSession:
             archive_to: where the JVM is to leave the archive of its classes, if it is to.
 
         Raises:
-            KdumpError: pyspark or Java is missing, or cannot be started.
+            UsageProblem: Spark knows no such master.
+            KdumpError: pyspark or Java is missing, or cannot be started; or nothing listens where
+                the master should.
         """
         self.master = master_url(master)
         self.properties = properties(self.master, spark_conf)
         self._java: JavaProcess | None = None
-        self._log: IO[bytes] | None = None
         self._context: Any = None
         self._is_ours = True
         spark = find_spark()
-        if self.is_quick and not _has_context():
-            heap = self.properties.get(_HEAP_PROPERTY, _DEFAULT_HEAP)
-            self._java = JavaProcess(spark, heap=heap, archive_to=archive_to)
+        if _active_context() is None:
+            find_master(self.master)
+            self._java = self._start_java(spark, archive_to)
+
+    def _start_java(self, spark: Spark, archive_to: Path | None) -> JavaProcess:
+        if not self.is_quick:
+            home = Path(os.environ.get("SPARK_HOME") or spark.home)
+            conf = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+            if not (conf / "spark-env.sh").exists():
+                find_java(os.environ)
+            return JavaProcess(submit_command(home, self.properties), spark_home=home)
+        java = find_java(os.environ)
+        archive = find_archive(java, spark, JVM_OPTIONS, os.environ)
+        if archive is not None and (archive_to is not None or not archive.is_usable()):
+            archive = None
+        heap = self.properties.get(_HEAP_PROPERTY, _DEFAULT_HEAP)
+        command = gateway_command(java, spark, heap=heap, archive=archive, archive_to=archive_to)
+        return JavaProcess(command, spark_home=spark.home, archive=archive)
 
     @property
     def is_quick(self) -> bool:
         """Whether the JVM can be started without ``spark-submit``."""
-        return bool(_LOCAL_MASTER.fullmatch(self.master)) and not any(
+        return self.is_local and not any(
             name.startswith(_NEEDS_SUBMIT)
             for name in self.properties
             if name != "spark.submit.deployMode"
         )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the JVM does the work itself, and there is no cluster."""
+        return bool(_LOCAL_MASTER.fullmatch(self.master))
 
     @property
     def context(self) -> Any:
@@ -134,50 +159,67 @@ class SparkSession:
         return self._context
 
     def _connect(self) -> Any:
-        from pyspark import SparkConf, SparkContext
-
-        active = SparkContext._active_spark_context
+        active = _active_context()
         if active is not None:
             self._is_ours = False
+            if _is_stopped(active):
+                raise KdumpError(
+                    "the Spark context of this process is stopped, or its JVM has ended:"
+                    " call SparkContext.stop() and make another, or use --engine local"
+                )
             return active
         # Python on the workers is the one that runs here, unless told otherwise. A property
         # alone would not reach all of them.
         python = self.properties.get("spark.pyspark.python", sys.executable)
-        with _environment(PYSPARK_PYTHON=python), _own_interrupts():
+        with environment({"PYSPARK_PYTHON": python}), _own_interrupts():
             try:
-                gateway = self._gateway()
-                conf = SparkConf(loadDefaults=False)
-                for name, value in self.properties.items():
-                    conf.set(name, value)
-                context = SparkContext(conf=conf, gateway=gateway)
+                context = self._new_context()
             except KdumpError:
+                self.abort()
                 raise
             except Exception as failure:
+                cause = self.cause() or first_line(failure)
                 self.abort()
-                raise KdumpError(
-                    f"Spark did not start: {first_line(failure)}: {USE_LOCAL}"
-                ) from failure
+                raise KdumpError(f"Spark did not start: {cause}: {USE_LOCAL}") from failure
             context.setLogLevel("ERROR")
         return context
 
-    def _gateway(self) -> Any:
-        """The connection to the JVM, which is started here where that could not be done before."""
-        from pyspark import java_gateway
+    def _new_context(self) -> Any:
+        from pyspark import SparkConf, SparkContext, java_gateway
 
+        assert self._java is not None
         launch_gateway: Callable[..., Any] = java_gateway.launch_gateway
-        if self._java is None:
-            from pyspark import SparkConf
-
-            self._log = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
-            conf = SparkConf(loadDefaults=False)
-            for name, value in self.properties.items():
-                conf.set(name, value)
-            return launch_gateway(conf, {"stdout": self._log, "stderr": self._log})
         reached = self._java.wait_for_gateway()
-        with _environment(
-            PYSPARK_GATEWAY_PORT=str(reached.port), PYSPARK_GATEWAY_SECRET=reached.secret
+        with environment(
+            {"PYSPARK_GATEWAY_PORT": str(reached.port), "PYSPARK_GATEWAY_SECRET": reached.secret}
         ):
-            return launch_gateway()
+            gateway = launch_gateway()
+        self._java.leave_nothing(gateway.jvm)
+        conf = SparkConf(loadDefaults=False)
+        for name, value in self.properties.items():
+            conf.set(name, value)
+        if self.is_local:
+            return SparkContext(conf=conf, gateway=gateway)
+        log_cluster(gateway.jvm)
+        return wait_for_master(
+            self.master, self._java, lambda: SparkContext(conf=conf, gateway=gateway)
+        )
+
+    def check(self, waiting_seconds: float) -> None:
+        """See to it that nobody waits for a cluster on which nothing runs.
+
+        Args:
+            waiting_seconds: for how long no task has given an answer.
+
+        Raises:
+            KdumpError: the cluster has no executor for this job.
+        """
+        if not self.is_local and self._context is not None and self._java is not None:
+            check_executors(self.master, self._context, self._java, waiting_seconds)
+
+    def cause(self) -> str | None:
+        """Why Spark stopped, if its JVM has told that."""
+        return None if self._java is None else told_cause(self._java)
 
     def close(self) -> None:
         """Stop Spark; where it is on this machine, without waiting for it."""
@@ -194,65 +236,41 @@ class SparkSession:
     def _end(self, end_java: Callable[[JavaProcess], None]) -> None:
         context, self._context = self._context, None
         java, self._java = self._java, None
-        if not self._is_ours:
+        if not self._is_ours or java is None:
             return
-        if java is not None:
-            _detach(context)
-            (end_java if context is not None else JavaProcess.abort)(java)
-        elif context is not None:
-            with _quiet_accumulators(context):
+        if context is not None and not self.is_local and end_java is not JavaProcess.abort:
+            # The cluster is told before the JVM ends.
+            with _quiet_accumulators(context), contextlib.suppress(Exception):
                 context.stop()
-                _shut_down_gateway(context)
-        if self._log is not None:
-            self._log.close()
-            self._log = None
+            end_java = JavaProcess.wait
+        _detach(context)
+        (end_java if context is not None else JavaProcess.abort)(java)
 
 
-def find_spark() -> Spark:
-    """The Spark that comes with pyspark.
-
-    Raises:
-        KdumpError: there is none that can be imported.
-    """
-    try:
-        import pyspark
-    except Exception as failure:
-        raise KdumpError(f"pyspark cannot be imported ({first_line(failure)}): {USE_LOCAL}") from (
-            failure
-        )
-    assert pyspark.__file__ is not None
-    return Spark(Path(pyspark.__file__).parent, pyspark.__version__)
-
-
-def _has_context() -> bool:
+def _active_context() -> Any:
     from pyspark import SparkContext
 
-    return SparkContext._active_spark_context is not None
+    return SparkContext._active_spark_context
+
+
+def _is_stopped(context: Any) -> bool:
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # noqa: BLE001 - py4j has many for a JVM that is gone
+        return True
 
 
 def _detach(context: Any) -> None:
     """Forget a context whose JVM ends by itself, so that another can be made."""
     from pyspark import SparkContext
 
-    if context is not None:
+    if context is not None and context._accumulatorServer is not None:
         with _quiet_accumulators(context):
             # It takes half a second to notice, which nobody has to wait for.
             threading.Thread(target=context._accumulatorServer.shutdown, daemon=True).start()
     _close_gateway()
     with SparkContext._lock:
         SparkContext._active_spark_context = None
-
-
-def _shut_down_gateway(context: Any) -> None:
-    """End the JVM that ``spark-submit`` started for us."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    _close_gateway()
-    if process is not None:
-        process.stdin.close()
-        process.wait()
 
 
 def _close_gateway() -> None:
@@ -275,21 +293,6 @@ def _quiet_accumulators(context: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Set environment variables for a while."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-@contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
     """Keep the handler of ^C, for which pyspark puts in its own."""
     if threading.current_thread() is not threading.main_thread():
@@ -300,10 +303,3 @@ def _own_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def first_line(failure: BaseException) -> str:
-    """What an exception says, on one line; of a Java exception, what it says itself."""
-    java = getattr(failure, "java_exception", None)
-    text = str(java.toString() if java is not None else failure) or type(failure).__name__
-    return text.strip().splitlines()[0]

@@ -114,16 +114,13 @@ class WaitForEver:
 
 @dataclass(frozen=True, slots=True)
 class CountWhereMounted:
-    """Counts in a file that each node of a cluster has below a directory of its own.
-
-    In Spark's ``local-cluster`` a worker's current directory has the executor's number for name.
-    """
+    """Counts in a file that each node of a cluster has below a directory of its own."""
 
     mounts: str
     counting: CountBatches = field(default_factory=CountBatches)
 
     def run(self, split: Split) -> Count:
-        path = Path(self.mounts, Path.cwd().name, split.path)
+        path = Path(self.mounts, node(), split.path)
         return self.counting.run(replace(split, path=str(path)))
 
 
@@ -137,12 +134,12 @@ class TellExecutable:
 
 @dataclass(frozen=True, slots=True)
 class TellKdump:
-    """Gives the process, where it has kdump from, and the name of its current directory."""
+    """Gives the process, where it has kdump from, and its node."""
 
     def run(self, split: Split) -> tuple[int, str, str]:
         import kdump
 
-        return os.getpid(), str(kdump.__file__), Path.cwd().name
+        return os.getpid(), str(kdump.__file__), node()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +149,11 @@ class TellParents:
     def run(self, split: Split) -> tuple[int, int]:
         parent = os.getppid()
         return parent, parent_of(parent)
+
+
+def node() -> str:
+    """The executor's number, in Spark's ``local-cluster``: it is in a directory of that name."""
+    return Path(f"/proc/{os.getppid()}/cwd").readlink().name
 
 
 def parent_of(process: int) -> int:

@@ -2,15 +2,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import socket
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from builders.jobs import CountBatches, FailOn, KillWorker, TellExecutable, TellProcess, parent_of
 from builders.programs import InterruptedProgram, in_a_fresh_process
-from kdump.errors import KdumpError
-from kdump.pipeline import spark_java, spark_session
+from kdump.errors import KdumpError, UsageProblem
+from kdump.pipeline import spark_cluster, spark_installation, spark_java, spark_session
 from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
 from kdump.pipeline.job import JobFailedError, Split
 from kdump.pipeline.local import LocalEngine
@@ -100,7 +105,7 @@ def test_without_java_one_line_says_so(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path) if java_home else "")
     with pytest.raises(KdumpError) as caught:
-        spark_java.find_java(os.environ)
+        spark_installation.find_java(os.environ)
     where = f"in JAVA_HOME ({tmp_path})" if java_home else "on the PATH"
     assert str(caught.value) == (
         f"Spark needs Java 17 or 21, and there is none {where}: "
@@ -115,27 +120,171 @@ def test_without_java_one_line_says_so(
             "Error: LinkageError\njava.lang.UnsupportedClassVersionError: org/apache",
             "it needs Java 17 or 21, and {java} is older",
         ),
-        ("Error occurred during initialization of VM", "Error occurred during initialization"),
+        ("Error occurred during initialization of VM\nToo small", "Too small"),
         ("", "{java} ended with status 1"),
     ],
 )
 def test_a_java_that_does_not_start_spark_is_told_in_one_line(
-    said: str, reason: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    said: str, reason: str, tmp_path: Path
 ) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
+    java = tmp_path / "java"
     java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n")
     java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    spark = spark_java.Spark(tmp_path, "0")
-    process = spark_java.JavaProcess(spark, heap="64m")
+    process = spark_java.JavaProcess([str(java)], spark_home=tmp_path)
     try:
         with pytest.raises(KdumpError) as caught:
             process.wait_for_gateway()
     finally:
         process.abort()
-    assert f"Spark did not start: {reason.format(java=java.resolve())}" in str(caught.value)
+    assert f"Spark did not start: {reason.format(java=java)}: use --engine local" in str(
+        caught.value
+    )
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("foo://host:7077", "not a Spark master; Spark knows local"),
+        ("localhost:7077", "not a Spark master; Spark knows local"),
+        ("spark://localhost", "expected spark://HOST:PORT"),
+        ("spark://localhost:port", "expected spark://HOST:PORT"),
+        ("local[0,4]", "at least one core"),
+    ],
+)
+def test_a_master_that_spark_does_not_know_is_refused_at_once(url: str, problem: str) -> None:
+    with pytest.raises(UsageProblem, match=f"--master {re.escape(url)}: .*{re.escape(problem)}"):
+        spark_cluster.find_master(url)
+
+
+def test_a_port_on_which_nobody_listens_is_told_at_once() -> None:
+    with closed_port() as port, pytest.raises(KdumpError, match="Connection refused"):
+        spark_cluster.find_master(f"spark://127.0.0.1:{port}")
+
+
+def test_one_master_of_several_is_enough() -> None:
+    with closed_port() as closed, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        spark_cluster.find_master(f"spark://127.0.0.1:{closed},127.0.0.1:{port}")
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """Give a port on which nobody listens, and nobody begins to."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+class ClusterLog:
+    """A JVM of which only its log is known."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = lines
+        self.was_stopped = threading.Event()
+
+    def log_lines(self) -> list[str]:
+        return list(self.lines)
+
+    def stop_now(self) -> None:
+        self.was_stopped.set()
+
+
+def test_a_server_that_is_no_master_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_cluster, "_REGISTER_SECONDS", 0)
+    java = ClusterLog("INFO ClientEndpoint: Connecting to master spark://h:1...")
+
+    def wait_for_the_end() -> None:
+        java.was_stopped.wait()
+        raise OSError("the JVM is gone")
+
+    with pytest.raises(KdumpError, match="spark://h:1 does not answer as a Spark master does"):
+        spark_cluster.wait_for_master("spark://h:1", cast("Any", java), wait_for_the_end)
+
+
+class Cluster:
+    """A Spark context of a cluster, as far as it is asked for its executors."""
+
+    def __init__(self, executors: int) -> None:
+        self._jsc = self
+        self.executors = executors
+
+    def sc(self) -> Cluster:
+        return self
+
+    def conf(self) -> Cluster:
+        return self
+
+    def getTimeAsSeconds(self, name: str, default: str) -> int:  # noqa: N802
+        return int(default.removesuffix("s"))
+
+    def getExecutorMemoryStatus(self) -> Cluster:  # noqa: N802
+        return self
+
+    def size(self) -> int:
+        return 1 + self.executors
+
+
+def test_executors_that_end_as_they_start_are_not_waited_for() -> None:
+    ended = "Executor updated: app-1/{} is now EXITED (Command exited with code 1)"
+    java = cast("Any", ClusterLog(*map(ended.format, range(2))))
+    spark_cluster.check_executors("spark://h:1", Cluster(1), java, 1.0)
+    with pytest.raises(KdumpError, match="executors end as soon as they start: Command exited"):
+        spark_cluster.check_executors("spark://h:1", Cluster(0), java, 1.0)
+
+
+def test_a_cluster_without_room_is_told_after_a_while() -> None:
+    java = cast("Any", ClusterLog())
+    spark_cluster.check_executors("spark://h:1", Cluster(0), java, 1.0)
+    with pytest.raises(KdumpError, match="has started no executor in 100 seconds"):
+        spark_cluster.check_executors("spark://h:1", Cluster(0), java, 100.0)
+
+
+def test_a_python_that_workers_do_not_have_is_told_with_the_machine(cache: Path) -> None:
+    said = in_a_fresh_process(WITHOUT_PYTHON).stdout
+    assert re.fullmatch(
+        r'the Spark job failed: Cannot run program "/gone/python": .*No such file.* \(on \S+\)\n',
+        said,
+    )
+
+
+WITHOUT_PYTHON = """
+from builders.jobs import TellProcess
+from kdump.errors import KdumpError
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+from kdump.pipeline.job import Split
+conf = (("spark.pyspark.python", "/gone/python"),)
+try:
+    with open_engine(EngineOptions(EngineChoice.SPARK, spark_conf=conf), total_bytes=0) as engine:
+        list(engine.run(TellProcess(), [Split("any")]))
+except KdumpError as failure:
+    print(failure)
+"""
+
+STOPPED = """
+import sys
+from builders.jobs import TellProcess
+from kdump.errors import KdumpError
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+from kdump.pipeline.job import Split
+from kdump.pipeline.spark_session import SparkSession
+session = SparkSession("local[1]", {})
+session.context._jsc.stop()
+for _ in range(2):
+    try:
+        with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
+            list(engine.run(TellProcess(), [Split("any")]))
+    except KdumpError as failure:
+        print(failure)
+    session.context._gateway.shutdown()
+"""
+
+
+def test_a_context_that_is_stopped_is_told_in_one_line(cache: Path) -> None:
+    said = in_a_fresh_process(STOPPED).stdout.splitlines()
+    assert len(said) == 2
+    for line in said:
+        assert line.startswith("the Spark context of this process is stopped")
 
 
 NO_PYSPARK = """

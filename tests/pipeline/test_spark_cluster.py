@@ -47,6 +47,7 @@ with open_engine(options, total_bytes=0) as engine:
     said["size_bytes"] = sum(count.size_bytes for count in counts)
     os.chdir(folder)
     relative = [type(part)(Path(part.path).name, part.start, part.end) for part in parts]
+    said["relative"] = sum(count.batches for _, count in engine.run(CountBatches(), relative))
     try:
         list(engine.run(CountWhereMounted(mounts), relative))
     except JobFailedError as failure:
@@ -98,6 +99,12 @@ def test_a_worker_that_dies_in_the_middle_costs_nothing(
     assert said["parts"] > 8
     assert said["batches"] == segment.count
     assert said["size_bytes"] == len(segment.log)
+
+
+def test_relative_paths_begin_where_kdump_was_started(
+    said: dict[str, Any], segment: LargeSegment
+) -> None:
+    assert said["relative"] == segment.count
 
 
 def test_a_directory_that_one_node_lacks_is_named(said: dict[str, Any]) -> None:

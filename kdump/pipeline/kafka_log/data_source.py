@@ -6,7 +6,9 @@ derive from PySpark's, which is not imported before it is needed: they are made 
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
@@ -24,6 +26,7 @@ from kdump.pipeline.kafka_log.reader import SourceReading
 from kdump.pipeline.kafka_log.splits import grouped, plan_splits
 
 FORMAT: Final = "kafka-log"
+_SAFE_PATH: Final = "PYTHONSAFEPATH"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
@@ -31,7 +34,8 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
     """Make ``spark.read.format("kafka-log")`` known to a session.
 
     Its workers have to run a Python that has kdump: for a session of this machine, set
-    ``PYSPARK_PYTHON`` to ``sys.executable`` before it begins.
+    ``PYSPARK_PYTHON`` to ``sys.executable`` before it begins. Set ``PYTHONSAFEPATH`` to ``1`` as
+    well: Spark starts Python where the user stands, and its workers would import from there.
 
     Args:
         spark: a ``pyspark.sql.SparkSession``.
@@ -42,7 +46,40 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
     """
     if push_filters:
         spark.conf.set(_PUSHDOWN, "true")
-    spark.dataSource.register(source_class(push_filters=push_filters))
+    source = source_class(push_filters=push_filters)
+    from pyspark.sql import SparkSession
+
+    # A client of Spark Connect has no context: workers run where the server is.
+    if not isinstance(spark, SparkSession):
+        spark.dataSource.register(source)
+        return
+    context: Any = spark.sparkContext
+    if not context._jvm.java.lang.System.getenv(_SAFE_PATH):
+        warnings.warn(
+            f"Spark's workers import modules from the current directory: set {_SAFE_PATH}=1 in"
+            " os.environ before Spark starts",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    with _safe_path(context.environment):
+        spark.dataSource.register(source)
+
+
+@contextlib.contextmanager
+def _safe_path(worker_environment: dict[str, str]) -> Iterator[None]:
+    """Let workers of functions that are wrapped meanwhile not import from the current directory.
+
+    Spark copies these variables: workers of the session's other functions are as they were.
+    """
+    before = worker_environment.get(_SAFE_PATH)
+    worker_environment[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del worker_environment[_SAFE_PATH]
+        else:
+            worker_environment[_SAFE_PATH] = before
 
 
 def sql_session(context: Any, *, push_filters: bool = False) -> Any:
