@@ -25,6 +25,7 @@ from kdump.formats.compression import Codec
 from kdump.pipeline.kafka_log.damage import DamagedLogError
 from kdump.pipeline.kafka_log.options import parse_options
 from kdump.pipeline.kafka_log.reader import SourceReading
+from kdump.pipeline.kafka_log.splits import grouped
 from kdump.scan.source import FileSource
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
@@ -449,6 +450,25 @@ def test_the_splits_of_a_segment_hold_each_record_once(large: Path) -> None:
     splits = splits_of(large, minPartitions="8")
     assert len(splits) >= 8
     assert offsets_of(large, minPartitions="8") == list(range(1800))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 9, 100])
+@pytest.mark.parametrize("bounds", [(0, 24), (4, 20), (4, 5)])
+def test_small_segments_give_as_many_tasks_as_are_asked_for(
+    tmp_path: Path, count: int, bounds: tuple[int, int]
+) -> None:
+    """Eight batches of three records, one in a segment of its own."""
+    made = batches.batches(8)
+    path = partition(tmp_path, (0, made[:1]), (3, made[1:]))
+    options = {
+        **by_partition("startingOffsets", bounds[0]),
+        **by_partition("endingOffsets", bounds[1]),
+        "minPartitions": str(count),
+    }
+    groups = grouped(splits_of(path, **options), parse_options({"path": str(path), **options}))
+    touched = (bounds[1] - 1) // 3 - bounds[0] // 3 + 1
+    assert len(groups) >= min(count, touched)
+    assert offsets_of(path, **options) == list(range(*bounds))
 
 
 def test_segments_that_are_too_old_are_not_opened(tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from kdump.errors import UsageProblem
 from kdump.formats.names import FileKind
-from kdump.log.headers import batch_span_at
+from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.pipeline.job import Split
@@ -74,7 +75,43 @@ def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
     size = split_bytes(total_bytes, available_cores())
     if options.min_partitions is not None:
         size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
-    return [split for each in found for split in _Planner(each, options, wanted).splits(size)]
+    splits = [split for each in found for split in _Planner(each, options, wanted).splits(size)]
+    return _at_least(options.min_partitions or 0, splits)
+
+
+def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
+    """The splits, cut further where they are fewer than ``count``: at most into single batches."""
+    if len(splits) >= count:
+        return splits
+    positions = [_batch_positions(split) for split in splits]
+    batches = sum(map(len, positions))
+    return [
+        piece
+        for split, own in zip(splits, positions, strict=True)
+        for piece in _cut(split, own, -(-len(own) * count // max(1, batches)))
+    ]
+
+
+def _batch_positions(split: SourceSplit) -> list[int]:
+    """Where the batches begin that a split is read for, as far as headers lead."""
+    positions: list[int] = []
+    with FileSource(Path(split.path)) as log:
+        for span in batch_spans(log, split.start):
+            is_behind = split.end is not None and span.position >= split.end
+            if is_behind or (split.to_offset is not None and span.base_offset >= split.to_offset):
+                break
+            positions.append(span.position)
+    return positions
+
+
+def _cut(split: SourceSplit, positions: Sequence[int], parts: int) -> Iterator[SourceSplit]:
+    """Cut a split into so many parts of as many batches each, or into single batches."""
+    parts = max(1, min(parts, len(positions)))
+    starts = [split.start] + [positions[len(positions) * n // parts] for n in range(1, parts)]
+    behind = split.start + split.size_bytes
+    for start, end in zip(starts, [*starts[1:], None], strict=True):
+        size_bytes = max(0, (behind if end is None else end) - start)
+        yield replace(split, start=start, end=end or split.end, size_bytes=size_bytes)
 
 
 def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple[SourceSplit, ...]]:
@@ -83,11 +120,13 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
     enough = split_bytes(total_bytes, available_cores())
     if options.min_partitions is not None:
         enough = min(enough, total_bytes // options.min_partitions)
+    wanted = options.min_partitions or 0
     groups: list[tuple[SourceSplit, ...]] = []
     held: list[SourceSplit] = []
     held_bytes = 0
-    for split in splits:
-        if held and held_bytes + split.size_bytes > enough:
+    for index, split in enumerate(splits):
+        is_needed_apart = len(splits) - index < wanted - len(groups)
+        if held and (is_needed_apart or held_bytes + split.size_bytes > enough):
             groups.append(tuple(held))
             held, held_bytes = [], 0
         held.append(split)
