@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.output import Column, Kind, OutputFormat, open_output, output_option
-from kdump.cli.parameters import paths_argument
+from kdump.cli.parameters import parse_integer, paths_argument
 from kdump.cli.repairing import (
     Operations,
     RepairArguments,
@@ -24,7 +24,6 @@ from kdump.cli.said import Said, open_printer
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_long
 from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
 
 if TYPE_CHECKING:
@@ -130,7 +129,7 @@ class LineParameter(click.ParamType[Line]):
     ) -> Line:
         text = str(value)
         name, _, number = text.rpartition("=")
-        offset = parse_long(number)
+        offset = parse_integer(number)
         try:
             parsed = parse_partition_directory_name(name)
         except FormatError:
@@ -139,6 +138,8 @@ class LineParameter(click.ParamType[Line]):
         if (
             parsed is None
             or parsed.state is not PartitionState.LIVE
+            # Java reads 00 as 0; but a broker never writes it.
+            or str(parsed.topic_partition) != name
             or not (is_offset or number == _NO_LINE)
         ):
             self.fail(
@@ -183,13 +184,21 @@ def _with(
     for line in lines:
         if line.offset is not None and line.key not in there:
             raise UsageProblem(f"{directory.path}: there is no partition {line.key}")
-    if name == names.LOG_START_OFFSET_CHECKPOINT:
-        _require_reached(directory, lines)
+    _require_reached(directory, name, lines)
     return with_lines(directory, name, {line.key: line.offset for line in lines})
 
 
-def _require_reached(directory: LogDirectory, lines: Iterable[Line]) -> None:
-    """Refuse log start offsets behind the end of a log: a broker would delete all of it."""
+_PAST_THE_END: Final = {
+    names.RECOVERY_POINT_CHECKPOINT: "nothing after it can have been flushed",
+    names.LOG_START_OFFSET_CHECKPOINT: "a broker would delete every segment of it",
+    names.REPLICATION_OFFSET_CHECKPOINT: "nothing after it can have been replicated",
+    names.CLEANER_OFFSET_CHECKPOINT: "nothing after it can have been compacted",
+}
+"""Why a line of a checkpoint is wrong whose offset is past the end of its log."""
+
+
+def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) -> None:
+    """Refuse offsets past the end of a log: it never had them."""
     from kdump.log.bounds import read_bounds
 
     wanted = {line.key: line.offset for line in lines}
@@ -200,8 +209,8 @@ def _require_reached(directory: LogDirectory, lines: Iterable[Line]) -> None:
         bounds = read_bounds(partition, directory.checkpoints, is_clean=directory.is_clean)
         if bounds.log_end_offset is not None and offset > bounds.log_end_offset:
             raise UsageProblem(
-                f"{partition.path}: the log ends at {bounds.log_end_offset}; a broker would delete"
-                f" every segment of it if it were to begin at {offset}"
+                f"{partition.path}: offset {offset} is past the end of the log,"
+                f" {bounds.log_end_offset}: {_PAST_THE_END[name]}"
             )
 
 

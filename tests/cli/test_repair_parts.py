@@ -12,6 +12,7 @@ from builders.in_process import Outcome, run_kdump
 from builders.log_directories import offset_checkpoint
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file
+from kdump.cli.checkpoint import CHECKPOINTS
 from kdump.formats import names
 from kdump.formats.names import FileKind
 
@@ -229,32 +230,46 @@ def test_a_line_is_set_and_taken_away(log_dir: Path, checkpoint: str, name: str)
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("orders-0=99", "the log ends at 18"),
+        ("orders-0=99", "past the end of the log, 18"),
         ("payments-0=1", "there is no partition payments-0"),
         ("orders-0=-1", "not of the form"),
         ("orders=1", "not of the form"),
         ("orders-0", "not of the form"),
+        ("orders-00=1", "not of the form"),
+        ("orders-0=1_0", "not of the form"),
+        ("orders-0=+1", "not of the form"),
+        ("orders-0=\u0661", "not of the form"),
+        ("orders-0=9223372036854775807", "past the end of the log, 18"),
+        ("orders-0=9223372036854775808", "not of the form"),
     ],
 )
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
 def test_lines_that_would_do_harm_or_nothing_are_refused(
-    log_dir: Path, line: str, why: str
+    log_dir: Path, checkpoint: str, line: str, why: str
 ) -> None:
     before = contents_of(log_dir)
 
-    outcome = kdump("checkpoint", "set", log_dir, "log-start-offset", line)
+    outcome = kdump("checkpoint", "set", log_dir, checkpoint, line)
 
     assert outcome.exit_status == 16
     assert why in outcome.stderr.decode()
     assert contents_of(log_dir) == before
 
 
-def test_setting_a_line_of_a_damaged_checkpoint_is_refused(log_dir: Path) -> None:
-    (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"rubbish")
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_setting_a_line_of_a_damaged_checkpoint_is_refused_until_it_is_rebuilt(
+    log_dir: Path, checkpoint: str
+) -> None:
+    (log_dir / CHECKPOINTS[checkpoint]).write_bytes(b"rubbish")
+    line = ("checkpoint", "set", log_dir, checkpoint, "orders-0=1")
 
-    outcome = kdump("checkpoint", "set", log_dir, "recovery-point", "orders-0=1")
+    outcome = kdump(*line)
 
     assert outcome.exit_status == 8
-    assert b"kdump checkpoint rebuild" in outcome.stderr
+    assert f"kdump checkpoint rebuild {log_dir}".encode() in outcome.stderr
+    assert kdump("checkpoint", "rebuild", log_dir).exit_status == 1
+    assert kdump(*line).exit_status == 1
+    assert b"orders 0 1\n" in (log_dir / CHECKPOINTS[checkpoint]).read_bytes()
 
 
 def test_damaged_checkpoints_are_made_from_the_logs(log_dir: Path) -> None:
