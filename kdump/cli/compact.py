@@ -15,7 +15,7 @@ from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import paths_argument
-from kdump.cli.repairing import Operations, said_of_interrupted
+from kdump.cli.repairing import Operations, said_of_finding, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
 
@@ -80,6 +80,7 @@ def command(
     from kdump.pipeline.compaction.request import Request
     from kdump.pipeline.recover import Selection
     from kdump.pipeline.repairing import for_writing
+    from kdump.pipeline.severe import severe_findings
 
     if bool(globs) == all_compacted:
         raise UsageProblem("say which topics: either --topic GLOB, or --all-compacted")
@@ -116,6 +117,14 @@ def command(
             request = _request(log_dirs, config, request)
         for directory in request.directories:
             diagnostics.report_problems(directory)
+        severe = severe_findings(
+            request.directories,
+            request.settings,
+            {
+                each.path: [one for one in each.partitions if request.selects(each, one)]
+                for each in request.directories
+            },
+        )
         results = compact(request, writing, engine.options, progress)
     operations = Operations(done for _, done in recovered)
     status = diagnostics.status | status_of(results)
@@ -126,6 +135,9 @@ def command(
             for said in recover.said_of_result(recovery, done, operations, freeing):
                 printer.say(dataclasses.replace(said, type=f"recovery-{said.type}"))
             status |= recover.status_of(recovery, done, freeing)
+        for finding in severe:
+            printer.say(said_of_finding(finding))
+            status |= ExitStatus.DAMAGE_LEFT
         for result in results:
             for said in said_of_result(result, freeing):
                 printer.say(said)
@@ -137,11 +149,17 @@ def _request(
     log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: Request
 ) -> Request:
     """The same request for the directories as they are now."""
+    from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
 
     directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
     settings = config.settings_of(directories)
-    return dataclasses.replace(request, directories=directories, settings=settings)
+    return dataclasses.replace(
+        request,
+        directories=directories,
+        settings=settings,
+        twice=partitions_twice(directories),
+    )
 
 
 def _require_match(request: Request) -> None:

@@ -12,7 +12,7 @@ import click
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import PARTITION_NUMBER, NumberParameter, paths_argument
-from kdump.cli.repairing import Operations, said_of_interrupted
+from kdump.cli.repairing import Operations, said_of_finding, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
@@ -62,9 +62,11 @@ def command(
         without_garbage_collection,
     )
     from kdump.cli.freed_output import said_of_result, status_of, summary
+    from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.delete_records import Request, delete_records
     from kdump.pipeline.repairing import carry_out, for_writing
+    from kdump.pipeline.severe import severe_findings
 
     begin = time.monotonic()
     if topic == names.CLUSTER_METADATA_TOPIC:
@@ -80,13 +82,17 @@ def command(
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         directory, partition = _found(directories, TopicPartition(topic, number))
+        settings = config.settings_of(directories)
+        selected = {each.path: [partition] if each is directory else [] for each in directories}
+        severe = severe_findings(directories, settings, selected)
         request = Request(
             directory=directory,
             partition=partition,
-            settings=config.settings_of(directories)[directory.path],
+            settings=settings[directory.path],
             before=before,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,
+            twice=partitions_twice(directories),
         )
         result = delete_records(request)
         diagnostics.report_problems(directory)
@@ -94,10 +100,13 @@ def command(
     with open_printer(freeing.form) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
+        for finding in severe:
+            printer.say(said_of_finding(finding))
         for said in said_of_result(result, done[0], Operations(done), freeing):
             printer.say(said)
         printer.say(summary([result], freeing, time.monotonic() - begin))
-    return diagnostics.status | status_of([result])
+    named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
+    return diagnostics.status | status_of([result]) | named
 
 
 def _found(

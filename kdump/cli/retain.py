@@ -13,7 +13,7 @@ from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import SizeParameter, paths_argument
-from kdump.cli.repairing import Operations, said_of_interrupted
+from kdump.cli.repairing import Operations, said_of_finding, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
@@ -73,6 +73,7 @@ def command(
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.repairing import carry_out, for_writing
     from kdump.pipeline.retain import Request, Topics, retain
+    from kdump.pipeline.severe import severe_findings
 
     begin = time.monotonic()
     topics = Topics(tuple(globs))
@@ -89,9 +90,14 @@ def command(
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         _require_match(directories, topics)
+        settings = config.settings_of(directories)
+        selected = {
+            each.path: [one for one in each.partitions if one in topics] for each in directories
+        }
+        severe = severe_findings(directories, settings, selected)
         request = Request(
             directories=directories,
-            settings=config.settings_of(directories),
+            settings=settings,
             topics=topics,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,
@@ -105,11 +111,14 @@ def command(
     with open_printer(freeing.form) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
+        for finding in severe:
+            printer.say(said_of_finding(finding))
         for result, each in zip(results, done, strict=True):
             for said in said_of_result(result, each, operations, freeing, explain=explain):
                 printer.say(said)
         printer.say(summary(results, freeing, time.monotonic() - begin))
-    return diagnostics.status | status_of(results)
+    named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
+    return diagnostics.status | status_of(results) | named
 
 
 def _require_match(directories: Sequence[LogDirectory], topics: Topics) -> None:

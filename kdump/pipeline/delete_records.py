@@ -6,8 +6,9 @@ apply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kdump.clean.delete_records import RecordsNotDeletableError, without_records_before
 from kdump.clean.retention import LogSegment, Reason
@@ -36,6 +37,7 @@ class Request:
 
     Attributes:
         directory: the log directory, as it lies on disk.
+        twice: the partitions that are in two directories of its broker.
         partition: of which partition in it.
         settings: of its topics.
         before: all below this offset; -1 is all that is replicated.
@@ -49,6 +51,7 @@ class Request:
     before: int
     now_ms: int
     is_replicated: bool = False
+    twice: Collection[Path] = ()
 
 
 def delete_records(request: Request) -> DirectoryResult:
@@ -68,7 +71,7 @@ def delete_records(request: Request) -> DirectoryResult:
         )
     topic = request.settings.topic(name)
     result = PartitionResult(directory, partition, topic)
-    left = why_untouchable(result, is_policy_needed=True)
+    left = why_untouchable(result, is_policy_needed=True, twice=request.twice)
     if left is not None:
         return directory_result(directory, [replace(result, left=left)])
     split = shorten_split(

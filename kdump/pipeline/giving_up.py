@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,7 +21,7 @@ from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.log.settings import TopicSettings
-from kdump.pipeline.loading import REMOTE_STORAGE, Unreadable
+from kdump.pipeline.loading import REMOTE_STORAGE, TWICE, Unreadable
 from kdump.repair.segment import SEGMENT_KINDS
 from kdump.repair.verdict import Verdict
 from kdump.repair.wanted import Gone, WantedFile
@@ -73,6 +73,7 @@ class Left(enum.Enum):
         "cleaner-offset-checkpoint has a line for it, so that its topic is compacted, and its"
         " cleanup.policy is not known: give --config cleanup.policy=..."
     )
+    TWICE = TWICE
     LEFTOVERS = (
         "files are left over from an interrupted swap or write; run kdump recover first, which"
         " finishes it"
@@ -196,14 +197,19 @@ def require_clean(directory: LogDirectory) -> None:
             raise NotCleanError(f"{problem.path}: {problem.error}; {mended}")
 
 
-def why_untouchable(result: PartitionResult, *, is_policy_needed: bool) -> Left | None:
+def why_untouchable(
+    result: PartitionResult, *, is_policy_needed: bool, twice: Collection[Path]
+) -> Left | None:
     """Why no segment of a log may go, whatever lets it go; None where one may.
 
     Args:
         result: of which log.
         is_policy_needed: whether what is not known of its topic is a reason, too. If not, that
             topic was named, and what its name and Kafka's defaults say counts.
+        twice: the partitions that are in two directories of a broker.
     """
+    if result.partition.path in twice:
+        return Left.TWICE
     topic = result.settings
     cleaner_offsets = result.directory.checkpoints.cleaner_offsets or {}
     if topic.remote_storage_enable:

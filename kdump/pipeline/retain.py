@@ -6,13 +6,14 @@ Nothing is written: what comes out is the wanted state, for ``kdump retain`` to 
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdump.clean.retention import Reason, RetainableLog
 from kdump.clean.retention_free import choose_to_free
 from kdump.errors import KdumpError
+from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
@@ -105,8 +106,9 @@ def retain(
     for directory, partitions in selected:
         if partitions:
             require_clean(directory)
+    twice = partitions_twice(request.directories)
     asked = [
-        _asked(request, directory, partition)
+        _asked(request, directory, partition, twice)
         for directory, partitions in selected
         for partition in partitions
     ]
@@ -123,12 +125,14 @@ def retain(
     ]
 
 
-def _asked(request: Request, directory: LogDirectory, partition: Partition) -> PartitionResult:
+def _asked(
+    request: Request, directory: LogDirectory, partition: Partition, twice: Collection[Path]
+) -> PartitionResult:
     """A partition before anybody has looked at it."""
     assert partition.topic_partition is not None
     topic = request.settings[directory.path].topic(partition.topic_partition.topic)
     result = PartitionResult(directory, partition, topic)
-    return replace(result, left=_why_left(request, result))
+    return replace(result, left=_why_left(request, result, twice))
 
 
 def _split(request: Request, result: PartitionResult) -> ShortenSplit:
@@ -168,12 +172,12 @@ def _decided(asked: PartitionResult, result: ShortenResult | None) -> PartitionR
     )
 
 
-def _why_left(request: Request, result: PartitionResult) -> Left | None:
+def _why_left(request: Request, result: PartitionResult, twice: Collection[Path]) -> Left | None:
     name, topic = result.topic_partition.topic, result.settings
     is_named = request.topics.names(name)
     if name in INTERNAL_TOPICS and not is_named:
         return Left.INTERNAL
-    why = why_untouchable(result, is_policy_needed=not is_named)
+    why = why_untouchable(result, is_policy_needed=not is_named, twice=twice)
     if why is not None:
         return why
     if not is_named and not topic.is_remote_storage_known:

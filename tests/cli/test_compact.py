@@ -11,7 +11,8 @@ from typing import Any
 import docutils.core
 import pytest
 
-from builders.compactable_directories import KEYS, NOW_MS, last_values, plain_directory
+from builders.batches import batch, record
+from builders.compactable_directories import KEYS, NOW_MS, closed, last_values, plain_directory
 from builders.in_process import Outcome, run_kdump
 from builders.trees import Seen, tree_of
 from kdump.formats import names
@@ -140,6 +141,65 @@ def test_recovery_and_compaction_go_together(root: Path) -> None:
     assert len(list(root.rglob("*.log"))) == 4
     assert not list(root.rglob("*.deleted"))
     assert run_kdump(["verify", str(root)], root).exit_status == 0
+
+
+def test_a_partition_in_two_directories_is_left(root: Path, tmp_path: Path) -> None:
+    other = plain_directory(tmp_path / "other")
+    before = tree_of(root / "users-0"), tree_of(other / "users-0")
+
+    found = compact(root, other, "--topic", "users")
+
+    assert found.exit_status == 4
+    assert found.stdout.count(b"it has two directories") == 2
+    assert (tree_of(root / "users-0"), tree_of(other / "users-0")) == before
+
+
+def test_a_pattern_takes_no_topic_of_which_too_little_is_known(root: Path) -> None:
+    before = files_of(root)
+
+    for known, said in (
+        ("remote.storage.enable=false", b"cleanup.policy of its topic is not known"),
+        ("cleanup.policy=compact", b"not known whether its topic has remote.storage.enable"),
+    ):
+        found = compact(root, "--topic=*", "--config", known)
+        assert found.exit_status == 4
+        assert found.stdout.count(said) == 2
+    assert files_of(root) == before
+
+
+def test_what_is_not_known_of_a_topic_is_named(root: Path) -> None:
+    by_pattern = compact(root, *EVERY_TOPIC, "--dry-run").stdout.decode()
+    known = ("--config=min.compaction.lag.ms=0", "--config=delete.retention.ms=1")
+
+    for name in ("min.compaction.lag.ms", "delete.retention.ms"):
+        assert f"users-0: {name} is not known" in by_pattern
+    assert "is not known" not in compact(root, *EVERY_TOPIC, *known, "--dry-run").stdout.decode()
+
+
+def with_tombstone(path: Path) -> Path:
+    """Give a log directory whose closed segment deletes a key."""
+    partition = path / "users-0"
+    partition.mkdir(parents=True)
+    tombstone = batch([record(0, b"key", b"value"), record(1, b"key", None)])
+    (partition / f"{0:020d}.log").write_bytes(tombstone)
+    (partition / f"{2:020d}.log").write_bytes(batch([record(2, b"active", b"one")]))
+    return closed(path)
+
+
+def compact_twice(root: Path, *topics: str) -> dict[bytes | None, bytes | None]:
+    """Compact, and again as if it had never been done a month later; gives what is left."""
+    for now_ms in (NOW_MS, NOW_MS + 30 * 86_400_000):
+        (root / names.CLEANER_OFFSET_CHECKPOINT).unlink(missing_ok=True)
+        run_kdump(["compact", str(root), *topics, f"--now={now_ms}"], root)
+    return last_values(root / "users-0")
+
+
+def test_by_a_default_that_nobody_set_no_tombstone_goes(tmp_path: Path) -> None:
+    known = "--config=delete.retention.ms=86400000"
+
+    assert b"key" in compact_twice(with_tombstone(tmp_path / "a"), *EVERY_TOPIC)
+    assert b"key" not in compact_twice(with_tombstone(tmp_path / "b"), *EVERY_TOPIC, known)
+    assert b"key" not in compact_twice(with_tombstone(tmp_path / "c"), "--topic=users")
 
 
 @pytest.mark.parametrize("suffix", [".log.swap", ".log.deleted"])

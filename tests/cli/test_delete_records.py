@@ -165,6 +165,17 @@ def test_the_metadata_on_another_disk_says_the_policy(
         assert is_deleted is (policy == "delete")
 
 
+def test_a_partition_in_two_directories_is_left(root: Path) -> None:
+    other = LogModel().write(root.parent / "other").parent
+    before = contents_of(root.parent)
+
+    outcome = run("delete-records", root, other, *ORDERS, "--before=5")
+
+    assert outcome.exit_status == 4
+    assert b"it has two directories" in outcome.stdout
+    assert contents_of(root.parent) == before
+
+
 @pytest.mark.parametrize("number", ["00", "+0", "0_0", " 0", "\u0660", "2147483648", "-0"])
 def test_a_number_that_is_not_written_as_kafka_writes_it_is_refused(
     root: Path, number: str

@@ -22,6 +22,7 @@ from builders.freeing import (
     verify,
     write_line,
 )
+from builders.log_directories import TOPIC_ID
 from builders.metadata_log import (
     TOPIC_RESOURCE,
     config_record,
@@ -282,7 +283,7 @@ def test_metadata_that_lies_apart_says_what_is_deleted(root: Path, tmp_path: Pat
     write_metadata_log(
         apart,
         [
-            topic_record("orders", 1),
+            topic_record("orders", TOPIC_ID.int),
             config_record(TOPIC_RESOURCE, "orders", "cleanup.policy", "delete"),
             config_record(TOPIC_RESOURCE, "orders", "retention.ms", "1000"),
         ],
@@ -331,6 +332,28 @@ def test_a_partition_with_an_unfinished_swap_is_left_and_others_are_not(root: Pa
     assert b"payments-0: left as it is: files are left over" in outcome.stdout
     assert tree_of(other) == before
     assert logs_of(root / "orders-0") == [12]
+
+
+def test_a_partition_in_two_directories_is_left(root: Path) -> None:
+    other = LogModel().write(root.parent / "other").parent
+    before = contents_of(root.parent)
+
+    outcome = run("retain", root, other, *ALL, *FIRST_IS_OLD)
+
+    assert outcome.exit_status == 4
+    for path in (root, other):
+        assert f"{path}/orders-0: left as it is: it has two directories" in outcome.stdout.decode()
+    assert contents_of(root.parent) == before
+
+
+def test_what_keeps_a_broker_from_starting_is_named(root: Path) -> None:
+    (root / "not a partition").mkdir()
+
+    outcome = run("retain", root, *ALL, *FIRST_IS_OLD)
+
+    assert outcome.exit_status == 4
+    assert outcome.stdout.startswith(b"severe: ")
+    assert b"not a partition" in outcome.stdout
 
 
 def test_without_a_high_watermark_nothing_goes_but_on_the_operators_word(root: Path) -> None:

@@ -41,9 +41,11 @@ WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
 @pytest.fixture
 def roots(tmp_path: Path) -> tuple[Path, Path]:
-    """Give two log directories of a broker, of which the second has the older records."""
+    """Give log directories of two brokers, of which the second has the older records."""
     younger = LogModel().write(tmp_path / "younger").parent
     older = LogModel().write(tmp_path / "older").parent
+    path = older / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(b"node.id=7", b"node.id=8"))
     for base_offset in (0, 12):
         index = older / "orders-0" / f"{base_offset:020d}.timeindex"
         index.write_bytes(b"".join(b"\0" * 7 + bytes([at, 0, 0, 0, at]) for at in (1, 2)))

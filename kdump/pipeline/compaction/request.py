@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.log.settings import Settings, TopicSettings
 from kdump.pipeline.compaction.swap import NoSpace
-from kdump.pipeline.loading import Unreadable
+from kdump.pipeline.loading import TWICE, Unreadable
 from kdump.pipeline.recover import Selection
 from kdump.repair.checkpoints import is_loaded
 from kdump.repair.refusal import Refusal
@@ -35,6 +35,7 @@ class Left(enum.Enum):
         " --config remote.storage.enable=false, or name it without a pattern"
     )
     CLUSTER_METADATA = "a controller's Raft layer cleans it by snapshots, and never compacts it"
+    TWICE = TWICE
     KAFKA_0_7 = "its logs are of Kafka 0.7, which knew no keys"
     LEFTOVERS = (
         "files are left over from something that was interrupted; run kdump recover first, or give"
@@ -55,6 +56,7 @@ class Request:
         is_replicated: whether all logs are replicated up to their ends, whatever the checkpoint
             of their high watermarks says.
         now_ms: what time it is.
+        twice: the partitions that are in two directories of a broker.
     """
 
     directories: Sequence[LogDirectory] = ()
@@ -64,6 +66,7 @@ class Request:
     force: bool = False
     is_replicated: bool = False
     now_ms: int = 0
+    twice: Collection[Path] = ()
 
     def selects(self, directory: LogDirectory, partition: Partition) -> bool:
         """Whether the partition is meant; copies on their way and deleted ones never are."""
@@ -95,6 +98,8 @@ class Request:
         """Why a partition that is meant is left as it is."""
         if partition.is_cluster_metadata:
             return Left.CLUSTER_METADATA
+        if partition.path in self.twice:
+            return Left.TWICE
         if not is_loaded(partition):
             return Left.KAFKA_0_7
         topic = self.settings[directory.path].topic(_topic(partition) or "")
