@@ -93,6 +93,54 @@ def leave_behind(log_dir: Path) -> bool:
     return held is not None
 
 
+def keep_leftover(log_dir: Path) -> None:
+    """Let a ``.lock`` that a crash left stay, as long as nothing is changed in its directory."""
+    held = _held.get(log_dir.resolve())
+    if held is not None and held.leftover is not None:
+        held.stays = True
+
+
+def drop_leftover(log_dir: Path) -> None:
+    """Let ``.lock`` go in the end, as after a clean stop, whoever left it."""
+    held = _held.get(log_dir.resolve())
+    if held is not None:
+        held.stays = False
+
+
+def holder_of(log_dir: Path) -> str | None:
+    """Who holds the lock of a log directory, as ``process 4711 (its command)``.
+
+    Nothing is locked or written. None where nobody does, or the lock file cannot be opened; a
+    process that is not known, as one in another container, is ``another process``.
+
+    Must not be called for a directory that this process holds: closing the file would give it up.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        descriptor = os.open(
+            log_dir / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        )
+    except OSError:
+        return None
+    try:
+        answer = _FLOCK.unpack(_asked(descriptor))
+        if answer[0] == fcntl.F_UNLCK:
+            return None
+        return _holder(descriptor) or "another process"
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _asked(descriptor: int) -> bytes:
+    """The lock that keeps us from locking a file, as Linux answers."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    answer: bytes = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+    return answer
+
+
 @contextmanager
 def _hold(log_dir: Path) -> Iterator[None]:
     if log_dir in _held:
@@ -202,12 +250,10 @@ def _holder(descriptor: int) -> str:
     """Process and command that hold the lock, as far as can be known."""
     if sys.platform != "linux":
         return ""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
+        process_id = _FLOCK.unpack(_asked(descriptor))[4]
     except OSError:
         return ""
-    process_id = _FLOCK.unpack(answer)[4]
     if process_id <= 0:
         return ""  # gone meanwhile, or in a container of its own
     command = _command(process_id)

@@ -26,6 +26,7 @@ COLUMNS: Final = (
     Column("directory_id", "Directory id"),
     Column("is_clean", "Stopped cleanly", alert=True),
     Column("broker_epoch", "Broker epoch", Kind.NUMBER),
+    Column("in_use_by", "In use by", unknown="-", alert=True),
     Column("has_lock_file", "Lock file"),
     Column("broker_generation", "Last broker", unknown="-"),
     Column("topic", "Topic"),
@@ -127,6 +128,7 @@ def _row(path: Path, deep: bool, diagnostics: Diagnostics) -> Row:
 def _log_directory_fields(
     found: LogDirectory, loaded: Iterable[Partition | None], diagnostics: Diagnostics
 ) -> Row:
+    from kdump.apply.lock import holder_of
     from kdump.formats.names import PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
@@ -145,6 +147,7 @@ def _log_directory_fields(
     if found.clean_shutdown and found.clean_shutdown.broker_epoch is not None:
         fields["broker_epoch"] = found.clean_shutdown.broker_epoch
     fields |= {
+        "in_use_by": holder_of(found.path) if found.has_lock_file else None,
         "has_lock_file": found.has_lock_file,
         "broker_generation": str(broker_generation(found)),
         "topics": len({p.topic_partition.topic for p in found.partitions if p.topic_partition}),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdump.apply.apply import apply_plan
-from kdump.apply.lock import hold_locks
+from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, WantedDirectory, make_plan
 from kdump.apply.undo import Restored, finish_interrupted, unfinished
 
@@ -68,6 +68,8 @@ def for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Int
         ]
         return
     with hold_locks(log_dirs):
+        for log_dir in log_dirs:
+            keep_leftover(log_dir)
         finished = [(log_dir, finish_interrupted(log_dir)) for log_dir in log_dirs]
         yield [
             Interrupted(log_dir, each.command, is_finished=True)
@@ -108,4 +110,5 @@ def _carried_out(plan: Plan, writing: Writing) -> Done:
     if writing.dry_run or plan.is_empty:
         return Done(plan, is_applied=False, undo=None)
     undo = apply_plan(plan, keep_undo=writing.keep_undo, command=writing.command)
+    drop_leftover(plan.path)
     return Done(plan, is_applied=True, undo=undo)

@@ -6,36 +6,14 @@ import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from builders.lock_holder import HOLDER, held_elsewhere
 from kdump.apply.files import Metadata
 from kdump.apply.lock import LockedError, hold_locks, leave_behind, leftover_of
 from kdump.errors import KdumpError
-
-HOLDER = """
-import fcntl, sys
-file = open(sys.argv[1], "r+")
-fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def held_elsewhere(log_dir: Path) -> Iterator[int]:
-    """Let another process hold the lock; gives its id."""
-    (log_dir / ".lock").touch()
-    command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"locked\n"
-        yield process.pid
-        process.stdin.close()
 
 
 def refusal_of(*log_dirs: Path) -> str:

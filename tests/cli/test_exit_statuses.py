@@ -111,3 +111,17 @@ def test_a_warning_is_damage_for_strict_eyes(strict: bool, expected: int, log_di
     options = ["--strict"] if strict else []
     verified = run_kdump(["verify", *options, "--now", str(NOW_MS), str(log_dir)], Path.cwd())
     assert verified.exit_status == expected
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_where_there_is_nothing_to_do_a_crashs_lock_file_stays(command: str, log_dir: Path) -> None:
+    (log_dir / names.LOCK_FILE).touch()
+    assert status(command, log_dir) == 0
+    assert (log_dir / names.LOCK_FILE).exists()
+
+
+def test_a_recovery_takes_a_crashs_lock_file_away(log_dir: Path) -> None:
+    become_unclean(log_dir)
+    (log_dir / names.LOCK_FILE).touch()
+    status("recover", log_dir)
+    assert not (log_dir / names.LOCK_FILE).exists()

@@ -10,6 +10,7 @@ import pytest
 
 from builders.batches import batch, batches, record
 from builders.in_process import Outcome, run_kdump
+from builders.lock_holder import held_elsewhere
 from builders.log_directories import TOPIC_ID_TEXT, write_log_directory, write_partition
 from kdump.formats import names
 from kdump.formats.compression import Codec
@@ -54,6 +55,7 @@ def test_a_log_directory_is_summed_up(log_dir: Path) -> None:
         "node_id": 7,
         "directory_id": "V1dW8O41RR6_pKmks-3sKg",
         "is_clean": False,
+        "in_use_by": None,
         "has_lock_file": True,
         "broker_generation": "3.7 or later",
         "topics": 4,
@@ -176,3 +178,13 @@ def test_real_directories_are_sound_through_and_through(fixtures: Path, name: st
     row = only_row("--deep", fixtures / "out" / name)
     assert row["batches"] > 0
     assert row["refused"] == row["foreign"] == []
+
+
+def test_the_process_that_holds_a_directory_is_named(tmp_path: Path) -> None:
+    log_dir = write_log_directory(tmp_path / "logs", clean=False)
+    free = only_row(log_dir)
+    with held_elsewhere(log_dir) as process_id:
+        held = only_row(log_dir)
+    assert free["in_use_by"] is None
+    assert held["in_use_by"].startswith(f"process {process_id} (")
+    assert (log_dir / names.LOCK_FILE).exists()

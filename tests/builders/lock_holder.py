@@ -1,0 +1,30 @@
+"""A process of its own that holds the lock of a log directory, as a running broker does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+HOLDER = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held_elsewhere(log_dir: Path) -> Iterator[int]:
+    """Let another process hold the lock; gives its id."""
+    (log_dir / ".lock").touch()
+    command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"locked\n"
+        yield process.pid
+        process.stdin.close()
