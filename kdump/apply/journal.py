@@ -71,8 +71,16 @@ def write_journal(log_dir: Path, journal: Journal, state: State, files: Files) -
     1. It has another name, and may be incomplete.
     2. It is complete and durable.
     3. It has its name, and so have, durably, all other files of the run.
+
+    Raises:
+        KdumpError: :func:`read_journal` would refuse it.
+        OSError: the disk does not let us.
     """
     body = json.dumps(encoded(journal), separators=(",", ":")).encode()
+    if len(body) > _MOST_BYTES:
+        raise KdumpError(
+            f"{log_dir}: too many changes for one run; name fewer partitions at a time"
+        )
     head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
     temporary = log_dir / journal.own_name(_TEMPORARY)
     # 1.
@@ -80,11 +88,28 @@ def write_journal(log_dir: Path, journal: Journal, state: State, files: Files) -
     files.create(temporary, [json.dumps(head).encode() + b"\n", body])
     if _is_all_of_owner(log_dir, journal):
         give_to_owner(temporary, files)
+    _require_kept_from_others(log_dir, temporary)
     # 2.
     files.sync([temporary, log_dir])
     # 3.
     files.rename(temporary, log_dir / journal.own_name(state.value))
     files.sync([log_dir])
+
+
+def _require_kept_from_others(log_dir: Path, path: Path) -> None:
+    """Refuse to rely on a file system that has no owners and modes.
+
+    Raises:
+        KdumpError: the file is one that others may have written.
+    """
+    try:
+        _require_permitted(status_at(path), status_at(log_dir))
+    except NotToBeObeyed as problem:
+        raise KdumpError(
+            f"{log_dir}: a file that kdump makes there {problem}, because its file system does not"
+            " keep owners and modes; nothing has been changed; work on a copy on another file"
+            " system"
+        ) from problem
 
 
 def _is_all_of_owner(log_dir: Path, journal: Journal) -> bool:
@@ -129,7 +154,7 @@ def read_journal(path: Path) -> Journal:
         "all other files unchanged"
     )
     try:
-        with opened(path) as descriptor:
+        with pinned(path.parent), opened(path) as descriptor:
             status = os.fstat(descriptor)
             owner = status_at(path.parent)
             _require_permitted(status, owner)

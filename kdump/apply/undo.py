@@ -264,25 +264,29 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
     """
     finished = None
     with pinned(log_dir):
+        # All journals are read before the first is acted on.
+        begun = [
+            (state, read_journal(found[state.value]), found)
+            for _, state, found in _runs(log_dir)
+            if state is not State.APPLIED or State.APPLYING.value in found
+        ]
         remove_remains(log_dir, files=files)
-        for _, state, found in _runs(log_dir):
-            if state is not State.APPLIED:
-                finished = _finish(log_dir, state, found, files)
-            elif State.APPLYING.value in found:
-                tidy_up(log_dir, read_journal(found[state.value]), files)
+        for state, journal, found in begun:
+            if state is State.APPLIED:
+                tidy_up(log_dir, journal, files)
+            else:
+                finished = _described(journal, state, found)
+                _finish(log_dir, state, journal, files)
     return finished
 
 
-def _finish(log_dir: Path, state: State, found: Mapping[str, Path], files: Files) -> Undo:
-    journal = read_journal(found[state.value])
-    finished = _described(journal, state, found)
+def _finish(log_dir: Path, state: State, journal: Journal, files: Files) -> None:
     _require_finishable(log_dir, journal, state)
     with _way_out(log_dir, journal, "undone" if state is State.UNDOING else "finished"):
         if state is State.UNDOING:
             go_back(log_dir, journal, files)
         else:
             go_on(log_dir, journal, files)
-    return finished
 
 
 def _require_finishable(log_dir: Path, journal: Journal, state: State) -> None:

@@ -15,7 +15,7 @@ from builders.apply_wanted import apply_wanted
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.written_files import PARTITION, plan_of, wanted_of, write_files
 from kdump.apply.apply import apply_plan
-from kdump.apply.files import DISK, Disk, Metadata
+from kdump.apply.files import DISK, Content, Disk, Metadata
 from kdump.apply.plan import make_plan
 from kdump.apply.undo import list_undos, undo
 from kdump.errors import KdumpError
@@ -118,6 +118,22 @@ def test_a_linked_swap_that_is_cut_leaves_the_foreign_file_alone(tmp_path: Path)
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == {f"{ZERO}.log": b"12"}
     undo(tmp_path / "logs")
     assert original_of(tmp_path / "logs") == seen
+
+
+def test_a_file_system_without_modes_is_refused_before_anything_changes(tmp_path: Path) -> None:
+    write_files(tmp_path, {f"{ZERO}.log": b"1234", "old": b""})
+    before = original_of(tmp_path)
+
+    class WithoutModes(Disk):
+        def create(self, path: Path, content: Content) -> None:
+            super().create(path, content)
+            path.chmod(0o777)
+
+    for keep_undo in (True, False):
+        plan = plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(1), "old": NewBytes(b"x")})
+        with pytest.raises(KdumpError, match="does not keep owners and modes; nothing has been"):
+            apply_plan(plan, keep_undo=keep_undo, command="x", files=WithoutModes())
+        assert original_of(tmp_path) == before
 
 
 @pytest.mark.parametrize("wanted", [KeptUpTo(2), JoinedFrom((CopiedFrom(f"{ZERO}.log", 0, 2),))])

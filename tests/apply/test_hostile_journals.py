@@ -142,6 +142,12 @@ def test_forward_steps_name_other_files_as_little(log_dir: Path) -> None:
     require_refused(log_dir, journal, *WRITERS)
 
 
+def test_one_bad_journal_keeps_every_other_from_being_finished(log_dir: Path) -> None:
+    forge(log_dir, lambda each: each, State.UNDOING)
+    (log_dir / ".kdump-2.applying").write_bytes(b"junk")
+    require_refused(log_dir, log_dir / ".kdump-2.applying", ("recover",), ("undo",))
+
+
 def test_no_file_gets_set_id_bits(log_dir: Path) -> None:
     journal = forge(log_dir, before_of(f"{PARTITION}/c", SET_ID), State.APPLYING)
     assert "set-id" in require_refused(log_dir, journal, *WRITERS)

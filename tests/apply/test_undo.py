@@ -166,6 +166,18 @@ def test_a_damaged_journal_is_refused_and_can_be_given_up(log_dir: Path, damage:
     assert not list(log_dir.glob(".kdump-*"))
 
 
+def test_files_with_odd_names_are_restored(log_dir: Path) -> None:
+    odd = ["\udcff", "a\nb", "'", "ä", ".kdump-1-old-0", "x" * 255]
+    for name in odd:
+        (log_dir / "orders-0" / name).write_bytes(b"1")
+    (log_dir / '\udcff "').write_bytes(b"2")
+    before = original_of(log_dir)
+    apply(log_dir, {name: Gone() for name in odd})
+    assert not any((log_dir / "orders-0" / name).exists() for name in odd)
+    undo(log_dir)
+    assert original_of(log_dir) == before
+
+
 def test_with_nothing_interrupted_there_is_nothing_to_finish(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
     before = original_of(log_dir)
