@@ -17,7 +17,6 @@ over from a run that was stopped before it changed anything, or after all was do
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -154,11 +153,14 @@ def read_journal(path: Path) -> Journal:
         "all other files unchanged"
     )
     try:
-        with pinned(path.parent), opened(path) as descriptor:
-            status = os.fstat(descriptor)
+        with pinned(path.parent):
             owner = status_at(path.parent)
-            _require_permitted(status, owner)
-            journal = _read(descriptor, status.st_size)
+            # Before it is opened, which for a device can do anything; and what was opened.
+            _require_permitted(status_at(path), owner)
+            with opened(path) as descriptor:
+                status = os.fstat(descriptor)
+                _require_permitted(status, owner)
+                journal = _read(descriptor, status.st_size)
         require_obeyable(journal, number, state)
     except NotToBeObeyed as problem:
         raise KdumpError(f"{path}: {problem}; {way_out}") from problem
@@ -170,10 +172,6 @@ def read_journal(path: Path) -> Journal:
         raise KdumpError(
             f"{path}: {failure.strerror}; run kdump as root, or as the user who owns the file"
         ) from failure
-    except OSError as failure:
-        if failure.errno != errno.ELOOP:
-            raise
-        raise KdumpError(f"{path}: is a symbolic link; {way_out}") from failure
     if status.st_uid in (0, os.geteuid()):
         return journal
     lock = journal.lock and replace(journal.lock, uid=owner.st_uid, gid=owner.st_gid)
@@ -189,6 +187,8 @@ def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
     Raises:
         NotToBeObeyed: says why.
     """
+    if stat.S_ISLNK(status.st_mode):
+        raise NotToBeObeyed("is a symbolic link")
     if not stat.S_ISREG(status.st_mode):
         raise NotToBeObeyed("is not a regular file")
     if status.st_uid not in (0, os.geteuid(), owner.st_uid):

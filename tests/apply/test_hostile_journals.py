@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shlex
 import shutil
+import socket
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -218,13 +220,16 @@ def test_the_owner_of_a_directory_makes_no_file_of_roots_by_a_journal(log_dir: P
 
 
 @pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("kind", ["fifo", "link", "dangling", "device"])
+@pytest.mark.parametrize("kind", ["fifo", "socket", "link", "dangling", "device"])
 def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: State) -> None:
     real = log_dir / ".kdump-1.applied"
     real.rename(elsewhere := log_dir.parent / "journal")
     journal = log_dir / f".kdump-1{state.value}"
     if kind == "fifo":
         os.mkfifo(journal)
+    elif kind == "socket":
+        with contextlib.chdir(log_dir), socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(journal.name)
     elif kind == "device":
         if os.geteuid() != 0:
             pytest.skip("only root can make devices")
