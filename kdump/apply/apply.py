@@ -4,10 +4,11 @@ The two rules that hold wherever the machine may stop: running kdump again reach
 and a broker that is started instead loses nothing that it would have kept of the directory as it
 was. What a reader finds behind each step:
 
-0. Only where the disk is too full for anything else, and no undo is kept: the first segments of
-   logs that lose them are gone. A broker lets the log begin with the next one, as it would in the
-   end. (Stopped between the files of one segment, there are indexes without a log, which a broker
-   deletes and ``kdump recover`` too.)
+0. Only where the disk is too full for anything else, and no undo is kept: leftover files that a
+   broker deletes anyhow are gone, then the first segments of logs that lose them. A broker lets
+   such a log begin with the next one, as it would in the end. (Stopped between the files of one
+   segment, there are indexes without a log before the first one, which a broker deletes, and so
+   does the next run.)
 1. New content and what is about to go lie in the log directory, durable, under names of kdump's
    own; nothing has changed. Without a journal the next run removes them.
 2. The journal is there, durable. From here on the next run goes on, and ``kdump undo`` goes back.
@@ -20,7 +21,6 @@ was. What a reader finds behind each step:
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -30,7 +30,7 @@ from pathlib import Path
 from kdump.apply import evidence
 from kdump.apply.entries import pinned, status_of
 from kdump.apply.evidence import Staged
-from kdump.apply.files import DISK, Files, Metadata, free_bytes_at
+from kdump.apply.files import DISK, Files, Metadata
 from kdump.apply.forward_steps import steps_of
 from kdump.apply.journal import found_in, write_journal
 from kdump.apply.journal_values import CUT_SUFFIX, Before, Journal, Mark, State
@@ -38,13 +38,12 @@ from kdump.apply.lock import leave_behind, leftover_of
 from kdump.apply.marks import marks_of
 from kdump.apply.operations import Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
+from kdump.apply.room import DISK_FULL, Room
 from kdump.apply.run import Runner
 from kdump.apply.steps import ROOT, relative
 from kdump.apply.undo_steps import undo_steps_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
-
-_JOURNAL_BYTES_PER_OPERATION = 1024
 
 
 def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK) -> str | None:
@@ -69,20 +68,34 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
 
 
 def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
-    _require_space(plan, files, may_free=not keep_undo)
-    number = max(found_in(plan.path), default=0) + 1
-    try:
-        journal = _prepared(plan, number, command, files, keep_undo=keep_undo)
-    except OSError as failure:
-        _remove_files_of(plan.path, number, files)
-        raise _not_begun(plan, failure) from failure
-    except BaseException:
-        _remove_files_of(plan.path, number, files)
-        raise
+    room = Room(plan, files, keep_undo)
+    while True:
+        number = max(found_in(plan.path), default=0) + 1
+        try:
+            # 0.
+            room.require()
+            rest = room.rest
+            if rest.is_empty:
+                return None
+            journal = _prepared(rest, number, command, files, keep_undo=keep_undo)
+        except OSError as failure:
+            _remove_files_of(plan.path, number, files)
+            if failure.errno in DISK_FULL and room.free_some():
+                continue
+            raise _not_begun(room, failure) from failure
+        except BaseException as stop:
+            _remove_files_of(plan.path, number, files)
+            if not isinstance(stop, KdumpError):  # which says so itself
+                stop.add_note(f"{plan.path}: {room.changed}")
+            raise
+        break
     try:
         go_on(plan.path, journal, files)
     except OSError as failure:
-        raise _went_wrong(plan, journal, failure, files) from failure
+        raise _went_wrong(room, journal, failure, files) from failure
+    except BaseException as stop:
+        stop.add_note(_stopped_at(plan.path, journal))
+        raise
     return str(number) if keep_undo else None
 
 
@@ -238,54 +251,32 @@ def _remove_files_of(log_dir: Path, number: int, files: Files) -> None:
         files.unlink(path)
 
 
-def _require_space(plan: Plan, files: Files, *, may_free: bool) -> None:
-    """Make sure that there is room for what is written before any space is given back.
-
-    Raises:
-        KdumpError: there is none; says what has changed.
-    """
-    needed_bytes = _needed_bytes(plan)
-    what = "nothing has been changed"
-    # 0.
-    for segment in plan.may_go_early if may_free else ():
-        if free_bytes_at(plan.path) >= needed_bytes:
-            break
-        for path in segment:
-            files.unlink(path)
-        # Some file systems give space back only then.
-        files.sync([segment[0].parent])
-        what = "only some segments that were to go are gone"
-    free_bytes = free_bytes_at(plan.path)
-    if free_bytes < needed_bytes:
-        raise KdumpError(
-            f"{plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}; {what}; make"
-            " room, or repair fewer partitions at a time"
-        )
-
-
-def _needed_bytes(plan: Plan) -> int:
-    return plan.needed_bytes + len(plan.operations) * _JOURNAL_BYTES_PER_OPERATION
-
-
-def _not_begun(plan: Plan, failure: OSError) -> KdumpError:
-    where = failure.filename or plan.path
+def _not_begun(room: Room, failure: OSError) -> KdumpError:
+    where = failure.filename or room.plan.path
     what = f"{where}: {failure.strerror or failure}"
-    return KdumpError(f"{what}; nothing has been changed; {_advice(plan, failure)}")
+    return KdumpError(f"{what}; {room.changed}; {_advice(room, failure)}")
 
 
-def _advice(plan: Plan, failure: OSError) -> str:
+def _advice(room: Room, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
         return "run kdump as the user that the broker runs as, or as root"
-    if failure.errno in (errno.ENOSPC, errno.EDQUOT):
-        needed_bytes = _needed_bytes(plan)
+    if failure.errno in DISK_FULL:
+        needed_bytes = room.needed_bytes()
         return f"{needed_bytes} bytes of free space are needed; make room and run the command again"
     return "remove the cause and run the command again"
 
 
-def _went_wrong(plan: Plan, journal: Journal, failure: OSError, files: Files) -> KdumpError:
+def _stopped_at(log_dir: Path, journal: Journal) -> str:
+    """What a signal leaves behind that stops a run after its journal was written."""
+    if status_of(log_dir / journal.own_name(State.APPLYING.value)) is not None:
+        return f"{log_dir}: changed in part; run the command again to finish"
+    return f"{log_dir}: all changes made"
+
+
+def _went_wrong(room: Room, journal: Journal, failure: OSError, files: Files) -> KdumpError:
     """Say so, after going back if that can be done."""
-    log_dir = plan.path
-    advice = _advice(plan, failure)
+    log_dir = room.plan.path
+    advice = _advice(room, failure)
     what = f"{failure.filename or log_dir}: {failure.strerror or failure}"
     if journal.can_undo:
         with suppress(OSError):

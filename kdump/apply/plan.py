@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kdump.apply.early import early_removals
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase, states_of
 from kdump.apply.order import partition_operations, root_operations
 from kdump.apply.segment_names import CLEANED
@@ -62,7 +63,8 @@ class Plan:
         path: the log directory.
         partitions: those in which something is done.
         root: what is done in the log directory itself.
-        may_go_early: as :attr:`WantedDirectory.may_go_early`.
+        may_go_early: files that may go before all else where there is no room for anything:
+            leftovers, then what :attr:`WantedDirectory.may_go_early` says.
     """
 
     path: Path
@@ -97,13 +99,23 @@ class Plan:
 
         What lies ready has its space already, and what it replaces is not copied.
         """
+        return self.space_bytes(keep_undo=True)
+
+    def space_bytes(self, *, keep_undo: bool) -> int:
+        """The same with or without what an undo needs."""
         written = (OperationKind.CREATE, OperationKind.REPLACE)
-        kept = (OperationKind.CUT, OperationKind.RENAME)
+        kept = (OperationKind.CUT, OperationKind.RENAME) if keep_undo else ()
         return sum(
             operation.size_bytes if operation.kind in written else operation.lost_bytes
             for operation in self.operations
             if operation.kind in written + kept and not (operation.source or "").endswith(CLEANED)
         )
+
+    def without_removals(self, removed: Collection[Path]) -> Plan:
+        """What is left to do when the files ``removed``, which were to go, are gone."""
+        partitions = (_without_removals(each, removed) for each in self.partitions)
+        left = tuple(each for each in partitions if each.operations)
+        return replace(self, partitions=left, may_go_early=())
 
     def describe(self) -> Iterator[str]:
         """A line for each operation, for people."""
@@ -122,6 +134,19 @@ class Plan:
                 "lost_bytes": operation.lost_bytes,
                 "rewrite": operation.rewrite,
             }
+
+
+def _without_removals(directory: DirectoryPlan, removed: Collection[Path]) -> DirectoryPlan:
+    gone = {path.name for path in removed if path.parent == directory.path}
+    return DirectoryPlan(
+        directory.path,
+        {name: state for name, state in directory.states.items() if name not in gone},
+        tuple(
+            each
+            for each in directory.operations
+            if each.kind is not OperationKind.REMOVE or each.name not in gone
+        ),
+    )
 
 
 def make_plan(wanted: WantedDirectory) -> Plan:
@@ -150,7 +175,7 @@ def make_plan(wanted: WantedDirectory) -> Plan:
         wanted.path,
         tuple(planned),
         DirectoryPlan(wanted.path, states, operations),
-        wanted.may_go_early,
+        (*early_removals(planned), *wanted.may_go_early),
     )
 
 

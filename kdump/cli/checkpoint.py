@@ -14,13 +14,16 @@ from kdump.cli.parameters import parse_integer, paths_argument
 from kdump.cli.repairing import (
     Operations,
     RepairArguments,
+    open_report,
     plan_lines,
     plan_row,
     previewed,
     repair_options,
+    report_failures,
+    said_of_failed,
     said_of_interrupted,
 )
-from kdump.cli.said import Said, open_printer
+from kdump.cli.said import Said
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.errors import FormatError
@@ -247,13 +250,18 @@ def _write(
         wanted = [WantedDirectory(each.path, (), wanted_root(each)) for each in found]
         done = carry_out(wanted, writing)
     operations = Operations(done)
-    with open_printer(repair.form) as printer:
+    with open_report(repair.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
+        for said in said_of_failed(done):
+            printer.say(said)
         for each in done:
+            if each.failure is not None:
+                continue
             printer.say(_said(each, operations))
             if not each.plan.is_empty:
                 status |= ExitStatus.REPAIRED
+    status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import paths_argument
-from kdump.cli.repairing import Operations, said_of_finding, said_of_interrupted
+from kdump.cli.repairing import Operations, outcomes_noted, said_of_finding, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
 
@@ -76,7 +78,7 @@ def command(
         without_garbage_collection,
     )
     from kdump.cli.progress import open_progress
-    from kdump.pipeline.compaction.compact import compact, recover_first
+    from kdump.pipeline.compaction.compact import compact, outcome_of, recover_first
     from kdump.pipeline.compaction.request import Request
     from kdump.pipeline.recover import Selection
     from kdump.pipeline.repairing import for_writing
@@ -128,7 +130,11 @@ def command(
         results = compact(request, writing, engine.options, progress)
     operations = Operations(done for _, done in recovered)
     status = diagnostics.status | status_of(results)
-    with open_printer(freeing.form) as printer:
+    with (
+        outcomes_noted(done for _, done in recovered),
+        _noted(map(outcome_of, results)),
+        open_printer(freeing.form) as printer,
+    ):
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for recovery, done in recovered:
@@ -142,7 +148,19 @@ def command(
             for said in said_of_result(result, freeing):
                 printer.say(said)
         printer.say(summary(results, freeing, time.monotonic() - begin))
+        sys.stdout.flush()
     return status
+
+
+@contextlib.contextmanager
+def _noted(outcomes: Iterable[str]) -> Iterator[None]:
+    """Add to every exception, as notes, what became of log directories."""
+    try:
+        yield
+    except BaseException as failure:
+        for each in outcomes:
+            failure.add_note(each)
+        raise
 
 
 def _request(

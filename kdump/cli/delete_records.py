@@ -12,8 +12,7 @@ import click
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import PARTITION_NUMBER, NumberParameter, paths_argument
-from kdump.cli.repairing import Operations, said_of_finding, said_of_interrupted
-from kdump.cli.said import open_printer
+from kdump.cli.repairing import Operations, open_report, said_of_finding, said_of_interrupted
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
@@ -97,7 +96,7 @@ def command(
         result = delete_records(request)
         diagnostics.report_problems(directory)
         done = carry_out([result.wanted], writing)
-    with open_printer(freeing.form) as printer:
+    with open_report(freeing.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for finding in severe:

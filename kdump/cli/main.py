@@ -119,7 +119,7 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
         return int(ExitStatus.OPERATIONAL_ERROR)
     except (ReaderGoneError, BrokenPipeError) as failure:
         abandon_output()
-        _say("", failure)
+        _say("", failure.__cause__ or failure)
         return 0
     except OutputError as failure:
         abandon_output()

@@ -14,12 +14,15 @@ from kdump.cli.recovery_rows import leftover_row, refusal_row
 from kdump.cli.repairing import (
     Operations,
     RepairArguments,
+    open_report,
     plan_lines,
     plan_row,
     previewed,
+    report_failures,
+    said_of_failed,
     said_of_interrupted,
 )
-from kdump.cli.said import Said, open_printer
+from kdump.cli.said import Said
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
@@ -125,13 +128,19 @@ def run_parts(
         done = carry_out(wanted_directories(results), writing)
     operations = Operations(done)
     status = diagnostics.status
-    with open_printer(repair.form) as printer:
+    with open_report(repair.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
+        failed = {each.plan.path for each in done if each.failure is not None}
+        results = [each for each in results if each.target.directory.path not in failed]
         for result in results:
             printer.say(_said(result, operations, repair))
             status |= _status(result)
+        for said in said_of_failed(done):
+            printer.say(said)
         for each in done:
+            if each.failure is not None:
+                continue
             printer.say(
                 Said(
                     "directory",
@@ -140,6 +149,7 @@ def run_parts(
                 )
             )
         printer.say(_summary(results, repair, time.monotonic() - begin))
+    status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 
 

@@ -19,14 +19,17 @@ from kdump.cli.recovery_rows import directory_row, partition_row
 from kdump.cli.repairing import (
     Operations,
     RepairArguments,
+    open_report,
     plan_lines,
     plan_row,
     previewed,
     repair_options,
+    report_failures,
+    said_of_failed,
     said_of_finding,
     said_of_interrupted,
 )
-from kdump.cli.said import Said, open_printer
+from kdump.cli.said import Said
 from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
@@ -123,14 +126,22 @@ def command(
         done = carry_out([result.wanted for result in results], writing)
     operations = Operations(done)
     status = diagnostics.status
-    with open_printer(repair.form) as printer:
+    with open_report(repair.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
-        for result, each in zip(results, done, strict=True):
+        changed = [
+            (result, each)
+            for result, each in zip(results, done, strict=True)
+            if each.failure is None
+        ]
+        for result, each in changed:
             for said in said_of_result(result, each, operations, repair):
                 printer.say(said)
             status |= status_of(result, each, repair)
-        printer.say(_summary(results, done, repair, time.monotonic() - begin))
+        for said in said_of_failed(done):
+            printer.say(said)
+        printer.say(_summary(changed, repair, time.monotonic() - begin))
+    status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 
 
@@ -227,18 +238,17 @@ def _status_of_run(result: DirectoryResult) -> ExitStatus:
 
 
 def _summary(
-    results: Sequence[DirectoryResult],
-    done: Sequence[Done],
+    changed: Sequence[tuple[DirectoryResult, Done]],
     repair: RepairArguments,
     seconds: float,
 ) -> Said:
-    partitions = [partition for result in results for partition in result.partitions]
+    partitions = [partition for result, _ in changed for partition in result.partitions]
     verdicts = Counter(partition.verdict[0] for partition in partitions)
     row = {
         "partitions": len(partitions),
         "verdicts": dict(verdicts),
         "left": sum(partition.left is not None for partition in partitions),
-        "lost_bytes": sum(each.plan.lost_bytes for each in done),
+        "lost_bytes": sum(each.plan.lost_bytes for _, each in changed),
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }

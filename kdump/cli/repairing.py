@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdump.cli.output import format_bytes
-from kdump.cli.said import Said, SaidForm
+from kdump.cli.output import escape_controls, format_bytes
+from kdump.cli.said import Printer, Said, SaidForm, open_printer
 from kdump.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -155,13 +157,56 @@ class Operations:
         return self._lines.get(str(directory), [])
 
 
+@contextlib.contextmanager
+def open_report(form: SaidForm, done: Iterable[Done]) -> Iterator[Printer]:
+    """Open the printer for what was done; where it cannot be printed, the failure says it."""
+    with outcomes_noted(done), open_printer(form) as printer:
+        yield printer
+        sys.stdout.flush()  # here it is known what was done, if that fails
+
+
+@contextlib.contextmanager
+def outcomes_noted(done: Iterable[Done]) -> Iterator[None]:
+    """Add to every exception, as notes, what was done to log directories before."""
+    from kdump.pipeline.repairing import outcome_of
+
+    try:
+        yield
+    except BaseException as failure:
+        for each in done:
+            if each.is_applied:
+                failure.add_note(str(outcome_of(each)))
+            elif each.failure is not None:
+                failure.add_note(f"kdump: {each.failure}")
+        raise
+
+
+def report_failures(done: Iterable[Done]) -> ExitStatus:
+    """Report the log directories that could not be changed, last of all; gives the status."""
+    status = ExitStatus.SOUND
+    for each in done:
+        if each.failure is not None:
+            sys.stdout.flush()
+            click.echo(escape_controls(f"kdump: {each.failure}"), err=True)
+            status |= each.failure.exit_status
+    return status
+
+
+def said_of_failed(done: Iterable[Done]) -> Iterator[Said]:
+    """The log directories that could not be changed, for programs; people are told at the end."""
+    for each in done:
+        if each.failure is not None:
+            yield Said("directory", {"log_dir": str(each.plan.path), **plan_row(each)})
+
+
 def plan_row(done: Done) -> dict[str, Any]:
     """What is to be known of the plan of a log directory as a whole."""
     return {
         "lost_bytes": done.plan.lost_bytes,
-        "needed_bytes": done.plan.needed_bytes,
+        "needed_bytes": done.needed_bytes,
         "is_applied": done.is_applied,
         "undo": done.undo,
+        "failure": None if done.failure is None else str(done.failure),
     }
 
 
@@ -176,7 +221,7 @@ def plan_lines(done: Done) -> Iterator[str]:
     if not done.is_applied:
         yield (
             f"{plan.path}: {what} to be made; nothing was written. While they are made they need"
-            f" {format_bytes(plan.needed_bytes)} of space"
+            f" {format_bytes(done.needed_bytes)} of space"
         )
     elif done.undo is None:
         yield f"{plan.path}: {what} made"

@@ -13,8 +13,14 @@ from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import SizeParameter, paths_argument
-from kdump.cli.repairing import Operations, said_of_finding, said_of_interrupted
-from kdump.cli.said import open_printer
+from kdump.cli.repairing import (
+    Operations,
+    open_report,
+    report_failures,
+    said_of_failed,
+    said_of_finding,
+    said_of_interrupted,
+)
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 
@@ -108,17 +114,25 @@ def command(
             diagnostics.report_problems(directory)
         done = carry_out([result.wanted for result in results], writing)
     operations = Operations(done)
-    with open_printer(freeing.form) as printer:
+    with open_report(freeing.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for finding in severe:
             printer.say(said_of_finding(finding))
-        for result, each in zip(results, done, strict=True):
+        changed = [
+            (result, each)
+            for result, each in zip(results, done, strict=True)
+            if each.failure is None
+        ]
+        for result, each in changed:
             for said in said_of_result(result, each, operations, freeing, explain=explain):
                 printer.say(said)
+        for said in said_of_failed(done):
+            printer.say(said)
+        results = [result for result, _ in changed]
         printer.say(summary(results, freeing, time.monotonic() - begin))
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
-    return diagnostics.status | status_of(results) | named
+    return diagnostics.status | report_failures(done) | status_of(results) | named
 
 
 def _require_match(directories: Sequence[LogDirectory], topics: Topics) -> None:

@@ -12,9 +12,11 @@ from kdump.cli.part_commands import find_named
 from kdump.cli.progress import open_progress
 from kdump.cli.repairing import (
     Operations,
+    outcomes_noted,
     plan_lines,
     plan_row,
     previewed,
+    report_failures,
     said_of_interrupted,
 )
 from kdump.cli.said import Printer, Said
@@ -51,7 +53,12 @@ def verify_and_repair(
     if not log_dirs:
         return diagnostics.status
     status = repaired = ExitStatus.SOUND
-    with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    all_done: list[Done] = []
+    with (
+        for_writing(log_dirs, writing) as interrupted,
+        outcomes_noted(all_done),
+        without_garbage_collection(),
+    ):
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for rounds_left in reversed(range(MOST_ROUNDS)):
@@ -64,6 +71,9 @@ def verify_and_repair(
             done = carry_out([each.wanted for each in mended], writing)
             for said in _said(done):
                 printer.say(said)
+            all_done += done
+            if any(each.failure for each in done):
+                break
             if all(each.plan.is_empty for each in done):
                 break
             if writing.dry_run:
@@ -72,7 +82,7 @@ def verify_and_repair(
                 status = _previewed(status, damage, mended)
                 break
             repaired = ExitStatus.REPAIRED
-    return status | repaired | diagnostics.status
+    return status | repaired | diagnostics.status | report_failures(all_done)
 
 
 def _previewed(

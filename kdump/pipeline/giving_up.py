@@ -197,6 +197,20 @@ def require_clean(directory: LogDirectory) -> None:
             raise NotCleanError(f"{problem.path}: {problem.error}; {mended}")
 
 
+def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
+    """Whether it is a deleted file, or an index of a segment deleted from the start of the log.
+
+    The latter is left when making room on a full disk is interrupted; the next run deletes it.
+    """
+    offset = names.leading_offset(leftover.name)
+    return leftover.kind is LeftoverKind.DELETED or (
+        leftover.kind is LeftoverKind.ORPHAN
+        and offset is not None
+        and bool(partition.segments)
+        and offset < partition.segments[0].base_offset
+    )
+
+
 def why_untouchable(
     result: PartitionResult, *, is_policy_needed: bool, twice: Collection[Path]
 ) -> Left | None:
@@ -218,7 +232,7 @@ def why_untouchable(
         return Left.WAS_COMPACTED
     if is_policy_needed and not topic.is_policy_known:
         return Left.POLICY_UNKNOWN
-    if any(each.kind is not LeftoverKind.DELETED for each in result.partition.leftovers):
+    if not all(_is_harmless(each, result.partition) for each in result.partition.leftovers):
         return Left.LEFTOVERS
     return None
 

@@ -7,7 +7,7 @@ A command computes what its directories should be inside of :func:`for_writing`,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, WantedDirectory, make_plan
 from kdump.apply.undo import Restored, finish_interrupted, unfinished
+from kdump.errors import KdumpError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +68,25 @@ def for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Int
             for each in unfinished(log_dir)
         ]
         return
-    with hold_locks(log_dirs):
-        for log_dir in log_dirs:
-            keep_leftover(log_dir)
-        finished = [(log_dir, finish_interrupted(log_dir)) for log_dir in log_dirs]
-        yield [
-            Interrupted(log_dir, each.command, is_finished=True)
-            for log_dir, each in finished
-            if each is not None
-        ]
+    finished: list[Interrupted] = []
+    try:
+        with hold_locks(log_dirs):
+            for log_dir in log_dirs:
+                keep_leftover(log_dir)
+            for log_dir in log_dirs:
+                each = finish_interrupted(log_dir)
+                if each is not None:
+                    finished.append(Interrupted(log_dir, each.command, is_finished=True))
+            yield finished
+    except BaseException as stop:
+        is_signal = isinstance(stop, KeyboardInterrupt)
+        if is_signal and not getattr(stop, "__notes__", ()):
+            for log_dir in log_dirs:
+                stop.add_note(f"{log_dir}: nothing was changed")
+        for earlier in finished:
+            what = f"an earlier kdump {earlier.command} was interrupted, and was finished first"
+            stop.add_note(f"{earlier.log_dir}: {what}")
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +97,74 @@ class Done:
         plan: which.
         is_applied: whether it was carried out; a dry run does not, and an empty one needs not be.
         undo: by which it can be taken back; None where that is not possible.
+        needed_bytes: how much free space it takes before it gives any back.
+        failure: why it was not carried out, or not to its end; says what has changed.
     """
 
     plan: Plan
     is_applied: bool
     undo: str | None
+    needed_bytes: int = 0
+    failure: KdumpError | None = None
 
 
 def carry_out(wanted: Sequence[WantedDirectory], writing: Writing) -> list[Done]:
     """Let directories become what is wanted, unless the run is a dry one.
 
-    All plans are made before the first is carried out.
+    All plans are made before the first is carried out. A directory whose plan fails does not keep
+    the others from being changed: its failure is in what is returned, unless all fail. Where
+    something else ends the run, such as a signal, notes of that exception say what became of each.
 
     Raises:
-        KdumpError: one of them cannot be carried out; says what to do.
+        KdumpError: a plan cannot be made, or none can be carried out; says what to do.
         OSError: the disk does not let us.
     """
     plans = [make_plan(each) for each in wanted]
-    return [_carried_out(plan, writing) for plan in plans]
+    done: dict[Path, Done] = {}
+    # Directories that can make room on a full disk do so before others need it.
+    for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.may_go_early):
+        try:
+            done[plan.path] = _carried_out(plan, writing)
+        except KdumpError as failure:
+            done[plan.path] = Done(plan, is_applied=False, undo=None, failure=failure)
+        except BaseException as stop:
+            _note(stop, plans, done, plan)
+            raise
+    in_order = [done[plan.path] for plan in plans]
+    failures = [each.failure for each in in_order if each.failure is not None]
+    if failures and not any(each.is_applied for each in in_order):
+        for other in failures[:-1]:
+            failures[-1].add_note(f"kdump: {other}")
+        raise failures[-1]
+    return in_order
+
+
+def outcome_of(done: Done) -> str | None:
+    """What became of a log directory, for people; None where its failure says so."""
+    path, count = done.plan.path, len(done.plan.operations)
+    if done.failure is not None:
+        return None
+    if not done.is_applied:
+        return f"{path}: nothing was changed"
+    what = f"{path}: {count} change{'' if count == 1 else 's'} made"
+    return what if done.undo is None else f"{what}; to undo them: kdump undo {path} {done.undo}"
+
+
+def _note(stop: BaseException, plans: Iterable[Plan], done: Mapping[Path, Done], at: Plan) -> None:
+    """Add to an exception what became of each log directory; it says itself where it was."""
+    for plan in plans:
+        each = done.get(plan.path)
+        if each is not None:
+            line = f"kdump: {each.failure}" if each.failure else outcome_of(each)
+            stop.add_note(str(line))
+        elif plan is not at:
+            stop.add_note(f"{plan.path}: nothing was changed")
 
 
 def _carried_out(plan: Plan, writing: Writing) -> Done:
+    needed_bytes = plan.space_bytes(keep_undo=writing.keep_undo)
     if writing.dry_run or plan.is_empty:
-        return Done(plan, is_applied=False, undo=None)
+        return Done(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
     undo = apply_plan(plan, keep_undo=writing.keep_undo, command=writing.command)
     drop_leftover(plan.path)
-    return Done(plan, is_applied=True, undo=undo)
+    return Done(plan, is_applied=True, undo=undo, needed_bytes=needed_bytes)

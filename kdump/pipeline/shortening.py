@@ -12,13 +12,12 @@ from typing import Final, Protocol
 
 from kdump.clean.retention import Reason, RetainableLog, SegmentFate
 from kdump.clean.retention_outcome import LoadedLog, Shortened, load_log, retained
-from kdump.formats.names import FileStage
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings, TopicSettings
 from kdump.pipeline.job import Split
 from kdump.pipeline.loading import Unreadable, load_split
-from kdump.repair.loader import LoadContext, Recovered
+from kdump.repair.loader import LoadContext
 from kdump.repair.refusal import Refusal
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 
@@ -153,15 +152,10 @@ def load_sound(split: ShortenSplit) -> LoadedLog | Verdict | Unreadable:
         loaded = load_log(Path(split.path), split.context, split.high_watermark)
     except OSError as failure:
         return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
-    found = verdict(loaded if isinstance(loaded, Refusal) else _without_deleted(loaded.loaded))
-    if isinstance(loaded, Refusal) or found.kind is not VerdictKind.SOUND:
-        return found
+    if isinstance(loaded, Refusal):
+        return verdict(loaded)
+    # Leftover files that would matter were refused before (``why_untouchable``).
+    account = replace(loaded.loaded.account, leftovers=())
+    if verdict(replace(loaded.loaded, account=account)).kind is not VerdictKind.SOUND:
+        return verdict(loaded.loaded)
     return loaded
-
-
-def _without_deleted(loaded: Recovered) -> Recovered:
-    """The same, but for files that a broker was deleting: that they go puts nothing right."""
-    others = tuple(
-        each for each in loaded.account.leftovers if not each.name.endswith(FileStage.DELETED.value)
-    )
-    return replace(loaded, account=replace(loaded.account, leftovers=others))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import pickle
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -20,6 +22,7 @@ from builders.compactable_directories import NOW_MS, last_values, plain_director
 from builders.freeing import EVERY_TOPIC
 from builders.in_process import Outcome, run_kdump
 from builders.log_dir_trees import original_of, seen_by_broker
+from builders.recover_for_differ import recover as load_as_a_broker
 from builders.recovery import log_name
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import Seen, tree_of
@@ -27,6 +30,7 @@ from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import free_bytes_at
 from kdump.formats import names
+from kdump.log.partition import read_partition
 from kdump.scan.source import FileSource
 
 PAGE_BYTES = 4096
@@ -87,7 +91,9 @@ def test_on_a_full_disk_nothing_is_begun(small_disk: Path) -> None:
     outcome = recover(log_dir)
 
     assert outcome.exit_status == 8
-    assert re.search(rb"needs [0-9]+ bytes of free space, has 0; nothing has been", outcome.stderr)
+    said = rb"needs [0-9]+ bytes of free space, has 0; there is no room for undo data; nothing has"
+    assert re.search(said, outcome.stderr)
+    assert b"--no-undo" in outcome.stderr
     assert all_but_lock(log_dir) == before
     filler.unlink()
     assert recover(log_dir).exit_status & 8 == 0
@@ -173,7 +179,7 @@ def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
     attic = tmp_path / "attic"
     attic.mkdir()
     files = VolatileFiles(root, attic, stop_after=at)
-    monkeypatch.setattr("kdump.apply.apply.free_bytes_at", lambda _: 0)
+    monkeypatch.setattr("kdump.apply.room.free_bytes_at", lambda _: 0)
     monkeypatch.setattr("kdump.pipeline.repairing.apply_plan", partial(apply_plan, files=files))
     expected = last_values(root / "users-0")
 
@@ -181,9 +187,113 @@ def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
         kdump("retain", *EVERY_TOPIC, "--free", "1", root)
 
     monkeypatch.undo()
-    kdump("recover", root)
     assert kdump("retain", *EVERY_TOPIC, "--free", "1", root).exit_status == 0
+    assert not read_partition(root / "users-0", None).leftovers
+    assert kdump("verify", root).exit_status == 0
     assert last_values(root / "users-0") == {k: v for k, v in expected.items() if k is not None}
+
+
+# ---- Full, and not stopped cleanly ----
+
+
+def with_leftovers(log_dir: Path) -> Path:
+    """A damaged directory in which files wait for their deletion, and a deleted topic."""
+    bad_batch_in_the_middle(log_dir)
+    for number in range(3):
+        (log_dir / PARTITION / f"{log_name(number)}.deleted").write_bytes(b"x" * 20_000)
+        (log_dir / PARTITION / f"{log_name(300 + number)}.cleaned").write_bytes(b"x" * 20_000)
+        (log_dir / PARTITION / f"{log_name(300 + number)}.swap").write_bytes(b"x" * 20_000)
+    gone = log_dir / "gone-0.184f5a4c945d4277a4671794019b3c74-delete"
+    gone.mkdir()
+    (gone / log_name(0)).write_bytes(b"x" * 20_000)
+    return log_dir
+
+
+def runbook_commands(repository_root: Path, properties: Path) -> list[list[str]]:
+    """Give the commands of the runbook about a full disk, in their order."""
+    text = (repository_root / "README.md").read_text()
+    runbook = text.partition("### The disk is full")[2].partition("\n##")[0]
+    commands = re.findall(r"^ {7}kdump (.*) DIR\.\.\.$", runbook, re.MULTILINE)
+    return [shlex.split(command.replace("FILE", str(properties))) for command in commands]
+
+
+def test_the_runbook_works_on_a_full_disk_from_its_first_line(
+    small_disk: Path, tmp_path: Path, fixtures: Path, repository_root: Path
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("log.retention.ms=86400000\n")
+    crashed = map(str, (fixtures / "out/crashed").glob("d*"))
+    copy = ["cp", "-a", "--sparse=always", *crashed, str(small_disk)]
+    subprocess.run(copy, check=True)
+    log_dirs = [small_disk / "d2", small_disk / "d1"]
+    assert [*log_dirs[1].glob("*/*.deleted")]
+    fill(small_disk, but_pages=0)
+
+    commands = runbook_commands(repository_root, properties)
+    assert commands[0][0] == "recover"
+    for command in commands[:-1]:
+        outcome = kdump(*command, *log_dirs)
+        assert outcome.exit_status & 24 == 0, (command, outcome.stderr)
+
+    assert free_bytes_at(small_disk) > 100_000
+    for log_dir in log_dirs:
+        assert (log_dir / names.CLEAN_SHUTDOWN_MARKER).exists()
+        assert not (log_dir / names.LOCK_FILE).exists()
+    assert kdump("verify", *log_dirs).exit_status == 0
+
+
+def test_only_as_much_goes_first_as_makes_room(small_disk: Path) -> None:
+    log_dir = with_leftovers(small_disk / "logs")
+    fill(small_disk, but_pages=0)
+    outcome = kdump("resolve", "--no-undo", log_dir)
+    assert outcome.exit_status == 1, outcome.stderr
+    assert not [*log_dir.glob("*/*.deleted"), *log_dir.glob("*/*.cleaned")]
+
+
+def test_with_an_undo_a_full_disk_is_left_as_it_is(small_disk: Path) -> None:
+    log_dir = with_leftovers(small_disk / "logs")
+    before = all_but_lock(log_dir)
+    fill(small_disk, but_pages=0)
+
+    outcome = recover(log_dir)
+
+    assert outcome.exit_status == 8
+    assert b"no room for undo data; nothing has been changed" in outcome.stderr
+    assert b"--no-undo" in outcome.stderr
+    assert all_but_lock(log_dir) == before
+
+
+@pytest.fixture(scope="module")
+def recovered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Give what a recovery leaves that has all the room it wants."""
+    log_dir = with_leftovers(tmp_path_factory.mktemp("roomy") / "logs")
+    assert recover("--no-undo", "--now", str(NOW_MS), log_dir).exit_status == 1
+    return seen_by_broker(log_dir)
+
+
+@pytest.mark.parametrize("at", range(13))
+def test_stopped_while_leftovers_go_the_next_run_reaches_the_same_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, recovered: dict[str, bytes]
+) -> None:
+    log_dir = with_leftovers(tmp_path / "logs")
+    attic = tmp_path / "attic"
+    attic.mkdir()
+    files = VolatileFiles(log_dir, attic, stop_after=at)
+    # There is room when half of the leftovers are gone.
+    rooms = itertools.chain([0] * 5, itertools.repeat(1 << 30))
+    monkeypatch.setattr("kdump.apply.room.free_bytes_at", lambda _: next(rooms))
+    monkeypatch.setattr("kdump.pipeline.repairing.apply_plan", partial(apply_plan, files=files))
+    with pytest.raises(Stopped):
+        recover("--no-undo", "--now", str(NOW_MS), log_dir)
+    monkeypatch.undo()
+
+    as_left = shutil.copytree(log_dir, tmp_path / "as-left")
+    assert recover("--no-undo", "--now", str(NOW_MS), log_dir).exit_status in (0, 1)
+    assert seen_by_broker(log_dir) == recovered
+    # A broker that is started instead finds every valid batch that it would have kept.
+    load_as_a_broker(as_left)
+    logs = {name: data for name, data in recovered.items() if name.endswith(".log")}
+    assert {name: seen_by_broker(as_left).get(name) for name in logs} == logs
 
 
 # ---- Unreadable ----

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from kdump.apply.files import DISK, Files
@@ -16,7 +18,7 @@ from kdump.apply.plan import require_in_place
 from kdump.clean.compaction.parts import taken_together
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.pipeline import recover
+from kdump.pipeline import recover, repairing
 from kdump.pipeline.compaction.request import PartitionResult, Request
 from kdump.pipeline.compaction.swap import Discarder, Swapper
 from kdump.pipeline.compaction.wave import Wave, Writer
@@ -78,6 +80,12 @@ def recover_first(
     wanted = recover.Request(directories, request.settings, now_ms=request.now_ms)
     results = recover.recover(wanted, options, progress)
     done = carry_out([result.wanted for result in results], replace(writing, command="recover"))
+    failures = [each.failure for each in done if each.failure is not None]
+    if failures:
+        for each in done:
+            if each.is_applied:
+                failures[0].add_note(str(repairing.outcome_of(each)))
+        raise failures[0]
     return list(zip(results, done, strict=True))
 
 
@@ -112,15 +120,47 @@ def compact_on(
         for partition in directory.partitions:
             if request.selects(directory, partition) and _is_written(request, directory, partition):
                 require_in_place(partition.path)
-    found = []
+    found: list[DirectoryResult] = []
     for directory in request.directories:
         writer = Discarder() if writing.dry_run else Swapper(directory, writing, files)
-        found.append(_directory_result(request, directory, engine, writer))
+        try:
+            found.append(_directory_result(request, directory, engine, writer))
+        except BaseException as stop:
+            if not writing.dry_run:
+                _note(stop, request.directories, found, writer)
+            raise
     return found
 
 
 def _is_written(request: Request, directory: LogDirectory, partition: Partition) -> bool:
     return directory.is_clean and request.why_left(directory, partition) is None
+
+
+def outcome_of(result: DirectoryResult) -> str:
+    """What became of a log directory, for people."""
+    path = result.directory.path
+    return f"{path}: compacted{_how_to_undo(path, result.undos)}"
+
+
+def _how_to_undo(log_dir: Path, undos: Sequence[str]) -> str:
+    return f"; to undo it: kdump undo {log_dir} {undos[-1]}" if undos else ""
+
+
+def _note(
+    stop: BaseException,
+    directories: Iterable[LogDirectory],
+    found: Sequence[DirectoryResult],
+    writer: Writer,
+) -> None:
+    """Add to an exception what became of each log directory before it."""
+    for number, directory in enumerate(directories):
+        if number < len(found):
+            stop.add_note(outcome_of(found[number]))
+        elif number == len(found):
+            what = "logs that were compacted before this stay so; run the command again to finish"
+            stop.add_note(f"{directory.path}: {what}{_how_to_undo(directory.path, writer.undos)}")
+        else:
+            stop.add_note(f"{directory.path}: nothing was changed")
 
 
 def _directory_result(
