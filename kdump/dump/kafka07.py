@@ -152,7 +152,7 @@ def _messages(entry: Message) -> tuple[list[Message], FormatError | None]:
             return [entry], None
         messages.extend(kafka07.inner_messages(entry))
     except FormatError as problem:
-        return messages, problem
+        return messages, problem.as_value()
     return messages, None
 
 

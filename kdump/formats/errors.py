@@ -33,6 +33,14 @@ class FormatError(ValueError):
         # positional arguments, of which there is one.
         return type(self), (self.what,), self.__dict__
 
+    def as_value(self) -> FormatError:
+        """The same error without the frames it was raised in, which hold the bytes they read.
+
+        Whoever keeps an error in what it gives keeps this: the frames would live as long, and as
+        they know the error in turn, until the garbage collector comes by.
+        """
+        return self.shifted(0)
+
     def shifted(self, by_bytes: int) -> FormatError:
         """The same error, its position counted from ``by_bytes`` earlier."""
         return FormatError(

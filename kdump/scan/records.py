@@ -244,7 +244,7 @@ def _cut_at_damage(
         for _ in record_batch.decode_records(header, body):
             good += 1
     except FormatError as problem:
-        problems[row] = problem
+        problems[row] = problem.as_value()
     sections.count[row] = good
     sections.must_fill[row] = False
 
@@ -542,7 +542,7 @@ def _stream(window: Window, row: int) -> Iterator[RecordColumns]:
             try:
                 chunk = next(chunks, b"")
             except FormatError as failure:
-                problem = failure
+                problem = failure.as_value()
         held += chunk
         most = min(header.records_count - read, MOST_RECORDS)
         whole, size, refused = _whole_records(held, most, largest)
@@ -600,7 +600,7 @@ def _whole_records(held: bytearray, most: int, largest: int) -> tuple[int, int, 
         try:
             length = cursor.varint()
         except FormatError as refused:
-            return count, size, refused
+            return count, size, refused.as_value()
         if not 0 <= length <= largest:
             unbelievable = FormatError(
                 "record length is beyond belief",
@@ -628,7 +628,7 @@ def _bytes_behind(
     try:
         more = len(held) or len(next(chunks, b""))
     except FormatError as failure:
-        return failure
+        return failure.as_value()
     if not more:
         return None
     return FormatError(

@@ -227,7 +227,7 @@ def _message_set(window: Window) -> MessageSet:
         else:
             messages.extend(message_set.inner_messages(outer))
     except FormatError as problem:
-        return MessageSet(window, messages, problem)
+        return MessageSet(window, messages, problem.as_value())
     return MessageSet(window, messages)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
+import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from builders.batches import batch, record
 from builders.sources import BytesSource
 from kdump.formats import record_batch
-from kdump.formats.compression import Codec, decompress
+from kdump.formats.compression import Codec, compress, decompress
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import Record
 from kdump.scan import records as scanned
@@ -213,3 +216,24 @@ def test_an_unknown_codec_is_a_problem_of_its_batch_alone(codec_id: int) -> None
     assert sum(columns.count for columns in found) == 2
     (problem,) = [problem for columns in found for problem in columns.problems.values()]
     assert "codec" in problem.what
+
+
+@pytest.mark.parametrize("count", [1, scanned.MOST_RECORDS + 1])
+def test_damage_that_is_kept_does_not_hold_the_bytes_it_was_found_in(count: int) -> None:
+    header = record_batch.decode_header(batch([record(0)]))
+    zeroes = compress(Codec.GZIP, bytes(7 * scanned.MOST_RECORDS))
+    malformed = record_batch.encode_batch(
+        replace(header, attributes=Codec.GZIP, records_count=count, last_offset_delta=count - 1),
+        zeroes,
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        *_, columns = columns_of(malformed)
+        problem, data = columns.problems[0], weakref.ref(columns.data)
+        del columns
+
+        assert data() is None
+        assert problem.__traceback__ is None
+    finally:
+        gc.enable()
