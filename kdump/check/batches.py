@@ -231,8 +231,7 @@ def offset_gap_finding(place: Place, last_offset_before: int, base_offset: int) 
     """A batch at ``place`` that begins further behind the last offset before it than it might."""
     return invariants.OFFSET_GAP.broken(
         place,
-        f"offsets {last_offset_before + 1} to {base_offset - 1} are missing,"
-        " as compaction leaves it",
+        f"offsets {last_offset_before + 1} to {base_offset - 1} are missing",
     )
 
 

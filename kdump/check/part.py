@@ -145,7 +145,7 @@ class SegmentPart:
         max_timestamp_offset: last offset of the batch that has it.
         epochs: runs of leader epochs.
         events: of producers, those of each in the order of the log.
-        is_thinned: whether offsets are missing inside it, as compaction leaves it.
+        is_thinned: whether batches hold fewer records than offsets, as compaction leaves them.
         starts_legacy: whether the first sound batch is of magic 0 or 1, which may hold offsets
             below its own.
         has_legacy: whether any sound batch is.

@@ -9,7 +9,8 @@ from kdump.check import invariants
 from kdump.check.batches import offset_gap_finding, offset_order_finding
 from kdump.check.collector import Collector
 from kdump.check.epochs import EpochCheck
-from kdump.check.findings import Finding, Place
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.gaps import Gap, judged_gaps
 from kdump.check.index_files import check_transaction_index
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.partition_files import check_files
@@ -28,6 +29,7 @@ from kdump.scan.source import FileSource
 _ENTRY_CODES: Final = frozenset(
     {invariants.OFFSET_INDEX_OFFSET.code, invariants.TIME_INDEX_ENTRY.code}
 )
+_GAP_CODES: Final = frozenset({invariants.OFFSET_GAP.code, invariants.SEGMENT_GAP.code})
 _SEQUENCE_CODES: Final = frozenset(
     {invariants.PRODUCER_SEQUENCE_GAP.code, invariants.PRODUCER_SEQUENCE_REPEAT.code}
 )
@@ -69,6 +71,8 @@ class PartitionCheck:
         self._has_untimed = False
         self._aborted: list[AbortedTxn] = []
         self._is_thinned = scope.is_compacted
+        self._gaps: list[Gap] = []
+        self._data_base = 0
         self._is_damaged = False
         self._last_offset: int | None = None
         self._snapshots = {file.offset for file in scope.partition.producer_snapshots}
@@ -77,7 +81,14 @@ class PartitionCheck:
     def _is_whole(self) -> bool:
         """Whether the log has all that its producers ever wrote, as far as this can be told."""
         segments = self.scope.partition.segments
-        return not self._is_thinned and bool(segments) and segments[0].base_offset == 0
+        is_missing = self._is_thinned or bool(self._gaps)
+        return not is_missing and bool(segments) and segments[0].base_offset == 0
+
+    @property
+    def _may_skip_sequences(self) -> bool:
+        """Whether compaction may have removed some of what a producer numbered."""
+        is_expected = self.scope.gap_severity is Severity.INFO
+        return self._is_thinned or (bool(self._gaps) and is_expected)
 
     def take(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
         """Take the next part; gives its findings, and what is wrong between it and those before.
@@ -87,7 +98,7 @@ class PartitionCheck:
         """
         if self._segment is not segment:
             yield from self._end_segment()
-            yield from self._begin_segment(segment)
+            yield from self._begin_segment(segment, part)
         else:
             yield from self._ordered(self._join(part))
         yield from self._ordered(part.findings)
@@ -103,21 +114,28 @@ class PartitionCheck:
         self._has_untimed |= part.has_untimed
         if part.last_offset is not None and part.max_offset is not None:
             self._last_offset = part.last_offset
+            self._data_base = segment.base_offset
             self.end_offset = max(self.end_offset, part.max_offset + 1)
         yield from self._epochs.take(part)
         if self.level > Level.QUICK:
             for finding in self._replay.take(part.events, part.path, self._aborted):
-                is_checked = self._has_sequences and not self._is_thinned
+                is_checked = self._has_sequences and not self._may_skip_sequences
                 if is_checked or finding.code not in _SEQUENCE_CODES:
                     yield finding
 
     def _ordered(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Pass on findings, but hold back those about what index entries lead to.
+        """Pass on findings, but hold back those about index entries, or about gaps.
 
         In a segment whose offsets go back, no entry leads to the right batch: nothing is said of
-        entries then. That offsets go back may only be seen once all its parts are there.
+        entries then. That offsets go back may only be seen once all its parts are there. How bad
+        gaps are is known when all batches are.
         """
         for finding in findings:
+            if finding.code in _GAP_CODES:
+                assert self._segment is not None, "a gap is in a segment"
+                base_offset = self._segment.base_offset
+                self._gaps.append(Gap(finding, base_offset, base_offset))
+                continue
             if finding.code in _ENTRY_CODES:
                 self._index_entries.append(finding)
                 continue
@@ -135,25 +153,37 @@ class PartitionCheck:
         elif part.first_offset > self._last_offset + 1 and not (
             before.ends_damaged or part.starts_damaged or part.starts_legacy
         ):
-            self._is_thinned = True
             yield offset_gap_finding(place, self._last_offset, part.first_offset)
 
-    def _begin_segment(self, segment: Segment) -> Iterator[Finding]:
+    def _begin_segment(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
+        behind_damage = self._part is not None and self._part.ends_damaged
         self._segment, self._part, self._goes_back = segment, None, False
         self._max_timestamp, self._has_untimed, self._aborted = NO_TIMESTAMP, False, []
         before = self._last_offset
-        if before is not None and segment.base_offset > before + 1:
-            yield invariants.SEGMENT_GAP.broken(
-                Place(str(self.scope.partition.path), None, before + 1),
-                f"offsets {before + 1} to {segment.base_offset - 1} are missing between two"
-                " segments, as compaction and retention can leave it",
-            )
-            self._is_thinned |= not self._is_damaged
+        if before is not None and not behind_damage:
+            self._check_gap_before(segment, part, before)
         if before is not None or segment.base_offset in self._snapshots:
             is_last = segment is self.scope.partition.segments[-1]
             yield from self._check_snapshot(
                 segment.base_offset, is_end=is_last and not segment.log_bytes
             )
+
+    def _check_gap_before(self, segment: Segment, part: SegmentPart, before: int) -> None:
+        """Check that a segment begins where the data before it ended, and with its own name."""
+        if segment.base_offset > before + 1:
+            finding = invariants.SEGMENT_GAP.broken(
+                Place(str(self.scope.partition.path), None, before + 1),
+                f"offsets {before + 1} to {segment.base_offset - 1} are missing between two"
+                " segments",
+            )
+            self._gaps.append(Gap(finding, self._data_base, segment.base_offset))
+        end = max(segment.base_offset - 1, before)
+        if part.first_offset is None or part.starts_damaged or part.starts_legacy:
+            return
+        if part.first_offset > end + 1:
+            place = Place(part.path, part.first_position, part.first_offset)
+            finding = offset_gap_finding(place, end, part.first_offset)
+            self._gaps.append(Gap(finding, self._data_base, segment.base_offset))
 
     def _check_snapshot(self, offset: int, *, is_end: bool) -> Iterator[Finding]:
         """Hold the producer snapshot at ``offset`` against the state there."""
@@ -265,6 +295,7 @@ class PartitionCheck:
             OSError: a file of the partition cannot be read.
         """
         yield from self._end_segment()
+        yield from judged_gaps(self._gaps, self.scope, is_thinned=self._is_thinned)
         partition = self.scope.partition
         bases = {segment.base_offset for segment in partition.segments}
         if partition.segments and self.end_offset not in bases:

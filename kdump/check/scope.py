@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from kdump.check.batches import SegmentScope
+from kdump.check.findings import Severity
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
 from kdump.formats.uuids import format_uuid
@@ -53,6 +54,8 @@ class PartitionScope:
         log_start_offset: what the checkpoint says of it, 0 where it says nothing.
         recovery_point: what the checkpoint says of it; None where it says nothing.
         is_compacted: whether the cleaner has been over it, as its checkpoint says.
+        gap_severity: how bad it is where offsets are missing, unless batches show that the log was
+            compacted.
         needs_metadata: whether a broker of this directory wants ``partition.metadata``.
         cluster: what the cluster's metadata says of it; None where that is not known.
         other: another directory that the same partition has; None where there is none.
@@ -63,6 +66,7 @@ class PartitionScope:
     log_start_offset: int = 0
     recovery_point: int | None = None
     is_compacted: bool = False
+    gap_severity: Severity = Severity.INFO
     needs_metadata: bool = False
     cluster: ClusterView | None = None
     other: Path | None = None
@@ -89,6 +93,7 @@ def scope_in(
     directory: LogDirectory | None,
     cluster: ClusterImage | None = None,
     twice: Mapping[Path, Path] = MappingProxyType({}),
+    compaction: bool | None = None,
 ) -> PartitionScope:
     """What the log directory, and its cluster's metadata, say of one of its partitions.
 
@@ -97,6 +102,7 @@ def scope_in(
         directory: where it lies; None where that is not known.
         cluster: what the cluster's metadata says; None where that is not known.
         twice: as :func:`~kdump.log.broker.partitions_twice` gives it.
+        compaction: whether its topic is compacted; None where that is not known.
     """
     if directory is None or partition.topic_partition is None:
         return PartitionScope(partition)
@@ -106,13 +112,16 @@ def scope_in(
     starts = checkpoints.log_start_offsets if is_part else None
     flushed = checkpoints.recovery_points if is_part else None
     cleaned = checkpoints.cleaner_offsets if is_part else None
+    # A topic that is not compacted any more may have been.
+    is_compacted = cleaned is not None and cleaned.get(key, 0) > 0
     return PartitionScope(
         partition,
         # The Raft layer loads the cluster's metadata as after a crash, always.
         is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
         log_start_offset=0 if starts is None else starts.get(key, 0),
         recovery_point=None if flushed is None else flushed.get(key),
-        is_compacted=cleaned is not None and cleaned.get(key, 0) > 0,
+        is_compacted=is_compacted,
+        gap_severity=_gap_severity(partition, True if is_compacted else compaction),
         needs_metadata=needs_partition_metadata(directory) and is_part,
         # Only what is about this partition: a scope goes to whoever checks it.
         cluster=cluster_view(partition, directory, cluster) if is_part else None,
@@ -150,3 +159,14 @@ def _topic_id(partition: Partition) -> str | None:
     except (OSError, FormatError):
         return None  # the check of the file says so
     return None if metadata is None else format_uuid(metadata.topic_id)
+
+
+def _gap_severity(partition: Partition, compaction: bool | None) -> Severity:
+    """How bad missing offsets are: only compaction leaves a log without some of them."""
+    if partition.state is not PartitionState.LIVE or partition.is_0_7:
+        return Severity.INFO
+    if partition.is_cluster_metadata:
+        return Severity.ERROR
+    if compaction is None:
+        return Severity.WARNING
+    return Severity.INFO if compaction else Severity.ERROR

@@ -327,9 +327,9 @@ class _PartCheck:
         if batch_checks.offsets_out_of_order(batches, before, scope, into).any():
             # Where offsets go back, looking one up is no use.
             self.time_entries = None
-        gaps = batch_checks.offset_gaps(batches, before, self.sound_end, scope, into)
+        batch_checks.offset_gaps(batches, before, self.sound_end, scope, into)
         has_holes = (batches.records_count != batches.last_offset_delta + 1) & (batches.magic >= 2)
-        self.is_thinned |= bool(gaps.any() or has_holes.any())
+        self.is_thinned |= bool(has_holes.any())
         batch_checks.outside_segment(batches, scope, into)
         batch_checks.beyond_index(batches, scope, into)
         batch_checks.in_the_future(batches, self.now_ms, scope, into)

@@ -44,6 +44,7 @@ COLUMNS: Final = (
     Column("total_bytes", "Size of all files", Kind.BYTES),
     Column("log_start_offset", "Log start offset", Kind.NUMBER),
     Column("log_end_offset", "Log end offset", Kind.NUMBER),
+    Column("gaps", "Gaps between segments", Kind.NUMBER),
     Column("recovery_point", "Recovery point", Kind.NUMBER),
     Column("high_watermark", "High watermark", Kind.NUMBER),
     Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-"),

@@ -29,6 +29,7 @@ COLUMNS: Final = (
     Column("total_bytes", "Total", Kind.BYTES, for_people=False),
     Column("log_start_offset", "Start", Kind.NUMBER),
     Column("log_end_offset", "End", Kind.NUMBER),
+    Column("gaps", "Gaps", Kind.NUMBER),
     Column("recovery_point", "Recovery", Kind.NUMBER),
     Column("high_watermark", "HW", Kind.NUMBER),
     Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-"),
@@ -51,6 +52,7 @@ SORT_KEYS: Final = {
     "segments": "segments",
     "start": "log_start_offset",
     "end": "log_end_offset",
+    "gaps": "gaps",
     "recovery": "recovery_point",
     "high-watermark": "high_watermark",
     "earliest": "earliest_timestamp_ms",
@@ -65,6 +67,8 @@ Size       bytes of the segments' logs, as Kafka counts them
 Start      log start offset: the checkpointed one or the first segment's, the larger
 End        log end offset: found by following batch headers to the first that does
            not fit (checksums unseen)
+Gaps       segments that begin after the end of the one before: compaction leaves such
+           gaps, otherwise a segment is missing
 Recovery   recovery point: up to here, exclusive, the log was flushed for sure
 HW         high watermark, as checkpointed
 Earliest   time of the first record, where the header of its batch tells it

@@ -6,6 +6,7 @@ that a directory of any size is looked over by a handful of small reads a partit
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +44,8 @@ class LogBounds:
             starting broker finds it. Checksums are not looked at: a recovering broker may end
             the log sooner. Without a segment, what ``recovery-point-offset-checkpoint`` says
             after a clean stop. Kafka 0.7: the position behind the last byte.
+        gaps: how many segments begin after the end of the data before them, as far as batch
+            headers tell.
         recovery_point: what ``recovery-point-offset-checkpoint`` says. A broker takes a
             partition that is not in it to have 0.
         high_watermark: what ``replication-offset-checkpoint`` says.
@@ -55,6 +58,7 @@ class LogBounds:
 
     log_start_offset: int | None
     log_end_offset: int | None
+    gaps: int
     recovery_point: int | None
     high_watermark: int | None
     earliest_timestamp_ms: int | None
@@ -78,14 +82,15 @@ def read_bounds(
     log_start_offset = _log_start_offset(
         partition, _checkpointed(checkpoints.log_start_offsets, partition)
     )
-    end, latest = _find_end(partition, recovery_point if is_clean else None)
+    ends = _find_ends(partition, recovery_point if is_clean else None)
     return LogBounds(
         log_start_offset=log_start_offset,
-        log_end_offset=end,
+        log_end_offset=ends.log_end_offset,
+        gaps=ends.gaps,
         recovery_point=recovery_point,
         high_watermark=_checkpointed(checkpoints.high_watermarks, partition),
         earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset),
-        latest_timestamp_ms=latest,
+        latest_timestamp_ms=ends.latest_timestamp_ms,
     )
 
 
@@ -108,22 +113,35 @@ def _log_start_offset(partition: Partition, checkpointed: int | None) -> int | N
     return max(partition.segments[0].base_offset, checkpointed or 0)
 
 
-def _find_end(partition: Partition, known_end: int | None) -> tuple[int | None, int | None]:
-    """The log end offset, and the latest timestamp."""
+class _Ends(NamedTuple):
+    """Where a log ends, and its segments do."""
+
+    log_end_offset: int | None
+    latest_timestamp_ms: int | None
+    gaps: int
+
+
+def _find_ends(partition: Partition, known_end: int | None) -> _Ends:
     if not partition.segments:
-        return known_end, None
+        return _Ends(known_end, None, 0)
     active = partition.segments[-1]
     if active.is_0_7:
-        return active.base_offset + active.log_bytes, None
-    tails = [
-        _read_tail(partition, segment)
-        for segment in partition.segments
-        if segment.log_bytes or segment is active
-    ]
+        gaps = sum(
+            following.base_offset > segment.base_offset + segment.log_bytes
+            for segment, following in itertools.pairwise(partition.segments)
+        )
+        return _Ends(active.base_offset + active.log_bytes, None, gaps)
+    segments = [each for each in partition.segments if each.log_bytes or each is active]
+    tails = [_read_tail(partition, segment) for segment in segments]
+    gaps = sum(
+        following.base_offset > tail.end_offset
+        for tail, following in zip(tails, segments[1:], strict=False)
+    )
     latest = max(tail.latest_timestamp_ms for tail in tails)
-    return (
+    return _Ends(
         tails[-1].end_offset,
         None if latest == NO_TIMESTAMP else latest,
+        gaps,
     )
 
 

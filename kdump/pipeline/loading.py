@@ -130,7 +130,7 @@ def load_split(
         IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
         now_ms=now_ms,
         producer_id_expiration_ms=settings.producer_id_expiration_ms,
-        is_compacted=topic.is_compacted if topic.is_policy_known else None,
+        is_compacted=is_topic_compacted(settings, key.topic),
     )
     return LoadSplit(
         str(partition.path),
@@ -140,6 +140,16 @@ def load_split(
         policy=policy,
         context=context,
     )
+
+
+def is_topic_compacted(settings: Settings, topic: str) -> bool | None:
+    """Whether a topic is compacted; None where that is not known.
+
+    Raises:
+        InvalidSettingError: a property of the topic has a value that Kafka does not take.
+    """
+    found = settings.topic(topic)
+    return found.is_compacted if found.is_policy_known else None
 
 
 def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:

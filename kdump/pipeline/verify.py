@@ -31,7 +31,12 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.settings import Settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine, run_in_order
-from kdump.pipeline.loading import STATE_VERDICTS, LoadSplit, load_split
+from kdump.pipeline.loading import (
+    STATE_VERDICTS,
+    LoadSplit,
+    is_topic_compacted,
+    load_split,
+)
 from kdump.pipeline.local import available_cores
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.pipeline.splits import segment_splits, split_bytes
@@ -192,7 +197,9 @@ class _Verification:
         if directory is None:
             return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
         settings = self.request.settings[directory.path]
-        scope = scope_in(partition, directory, settings.cluster, twice)
+        key = partition.topic_partition
+        compaction = None if key is None else is_topic_compacted(settings, key.topic)
+        scope = scope_in(partition, directory, settings.cluster, twice, compaction)
         load = _load_split(partition, directory, settings)
         return _Pieces(self.job, scope, load, size_bytes)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
@@ -192,11 +193,12 @@ def said_of(
     level: Level = Level.DEEP,
     now_ms: int = NOW_MS,
     options: EngineOptions = DEFAULT_OPTIONS,
+    given: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Said]:
     """Give all that verify says of log directories."""
     directories = [read_log_directory(root) for root in roots]
     targets = [Target(each, root) for root in directories for each in root.partitions]
-    request = Request(targets, directories, level, now_ms, read_settings(directories))
+    request = Request(targets, directories, level, now_ms, read_settings(directories, given))
     return list(verify(request, options))
 
 

@@ -71,6 +71,7 @@ def test_a_row_has_what_is_known_of_the_partition(log_dir: Path) -> None:
         "total_bytes": total,
         "log_start_offset": 4,
         "log_end_offset": 6,
+        "gaps": 0,
         "recovery_point": 6,
         "high_watermark": None,
         "earliest_timestamp_ms": BASE_TIMESTAMP_MS + 3,
@@ -92,6 +93,7 @@ def test_people_see_sizes_times_and_question_marks(log_dir: Path) -> None:
         "SIZE",
         "START",
         "END",
+        "GAPS",
         "RECOVERY",
         "HW",
         "EARLIEST",
@@ -103,7 +105,7 @@ def test_people_see_sizes_times_and_question_marks(log_dir: Path) -> None:
     assert (
         line.split()
         == (
-            f"payments 2 live 1 {len(LOG)} B 4 6 6 ? 2026-01-01T00:00:00.003Z "
+            f"payments 2 live 1 {len(LOG)} B 4 6 0 6 ? 2026-01-01T00:00:00.003Z "
             f"2026-01-01T00:00:00.005Z {TOPIC_ID_TEXT} deleted: 1"
         ).split()
     )

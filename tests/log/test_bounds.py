@@ -90,8 +90,24 @@ class TestEnd:
     def test_without_segments_it_is_unknown(self, tmp_path: Path) -> None:
         partition = listed(write_partition(tmp_path / "p"))
         assert read_bounds(partition, checkpoints()) == LogBounds(
-            None, None, None, None, None, None
+            log_start_offset=None,
+            log_end_offset=None,
+            gaps=0,
+            recovery_point=None,
+            high_watermark=None,
+            earliest_timestamp_ms=None,
+            latest_timestamp_ms=None,
         )
+
+    @pytest.mark.parametrize(
+        ("bases", "gaps"), [((0, 9), 0), ((0, 9, 18), 0), ((0, 18), 1), ((0, 18, 30, 39), 2)]
+    )
+    def test_segments_that_begin_late_are_counted(
+        self, tmp_path: Path, bases: tuple[int, ...], gaps: int
+    ) -> None:
+        logs = {base: b"".join(batches(3, base_offset=base)) for base in bases}
+        partition = listed(write_partition(tmp_path / "p", logs))
+        assert read_bounds(partition).gaps == gaps
 
     def test_magics_may_be_mixed(self, tmp_path: Path) -> None:
         log = message(0, magic=0) + message(1) + batch([record(2), record(3)])

@@ -1,0 +1,64 @@
+"""How bad it is that offsets are missing between the batches of a log.
+
+A leader gives every record the next offset, and a broker rolls a segment at the end of the one
+before (``UnifiedLog.append``, ``LocalLog.roll``). After that only the cleaner takes batches out of
+a log, and retention and DeleteRecords take them from its beginning. So where a log was never
+compacted, missing offsets are lost records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from kdump.check.findings import Finding, Severity
+from kdump.check.scope import PartitionScope
+from kdump.formats import names
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Missing offsets, of which it is not known yet how bad they are.
+
+    Attributes:
+        finding: says where.
+        first_base_offset: of the first segment that they may have been in.
+        last_base_offset: of the last one.
+    """
+
+    finding: Finding
+    first_base_offset: int
+    last_base_offset: int
+
+
+def judged_gaps(
+    gaps: Iterable[Gap], scope: PartitionScope, *, is_thinned: bool
+) -> Iterator[Finding]:
+    """The findings about gaps, with their severity.
+
+    Args:
+        gaps: of the partition.
+        scope: what is known of it.
+        is_thinned: whether its batches show that it was compacted.
+    """
+    quarantined = _quarantined(scope)
+    severity = Severity.INFO if is_thinned else scope.gap_severity
+    for gap in gaps:
+        finding = gap.finding
+        if any(gap.first_base_offset <= base <= gap.last_base_offset for base in quarantined):
+            ending, loss, own = "; kdump moved damaged data from there aside", None, Severity.INFO
+        elif severity is Severity.INFO:
+            ending, loss, own = ", as compaction leaves it", None, severity
+        elif severity is Severity.WARNING:
+            ending = "; whether the topic is compacted, which leaves such gaps, is not known"
+            loss, own = "these records, unless they were compacted away", severity
+        else:
+            ending, loss, own = ", and the topic is not compacted", "these records", severity
+        yield replace(finding, what=finding.what + ending, loss=loss, severity=own)
+
+
+def _quarantined(scope: PartitionScope) -> list[int]:
+    """Base offsets of the logs of which kdump has put data aside."""
+    logs = map(names.set_aside_from, scope.partition.foreign)
+    offsets = [names.leading_offset(log) for log in logs if log is not None]
+    return [offset for offset in offsets if offset is not None]

@@ -1,0 +1,134 @@
+"""Missing offsets are lost records, unless the log was compacted or kdump moved data aside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batch
+from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
+from builders.recovery import joined, log_name, of_producer
+from builders.verified import records
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import Level
+from kdump.formats import names
+from kdump.log.directory import read_log_directory
+from kdump.log.settings import read_settings
+from kdump.pipeline.verify import Request, Target, verify
+from kdump.pipeline.verify_partition import PartitionReport
+
+HOLE = {0: 6, 12: 6}
+"""Records by segment: 6 to 11 are missing."""
+
+
+def log_directory(path: Path, logs: dict[int, bytes], *, cleaned_to: int = 0) -> Path:
+    write_log_directory(path)
+    cleaned = offset_checkpoint({("orders", 0): cleaned_to})
+    (path / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(cleaned)
+    write_partition(path / "orders-0", logs)
+    return path
+
+
+def with_hole() -> dict[int, bytes]:
+    return {
+        base: joined(*(of_producer(base + n, sequence=base + n) for n in range(count)))
+        for base, count in HOLE.items()
+    }
+
+
+def found(
+    path: Path, *codes: str, policy: str | None = None
+) -> tuple[list[Finding], PartitionReport]:
+    directory = read_log_directory(path)
+    given = {} if policy is None else {"cleanup.policy": policy}
+    settings = read_settings([directory], given)
+    targets = [Target(each, directory) for each in directory.partitions]
+    said = list(verify(Request(targets, [directory], Level.DEFAULT, 0, settings)))
+    (report,) = [each for each in said if isinstance(each, PartitionReport)]
+    return [each for each in said if isinstance(each, Finding) and each.code in codes], report
+
+
+@pytest.mark.parametrize(
+    ("policy", "severity"),
+    [
+        ("delete", Severity.ERROR),
+        (None, Severity.WARNING),
+        ("compact", Severity.INFO),
+        ("compact,delete", Severity.INFO),
+    ],
+)
+def test_a_missing_segment_is_as_bad_as_the_policy_says(
+    tmp_path: Path, policy: str | None, severity: Severity
+) -> None:
+    path = log_directory(tmp_path / "d1", with_hole())
+
+    (gap,), _ = found(path, "segment-gap", policy=policy)
+
+    assert (gap.severity, gap.place.offset) == (severity, 6)
+
+
+def test_a_hole_is_not_called_sound(tmp_path: Path) -> None:
+    path = log_directory(tmp_path / "d1", with_hole())
+
+    _, report = found(path, policy="delete")
+
+    assert report.verdict_kind == "damaged"
+
+
+def test_a_log_that_was_compacted_once_may_have_gaps(tmp_path: Path) -> None:
+    path = log_directory(tmp_path / "d1", with_hole(), cleaned_to=12)
+
+    (gap,), _ = found(path, "segment-gap", policy="delete")
+
+    assert gap.severity is Severity.INFO
+
+
+def test_batches_that_lost_records_show_that_a_log_was_compacted(tmp_path: Path) -> None:
+    first, _, last = records(0, 3)
+    path = log_directory(tmp_path / "d1", {0: batch([first, last]), 12: batch(records(12, 3))})
+
+    (gap,), _ = found(path, "segment-gap")
+
+    assert gap.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(("missing", "code"), [(1, "offset-gap"), (3, "offset-gap")])
+def test_a_missing_batch_is_as_bad_as_a_missing_segment(
+    tmp_path: Path, missing: int, code: str
+) -> None:
+    each = [of_producer(offset, sequence=offset) for offset in range(6)]
+    del each[missing]
+    path = log_directory(tmp_path / "d1", {0: joined(each[:2]), 3: joined(each[2:])})
+
+    (gap,), _ = found(path, code, policy="delete")
+
+    assert gap.severity is Severity.ERROR
+    assert f"offsets {missing} to {missing} are missing" in gap.what
+
+
+@pytest.mark.parametrize("policy", ["delete", None])
+def test_it_is_said_which_producers_wrote_into_a_hole(tmp_path: Path, policy: str | None) -> None:
+    path = log_directory(tmp_path / "d1", with_hole())
+
+    (gap,), _ = found(path, "producer-sequence-gap", policy=policy)
+
+    assert gap.loss == "sequences 6 to 11"
+
+
+@pytest.mark.parametrize(("log", "severity"), [(0, Severity.INFO), (24, Severity.ERROR)])
+def test_data_that_was_moved_aside_explains_the_gap_it_left(
+    tmp_path: Path, log: int, severity: Severity
+) -> None:
+    path = log_directory(tmp_path / "d1", with_hole())
+    (path / "orders-0" / f"damaged-{log_name(log)}-400-800").write_bytes(b"x" * 400)
+
+    (gap,), _ = found(path, "segment-gap", policy="delete")
+
+    assert gap.severity is severity
+
+
+def test_a_log_that_begins_late_has_no_gap(tmp_path: Path) -> None:
+    path = log_directory(tmp_path / "d1", {12: batch(records(14, 3))})
+
+    assert found(path, "segment-gap", "offset-gap", policy="delete")[0] == []
