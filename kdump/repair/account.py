@@ -128,6 +128,8 @@ class Why(enum.Enum):
     """They are a valid batch, and its offsets belong to others."""
     NOT_LOADABLE = "not loadable"
     """They are a valid batch on which Kafka's loading ends."""
+    FOREIGN = "foreign"
+    """They are valid batches of another log."""
     UNFINISHED = "unfinished"
     """They are all of a file that was being written, and hold batches that no log has."""
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.account import Why
+from kdump.repair.foreign import SequenceSpan, find_foreign, sequence_spans, suspect_logs
 from kdump.repair.lost_markers import Row, abort_marker, free_place
 from kdump.repair.offset_order import INT32_MAX, log_order, rising_batches
 from kdump.repair.sound_batches import SoundBatches, find_sound_batches
@@ -26,6 +28,11 @@ from kdump.repair.workspace import (
 )
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
+
+_REASONS: Final = {
+    Why.FOREIGN: "they belong to another log",
+    Why.DUPLICATE: "their offsets are there twice",
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -56,6 +63,14 @@ class KeptLog:
     def rows(self) -> Column:
         """Numbers of the batches that stay."""
         return np.flatnonzero(self.keep)
+
+    @property
+    def own_rows(self) -> Column:
+        """Numbers of the batches that are the partition's own, each once."""
+        others = [row for row, (why, _) in self.reasons.items() if why in _REASONS]
+        is_own = np.ones(self.batches.count, np.bool_)
+        is_own[others] = False
+        return np.flatnonzero(is_own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +124,16 @@ class KeptLogs:
     def __init__(self, workspace: Workspace, base_offsets: Iterable[int]) -> None:
         self._workspace = workspace
         self.logs: list[KeptLog] = []
+        spans: dict[int, dict[int, SequenceSpan]] = {}
         for base_offset in base_offsets:
             content = workspace.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, Stored), "a log is a file"
-            batches = self._read(base_offset).collapsed()
+            batches = self._read(base_offset)
+            spans[base_offset] = sequence_spans(batches, slice(None))
+            batches = batches.collapsed()
             keep = np.ones(batches.count, np.bool_)
             self.logs.append(KeptLog(base_offset, content, batches, keep))
+        self._let_foreign_go(spans)
         self._choose()
 
     @property
@@ -127,9 +146,11 @@ class KeptLogs:
         return end_offset
 
     @property
-    def is_interleaved(self) -> bool:
-        """Whether what stays of a log lies between batches of another."""
-        return sum(1 for _ in self._runs()) > len(self.logs)
+    def has_own_names(self) -> bool:
+        """Whether every log keeps its name, and none lies between batches of another."""
+        if sum(1 for _ in self._runs()) > len(self.logs):
+            return False
+        return all(each.base_offset == each.log.base_offset for each in self.segments())
 
     def segments(self) -> list[Segment]:
         """The logs as they are to be, in order.
@@ -149,19 +170,21 @@ class KeptLogs:
                     base_offset = first
                 last_before = int(log.batches.last_offset[rows[-1]])
             found.extend(_segments_of(log, base_offset, rows))
-        used = {segment.base_offset for segment in found if not segment.is_empty}
         return [
-            segment for segment in found if not (segment.is_empty and segment.base_offset in used)
+            segment for segment in found if not (segment.is_empty and _is_covered(segment, found))
         ]
 
     def lay_out(self, workspace: Workspace, segments: list[Segment]) -> None:
         """Let the logs in ``workspace`` be ``segments``; changed ones lose their indexes."""
         changed = [segment for segment in segments if not segment.is_as_before]
+        used = {segment.log.base_offset for segment in segments}
+        gone = {log.base_offset for log in self.logs if log.base_offset not in used}
         for segment in changed:
-            for base_offset in (segment.log.base_offset, segment.base_offset):
-                workspace.remove(file_name(base_offset, FileKind.LOG))
-                for suffix in INDEX_SUFFIXES:
-                    workspace.remove(file_name(base_offset, FileKind(suffix)))
+            gone |= {segment.log.base_offset, segment.base_offset}
+        for base_offset in gone:
+            workspace.remove(file_name(base_offset, FileKind.LOG))
+            for suffix in INDEX_SUFFIXES:
+                workspace.remove(file_name(base_offset, FileKind(suffix)))
         for segment in changed:
             workspace.put(segment.name, segment.content())
 
@@ -224,6 +247,23 @@ class KeptLogs:
         markers.append(abort_marker(offset, self._header(*rows[place.txn_row]), timestamp))
         return True
 
+    def _let_foreign_go(self, spans: Mapping[int, Mapping[int, SequenceSpan]]) -> None:
+        """Keep no batches that belong to another log."""
+        by_base = {log.base_offset: log for log in self.logs}
+        suspects = suspect_logs({base: log.batches for base, log in by_base.items()}, spans)
+        if not suspects:
+            return
+        for base in suspects:
+            self._expand(by_base[base])
+        batches = {base: log.batches for base, log in by_base.items()}
+        for base, reasons in find_foreign(batches, spans, self._workspace).items():
+            log = by_base[base]
+            if log.batches.is_collapsed:
+                self._expand(log)
+                reasons = dict.fromkeys(range(log.batches.count), reasons[0])
+            log.keep[list(reasons)] = False
+            log.reasons |= {row: (why, _REASONS[why]) for row, why in reasons.items()}
+
     def _runs(self) -> Iterator[tuple[KeptLog, Column]]:
         """Batches that stay and no other log lies between, in order; logs without any first."""
         for log in self.logs:
@@ -245,16 +285,25 @@ class KeptLogs:
 
     def _choose(self) -> None:
         """Choose which batches stay, but for those that were let go, and order the logs."""
-        batches = {log.base_offset: log.batches for log in self.logs}
-        let_go = {log.base_offset: log.reasons.keys() for log in self.logs}
+        own = {log.base_offset: log.own_rows for log in self.logs}
+        batches = {log.base_offset: log.batches.chosen(own[log.base_offset]) for log in self.logs}
+        let_go = {
+            log.base_offset: np.flatnonzero(
+                np.isin(own[log.base_offset], np.array([*log.reasons], np.int64))
+            ).tolist()
+            for log in self.logs
+        }
         keep = rising_batches(batches, let_go)
-        while expanded := _overlapped(batches, keep):
-            batches |= {base: self._read(base) for base in expanded}
-            keep = rising_batches(batches, let_go)
         by_base = {log.base_offset: log for log in self.logs}
+        while expanded := _overlapped(batches, keep):
+            for base in expanded:
+                by_base[base].batches = batches[base] = self._read(base)
+                own[base] = np.arange(batches[base].count)
+            keep = rising_batches(batches, let_go)
         self.logs = [by_base[base_offset] for base_offset in log_order(batches)]
         for log in self.logs:
-            log.batches, log.keep = batches[log.base_offset], keep[log.base_offset]
+            log.keep = np.zeros(log.batches.count, np.bool_)
+            log.keep[own[log.base_offset]] = keep[log.base_offset]
 
     def _read(self, base_offset: int) -> SoundBatches:
         with self._workspace.open(file_name(base_offset, FileKind.LOG)) as source:
@@ -282,6 +331,19 @@ def _overlapped(logs: Mapping[int, SoundBatches], keep: Mapping[int, Flags]) -> 
         for base in collapsed
         if ((first <= logs[base].last_offset) & (last >= logs[base].first_offset)).any()
     ]
+
+
+def _is_covered(empty: Segment, segments: Iterable[Segment]) -> bool:
+    """Whether a segment with batches has the name, or the offsets, of an empty one."""
+    for each in segments:
+        if each.is_empty:
+            continue
+        last = each.base_offset
+        if each.rows.size:
+            last = int(each.log.batches.last_offset[each.rows[-1]])
+        if each.base_offset <= empty.base_offset <= last:
+            return True
+    return False
 
 
 def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
@@ -11,6 +13,13 @@ from kdump.formats.record_batch import BatchHeader
 from kdump.repair.account import SetAside, Why
 from kdump.repair.kept_logs import KeptLog
 from kdump.repair.sound_batches import DamagedRange
+
+_REASONS: Final = {
+    Why.FOREIGN: "they belong to another log",
+    Why.DUPLICATE: "their offsets are there twice",
+    Why.OUT_OF_ORDER: "their offsets do not fit between those around them",
+}
+"""Why batches go that go in ranges."""
 
 
 def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
@@ -23,7 +32,43 @@ def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
             _of_damage(log, damaged, following[log.base_offset]) for damaged in log.batches.damaged
         )
         found.sort(key=lambda lost: lost.start)
-        yield from ((log.base_offset, lost) for lost in found)
+        yield from ((log.base_offset, lost) for lost in _merged(found))
+
+
+def _merged(found: Sequence[SetAside]) -> Iterator[SetAside]:
+    """Batches that go for the same cause and touch each other, as one range."""
+    for _, touching in itertools.groupby(_numbered(found), key=lambda each: each[0]):
+        pieces = [lost for _, lost in touching]
+        first, last = pieces[0], pieces[-1]
+        if first is last:
+            yield first
+            continue
+        offsets = [
+            offset
+            for each in pieces
+            for offset in (each.first_offset, each.last_offset)
+            if offset is not None
+        ]
+        records = [each.records for each in pieces]
+        known = [count for count in records if count is not None]
+        yield replace(
+            first,
+            end=last.end,
+            reason=_REASONS.get(first.why, first.reason),
+            first_offset=min(offsets, default=None),
+            last_offset=max(offsets, default=None),
+            records=sum(known) if len(known) == len(records) else None,
+        )
+
+
+def _numbered(found: Sequence[SetAside]) -> Iterator[tuple[int, SetAside]]:
+    """Each piece with the number of the range that it is part of."""
+    number, before = 0, None
+    for lost in found:
+        is_same = before is not None and before.why is lost.why and before.end == lost.start
+        number += not (is_same and lost.why in _REASONS)
+        before = lost
+        yield number, lost
 
 
 def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
@@ -33,7 +78,7 @@ def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
     count = int(batches.records_count[row])
     why, reason = log.reasons.get(row) or _why_not(log, row, logs)
-    is_lost = why is not Why.DUPLICATE
+    is_lost = why not in (Why.DUPLICATE, Why.FOREIGN)
     return SetAside(
         name=log.content.name,
         start=start,

@@ -106,7 +106,7 @@ class _Salvage:
             all(self._is_sound(log) for log in self._logs.logs)
             and self._leftovers.is_as_broker
             and not self._ignores_start
-            and not self._logs.is_interleaved
+            and self._logs.has_own_names
         )
 
     @property

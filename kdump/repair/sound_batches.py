@@ -7,7 +7,7 @@ costs only itself, whether it claims too much or too little.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,10 @@ _COLUMNS: Final = (
     "records_count",
     "crc",
     "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "last_offset_delta",
+    "partition_leader_epoch",
     "attributes",
     "magic",
 )
@@ -60,6 +64,10 @@ class SoundBatches:
         records_count: of each; -1 where only decompressing tells.
         crc: of each, as stored.
         producer_id: of each; -1 for none.
+        producer_epoch: of each; -1 for none.
+        base_sequence: of each; -1 for none.
+        last_sequence: of each; -1 for none.
+        leader_epoch: of each; -1 for none.
         attributes: of each.
         damaged: the other bytes of the file, in order; no two touch each other.
     """
@@ -72,6 +80,10 @@ class SoundBatches:
     records_count: Column
     crc: Column
     producer_id: Column
+    producer_epoch: Column
+    base_sequence: Column
+    last_sequence: Column
+    leader_epoch: Column
     attributes: Column
     damaged: tuple[DamagedRange, ...]
 
@@ -83,6 +95,15 @@ class SoundBatches:
     @property
     def is_collapsed(self) -> bool:
         return self.count == 1 and bool(self.batches[0] > 1)
+
+    def chosen(self, rows: Column) -> SoundBatches:
+        """Some of the rows, in the same order; what is damaged stays."""
+        columns = {
+            each.name: getattr(self, each.name)[rows]
+            for each in fields(self)
+            if each.name != "damaged"
+        }
+        return replace(self, **columns)
 
     def collapsed(self) -> SoundBatches:
         """All of it as one row, where nothing is damaged and offsets rise; else as it is.
@@ -102,6 +123,10 @@ class SoundBatches:
             records_count=np.array([-1], np.int64),
             crc=self.crc[:1].copy(),
             producer_id=np.array([-1], np.int64),
+            producer_epoch=np.array([-1], np.int64),
+            base_sequence=np.array([-1], np.int64),
+            last_sequence=np.array([-1], np.int64),
+            leader_epoch=np.array([-1], np.int64),
             attributes=np.array([0], np.int64),
         )
 
@@ -151,6 +176,16 @@ class _Finder:
             records_count=np.where(is_single, 1, columns["records_count"]),
             crc=columns["crc"],
             producer_id=columns["producer_id"],
+            producer_epoch=columns["producer_epoch"],
+            base_sequence=columns["base_sequence"],
+            last_sequence=np.where(
+                columns["base_sequence"] >= 0,
+                record_batch.increment_sequences(
+                    columns["base_sequence"], columns["last_offset_delta"]
+                ),
+                record_batch.NO_SEQUENCE,
+            ),
+            leader_epoch=columns["partition_leader_epoch"],
             attributes=columns["attributes"],
             damaged=tuple(self._damaged),
         )

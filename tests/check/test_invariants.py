@@ -154,7 +154,7 @@ def a_batch_belongs_into_the_next_segment(model: LogModel) -> None:
     model.segments[0].append(batch(records(12, 1)))
 
 
-@by_batches("batch-offset-overflow", "time-index-last", "snapshot-missing")
+@by_batches("batch-offset-overflow", "offset-gap", "time-index-last", "snapshot-missing")
 def an_offset_is_too_far_from_the_base(model: LogModel) -> None:
     last = model.segments[12][-1]
     model.segments[12][-1] = forged(last, base_offset=12 + 2**31)

@@ -33,6 +33,10 @@ def batches(*found: tuple[int, int]) -> SoundBatches:
         records_count=ones,
         crc=ones,
         producer_id=-ones,
+        producer_epoch=-ones,
+        base_sequence=-ones,
+        last_sequence=-ones,
+        leader_epoch=-ones,
         attributes=0 * ones,
         damaged=(),
     )

@@ -1,0 +1,182 @@
+"""Salvaging keeps a partition's own records, and not those of segments that were copied in."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.apply_wanted import apply_wanted
+from builders.batches import batch, record
+from builders.log_directories import write_log_directory
+from builders.recovery import joined, log_name
+from builders.valid_batches import valid_batches_of
+from builders.verified import findings_in
+from kdump.check.findings import Severity
+from kdump.check.part import Level
+from kdump.formats.names import leading_offset
+from kdump.log.directory import read_lone_partition
+from kdump.repair.account import Why
+from kdump.repair.loader import LoadContext, Recovered
+from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.segment import IndexSettings
+from kdump.repair.verdict import verdict
+
+SETTINGS: Final = IndexSettings(interval_bytes=200)
+CONTEXT: Final = LoadContext(settings=SETTINGS)
+Files = dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes the batches of a partition; ``producer_id`` is -1 for none."""
+
+    producer_id: int
+    leader_epoch: int
+    value: bytes
+
+    def batch(self, offset: int, count: int) -> bytes:
+        rows = [
+            record(offset + step, key=b"k%d" % (offset + step), value=self.value)
+            for step in range(count)
+        ]
+        if self.producer_id < 0:
+            return batch(rows, partition_leader_epoch=self.leader_epoch)
+        return batch(
+            rows,
+            partition_leader_epoch=self.leader_epoch,
+            producer_id=self.producer_id,
+            producer_epoch=0,
+            base_sequence=offset,
+        )
+
+
+def whole(path: Path, writer: Writer, sizes: list[list[int]]) -> Files:
+    """The files of a partition after a clean stop: batches by segment, their records by number."""
+    path.mkdir(parents=True)
+    offset = 0
+    for segment in sizes:
+        log, base_offset = [], offset
+        for count in segment:
+            log.append(writer.batch(offset, count))
+            offset += count
+        (path / log_name(base_offset)).write_bytes(joined(log))
+    outcome = repair_partition(read_lone_partition(path, path.name), CONTEXT)
+    assert isinstance(outcome, Recovered), outcome
+    apply_wanted(path, outcome.files)
+    files = {file.name: file.read_bytes() for file in path.iterdir()}
+    shutil.rmtree(path)
+    return files
+
+
+def random_sizes(rng: random.Random) -> list[list[int]]:
+    return [
+        [rng.randrange(1, 6) for _ in range(rng.randrange(3, 25))]
+        for _ in range(rng.randrange(2, 6))
+    ]
+
+
+def logs(files: Files) -> list[str]:
+    return sorted(name for name in files if name.endswith(".log"))
+
+
+def copied_in(rng: random.Random, own: Files, foreign: Files) -> None:
+    """A segment of another partition under its own name, mostly with its indexes."""
+    base = rng.choice(logs(foreign))[:20]
+    for name, content in foreign.items():
+        is_index = name.endswith(("index",)) and rng.random() < 0.7
+        if name.startswith(base) and (name.endswith(".log") or is_index):
+            own[name] = content
+
+
+def copied_over(rng: random.Random, own: Files, foreign: Files) -> None:
+    """The log of another partition's segment over one of its own."""
+    own[rng.choice(logs(own))] = foreign[rng.choice(logs(foreign))]
+
+
+def copied_behind(rng: random.Random, own: Files, foreign: Files) -> None:
+    """The same as a new last segment."""
+    last = leading_offset(logs(own)[-1])
+    assert last is not None
+    own[log_name(last + rng.randrange(1, 80))] = foreign[rng.choice(logs(foreign))]
+
+
+def there_twice(rng: random.Random, own: Files, foreign: Files) -> None:
+    """A segment of its own, under another name as well."""
+    own[log_name(rng.randrange(1, 300))] = own[rng.choice(logs(own))]
+
+
+def appended(rng: random.Random, own: Files, foreign: Files) -> None:
+    """Another segment, of its own or not, behind one of its own."""
+    name = rng.choice(logs(own))
+    source = rng.choice([own, foreign])
+    own[name] += source[rng.choice(logs(source))]
+
+
+HAPPENINGS: Final = (copied_in, copied_over, copied_behind, there_twice, appended)
+
+
+def salvaged(path: Path) -> Recovered:
+    outcome = repair_partition(read_lone_partition(path, path.name), CONTEXT, Policy.SALVAGE)
+    assert isinstance(outcome, Recovered), outcome
+    return outcome
+
+
+def written(path: Path, files: Files) -> Path:
+    write_log_directory(path.parent, clean=False)
+    path.mkdir()
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    return path
+
+
+def require_clean(path: Path) -> None:
+    """Verify finds no damage, and a broker takes nothing off a log."""
+    damage = findings_in(path.parent, level=Level.DEFAULT, at_least=Severity.ERROR)
+    assert [each for each in damage if each.code != "partition-metadata-missing"] == []
+    again = repair_partition(read_lone_partition(path, path.name), CONTEXT)
+    assert isinstance(again, Recovered), again
+    assert not again.account.loses_data
+
+
+@pytest.mark.parametrize("producers", ["none", "other", "same"])
+@pytest.mark.parametrize("seed", range(25))
+def test_no_record_of_its_own_is_lost(tmp_path: Path, seed: int, producers: str) -> None:
+    rng = random.Random(f"{seed} {producers}")
+    own_id, foreign_id = {"none": (-1, -1), "other": (7, 8), "same": (7, 7)}[producers]
+    sizes = random_sizes(rng)
+    own = whole(tmp_path / "own-0", Writer(own_id, 0, b"own"), sizes)
+    foreign_sizes = sizes if rng.random() < 0.2 else random_sizes(rng)
+    foreign = whole(tmp_path / "foreign-0", Writer(foreign_id, 0, b"foreign"), foreign_sizes)
+    before = dict(own)
+    happening = rng.choice(HAPPENINGS)
+    happening(rng, own, foreign)
+    path = written(tmp_path / "logs" / "orders-0", own)
+    intact = [name for name in logs(before) if own[name].startswith(before[name])]
+
+    outcome = salvaged(path)
+    apply_wanted(path, outcome.files)
+
+    kept = set(valid_batches_of({file.name: file.read_bytes() for file in path.glob("*.log")}))
+    mine = valid_batches_of({name: before[name] for name in intact})
+    assert [each for each in mine if each not in kept] == [], happening.__name__
+    require_clean(path)
+
+
+def test_the_batches_of_another_partition_are_one_range_in_the_report(tmp_path: Path) -> None:
+    sizes = [[3] * 40] * 3
+    own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), sizes)
+    foreign = whole(tmp_path / "foreign-0", Writer(8, 0, b"foreign"), [[2] * 100] * 2)
+    own[log_name(250)] = foreign[log_name(200)]
+    path = written(tmp_path / "logs" / "orders-0", own)
+
+    outcome = salvaged(path)
+
+    (aside,) = outcome.account.set_aside
+    assert (aside.why, aside.name) == (Why.FOREIGN, log_name(250))
+    assert aside.size_bytes == len(foreign[log_name(200)])
+    assert len(verdict(outcome, Policy.SALVAGE).sentence) < 400
