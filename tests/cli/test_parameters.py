@@ -1,0 +1,49 @@
+"""Numbers on the command line are accepted only as Kafka writes them."""
+
+from __future__ import annotations
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.cli.parameters import TIME, NumberParameter, SizeParameter, parse_integer
+
+LIKE_NUMBERS = st.text("0123456789+-_ .,eEx\u0660\uff11\n\x00", max_size=22)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_every_64_bit_number_is_read_as_it_is_written(number: int) -> None:
+    assert parse_integer(str(number)) == number
+
+
+@given(LIKE_NUMBERS | st.integers().map(str))
+def test_what_is_not_written_so_is_no_number(text: str) -> None:
+    number = parse_integer(text)
+    assert number is None or str(number) == text
+
+
+@given(LIKE_NUMBERS)
+def test_a_time_is_epoch_milliseconds_or_has_dashes(text: str) -> None:
+    try:
+        TIME.convert(text, None, None)
+    except click.BadParameter:
+        return
+    assert parse_integer(text) is not None or "-" in text
+
+
+@pytest.mark.parametrize("text", ["-1", "1_0", "\u0661g", "1.5g", " 1", "1\n", "8388608T", "g", ""])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        SizeParameter().convert(text, None, None)
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("512 MiB", 512 << 20), ("1g", 1 << 30)])
+def test_a_size_may_have_a_unit(text: str, size: int) -> None:
+    assert SizeParameter().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize("text", ["0", "6", "05"])
+def test_a_number_keeps_within_its_bounds(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        NumberParameter(least=1, most=5).convert(text, None, None)
