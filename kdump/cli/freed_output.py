@@ -252,7 +252,21 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         f"{len(partitions)} {noun}: {_segments(deleted)}"
         f" {'to go' if freeing.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
     )
-    return Said("summary", row, [line])
+    return Said("summary", row, [*_advice(partitions), line])
+
+
+def _advice(partitions: Sequence[PartitionResult]) -> Iterator[str]:
+    """What to give for partitions of which too little is known."""
+    needed = [each.left.needed_config for each in partitions if each.left is not None]
+    configs = sorted({config for config in needed if config})
+    if configs:
+        count = format_count(sum(map(bool, needed)), "partition")
+        by_hand = " ".join(f"--config {config}" for config in configs)
+        yield (
+            f"too little is known of the configuration of {count}: give --server-properties FILE,"
+            " all directories of the broker, and --metadata DIR if the cluster's metadata is in"
+            f" none of them; or {by_hand}"
+        )
 
 
 def _segments(count: int) -> str:

@@ -241,7 +241,7 @@ def require_accepted_by_brokers(configs: Configs, origin: str) -> None:
     retention = next((key.name for key in _RETENTION_TIME.synonyms if key.name in configs), None)
     if retention is not None and values[retention] == 0:
         text = configs[retention].strip(_BLANKS)
-        raise InvalidSettingError(retention, text, "at least 1, nor below 0 for no limit", origin)
+        raise InvalidSettingError(retention, text, "1 or more, or negative for no limit", origin)
     _require_lags(
         values, "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", origin
     )

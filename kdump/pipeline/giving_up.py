@@ -57,21 +57,12 @@ class Left(enum.Enum):
     INTERNAL = "its topic is internal, and is meant only where it is named without a pattern"
     COMPACTED = "its topic is only compacted, and is meant only where it is named without a pattern"
     REMOTE_STORAGE = REMOTE_STORAGE
-    REMOTE_STORAGE_UNKNOWN = (
-        "it is not known whether its topic has remote.storage.enable: give --metadata DIR, or"
-        " --config remote.storage.enable=false"
-    )
-    UNKNOWN = (
-        "neither retention.ms nor retention.bytes of its topic is known: give --server-properties"
-        " FILE and --metadata DIR, or --config retention.ms=..."
-    )
-    POLICY_UNKNOWN = (
-        "cleanup.policy of its topic is not known: give --server-properties FILE and --metadata"
-        " DIR, or --config cleanup.policy=..."
-    )
+    REMOTE_STORAGE_UNKNOWN = "it is not known whether its topic has remote.storage.enable"
+    UNKNOWN = "neither retention.ms nor retention.bytes of its topic is known"
+    POLICY_UNKNOWN = "cleanup.policy of its topic is not known"
     WAS_COMPACTED = (
         "cleaner-offset-checkpoint has a line for it, so that its topic is compacted, and its"
-        " cleanup.policy is not known: give --config cleanup.policy=..."
+        " cleanup.policy is not known"
     )
     TWICE = TWICE
     LEFTOVERS = (
@@ -83,6 +74,19 @@ class Left(enum.Enum):
     def is_refusal(self) -> bool:
         """Whether it was asked for, and cannot be done."""
         return self not in (Left.INTERNAL, Left.COMPACTED)
+
+    @property
+    def needed_config(self) -> str:
+        """What has to be said for it to be looked at; empty where that does not help."""
+        return _NEEDED_CONFIGS.get(self, "")
+
+
+_NEEDED_CONFIGS: Final = {
+    Left.REMOTE_STORAGE_UNKNOWN: "remote.storage.enable=false",
+    Left.UNKNOWN: "retention.ms=...",
+    Left.POLICY_UNKNOWN: "cleanup.policy=...",
+    Left.WAS_COMPACTED: "cleanup.policy=...",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,7 +230,8 @@ def _why_not_more(results: Sequence[PartitionResult]) -> str:
         count = sum(each.left is why for each in results)
         partitions = "partition" if count == 1 else "partitions"
         name = example.topic_partition
-        reasons.append(f"{count} {partitions} left unchanged, such as {name}: {why.value}")
+        needed = f" (give --config {why.needed_config})" if why.needed_config else ""
+        reasons.append(f"{count} {partitions} left unchanged, such as {name}: {why.value}{needed}")
     return "; ".join(reasons)
 
 

@@ -172,9 +172,9 @@ def test_without_a_word_on_retention_nothing_goes_by_kafkas_defaults(root: Path)
     for topics in (ALL, ("--topic=orders",)):
         outcome = run("retain", root, *topics)
         assert outcome.exit_status == 4
-        assert "neither retention.ms nor retention.bytes of its topic is known" in (
-            outcome.stdout.decode()
-        )
+        said = outcome.stdout.decode()
+        assert "neither retention.ms nor retention.bytes of its topic is known" in said
+        assert said.count("--server-properties FILE") == 1
 
     assert contents_of(root) == before
 

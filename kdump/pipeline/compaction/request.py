@@ -27,12 +27,12 @@ class Left(enum.Enum):
     POLICY = "cleanup.policy of its topic is not compact; --force compacts it all the same"
     REMOTE_STORAGE = "remote.storage.enable is set for its topic, of which the log is only a part"
     POLICY_UNKNOWN = (
-        "cleanup.policy of its topic is not known: give --server-properties FILE and --metadata"
-        " DIR, or --config cleanup.policy=compact, or name it without a pattern"
+        "cleanup.policy of its topic is not known; give --server-properties FILE and --metadata"
+        " DIR, or name it without a pattern"
     )
     REMOTE_STORAGE_UNKNOWN = (
-        "it is not known whether its topic has remote.storage.enable: give --metadata DIR, or"
-        " --config remote.storage.enable=false, or name it without a pattern"
+        "it is not known whether its topic has remote.storage.enable; give --metadata DIR, or name"
+        " it without a pattern"
     )
     CLUSTER_METADATA = "a controller's Raft layer cleans it by snapshots, and never compacts it"
     TWICE = TWICE
