@@ -7,6 +7,8 @@ import sys
 import xml.etree.ElementTree as ET
 from typing import TYPE_CHECKING, Final
 
+from kdump.cli.output import escape_controls
+
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
     from kdump.pipeline.verify import Summary
@@ -55,10 +57,10 @@ class JunitPrinter:
             if failing:
                 worst = max(failing, key=lambda each: each.severity)
                 failure = ET.SubElement(case, "failure", type=worst.code, message=_text(worst.what))
-                failure.text = _text("\n".join(map(_line, failing)))
+                failure.text = "\n".join(map(_line, failing))
             others = [each for each in findings if not _is_failure(each)]
             if others:
-                ET.SubElement(case, "system-out").text = _text("\n".join(map(_line, others)))
+                ET.SubElement(case, "system-out").text = "\n".join(map(_line, others))
         # As bytes: the declaration names their encoding, whatever that of the stream is.
         sys.stdout.flush()
         sys.stdout.buffer.write(ET.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n")
@@ -69,9 +71,9 @@ def _is_failure(finding: Finding) -> bool:
 
 
 def _line(finding: Finding) -> str:
-    return f"{finding.severity.label}: {finding.place}: {finding.what} [{finding.code}]"
+    return _text(f"{finding.severity.label}: {finding.place}: {finding.what} [{finding.code}]")
 
 
 def _text(text: str) -> str:
-    """``text`` without what XML cannot hold."""
-    return _NOT_XML.sub("\ufffd", text)
+    """``text`` on one line, without what XML cannot hold or a terminal should not be sent."""
+    return _NOT_XML.sub("\ufffd", escape_controls(text))
