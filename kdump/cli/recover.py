@@ -180,11 +180,25 @@ def _said_of_partition(
     if kind == _REFUSED:
         lines.append(f"{path}: left as it is")  # a finding has said why
     elif repair.verbose or planned or kind not in _QUIET:
-        lines.append(f"{path}: {sentence}")
+        lines.append(f"{path}: {sentence if repair.dry_run or result.left else _done(sentence)}")
         if result.left:
             lines.append(f"{path}: left as it is: {result.left.value}")
     lines += planned
     return Said("partition", partition_row(result) | {"operations": operations.rows(path)}, lines)
+
+
+_WOULD: Final = ("a broker would ", "salvaging would ", "truncating would ")
+_NOT_DONE: Final = ("rename it", "load it", "then rename", "then load", "refuse")
+"""What only a broker does, and is said of a run as of its preview."""
+
+
+def _done(sentence: str) -> str:
+    """A verdict, as it is said of a partition that was recovered by it."""
+    for would in _WOULD:
+        before, found, after = sentence.partition(would)
+        if found and not after.startswith(_NOT_DONE):
+            return f"{before}done: {after.replace('all would hold', 'all of it holds')}"
+    return sentence
 
 
 def _said_of_directory(
@@ -192,6 +206,12 @@ def _said_of_directory(
 ) -> Said:
     path = result.directory.path
     lines = list(plan_lines(done))
+    if result.directory.is_clean and not result.becomes_clean:
+        lines.append(
+            f"{path}: the marker of a clean stop {'would go' if repair.dry_run else 'is gone'},"
+            " because something is left: the next start, or run, goes through all logs as after a"
+            " crash"
+        )
     if repair.dry_run:
         lines += operations.lines(path)
     row = {**directory_row(result), **plan_row(done), "operations": operations.rows(path)}
@@ -209,7 +229,8 @@ def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> E
         return status
     if any(partition.verdict[0] == _LOSS for partition in result.partitions):
         status |= ExitStatus.DAMAGE_LEFT
-    return previewed(status if done.plan.is_empty else status | ExitStatus.REPAIRED)
+    is_settled = done.plan.is_empty or result.is_settled
+    return previewed(status if is_settled else status | ExitStatus.REPAIRED)
 
 
 def _status_of_run(result: DirectoryResult) -> ExitStatus:
@@ -242,6 +263,8 @@ def _summary(
     repair: RepairArguments,
     seconds: float,
 ) -> Said:
+    from kdump.check.findings import Severity
+
     partitions = [partition for result, _ in changed for partition in result.partitions]
     verdicts = Counter(partition.verdict[0] for partition in partitions)
     row = {
@@ -254,4 +277,16 @@ def _summary(
     }
     counts = ", ".join(f"{count} {kind}" for kind, count in verdicts.most_common())
     count = format_count(len(partitions), "partition")
-    return Said("summary", row, [f"{count}: {counts or 'nothing to do'}"])
+    when = "" if repair.dry_run or not any(each.is_applied for _, each in changed) else ", as found"
+    lines = [f"{count}{when}: {counts or 'nothing to do'}"]
+    severe = sum(
+        finding.severity is Severity.SEVERE and not result.ends(finding)
+        for result, _ in changed
+        for finding in result.findings
+    )
+    if severe:
+        lines.append(
+            f"{format_count(severe, 'severe finding')} about log directories: see above what a"
+            " broker does"
+        )
+    return Said("summary", row, lines)

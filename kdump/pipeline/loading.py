@@ -209,6 +209,9 @@ def judged(
         if kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
             return kind, f"{sentence}; a broker would then {what}"
         return later, f"a broker would {what}"
+    if partition.is_cluster_metadata and kind == VerdictKind.UNCLEAN.value:
+        # The marker of a clean stop says nothing about it: it would be unclean for ever.
+        return VerdictKind.SOUND.value, "sound; the Raft layer recovers it at every start"
     is_harmless = kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
     if is_harmless and worst is not None and worst.is_damage:
         return "damaged", "a broker would load it and leave the damage unnoticed"

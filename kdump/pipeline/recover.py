@@ -22,7 +22,7 @@ from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
-from kdump.formats.names import PartitionState
+from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
@@ -133,7 +133,13 @@ class PartitionResult:
             return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
         codes = [finding.code for finding in self.findings]
         foretold = None if self.outcome is None else verdict(self.outcome, self.policy)
-        return judged(self.partition, codes, foretold)
+        kind, sentence = judged(self.partition, codes, foretold)
+        if self.repeated and kind == VerdictKind.SOUND.value:
+            sentence += (
+                f"; {self.repeated} comes and goes: with an empty log, a broker writes it at one"
+                " stop and deletes it at the next start"
+            )
+        return kind, sentence
 
     @property
     def account(self) -> Account | None:
@@ -151,6 +157,23 @@ class PartitionResult:
     def is_refused(self) -> bool:
         """Whether a broker does not start with it."""
         return self.verdict[0] == VerdictKind.REFUSED.value
+
+    @property
+    def repeated(self) -> str:
+        """The producer snapshot that is all that changes, and changes again every time.
+
+        Where a log begins where it ends, a broker deletes the snapshot there when it loads the log,
+        and then knows of none to write at its stop; the next one finds none, and writes it
+        (``ProducerStateManager.takeSnapshot``). Empty where nothing of the kind happens.
+        """
+        outcome = self.outcome
+        if self.left or not isinstance(outcome, Recovered):
+            return ""
+        if outcome.log_start_offset != outcome.log_end_offset:
+            return ""
+        changed = [name for name, file in outcome.files.items() if not isinstance(file, Kept)]
+        snapshot = OffsetFileName(outcome.log_end_offset, FileKind.PRODUCER_SNAPSHOT)
+        return changed[0] if changed == [str(snapshot)] else ""
 
     @property
     def files(self) -> dict[str, WantedFile]:
@@ -181,6 +204,22 @@ class DirectoryResult:
         """Whether the marker of a clean stop is there afterwards."""
         marker = self.wanted.root.get(names.CLEAN_SHUTDOWN_MARKER, Kept())
         return self.directory.is_clean if marker == Kept() else marker != Gone()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing changes but what a broker changes again at every start."""
+        changed = [
+            each
+            for each in self.partitions
+            if any(not isinstance(file, Kept) for file in each.files.values())
+        ]
+        return (
+            all(each.repeated for each in changed)
+            and self.directory.is_clean
+            and self.becomes_clean
+            and self.recovery_points == (self.directory.checkpoints.recovery_points or {})
+            and self.log_start_offsets == (self.directory.checkpoints.log_start_offsets or {})
+        )
 
     @property
     def recovery_points(self) -> Offsets:

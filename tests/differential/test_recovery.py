@@ -8,12 +8,15 @@ entries in the order of Kafka's hash maps.
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from builders.loading import EXPIRING, Arena, Clock, Difference, LoaderServer
+from builders.log_directories import offset_checkpoint
+from kdump.formats import names
 from kdump.repair.segment import IndexSettings
 
 pytestmark = pytest.mark.differential
@@ -89,3 +92,21 @@ def test_the_whole_directory_is_left_as_the_log_manager_leaves_it(
     arena.generate(random.Random(9), 25, clean=clean, damage=False)
 
     no_differences(arena.compare(whole=True))
+
+
+def test_the_snapshot_of_an_empty_log_comes_and_goes_with_kafka_too(
+    server: LoaderServer, fixtures: Path, tmp_path: Path
+) -> None:
+    name = "delete-records-all-0"
+    source = fixtures / "out" / "clean" / "d1"
+    shutil.copytree(source / name, tmp_path / name)
+    line = offset_checkpoint({("delete-records-all", 0): 50})
+    for checkpoint in (names.LOG_START_OFFSET_CHECKPOINT, names.RECOVERY_POINT_CHECKPOINT):
+        (tmp_path / checkpoint).write_bytes(line)
+
+    seen = []
+    for _ in range(4):
+        server.load(tmp_path, DEFAULTS, Clock(), whole=True)
+        seen.append((tmp_path / name / f"{50:020d}.snapshot").exists())
+
+    assert seen == [False, True, False, True]

@@ -1,0 +1,102 @@
+"""What was repaired once needs no repair again."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders import random_partitions
+from builders.in_process import run_kdump
+from builders.log_directories import write_log_directory
+from builders.verified import write_topic_id
+from kdump.formats import names
+
+REPAIRS: Final = {"recover": ("recover",), "verify --repair": ("verify", "--repair")}
+COMES_AND_GOES: Final = "comes and goes"
+
+
+def write_damaged(root: Path, seed: int, count: int, *, clean: bool) -> None:
+    """Write partitions to which all sorts of things have happened."""
+    rng = random.Random(seed)
+    write_log_directory(root, clean=clean)
+    for number in range(count):
+        files = random_partitions.random_logs(rng)
+        if not clean:
+            files = random_partitions.as_after_crash(files)
+        _, files = random_partitions.after_happenings(rng, files)
+        partition = root / f"case-{number}"
+        partition.mkdir()
+        for name, content in files.items():
+            (partition / name).write_bytes(content)
+        if not (partition / names.PARTITION_METADATA).exists():
+            write_topic_id(partition)
+
+
+def run(command: str, *options: str | Path) -> tuple[int, list[dict[str, Any]]]:
+    words = [*REPAIRS[command], *map(str, options), "--output", "jsonl"]
+    outcome = run_kdump(words, Path.cwd())
+    return outcome.exit_status, [json.loads(line) for line in outcome.stdout.splitlines()]
+
+
+def changed_again(said: list[dict[str, Any]]) -> list[str]:
+    """Give the partitions for which there is something to do that no broker repeats for ever."""
+    return [
+        str(row.get("directory") or row["log_dir"])
+        for row in said
+        if row["type"] in ("partition", "repair")
+        and row.get("operations")
+        and COMES_AND_GOES not in row.get("verdict", "")
+    ]
+
+
+@pytest.mark.parametrize("command", REPAIRS)
+def test_damaged_partitions_that_were_repaired_are_left(command: str, tmp_path: Path) -> None:
+    write_damaged(tmp_path / "logs", 1, 60, clean=False)
+    run(command, "--no-undo", tmp_path / "logs")
+
+    _, said = run(command, "--dry-run", tmp_path / "logs")
+
+    assert changed_again(said) == []
+
+
+@pytest.mark.parametrize("seed", [3, 14, 36, 89, 100])
+def test_a_clean_directory_that_was_recovered_is_left(seed: int, tmp_path: Path) -> None:
+    write_damaged(tmp_path / "logs", seed, 1, clean=True)
+    run("recover", "--no-undo", tmp_path / "logs")
+
+    status, said = run("recover", "--dry-run", tmp_path / "logs")
+
+    assert changed_again(said) == []
+    assert not status & 1
+
+
+def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, tmp_path: Path) -> None:
+    log_dir = tmp_path / "d1"
+    shutil.copytree(fixtures / "out" / "clean" / "d1", log_dir)
+    path = log_dir / "delete-records-all-0" / f"{50:020d}.snapshot"
+    run("recover", "--no-undo", log_dir)
+
+    seen = []
+    for _ in range(3):
+        status, said = run("recover", "--dry-run", log_dir)
+        (row,) = [row for row in said if row.get("directory") == path.parent.name]
+        assert (status, COMES_AND_GOES in row["verdict"]) == (0, True)
+        run("recover", "--no-undo", log_dir)
+        seen.append(path.exists())
+
+    assert seen in ([True, False, True], [False, True, False])
+
+
+def test_a_marker_that_goes_with_a_refused_partition_is_said_to_go(tmp_path: Path) -> None:
+    write_damaged(tmp_path / "logs", 5, 3, clean=True)
+    (tmp_path / "logs" / "case-1" / names.PARTITION_METADATA).write_bytes(b"")
+
+    outcome = run_kdump(["recover", str(tmp_path / "logs")], Path.cwd())
+
+    assert "the marker of a clean stop is gone" in outcome.stdout.decode()
+    assert not (tmp_path / "logs" / names.CLEAN_SHUTDOWN_MARKER).exists()
