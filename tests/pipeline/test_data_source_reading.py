@@ -277,7 +277,10 @@ def test_a_filter_on_topics_does_not_hide_that_a_topic_is_there(log_dir: Path) -
         ({"mode": "brave"}, "FAILFAST, DROPMALFORMED, PERMISSIVE"),
         ({"kafka.isolation.level": "none"}, "read_uncommitted or read_committed"),
         ({"includeHeaders": "yes"}, "true or false"),
+        ({"startingOffsets": '{"a":{"00":3}}'}, "such as"),
+        ({"startingOffsets": '{"a":{"\u0661":3}}'}, "such as"),
         ({"minPartitions": "0"}, "a number from 1 on"),
+        ({"minPartitions": "\uff11"}, "a number from 1 on"),
         ({"subscribePattern": "("}, "a regular expression"),
     ],
 )

@@ -25,6 +25,7 @@ DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
 _LARGEST: Final = 2**63 - 1
 """Of offsets and times, which are numbers of 64 bits."""
 
@@ -256,7 +257,7 @@ class _Parser:
             if not isinstance(numbers, dict):
                 self.refuse(name, 'such as {"orders":{"0":23}}')
             for partition, number in numbers.items():
-                if not partition.isdecimal() or not _is_whole(number):
+                if not _NUMBER.fullmatch(partition) or not _is_whole(number):
                     self.refuse(name, 'such as {"orders":{"0":23}}')
                 if not least <= number <= _LARGEST:
                     self.refuse(name, f"numbers from {least} to {_LARGEST}")
@@ -294,7 +295,7 @@ class _Parser:
         text = self.text("minPartitions")
         if text is None:
             return None
-        if not text.isdecimal() or int(text) < 1:
+        if not _NUMBER.fullmatch(text) or int(text) < 1:
             self.refuse("minPartitions", "a number from 1 on")
         return int(text)
 
