@@ -202,6 +202,10 @@ class Settings:
                 return found[0]
         return None
 
+    def is_listed(self, topic: str) -> bool:
+        """Whether the cluster's metadata has the topic, and so its whole configuration."""
+        return self.cluster is not None and topic in self.cluster.topics
+
     def _found(self, wanted: TopicProperty, topic: str) -> tuple[Value | None, Origin] | None:
         """The value that counts and where it stands; None where nobody knows it.
 
@@ -211,7 +215,7 @@ class Settings:
             found = _first([wanted.key], source)
             if found is not None:
                 return found
-        is_known = self.cluster is not None and topic in self.cluster.topics
+        is_known = self.is_listed(topic)
         if wanted is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
             return frozenset({CleanupPolicy.COMPACT}), Origin(Place.INTERNAL)
         if wanted is POLICY and not is_known:

@@ -143,13 +143,18 @@ def load_split(
 
 
 def is_topic_compacted(settings: Settings, topic: str) -> bool | None:
-    """Whether a topic is compacted; None where that is not known.
+    """Whether a topic is compacted, unless the cleaner's checkpoint says so; None if unknown.
+
+    A topic of the metadata that has no policy of its own has its broker's. Where that is compact
+    and has ever been applied, the cleaner's checkpoint has a line; so without one it is not.
 
     Raises:
         InvalidSettingError: a property of the topic has a value that Kafka does not take.
     """
     found = settings.topic(topic)
-    return found.is_compacted if found.is_policy_known else None
+    if found.is_policy_known:
+        return found.is_compacted
+    return False if settings.is_listed(topic) else None
 
 
 def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:

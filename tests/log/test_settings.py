@@ -119,6 +119,12 @@ GUARDED = (
 """Properties of which no default of Kafka's may delete anything."""
 
 
+def test_only_a_topic_of_the_metadata_is_listed() -> None:
+    assert Settings(cluster=cluster()).is_listed("t")
+    assert not Settings(cluster=cluster()).is_listed("u")
+    assert not Settings({"cleanup.policy": "delete"}).is_listed("t")
+
+
 def known(settings: Settings) -> set[str]:
     return set(GUARDED) & settings.topic("t").origins.keys()
 

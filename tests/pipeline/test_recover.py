@@ -11,11 +11,12 @@ from builders.log_directories import offset_checkpoint
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.formats import names
 from kdump.formats.names import FileKind
+from kdump.log.cluster import ClusterImage, ClusterTopic
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.settings import Settings
 from kdump.pipeline.engine import EngineChoice, EngineOptions
 from kdump.pipeline.job import Split
-from kdump.pipeline.loading import RecoverJob, Unreadable, load_split
+from kdump.pipeline.loading import RecoverJob, Unreadable, is_topic_compacted, load_split
 from kdump.pipeline.progress import Silent
 from kdump.pipeline.recover import DirectoryResult, Request, Selection, recover
 from kdump.pipeline.spark import SparkEngine
@@ -23,6 +24,7 @@ from kdump.repair.policies import Policy
 
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
+COMPACT = {"cleanup.policy": "compact"}
 
 
 @pytest.fixture
@@ -147,3 +149,12 @@ def test_what_the_machine_does_not_give_is_an_outcome(root: Path) -> None:
     outcome = RecoverJob().run(split)  # type: ignore[arg-type]
 
     assert outcome == Unreadable(str(root / "damaged-0"), "No such file or directory")
+
+
+def test_a_topic_of_the_metadata_without_a_policy_was_never_compacted() -> None:
+    topics = {"t": ClusterTopic("t", "id", {}), "u": ClusterTopic("u", "id", COMPACT)}
+    settings = Settings(cluster=ClusterImage(topics, {}))
+
+    assert is_topic_compacted(settings, "t") is False
+    assert is_topic_compacted(settings, "u") is True
+    assert is_topic_compacted(settings, "v") is None
