@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,19 @@ from builders.forged_journals import (
     with_steps,
 )
 from builders.in_process import Outcome, run_kdump
+from builders.log_dir_trees import original_of
 from builders.trees import tree_of
-from builders.written_files import PARTITION
+from builders.written_files import PARTITION, plan_of
+from kdump.apply.apply import apply_plan
 from kdump.apply.journal import read_journal
 from kdump.apply.journal_values import State
 from kdump.apply.steps import Step, StepKind
 from kdump.apply.undo import Restored, finish_interrupted, foretell, undo
 from kdump.errors import KdumpError
+from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, KeptUpTo
 
 NOBODY = 65534
+BIG = "00000000000000000009.log"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
 
@@ -163,6 +168,22 @@ def test_a_journal_is_of_the_run_whose_name_it_has(log_dir: Path) -> None:
 # ---- Who may write one ----
 
 
+def exit_status_as(user: int, work: Callable[[], object]) -> int:
+    """Do something in a child process that has the rights of ``user`` alone."""
+    child = os.fork()
+    if not child:
+        status = 1
+        try:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+            work()
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 @as_root
 def test_a_journal_of_a_stranger_does_not_count(log_dir: Path) -> None:
     journal = log_dir / ".kdump-1.applied"
@@ -185,13 +206,33 @@ def test_what_root_did_is_for_the_owner_of_the_directory_to_undo(log_dir: Path) 
     os.chown(log_dir, owner, owner)
     for path in log_dir.rglob("*"):
         os.chown(path, owner, owner)
-    shutil.copytree(log_dir, log_dir.with_name("copy"))
+    log_dir.parent.chmod(0o755)
+    before = original_of(log_dir)
     assert kdump("recover", log_dir).exit_status & 8 == 0
     kept = list(log_dir.glob(".kdump-*"))
     assert len(kept) > 2
     assert {(path.stat().st_uid, path.stat().st_gid) for path in kept} == {(owner, owner)}
     assert not any(path.stat().st_mode & 0o077 for path in log_dir.glob(".kdump-*.applied"))
-    assert kdump("undo", log_dir).exit_status == 0
+    assert exit_status_as(owner, lambda: undo(log_dir)) == 0
+    assert original_of(log_dir) == before
+
+
+@as_root
+def test_root_undoes_what_the_owner_of_the_directory_did(log_dir: Path) -> None:
+    owner, size_bytes = 4711, 2 << 20
+    undo(log_dir)
+    (log_dir / PARTITION / BIG).write_bytes(os.urandom(size_bytes))
+    for path in (log_dir, *log_dir.rglob("*")):
+        os.chown(path, owner, owner)
+    log_dir.parent.chmod(0o755)
+    before = original_of(log_dir)
+    pieces = JoinedFrom((CopiedFrom(BIG, 0, 1000), CopiedFrom(BIG, 3000, size_bytes)))
+    plan = plan_of(log_dir, {BIG: pieces, LOG: KeptUpTo(3), "b": Gone()})
+    work = partial(apply_plan, plan, keep_undo=True, command="kdump recover")
+    assert exit_status_as(owner, work) == 0
+    assert original_of(log_dir) != before
+    undo(log_dir)
+    assert original_of(log_dir) == before
 
 
 @as_root
