@@ -14,12 +14,13 @@ from pathlib import Path
 
 from kdump.apply.apply import go_back, go_on, tidy_up
 from kdump.apply.entries import identity_of, pinned, status_at, status_of
-from kdump.apply.examination import misplaced, not_kept, touched
+from kdump.apply.examination import misplaced, not_kept
 from kdump.apply.files import DISK, FileRange, Files
 from kdump.apply.journal import discard_command, found_in, read_journal, write_journal
 from kdump.apply.journal_values import Before, Journal, Mark, State
 from kdump.apply.kept import kept_mark
 from kdump.apply.marks import changed_during, changed_since, lost_content, told
+from kdump.apply.outcome import Content, outcome_of
 from kdump.apply.run import restore
 from kdump.apply.steps import Step, StepKind
 from kdump.errors import KdumpError
@@ -126,34 +127,37 @@ def foretell(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Rest
 
 
 def _changed_by_undo(log_dir: Path, journal: Journal) -> list[Restored]:
-    restored = [
-        Restored(path, path not in journal.before, _size_before(journal, path))
-        for path in _changed(log_dir, journal)
-    ]
+    restored = _changed(log_dir, journal, journal.undo_steps)
     if journal.lock is not None:
         restored.append(Restored(LOCK_FILE, is_removed=False, size_bytes=0))
     return sorted(restored, key=lambda each: each.path)
 
 
-def _changed_by_going_on(log_dir: Path, journal: Journal) -> list[Restored]:
-    changed = []
-    for path in _changed(log_dir, journal):
-        mark = journal.after.get(path)
-        changed.append(Restored(path, mark is None, 0 if mark is None else mark.size_bytes))
-    return changed
+def _changed(log_dir: Path, journal: Journal, steps: tuple[Step, ...]) -> list[Restored]:
+    """All files of the run, and whatever else its steps change."""
+    then = outcome_of(log_dir, journal, steps)
+    is_going_on = steps is journal.steps
+    found = []
+    for path in sorted(then.keys() | journal.before.keys() | journal.after.keys()):
+        content = then.get(path, Content(path))
+        if path not in then and status_of(log_dir / path) is None:
+            content = None
+        if content is None:
+            size_bytes = 0
+        elif is_going_on and path in journal.after:
+            size_bytes = journal.after[path].size_bytes
+        else:
+            size_bytes = _size_of(log_dir, journal, content)
+        found.append(Restored(path, content is None, size_bytes))
+    return found
 
 
-def _changed(log_dir: Path, journal: Journal) -> list[str]:
-    """The files that change; not the names that one has for a moment only."""
-    known = journal.before.keys() | journal.after.keys()
-    return [
-        path for path in touched(journal) if path in known or status_of(log_dir / path) is not None
-    ]
-
-
-def _size_before(journal: Journal, path: str) -> int:
-    before = journal.before.get(path)
-    return 0 if before is None else before.size_bytes
+def _size_of(log_dir: Path, journal: Journal, content: Content) -> int:
+    before = journal.before.get(content.name)
+    if before is not None and content.is_before:
+        return before.size_bytes
+    status = status_of(log_dir / content.name)
+    return 0 if status is None else status.st_size
 
 
 def _examined(log_dir: Path, undo_id: str | None) -> tuple[State, Journal, Undo]:
@@ -316,8 +320,11 @@ def unfinished(log_dir: Path) -> list[Unfinished]:
 def _foretold(log_dir: Path, state: State, found: Mapping[str, Path]) -> Unfinished:
     journal = read_journal(found[state.value])
     _require_finishable(log_dir, journal, state)
-    changed = _changed_by_undo if state is State.UNDOING else _changed_by_going_on
-    return Unfinished(_described(journal, state, found), tuple(changed(log_dir, journal)))
+    if state is State.UNDOING:
+        changed = _changed_by_undo(log_dir, journal)
+    else:
+        changed = _changed(log_dir, journal, journal.steps)
+    return Unfinished(_described(journal, state, found), tuple(changed))
 
 
 def remove_remains(log_dir: Path, *, files: Files = DISK) -> None:
