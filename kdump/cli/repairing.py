@@ -130,7 +130,9 @@ def said_of_interrupted(interrupted: Interrupted) -> Said:
         return Said("interrupted", row, [f"{what}, and was finished first"])
     line = f"{what}; a run finishes it first, so that it may find something else than this says"
     changes = [
-        f"  remove {each.path}" if each.is_removed else f"  {each.path}: {each.size_bytes} bytes"
+        f"  remove {each.path}"
+        if each.is_removed
+        else f"  write {each.path}: {format_bytes(each.size_bytes)}"
         for each in interrupted.files
     ]
     return Said("interrupted", row, [line, *changes])

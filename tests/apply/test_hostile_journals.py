@@ -40,7 +40,7 @@ from builders.trees import tree_of
 from builders.written_files import PARTITION, plan_of
 from kdump.apply.apply import apply_plan
 from kdump.apply.journal import read_journal
-from kdump.apply.journal_values import State
+from kdump.apply.journal_values import Journal, State
 from kdump.apply.steps import Step, StepKind
 from kdump.apply.undo import Restored, finish_interrupted, foretell, undo
 from kdump.errors import KdumpError
@@ -391,6 +391,39 @@ def test_steps_that_fight_stay_in_the_directory_and_are_all_shown(log_dir: Path)
     )
     _, restored = foretell(log_dir)
     assert (checkpoint, True) in {(each.path, each.is_removed) for each in restored}
+
+
+def test_a_file_that_gets_a_name_nobody_had_is_shown(log_dir: Path) -> None:
+    forge(
+        log_dir,
+        with_steps(
+            Step(StepKind.MOVE, "first", "recovery-point-offset-checkpoint"),
+            Step(StepKind.MOVE, "second", "first"),
+            Step(StepKind.PUT, f"{PARTITION}/third", f"{PARTITION}/b"),
+        ),
+    )
+    _, restored = foretell(log_dir)
+    shown = {each.path: (each.is_removed, each.size_bytes) for each in restored}
+    assert "first" not in shown
+    assert shown["recovery-point-offset-checkpoint"] == (True, 0)
+    assert (shown["second"], shown[f"{PARTITION}/third"]) == ((False, 4), (False, 1))
+
+
+def test_what_another_command_would_finish_is_shown_whole(log_dir: Path) -> None:
+    steps = (
+        Step(StepKind.REMOVE, "recovery-point-offset-checkpoint"),
+        Step(StepKind.MOVE, f"{PARTITION}/moved", f"{PARTITION}/c"),
+    )
+
+    def forged(journal: Journal) -> Journal:
+        marks = {path: replace(mark, checksum=None) for path, mark in journal.marks.items()}
+        return replace(journal, steps=steps, marks=marks)
+
+    forge(log_dir, forged, State.APPLYING)
+    said = kdump("recover", "--dry-run", log_dir).stdout.decode().splitlines()
+    assert "  remove recovery-point-offset-checkpoint" in said
+    assert f"  remove {PARTITION}/c" in said
+    assert f"  write {PARTITION}/moved: 1 B" in said
 
 
 # ---- Anything ----
