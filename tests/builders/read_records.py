@@ -100,6 +100,6 @@ def _records_in(columns: RecordColumns) -> Iterator[ReadRecord]:
             columns.key(at),
             columns.value(at),
             int(columns.batches.producer_id[row]),
-            bool(attributes & TRANSACTIONAL_FLAG),
+            bool(attributes & TRANSACTIONAL_FLAG) and int(columns.batches.producer_id[row]) >= 0,
             bool(attributes & CONTROL_FLAG),
         )
