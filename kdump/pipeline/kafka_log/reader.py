@@ -30,8 +30,7 @@ from kdump.pipeline.kafka_log.rows import Rows, rows_of_messages, rows_of_record
 from kdump.pipeline.kafka_log.splits import SourceSplit
 from kdump.pipeline.kafka_log.transactions import (
     TransactionEnds,
-    is_marker,
-    marker_at,
+    markers,
     transaction_rows,
 )
 from kdump.scan.batches import (
@@ -219,11 +218,9 @@ class _SplitReader:
     def _damaged_markers(self, window: Window) -> Iterator[pa.RecordBatch]:
         """What no broker can read of the ends of transactions."""
         rows = transaction_rows(window.batches)
-        for row, is_end in zip(rows.tolist(), is_marker(window.batches, rows), strict=True):
-            if is_end:
-                marker = marker_at(window, row, self.split.path)
-                if isinstance(marker, Damage):
-                    yield from self._damaged(marker)
+        for _, marker in markers(window, rows, self.split.path):
+            if isinstance(marker, Damage):
+                yield from self._damaged(marker)
 
     def _met_ahead(self, damage: Damage) -> None:
         """Damage that is met while the end of a transaction is looked for."""

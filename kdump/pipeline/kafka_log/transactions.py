@@ -24,7 +24,13 @@ from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.sound import NO_OFFSET, Damage, LogPart, batch_damage, segment_part, sound_windows
-from kdump.pipeline.kafka_log.columns import ABORTED, COMMITTED, OPEN, TRANSACTION_STATES
+from kdump.pipeline.kafka_log.columns import (
+    ABORTED,
+    COMMITTED,
+    OPEN,
+    TRANSACTION_STATES,
+    is_control,
+)
 from kdump.pipeline.kafka_log.damage import OnDamage
 from kdump.repair.producers import InvalidMarker, read_marker
 from kdump.repair.refusal import Refused
@@ -35,11 +41,18 @@ from kdump.storage.regular_files import read_file
 
 ABORT: Final = 0
 COMMIT: Final = 1
-_CONTROL_KEY_BYTES: Final = 4
-"""Version and type, two bytes each (``ControlRecordType``)."""
-_MARKER_VALUE_BYTES: Final = 6
-_LARGEST_PLAIN_MARKER_BYTES: Final = 4096
-"""A batch of one marker has less than a hundred bytes, and nobody compresses it."""
+_ANY: Final = -1
+_MARKER_LAYOUT: Final = (
+    *(0x20, _ANY, 0, 0),  # length 16, attributes, timestamp delta, offset delta
+    *(0x08, 0, 0, 0, _ANY),  # a key of 4 bytes: version 0, kind (``ControlRecordType``)
+    *(0x0C, 0, 0, _ANY, _ANY, _ANY, _ANY),  # a value of 6: version 0, coordinator epoch
+    0,  # no headers
+)
+"""The record of a marker, byte by byte, as brokers write it."""
+_KIND_AT: Final = 8
+_IS_FIXED: Final = np.array([byte != _ANY for byte in _MARKER_LAYOUT])
+_PLAIN_MARKER: Final = np.array([max(byte, 0) for byte in _MARKER_LAYOUT], np.uint8)
+_PLAIN_MARKER_BYTES: Final = record_batch.HEADER_BYTES + len(_MARKER_LAYOUT)
 
 _STATE_OF_MARKER: Final = {
     ABORT: TRANSACTION_STATES.index(ABORTED),
@@ -63,51 +76,48 @@ def transaction_rows(batches: BatchColumns) -> Column:
     return np.flatnonzero((batches.magic >= 2) & has_flag & (batches.producer_id >= 0))
 
 
-def is_marker(batches: BatchColumns, rows: Column) -> list[bool]:
-    """Which of these rows, given by :func:`transaction_rows`, hold a marker."""
-    found: list[bool] = ((batches.attributes[rows] & record_batch.CONTROL_FLAG) != 0).tolist()
-    return found
+def markers(window: Window, rows: Column, path: str) -> Iterator[tuple[int, Marker | Damage]]:
+    """The markers among sound batches, each with its row; nothing for what holds data.
 
+    Nothing either for what compaction leaves of a marker once its transaction is gone. Damage is
+    what no starting broker can read.
 
-def marker_at(window: Window, row: int, path: str) -> Marker | Damage | None:
-    """The marker in a sound control batch of a producer.
-
-    None for what compaction leaves of a marker once its transaction is gone. Damage is what no
-    starting broker can read.
+    Args:
+        window: the batches.
+        rows: given by :func:`transaction_rows`.
+        path: of the log.
     """
     batches = window.batches
-    if not batches.records_count[row]:
-        return None
-    producer_id, offset = int(batches.producer_id[row]), int(batches.base_offset[row])
-    kind = _plain_marker(window, row)
-    if kind is None:
+    rows = rows[(batches.attributes[rows] & record_batch.CONTROL_FLAG) != 0]
+    rows = rows[batches.records_count[rows] != 0]
+    for row, kind in zip(rows.tolist(), _plain_kinds(window, rows).tolist(), strict=True):
+        producer_id, offset = int(batches.producer_id[row]), int(batches.base_offset[row])
+        if kind in (ABORT, COMMIT):
+            yield row, Marker(producer_id, offset, kind)
+            continue
         try:
             is_aborted, _, _ = read_marker(window, row, Path(path).name)
         except (InvalidMarker, Refused) as problem:
-            return batch_damage(window, row, path, str(problem))
-        kind = ABORT if is_aborted else COMMIT
-    return Marker(producer_id, offset, kind)
+            yield row, batch_damage(window, row, path, str(problem))
+        else:
+            yield row, Marker(producer_id, offset, ABORT if is_aborted else COMMIT)
 
 
-def _plain_marker(window: Window, row: int) -> int | None:
-    """Its kind, where the batch is as brokers write it; None else."""
+def _plain_kinds(window: Window, rows: Column) -> Column:
+    """The kind of each marker, where the batch is as every broker writes it; -1 else."""
+    kinds = np.full(len(rows), -1, np.int64)
     batches = window.batches
-    size_bytes = int(batches.size_bytes[row])
-    if size_bytes > _LARGEST_PLAIN_MARKER_BYTES or int(batches.records_count[row]) != 1:
-        return None
-    if int(batches.attributes[row]) & record_batch.CODEC_MASK != Codec.NONE:
-        return None
-    body = window.batch_bytes(row)[record_batch.HEADER_BYTES :]
-    try:
-        (record,) = record_batch.decode_records(batches.header(row), body)
-    except (FormatError, ValueError):
-        return None
-    key, value = record.key or b"", record.value or b""
-    is_whole = len(key) >= _CONTROL_KEY_BYTES and len(value) >= _MARKER_VALUE_BYTES
-    kind = int.from_bytes(key[2:_CONTROL_KEY_BYTES], "big", signed=True)
-    if not is_whole or kind not in (ABORT, COMMIT) or (key[0] | value[0]) & 0x80:
-        return None
-    return kind
+    is_plain = (batches.size_bytes[rows] == _PLAIN_MARKER_BYTES) & (
+        batches.attributes[rows] & record_batch.CODEC_MASK == Codec.NONE
+    )
+    plain = np.flatnonzero(is_plain & (batches.records_count[rows] == 1))
+    if not plain.size or window.is_giant:
+        return kinds
+    starts = batches.position[rows[plain]] - window.start + record_batch.HEADER_BYTES
+    records = window.data[starts[:, None] + np.arange(len(_PLAIN_MARKER))]
+    is_same = ((records == _PLAIN_MARKER) | ~_IS_FIXED).all(axis=1)
+    kinds[plain] = np.where(is_same & (records[:, _KIND_AT] <= COMMIT), records[:, _KIND_AT], -1)
+    return kinds
 
 
 # ---- The end of each transaction ----
@@ -145,11 +155,8 @@ class TransactionEnds:
         """
         found = np.zeros(batches.count, np.int64)
         rows = transaction_rows(batches)
-        for row, is_end in zip(rows.tolist(), is_marker(batches, rows), strict=True):
-            if not is_end:
-                found[row] = self._state(
-                    int(batches.producer_id[row]), int(batches.base_offset[row])
-                )
+        for row in rows[~is_control(batches)[rows]].tolist():
+            found[row] = self._state(int(batches.producer_id[row]), int(batches.base_offset[row]))
         return found
 
     def _state(self, producer_id: int, offset: int) -> int:
@@ -174,14 +181,11 @@ class TransactionEnds:
             return
         batches = step.batches
         rows = transaction_rows(batches)
-        for row, is_end in zip(rows.tolist(), is_marker(batches, rows), strict=True):
-            if not is_end:
-                continue
-            marker = marker_at(step, row, _path(step))
+        for row, marker in markers(step, rows, _path(step)):
             if isinstance(marker, Damage):
                 self._last_offset = max(self._last_offset, int(batches.base_offset[row]) - 1)
                 self._damaged(marker)
-            elif marker is not None and marker.producer_id not in self._ended_behind:
+            elif marker.producer_id not in self._ended_behind:
                 # Behind what is asked about, only a producer's first marker matters.
                 self._ends[marker.producer_id].append(marker)
                 if is_behind:
@@ -296,16 +300,16 @@ def _follow(step: Window | Damage, begun: dict[int, int], on_damage: OnDamage) -
         return
     batches = step.batches
     rows = transaction_rows(batches)
-    for row, is_end in zip(rows.tolist(), is_marker(batches, rows), strict=True):
-        if not is_end:
-            begun.setdefault(int(batches.producer_id[row]), int(batches.base_offset[row]))
-            continue
-        marker = marker_at(step, row, _path(step))
-        if isinstance(marker, Damage):
-            on_damage(marker)
+    ends = dict(markers(step, rows, _path(step)))
+    for row, is_end in zip(rows.tolist(), is_control(batches)[rows].tolist(), strict=True):
+        end = ends.get(row)
+        if isinstance(end, Damage):
+            on_damage(end)
             begun.clear()
-        elif marker is not None:
-            begun.pop(marker.producer_id, None)
+        elif end is not None:
+            begun.pop(end.producer_id, None)
+        elif not is_end:
+            begun.setdefault(int(batches.producer_id[row]), int(batches.base_offset[row]))
 
 
 def _open_by_snapshot(
@@ -358,14 +362,15 @@ def _seen_in(partition: Partition, segment: Segment, following: Segment) -> dict
                 return None
             batches = step.batches
             rows = np.flatnonzero((batches.magic >= 2) & (batches.producer_id >= 0))
+            ends = dict(markers(step, transaction_rows(batches), _path(step)))
             flags = batches.attributes[rows].tolist()
             for row, attributes in zip(rows.tolist(), flags, strict=True):
                 producer = seen[int(batches.producer_id[row])]
                 if attributes & record_batch.CONTROL_FLAG:
-                    marker = marker_at(step, row, _path(step))
-                    if isinstance(marker, Damage):
+                    end = ends.get(row)
+                    if isinstance(end, Damage):
                         return None
-                    if marker is not None:
+                    if end is not None:
                         producer.is_open, producer.has_ended = False, True
                     continue
                 producer.last_offset = int(batches.last_offset[row])
