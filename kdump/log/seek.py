@@ -49,14 +49,14 @@ class IndexedLog:
         offsets rise in a log.
 
         Raises:
-            OSError: a file cannot be read.
+            OSError: the log cannot be read.
         """
         if offset <= self.base_offset:
             return 0
         try:
             with FileSource(self.offset_index) as index:
                 entry = offset_entry_at_or_below(index, offset - self.base_offset)
-        except FileNotFoundError:
+        except OSError:
             return 0
         if entry is None or not 0 < entry.position < self.log.size_bytes:
             return 0
@@ -70,7 +70,7 @@ class IndexedLog:
         """The start of a batch before which all records are older; 0 in doubt.
 
         Raises:
-            OSError: a file cannot be read.
+            OSError: the log cannot be read.
         """
         entries = self._time_entries()
         if entries is None:
@@ -87,7 +87,7 @@ class IndexedLog:
         By the last entry of the time index, and the records behind the batch that it names.
 
         Raises:
-            OSError: a file cannot be read.
+            OSError: the log cannot be read.
         """
         entries = self._time_entries()
         if entries is None or not len(entries.timestamp):
@@ -110,7 +110,7 @@ class IndexedLog:
         try:
             with FileSource(self.time_index) as index:
                 entries = used_time_entries(index)
-        except FileNotFoundError:
+        except OSError:
             return None
         is_rising = (np.diff(entries.timestamp) > 0).all() and (np.diff(entries.offset) >= 0).all()
         is_inside = not len(entries.offset) or (

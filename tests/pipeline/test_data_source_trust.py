@@ -406,3 +406,13 @@ def test_a_time_index_zeroed_at_its_tail_hides_no_segment(tmp_path: Path) -> Non
         time_indexes={0: time_index((100, 0), padding=3)},
     )
     assert offsets_of(path, startingTimestamp="102") == [2, 3, 4]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_cannot_be_read_is_done_without(tmp_path: Path, suffix: str) -> None:
+    path = partition(tmp_path, {0: joined(timed(at, 100 + at) for at in range(4))})
+    index = path / f"{0:020d}{suffix}"
+    index.unlink()
+    index.mkdir()
+    assert offsets_of(path, startingTimestamp="102") == [2, 3]
+    assert offsets_of(path, startingOffsets='{"orders":{"0":1}}') == [1, 2, 3]
