@@ -34,7 +34,7 @@ from kdump.scan.batches import (
     new_buffer,
     read_chunks,
 )
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import ByteSource, FileSource, next_data, read_at
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.storage.regular_files import open_file
 
@@ -398,9 +398,14 @@ class _PartCheck:
 
 
 def _is_zero(source: ByteSource, start: int, end: int) -> bool:
-    return not any(
-        np.frombuffer(chunk, np.uint8).any() for chunk in read_chunks(source, start, end)
-    )
+    position = next_data(source, start)
+    while position < end:
+        stop = min(end, position + WINDOW_BYTES)
+        chunks = read_chunks(source, position, stop)
+        if any(np.frombuffer(chunk, np.uint8).any() for chunk in chunks):
+            return False
+        position = next_data(source, stop)
+    return True
 
 
 def _read_first(path: Path, size_bytes: int) -> bytes:

@@ -13,7 +13,7 @@ import numpy as np
 
 from kdump.formats import message_set, record_batch
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags
-from kdump.scan.source import ByteSource, read_at
+from kdump.scan.source import ByteSource, next_data, read_at
 
 LARGEST_BATCH_BYTES: Final = 64 << 20
 """A larger batch is not believed: what chance puts into a length is mostly large."""
@@ -39,6 +39,11 @@ def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | 
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     step, position = _FIRST_STEP_BYTES, start
     while position < end:
+        # A header has bytes that are not zero: none is in a hole, where there may be a terabyte.
+        data_start = next_data(source, position) - record_batch.HEADER_BYTES
+        if data_start > position:
+            position = data_start
+            continue
         # What begins in this step is judged by its header, which may reach into the next.
         size = min(step + record_batch.HEADER_BYTES, end - position)
         data = np.frombuffer(read_at(source, position, size) + bytes(PADDING_BYTES), np.uint8)

@@ -6,6 +6,7 @@ failed read is an :class:`OSError` that can be reported with its file and place.
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from types import TracebackType
@@ -55,6 +56,18 @@ class FileSource:
             ) from failure
         return filled
 
+    def next_data(self, position: int) -> int:
+        """Where the first byte is, from ``position`` on, that can be another than zero.
+
+        The size where nothing but a hole follows; ``position`` where the file system does not say.
+        """
+        if position >= self.size_bytes:
+            return self.size_bytes
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as failure:
+            return self.size_bytes if failure.errno == errno.ENXIO else position
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -70,6 +83,11 @@ class FileSource:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def next_data(source: ByteSource, position: int) -> int:
+    """Where the first byte is that can be another than zero, as far as ``source`` knows."""
+    return source.next_data(position) if isinstance(source, FileSource) else position
 
 
 def read_at(source: ByteSource, position: int, size: int) -> bytes:
