@@ -156,8 +156,11 @@ def test_writing_and_streaming_are_refused(sql: SqlSession, tmp_path: Path) -> N
     with pytest.raises(Exception, match="kafka-log only reads"):
         sql.range(1).write.format("kafka-log").mode("append").save(str(tmp_path))
     frame = sql.readStream.format("kafka-log").load(str(tmp_path))
-    with pytest.raises(Exception, match="kafka-log does not stream"):
+    with pytest.raises(Exception, match="kafka-log does not stream") as caught:
         frame.writeStream.format("noop").start().processAllAvailable()
+    # What follows is Spark's own, about the query.
+    trace = str(caught.value).partition("SQLSTATE")[0].strip().splitlines()
+    assert trace[-1].endswith("kafka-log does not stream: what it reads does not grow")
     assert not list(tmp_path.iterdir())
 
 

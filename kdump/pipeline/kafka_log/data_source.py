@@ -26,6 +26,7 @@ from kdump.pipeline.kafka_log.reader import SourceReading
 from kdump.pipeline.kafka_log.splits import grouped, plan_splits
 
 FORMAT: Final = "kafka-log"
+_NO_STREAM: Final = "kafka-log does not stream: what it reads does not grow"
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
@@ -100,7 +101,13 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
     Spark refuses a reader that could take filters where it is not to be given any.
     """
-    from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        Filter,
+        InputPartition,
+    )
     from pyspark.sql.types import StructType
 
     class KafkaLogReader(DataSourceReader):
@@ -140,6 +147,19 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
     reader_class = FilteringReader if push_filters else KafkaLogReader
 
+    class RefusedStream(DataSourceStreamReader):
+        """A stream that ends before it begins.
+
+        PySpark 4.3.0 stops a reader that it could not make, and shows that failure last.
+        """
+
+        @_said_plainly
+        def initialOffset(self) -> NoReturn:  # noqa: N802
+            raise UsageProblem(_NO_STREAM)
+
+        def read(self, partition: InputPartition) -> NoReturn:
+            raise UsageProblem(_NO_STREAM)
+
     class KafkaLogSource(DataSource):
         """One ``load``."""
 
@@ -161,8 +181,8 @@ def source_class(*, push_filters: bool) -> type[Any]:
         def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
             self.writer(schema, overwrite)
 
-        def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802
-            raise UsageProblem("kafka-log does not stream: what it reads does not grow")
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            return RefusedStream()
 
     return KafkaLogSource
 
