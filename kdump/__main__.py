@@ -1,10 +1,15 @@
 """``python -m kdump``."""
 
+import os
 import sys
 
-if not sys.flags.safe_path:
+try:
     # Python has put the current directory there, which may hold anything.
-    del sys.path[0]
+    if not sys.flags.safe_path and sys.path[0] == os.getcwd():  # noqa: PTH109 - the same string
+        del sys.path[0]
+except OSError:
+    # It was deleted, and Python has not found it either.
+    pass
 
 from kdump.cli.main import main
 

@@ -81,8 +81,12 @@ def _trusted(path: list[str]) -> list[str]:
     """
     given = os.environ.get(_PYTHON_PATH)
     relative = [] if given is None else [e for e in given.split(os.pathsep) if e[:1] != "/"]
+    untrusted = set[str]()
     # An empty variable is none, and has no entry.
-    untrusted = {os.path.abspath(entry) for entry in relative if given}  # noqa: PTH100 - as site does
+    if given and relative:
+        # In a directory that was deleted they lead nowhere.
+        with contextlib.suppress(OSError):
+            untrusted = {os.path.abspath(entry) for entry in relative}  # noqa: PTH100 - as site
     return [
         entry
         for entry in path

@@ -35,6 +35,7 @@ _CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _START_SECONDS: Final = 60
 _POLL_SECONDS: Final = 0.01
 _ABORT_SECONDS: Final = 5
+_END_SECONDS: Final = 0.5
 _LOG_BYTES: Final = 1 << 20
 _ARCHIVE_OPTION: Final = "-XX:SharedArchiveFile="
 _NOT_INITIALIZED: Final = "Error occurred during initialization of VM"
@@ -178,6 +179,12 @@ class JavaProcess:
     @property
     def has_ended(self) -> bool:
         return self._process.poll() is not None
+
+    def ends_soon(self) -> bool:
+        """Whether the JVM has ended, or does within a moment: its connections end before it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        return self.has_ended
 
     def leave_nothing(self, jvm: Any) -> None:
         """Let the JVM remove its directory if this process does not come to it.

@@ -218,8 +218,12 @@ class SparkSession:
             check_executors(self.master, self._context, self._java, waiting_seconds)
 
     def cause(self) -> str | None:
-        """Why Spark stopped, if its JVM has told that."""
-        return None if self._java is None else told_cause(self._java)
+        """Why Spark stopped, if its JVM has told that, or has ended itself."""
+        if self._java is None:
+            return None
+        if self._java.ends_soon():
+            return self._java.reason()
+        return told_cause(self._java)
 
     def close(self) -> None:
         """Stop Spark; where it is on this machine, without waiting for it."""

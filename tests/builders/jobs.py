@@ -100,6 +100,15 @@ class TellProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class KillJava:
+    """Ends the JVM that a worker on this machine works for."""
+
+    def run(self, split: Split) -> None:
+        os.kill(parent_of(os.getppid()), signal.SIGKILL)
+        signal.pause()
+
+
+@dataclass(frozen=True, slots=True)
 class WaitForEver:
     """Tells a named pipe which process works on a split, and never comes to its end."""
 

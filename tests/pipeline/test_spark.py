@@ -261,6 +261,25 @@ except KdumpError as failure:
     print(failure)
 """
 
+WITHOUT_JAVA = """
+from builders.jobs import KillJava
+from kdump.errors import KdumpError
+from kdump.pipeline.engine import EngineChoice, EngineOptions, open_engine
+from kdump.pipeline.job import Split
+try:
+    with open_engine(EngineOptions(EngineChoice.SPARK, master="local[1]"), total_bytes=0) as engine:
+        list(engine.run(KillJava(), [Split("any")]))
+except KdumpError as failure:
+    print(failure)
+"""
+
+
+def test_a_jvm_that_is_killed_is_told_in_one_line(cache: Path) -> None:
+    done = in_a_fresh_process(WITHOUT_JAVA)
+    assert done.stdout == "the Spark job failed: Java was ended by SIGKILL (out of memory?)\n"
+    assert done.stderr == ""
+
+
 STOPPED = """
 import sys
 from builders.jobs import TellProcess
@@ -276,7 +295,7 @@ for _ in range(2):
             list(engine.run(TellProcess(), [Split("any")]))
     except KdumpError as failure:
         print(failure)
-    session.context._gateway.shutdown()
+    session._java.stop_now()
 """
 
 
