@@ -15,6 +15,7 @@ ACCOUNT_FIELDS: Final = (
     "recovered_segments",
     "cuts",
     "dropped_segments",
+    "swap_losses",
     "set_aside",
     "splits",
     "leftovers",
@@ -106,6 +107,7 @@ def _account_row(account: Account | None) -> dict[str, Any]:
             {"file": each.name, "why": each.reason} | _loss_row(each.loss)
             for each in account.dropped
         ],
+        "swap_losses": [{"file": each.name} | _loss_row(each.loss) for each in account.swap_losses],
         "set_aside": [
             {
                 "file": each.name,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -88,9 +89,13 @@ class _Run:
         continues: whether it goes on from the run before it in the file, past another log's name.
         is_alone: whether it is one batch that fits to none beside it in the file: a batch with a
             wrong offset, rather than one of another log.
+        weight: how many batches the runs have that go on from each other in the file.
         is_twice: whether another run has all its batches.
         doubts: how much speaks against it.
         is_contradicted: whether anything but its place does.
+        is_misplaced: whether offsets are missing before it, and the index of its log is about
+            other batches.
+        is_strange: whether nothing else in the partition knows any of its producers.
     """
 
     base_offset: int
@@ -103,12 +108,20 @@ class _Run:
     continues: bool
     is_alone: bool = False
     is_twice: bool = False
-    doubts: int = 0
+    weight: int = 0
+    doubts: float = 0
     is_contradicted: bool = False
+    is_misplaced: bool = False
+    is_strange: bool = False
 
     def doubt(self, weight: int, *, contradicts: bool = True) -> None:
         self.doubts += weight
         self.is_contradicted |= contradicts
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands: its log, and its first batch there."""
+        return self.base_offset, self.rows.start
 
     def overlaps(self, other: _Run) -> bool:
         return self.first <= other.last and other.first <= self.last
@@ -139,6 +152,8 @@ def suspect_logs(
             writers[producer_id] = base, span
         if first <= reach:
             suspects |= {base, of_reach}
+        elif first > max(base, reach + 1):
+            suspects.add(base)
         if last > reach:
             reach, of_reach = last, base
     return suspects
@@ -165,6 +180,7 @@ def find_foreign(
     for run in runs:
         _file_doubts(run, logs[run.base_offset], evidence)
     _neighbour_doubts(runs)
+    _join_doubts(runs)
     kept = _without_repeats(_without_conflicts(runs, logs))
     foreign: dict[int, dict[int, Why]] = {}
     for run in runs:
@@ -203,7 +219,7 @@ def _runs(
                 int(last[end - 1]),
                 int(batches.batches[rows].sum()),
                 spans[base] if batches.is_collapsed else sequence_spans(batches, rows),
-                is_outside=not is_inside and not continues,
+                is_outside=(touches and found[-1].is_outside) or not (is_inside or continues),
                 continues=not is_inside and continues,
                 is_alone=end - begin == 1 and len(edges) > 2 and not touches,
             )
@@ -247,6 +263,7 @@ def _file_doubts(run: _Run, batches: SoundBatches, evidence: _Evidence) -> None:
     if agreement is not None:
         if not agreement:
             run.doubt(_INDEX_LIES, contradicts=False)
+            run.is_misplaced = run.first > run.base_offset
         elif run.continues:
             run.doubts -= _LIKELY
     elif evidence.has_indexes:
@@ -286,7 +303,14 @@ def _follows(entry: ProducerEntry, span: SequenceSpan) -> bool:
 
 def _neighbour_doubts(runs: list[_Run]) -> None:
     """The sequences of producers in the runs before and after."""
+    writers = Counter(producer_id for run in runs for producer_id in run.spans)
     for run in runs:
+        has_others = len(writers) > len(run.spans)
+        run.is_strange = (
+            has_others
+            and bool(run.spans)
+            and all(writers[producer_id] == 1 for producer_id in run.spans)
+        )
         for earlier in (True, False):
             agreed = []
             for producer_id in run.spans:
@@ -322,11 +346,29 @@ def _repeats(before: SequenceSpan, after: SequenceSpan) -> bool:
     return before.last_epoch == after.first_epoch and after.first_sequence <= before.last_sequence
 
 
+def _join_doubts(runs: list[_Run]) -> None:
+    """Let runs that go on from each other past a name stand or fall together."""
+    chains: list[list[_Run]] = []
+    for run in sorted(runs, key=lambda each: each.place):
+        if run.continues:
+            chains[-1].append(run)
+        else:
+            chains.append([run])
+    for chain in chains:
+        doubts = sum(run.doubts for run in chain) / len(chain)
+        weight = sum(run.batches for run in chain)
+        for run in chain:
+            run.doubts, run.weight = doubts, weight
+
+
 def _without_conflicts(runs: list[_Run], logs: Mapping[int, SoundBatches]) -> list[_Run]:
     """The runs that stay where others have other batches at their offsets."""
     kept: list[_Run] = []
-    for run in sorted(runs, key=lambda run: (run.doubts, -run.batches, run.first)):
-        if run.is_outside and run.is_contradicted and not run.is_alone:
+    for run in sorted(runs, key=lambda run: (run.doubts, -run.weight, run.first)):
+        is_out_of_place = (run.is_outside and run.is_contradicted) or (
+            run.is_misplaced and run.is_strange
+        )
+        if is_out_of_place and not run.is_alone:
             continue
         if run.is_alone or not any(_conflict(run, other, logs) for other in kept):
             kept.append(run)
@@ -370,7 +412,7 @@ def _blamed(runs: list[_Run]) -> Iterator[_Run]:
                 continue
             if not _repeats(earlier.spans[producer_id], later.spans[producer_id]):
                 continue
-            worse = max(later, earlier, key=lambda run: (run.doubts, -run.batches))
+            worse = max(later, earlier, key=lambda run: (run.doubts, -run.weight))
             if worse.doubts >= _CERTAIN or earlier.last + 1 != later.first:
                 yield worse
 

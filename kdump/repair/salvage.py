@@ -5,9 +5,10 @@ What is kept and what goes, log by log:
 1. Leftovers are resolved as a broker does it, but for data that nothing else holds.
 2. Every batch of every log is checked, flushed or not. Behind damage the next one is looked for,
    so that a header that lies costs only itself.
-3. Batches stay whose offsets rise. A batch that is there twice, or has offsets that are others',
-   goes. Where offsets leap over more than indexes can hold, another log begins.
-4. What stays is handed to the loader, as after a crash and from the first offset on, so that all
+3. Batches of another log go, and those that are there twice (:mod:`kdump.repair.foreign`).
+4. Batches stay whose offsets rise. A batch that has offsets that are others' goes. Where offsets
+   leap over more than indexes can hold, another log begins.
+5. What stays is handed to the loader, as after a crash and from the first offset on, so that all
    that is derived from the logs is as Kafka itself leaves it. Where loading ends on a batch all
    the same, it is given the marker that was lost in front of it, or goes too, which may let
    others stay, and the loader begins again.

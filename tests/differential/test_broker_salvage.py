@@ -1,0 +1,150 @@
+"""A real broker serves after salvage what kdump said it would.
+
+A broker writes topics and is stopped. One gets an empty ``.swap`` beside a log, one a segment of
+another partition, one loses a segment. A broker started on a copy of that shows what is lost
+without salvage, another one what it serves after salvage.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.broker import BrokerHost, Consumed
+from builders.freeing import of_type, rows_of
+from kdump.formats import names
+
+pytestmark = [pytest.mark.differential, pytest.mark.slow]
+
+SWAPPED: Final = "empty-swap"
+INVADED: Final = "foreign-segment"
+HOLED: Final = "hole"
+SOURCE: Final = "source"
+READ: Final = (SWAPPED, INVADED, HOLED)
+DAMAGE: Final = ("error", "severe")
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was seen, in the order in which it happened; findings and partitions by topic."""
+
+    before: dict[str, Consumed]
+    found: dict[str, list[dict[str, Any]]]
+    unsalvaged: Consumed
+    salvaged: dict[str, dict[str, Any]]
+    left: dict[str, list[dict[str, Any]]]
+    after: dict[str, Consumed]
+
+
+@pytest.fixture(scope="module")
+def story(java_classpath: str, fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """Tell the story."""
+    folder = tmp_path_factory.mktemp("broker")
+    shutil.copytree(fixtures / "out" / "clean", folder / "clean")
+    log_dirs = [folder / "clean" / name for name in ("d1", "d2")]
+    with BrokerHost(java_classpath, folder / "log") as host:
+        with host.broker(log_dirs, "log.cleaner.enable=false"):
+            write(host)
+            before = {topic: host.read(topic) for topic in READ}
+        damage(log_dirs)
+        found = findings(log_dirs)
+        shutil.copytree(folder / "clean", folder / "copy")
+        with host.broker([folder / "copy" / "d1", folder / "copy" / "d2"]):
+            unsalvaged = host.read(SWAPPED)
+        said = of_type(rows_of("recover", *log_dirs, "--policy=salvage", "--no-undo"), "partition")
+        left = findings(log_dirs)
+        with host.broker(log_dirs):
+            after = {topic: host.read(topic) for topic in READ}
+    salvaged = {row["topic"]: row for row in said}
+    return Story(before, found, unsalvaged, salvaged, left, after)
+
+
+def write(host: BrokerHost) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    small = {"internal_segment_bytes": "8192", "index_interval_bytes": "400"}
+    for number, topic in enumerate((*READ, SOURCE)):
+        host.create_topic(topic, cleanup_policy="delete", retention_ms="-1", **small)
+        host.open_producer(topic)
+        for turn in range(40):
+            # Batches of another size in each topic: segments begin at other offsets.
+            pairs: list[tuple[bytes | None, bytes | None]] = [
+                (b"%d" % each, b"%s %d %d " % (topic.encode(), turn, each) * 3)
+                for each in range(20 + 3 * number)
+            ]
+            host.send(topic, topic, now_ms, pairs)
+
+
+def damage(log_dirs: list[Path]) -> None:
+    for path in log_dirs:
+        (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    log = logs(log_dirs, SWAPPED)[1]
+    log.with_name(f"{log.name}.swap").write_bytes(b"")
+    foreign = logs(log_dirs, SOURCE)[2]
+    invaded = logs(log_dirs, INVADED)[0].parent
+    assert not (invaded / foreign.name).exists()
+    shutil.copy(foreign, invaded)
+    gone = logs(log_dirs, HOLED)[2]
+    for file in gone.parent.glob(f"{gone.stem}.*"):
+        file.unlink()
+
+
+def logs(log_dirs: list[Path], topic: str) -> list[Path]:
+    return sorted(log for log_dir in log_dirs for log in log_dir.glob(f"{topic}-0/*.log"))
+
+
+def findings(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
+    """What verify calls damage in each topic."""
+    found = of_type(rows_of("verify", *log_dirs), "finding")
+    return {
+        topic: [
+            row
+            for row in found
+            if f"{topic}-0" in row["path"]
+            and row["severity"] in DAMAGE
+            and row["code"] != "file-permissions"
+        ]
+        for topic in READ
+    }
+
+
+def missing(before: Consumed, after: Consumed) -> list[int]:
+    """The offsets that are not served any more; all others have the same records."""
+    assert all(before.records[offset] == record for offset, record in after.records.items())
+    return sorted(before.records.keys() - after.records.keys())
+
+
+def test_a_broker_loses_what_an_incomplete_swap_is_said_to_lose(story: Story) -> None:
+    (finding,) = [row for row in story.found[SWAPPED] if row["code"] == "swap-incomplete"]
+    lost = missing(story.before[SWAPPED], story.unsalvaged)
+
+    assert lost == list(range(finding["offset"], finding["offset"] + len(lost)))
+    assert f"{len(lost)} records" in finding["loss"]
+    assert f"(offsets {lost[0]}–{lost[-1]})" in finding["loss"]  # noqa: RUF001 - a range
+
+
+def test_nothing_is_lost_where_the_swap_was_salvaged(story: Story) -> None:
+    assert story.after[SWAPPED] == story.before[SWAPPED]
+    assert story.left[SWAPPED] == []
+
+
+def test_the_segment_of_another_partition_goes_and_nothing_else(story: Story) -> None:
+    (aside,) = story.salvaged[INVADED]["set_aside"]
+
+    assert aside["kind"] == "foreign"
+    assert story.after[INVADED] == story.before[INVADED]
+    assert story.left[INVADED] == []
+
+
+@pytest.mark.parametrize("when", ["found", "left"])
+def test_a_hole_is_named_by_its_offsets(story: Story, when: str) -> None:
+    (gap,) = [row for row in getattr(story, when)[HOLED] if row["code"] == "segment-gap"]
+    lost = missing(story.before[HOLED], story.after[HOLED])
+
+    assert gap["severity"] == "error"
+    assert f"offsets {lost[0]} to {lost[-1]} are missing" in gap["what"]
+    assert lost == list(range(lost[0], lost[-1] + 1))
