@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -95,9 +97,28 @@ def _undo(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: 
         with hold_locks([log_dir]):
             remove_remains(log_dir)
             run, restored = foretell(log_dir, undo_id)
-            undo(log_dir, run.undo_id)
-    with open_output(output, FILE_COLUMNS) as out:
+            try:
+                undo(log_dir, run.undo_id)
+            except KeyboardInterrupt as stop:
+                stop.add_note(f"{log_dir}: may be changed in part; run the command again to finish")
+                raise
+    with (
+        _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"),
+        open_output(output, FILE_COLUMNS) as out,
+    ):
         out.rows(_file_row(run, each) for each in restored)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _note(outcome: str) -> Iterator[None]:
+    """Add to every exception what became of the directory before it."""
+    try:
+        yield
+    except BaseException as failure:
+        if outcome:
+            failure.add_note(outcome)
+        raise
 
 
 def _show_runs(runs: Iterable[Undo], output: OutputFormat) -> None:

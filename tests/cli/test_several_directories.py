@@ -163,6 +163,35 @@ def test_a_signal_before_the_first_change_changes_nothing(
         assert f"{log_dir}: nothing was changed" in done.stderr.splitlines()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_during_an_undo_says_how_to_finish_it(
+    log_dirs: list[Path], number: signal.Signals
+) -> None:
+    log_dir = log_dirs[0]
+    before = original_of(log_dir)
+    assert run_kdump(["recover", str(log_dir)], Path("/")).exit_status == ExitStatus.REPAIRED
+    done = stopped(number, "kdump.apply.undo", "go_back", 1, "undo", log_dir)
+    assert done.returncode == 128 + number
+    assert "run the command again to finish" in done.stderr
+    assert not (log_dir / names.LOCK_FILE).exists()
+    assert run_kdump(["undo", str(log_dir)], Path("/")).exit_status == 0
+    assert original_of(log_dir) == before
+
+
+def test_what_was_undone_is_said_when_the_report_cannot_be_written(log_dirs: list[Path]) -> None:
+    assert run_kdump(["recover", str(log_dirs[0])], Path("/")).exit_status == ExitStatus.REPAIRED
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kdump", "undo", str(log_dirs[0])],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == ExitStatus.OPERATIONAL_ERROR
+    assert f"{log_dirs[0]}: run 1 (recover) is undone" in done.stderr
+
+
 @pytest.mark.parametrize(
     "command", ["recover", "resolve", "compact --recover --topic *", "verify --repair"]
 )
