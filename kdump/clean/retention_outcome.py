@@ -8,7 +8,7 @@ retention and stops cleanly. Follows ``UnifiedLog.deleteSegments`` and
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from kdump.formats import names, time_index
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
+from kdump.log.seek import IndexedLog
 from kdump.log.settings import TopicSettings
 from kdump.repair.epochs import LeaderEpochs
 from kdump.repair.loader import LoadContext, Recovered, load_workspace
@@ -33,7 +34,7 @@ from kdump.repair.refusal import Refusal
 from kdump.repair.segment import SEGMENT_KINDS
 from kdump.repair.wanted import Kept, NewBytes, WantedFile
 from kdump.repair.workspace import SNAPSHOT_SUFFIX, Stored, Workspace, Written, file_name
-from kdump.scan.source import read_at
+from kdump.scan.source import FileSource, read_at
 
 _NS_PER_MS: Final = 1_000_000
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -233,6 +234,36 @@ def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retaine
         fates=found,
         held_back=held_back(loaded.log, settings, now_ms),
     )
+
+
+def wrongly_old(
+    loaded: LoadedLog, fates: Iterable[SegmentFate], settings: TopicSettings, now_ms: int
+) -> LogSegment | None:
+    """The first segment whose age alone deletes it, though one of its records is younger.
+
+    Its time index says less than its records then: it is damaged, or was made for another log.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    for fate in fates:
+        if fate.reason is not Reason.OVER_AGE:
+            continue
+        base_offset = fate.segment.base_offset
+        log, offset_index, time_index = (
+            loaded.path / file_name(base_offset, kind)
+            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        )
+        if not fate.segment.size_bytes:
+            continue
+        with FileSource(log) as source:
+            segment = IndexedLog(source, base_offset, offset_index, time_index)
+            largest_ms = segment.largest_timestamp()
+            if largest_ms is None:
+                largest_ms = segment.read_largest_timestamp()
+        if largest_ms is None or now_ms - largest_ms <= settings.retention_ms:
+            return fate.segment
+    return None
 
 
 def log_starts_first(

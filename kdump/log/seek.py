@@ -95,14 +95,27 @@ class IndexedLog:
         position = self._position_behind(entries, -1)
         if position is None or self.log.size_bytes - position > _MOST_BEHIND_BYTES:
             return None
-        largest: int | None = int(entries.timestamp[-1])
+        behind = self._largest_behind(position)
+        return None if behind is None else max(int(entries.timestamp[-1]), behind)
+
+    def read_largest_timestamp(self) -> int | None:
+        """The same from the records alone; None where some of them are damaged.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        return self._largest_behind(0)
+
+    def _largest_behind(self, position: int) -> int | None:
+        largest = NO_TIMESTAMP
         for window in read_windows(self.log, position):
-            if window.stop is not None and window.stop.problem is not None:
+            stop = window.stop
+            if stop is not None and stop.problem is not None:
                 return None
-            behind = _largest_timestamp(window)
-            if behind is None:
+            found = _largest_timestamp(window)
+            if found is None:
                 return None
-            largest = max(largest or NO_TIMESTAMP, behind)
+            largest = max(largest, found)
         return largest
 
     def _time_entries(self) -> TimeEntries | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kdump.clean.retention import Reason, RetainableLog, SegmentFate
-from kdump.clean.retention_outcome import LoadedLog, Shortened, load_log, retained
+from kdump.clean.retention_outcome import LoadedLog, Shortened, load_log, retained, wrongly_old
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings, TopicSettings
@@ -47,8 +47,12 @@ class ShortenedLog:
 class Rule(Protocol):
     """Decides what a log loses; a value that can be pickled."""
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog:
-        """What becomes of a log."""
+    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog | Verdict:
+        """What becomes of a log, or why nothing can be said of it.
+
+        Raises:
+            OSError: a file of the log cannot be read.
+        """
         ...
 
 
@@ -67,8 +71,16 @@ class Retention:
     topic: TopicSettings
     now_ms: int
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog:
+    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog | Verdict:
         found = retained(loaded, self.topic, self.now_ms)
+        wrong = wrongly_old(loaded, found.fates, self.topic, self.now_ms)
+        if wrong is not None:
+            return Verdict(
+                VerdictKind.REFUSED,
+                f"the time index of segment {wrong.base_offset} does not hold: by its records the"
+                " segment is not older than retention.ms, or some of them are damaged; kdump"
+                " rebuild-index, then kdump verify",
+            )
         is_settled = not found.deleted and loaded.is_as_left
         outcome = None if is_settled else found.outcome
         return ShortenedLog(loaded.log, outcome, found.fates, found.held_back)
@@ -143,7 +155,12 @@ class ShortenJob:
     def run(self, split: ShortenSplit, /) -> ShortenResult:
         """Load it; one that a broker would put right, or not load, is not worked on."""
         loaded = load_sound(split)
-        return split.rule.applied_to(loaded) if isinstance(loaded, LoadedLog) else loaded
+        if not isinstance(loaded, LoadedLog):
+            return loaded
+        try:
+            return split.rule.applied_to(loaded)
+        except OSError as failure:
+            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
 
 
 def load_sound(split: ShortenSplit) -> LoadedLog | Verdict | Unreadable:

@@ -24,6 +24,7 @@ from kdump.clean.retention_outcome import (
     log_starts_first,
     retained,
     retained_root,
+    wrongly_old,
 )
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -189,3 +190,29 @@ def test_a_batch_with_a_single_record_has_its_time_from_the_index(tmp_path: Path
         time_indexes={0: log_directories.time_index((77, 0))},
     )
     assert loaded(path, 1).log.segments[0].timestamp_ms == 77
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        log_directories.time_index((BASE_TIMESTAMP_MS, 0)),
+        log_directories.time_index((BASE_TIMESTAMP_MS + 2, 2), padding=2),
+        log_directories.time_index((5, 5)),
+        b"",
+    ],
+    ids=["cut short", "zeroed at its end", "another log's", "empty"],
+)
+def test_no_segment_is_old_by_a_time_index_that_does_not_hold(
+    log_dir: Path, content: bytes
+) -> None:
+    log = log_dir / "orders-0" / f"{0:020d}.log"
+    log.with_suffix(".timeindex").write_bytes(content)
+    os.utime(log, (1, 1))
+    found = loaded(log_dir)
+    # The records of the segment are from 5 ms after the first one's time at the latest.
+    young = TopicSettings(retention_ms=10_000 - 5)
+    old = TopicSettings(retention_ms=10_000 - 6)
+    fates = retained(found, young, NOW_MS).fates
+    assert fates[0].is_deleted
+    assert wrongly_old(found, fates, young, NOW_MS) == fates[0].segment
+    assert wrongly_old(found, retained(found, old, NOW_MS).fates, old, NOW_MS) is None

@@ -515,3 +515,16 @@ def test_people_are_told_what_went_and_how_much_is_free(root: Path) -> None:
     assert second.endswith(" changes made")
     assert third.endswith(" freed")
     assert last.startswith("1 partition: 1 segment gone, ")
+
+
+def test_a_segment_that_only_its_time_index_calls_old_stays(root: Path) -> None:
+    index = root / "orders-0" / f"{0:020d}.timeindex"
+    index.write_bytes(bytes(len(index.read_bytes())))
+    before = contents_of(root)
+
+    now = f"--now={BASE_TIMESTAMP_MS + 9_000}"
+    outcome = run("retain", root, *ALL, "--config=retention.ms=1000000000000", now)
+
+    assert outcome.exit_status == 4
+    assert "the time index of segment 0 does not hold" in outcome.stdout.decode()
+    assert contents_of(root) == before
