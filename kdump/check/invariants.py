@@ -80,6 +80,9 @@ BATCH_OFFSET_OVERFLOW: Final = _register(
 OFFSET_GAP: Final = _register("offset-gap", INFO, "offsets that are missing between batches")
 BATCH_CODEC: Final = _register("batch-codec", ERROR, "records that cannot be decompressed")
 BATCH_FILL: Final = _register("batch-fill", ERROR, "records that do not fill their batch")
+BATCH_NOT_DECODED: Final = _register(
+    "batch-not-decoded", INFO, "records that are larger than the limit"
+)
 RECORD_MALFORMED: Final = _register("record-malformed", ERROR, "a record that cannot be decoded")
 RECORD_OFFSETS: Final = _register(
     "record-offsets", ERROR, "records that contradict the offsets or the count of their batch"

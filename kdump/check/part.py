@@ -136,7 +136,8 @@ class SegmentPart:
         index_account: of the offset and time index; in the first part of a segment.
         batches: how many are sound.
         records: how many are in them; None where there are compressed message sets (magic 0 and
-            1), which only a deep check opens.
+            1), which only a deep check opens, or batches that were not decoded.
+        not_decoded: how many batches have records over the limit; a deep check counts them.
         first_offset: base offset of the first sound batch; None where there is none.
         first_position: byte at which that begins.
         last_offset: of the last sound batch.
@@ -163,6 +164,7 @@ class SegmentPart:
     index_account: ByteAccount = field(default_factory=ByteAccount)
     batches: int = 0
     records: int | None = 0
+    not_decoded: int = 0
     first_offset: int | None = None
     first_position: int | None = None
     last_offset: int | None = None

@@ -41,7 +41,9 @@ class PartitionCheck:
     Attributes:
         account: of all its files, once :meth:`finish` is through.
         batches: how many sound ones.
-        records: in them; None where a compressed message set was not opened.
+        records: in them; None where a compressed message set was not opened, or a batch was not
+            decoded.
+        not_decoded: how many batches have records over the limit.
         has_legacy: whether batches of magic 0 or 1 are among them.
         has_transactions: whether any is part of a transaction, or ends one; or the files beside
             the log know of any.
@@ -54,6 +56,7 @@ class PartitionCheck:
         self.account = ByteAccount()
         self.batches = 0
         self.records: int | None = 0
+        self.not_decoded = 0
         self.has_legacy = self.has_transactions = False
         segments = scope.partition.segments
         self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
@@ -106,6 +109,7 @@ class PartitionCheck:
         self.account += part.account + part.index_account
         self.batches += part.batches
         self.records = total_records(self.records, part.records)
+        self.not_decoded += part.not_decoded
         self.has_legacy |= part.has_legacy
         self.has_transactions |= part.has_transactions
         self._is_thinned |= part.is_thinned

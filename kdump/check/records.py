@@ -10,14 +10,15 @@ import numpy as np
 from kdump.check import invariants
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import Collector
-from kdump.check.findings import Finding
+from kdump.check.findings import Finding, Place
 from kdump.check.part import EndMarker
 from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec, decompress
-from kdump.formats.errors import FormatError
+from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.internal_topics import control_record_value
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, Window
 from kdump.scan.records import RecordColumns, read_records
+from kdump.scan.walk import message_bytes
 
 _ABORT: Final = 0
 _COMMIT: Final = 1
@@ -26,17 +27,19 @@ _COMMIT: Final = 1
 class BatchRecords:
     """Checks the records of batches, which may come in pieces."""
 
-    def __init__(self, scope: SegmentScope, into: Collector) -> None:
+    def __init__(self, scope: SegmentScope, into: Collector, largest_record_bytes: int) -> None:
         self._scope = scope
         self._into = into
+        self._largest_record_bytes = largest_record_bytes
         self._offset_before = -1
         self.records = 0
+        self.not_decoded = 0
 
     def check(self, window: Window) -> set[int]:
         """Check the records of batches of magic 2; gives the rows of those that are damaged."""
         damaged: set[int] = set()
         first_row = 0
-        for columns in read_records(window):
+        for columns in read_records(window, self._largest_record_bytes):
             if columns.is_continued:
                 first_row -= 1
             damaged |= {row + first_row for row in self._check(window, columns)}
@@ -45,11 +48,15 @@ class BatchRecords:
         return damaged
 
     def _check(self, window: Window, columns: RecordColumns) -> set[int]:
+        damaged = set()
         for row, problem in columns.problems.items():
+            if isinstance(problem, OverLimitError):
+                self.not_decoded += 1
+                self._into.add(not_decoded(self._scope.of_batch(columns.batches, row), problem))
+                continue
+            damaged.add(row)
             self._into.add(record_problem(self._scope, window, columns, row, problem))
-        return (
-            set(columns.problems) | self._check_offsets(columns) | self._check_timestamps(columns)
-        )
+        return damaged | self._check_offsets(columns) | self._check_timestamps(columns)
 
     def _check_offsets(self, columns: RecordColumns) -> set[int]:
         """Offsets rise inside each batch, and none lies outside what its header says."""
@@ -115,6 +122,13 @@ class BatchRecords:
         return set(np.flatnonzero(is_bad).tolist())
 
 
+def not_decoded(place: Place, problem: OverLimitError) -> Finding:
+    """The finding for records that are too large to be looked at."""
+    return invariants.BATCH_NOT_DECODED.broken(
+        place, problem.what, expected=problem.expected, found=problem.found
+    )
+
+
 def record_problem(
     scope: SegmentScope, window: Window, columns: RecordColumns, row: int, problem: FormatError
 ) -> Finding:
@@ -147,25 +161,25 @@ def _is_undecodable(window: Window, position: int, attributes: int) -> bool:
 
 
 def check_message_set(
-    window: Window, row: int, scope: SegmentScope, into: Collector
-) -> tuple[int, bool]:
+    window: Window, row: int, scope: SegmentScope, into: Collector, largest_record_bytes: int
+) -> tuple[int | None, bool]:
     """Check the messages of one entry of magic 0 or 1.
 
     Returns:
-        How many there are, and whether they are damaged.
+        How many there are, None where they are too large to be looked at, and whether they are
+        damaged.
     """
-    if window.is_giant:
-        return 0, False
+    largest = max(largest_record_bytes, message_set.LARGEST_INNER_BYTES)
     place = scope.of_batch(window.batches, row)
     count = 0
     greatest = message_set.NO_TIMESTAMP
     offset_before: int | None = None
     try:
-        outer = message_set.decode_message(window.batch_bytes(row))
+        outer = message_set.decode_message(message_bytes(window, row, largest))
         if outer.codec is Codec.NONE:
             _ = outer.value
             return 1, False
-        for message in message_set.inner_messages(outer):
+        for message in message_set.inner_messages(outer, largest_bytes=largest):
             _ = message.value
             if not message.is_valid:
                 raise FormatError(
@@ -185,6 +199,9 @@ def check_message_set(
             offset_before = message.offset
             greatest = max(greatest, message.timestamp)
             count += 1
+    except OverLimitError as problem:
+        into.add(not_decoded(place, problem))
+        return None, False
     except FormatError as problem:
         invariant = (
             invariants.BATCH_CODEC

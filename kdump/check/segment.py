@@ -34,6 +34,7 @@ from kdump.scan.batches import (
     new_buffer,
     read_chunks,
 )
+from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.scan.source import ByteSource, FileSource, next_data, read_at
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.storage.regular_files import open_file
@@ -45,7 +46,12 @@ _DEEP_WINDOW_BYTES: Final = WINDOW_BYTES
 
 
 def check_part(
-    scope: SegmentScope, start: int, end: int | None, level: Level, now_ms: int
+    scope: SegmentScope,
+    start: int,
+    end: int | None,
+    level: Level,
+    now_ms: int,
+    largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> SegmentPart:
     """Check the batches of a segment that begin from byte ``start`` on and before byte ``end``.
 
@@ -55,6 +61,7 @@ def check_part(
         end: byte at which the next part begins; None for the last part.
         level: how far to go.
         now_ms: what time it is.
+        largest_record_bytes: records of compressed batches that are larger are not decoded.
 
     Raises:
         OSError: the log, or an index that is there, cannot be read.
@@ -62,7 +69,7 @@ def check_part(
     if scope.is_0_7:
         return kafka07.check_segment(scope, level)
     with FileSource(Path(scope.path)) as source:
-        check = _PartCheck(scope, source, start, end, level, now_ms)
+        check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
         return check.run()
 
 
@@ -77,6 +84,7 @@ class _PartCheck:
         end: int | None,
         level: Level,
         now_ms: int,
+        largest_record_bytes: int,
     ) -> None:
         self.scope = scope
         self.source = source
@@ -101,7 +109,9 @@ class _PartCheck:
         self.is_thinned = False
         self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
         self.has_legacy = self.has_untimed = self.has_transactions = False
-        self.deep = BatchRecords(scope, self.findings)
+        self.largest_record_bytes = largest_record_bytes
+        self.deep = BatchRecords(scope, self.findings, largest_record_bytes)
+        self.not_decoded = 0
         self.offset_entries: OffsetEntries | None = None
         self.time_entries: TimeEntries | None = None
 
@@ -154,6 +164,7 @@ class _PartCheck:
             index_account=index_account,
             batches=self.batches,
             records=self.records if self.is_counted else None,
+            not_decoded=self.deep.not_decoded + self.not_decoded,
             first_offset=self.first_offset,
             first_position=self.first_position,
             last_offset=self.last_offset,
@@ -278,9 +289,14 @@ class _PartCheck:
             )
             is_bad[new[sorted(damaged)]] = True
             self.records += self.deep.records - before
+            self.is_counted &= self.deep.not_decoded == 0
         for row in np.flatnonzero(is_legacy).tolist():
-            count, is_damaged = check_message_set(window, row, self.scope, self.findings)
-            self.records += count
+            count, is_damaged = check_message_set(
+                window, row, self.scope, self.findings, self.largest_record_bytes
+            )
+            self.records += count or 0
+            self.is_counted &= count is not None
+            self.not_decoded += count is None
             is_bad[row] = is_damaged
         if not is_bad.any():
             return window, batches

@@ -20,7 +20,7 @@ from kdump.cli.output import (
     open_output,
     output_option,
 )
-from kdump.cli.parameters import OFFSET, TIME, NumberParameter
+from kdump.cli.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
 from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     metavar="BYTES",
     help="Read only so much of each segment.",
 )
+@max_record_bytes_option
 @click.option(
     "--max-message-size",
     type=NumberParameter(most=_MAX_INT),
@@ -164,6 +165,8 @@ def command(
     else:
         status = _print_rows(dumped, dump_options, report, output)
     report.finish()
+    if report.is_incomplete:
+        status |= ExitStatus.OPERATIONAL_ERROR
     return status | (ExitStatus.DAMAGE_LEFT if report.damaged else ExitStatus.SOUND)
 
 
@@ -172,6 +175,7 @@ def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
     from kdump.dump.index_options import IndexDumpOptions
     from kdump.dump.segment import SegmentOptions
     from kdump.dump.text_options import TextOptions
+    from kdump.scan.records import LARGEST_RECORD_BYTES
     from kdump.scan.selection import Selection
 
     key = options["key"]
@@ -196,7 +200,11 @@ def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
                 limit=options["limit"],
             ),
             follow_bad=options["follow_bad"],
-            text=TextOptions(contents, options["skip_record_metadata"]),
+            text=TextOptions(
+                contents,
+                options["skip_record_metadata"],
+                options["max_record_bytes"] or LARGEST_RECORD_BYTES,
+            ),
         ),
         index=IndexDumpOptions(
             verify_index_only=options["verify_index_only"],

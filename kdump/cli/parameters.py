@@ -127,7 +127,19 @@ class PropertyParameter(click.ParamType[tuple[str, str]]):
 
 TIME = TimeParameter()
 OFFSET = NumberParameter()
+SIZE = SizeParameter()
 PARTITION_NUMBER = NumberParameter(most=_MAX_INT)
+
+
+def max_record_bytes_option(command: Command) -> Command:
+    """Add ``--max-record-bytes``, as ``max_record_bytes``: None where it was not given."""
+    return click.option(
+        "--max-record-bytes",
+        type=SIZE,
+        metavar="SIZE",
+        help="Decode records of compressed batches up to this size (default: 16MiB, or 16 times"
+        " the size of the batch).",
+    )(command)
 
 
 def paths_argument(metavar: str) -> Callable[[Command], Command]:

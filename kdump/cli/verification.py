@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,8 @@ class Verification:
         config: what is said of configuration.
         engine: what does the work.
         is_strict: whether a warning counts as damage.
+        largest_record_bytes: larger records of compressed batches are not decoded; None for the
+            usual limit.
     """
 
     paths: Sequence[Path]
@@ -45,6 +47,7 @@ class Verification:
     config: ConfigArguments
     engine: EngineArguments
     is_strict: bool = False
+    largest_record_bytes: int | None = None
 
     def run(
         self,
@@ -79,6 +82,8 @@ class Verification:
             now_ms=self.now_ms,
             settings=self._settings([*directories, *around.values()], diagnostics),
         )
+        if self.largest_record_bytes is not None:
+            request = replace(request, largest_record_bytes=self.largest_record_bytes)
         progress = open_progress(self.engine.progress)
         said = verify(request, self.engine.options, progress)
         return _print(said, printer, progress, take, self.worst_allowed)

@@ -11,7 +11,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
-from kdump.cli.parameters import TIME, paths_argument
+from kdump.cli.parameters import TIME, max_record_bytes_option, paths_argument
 from kdump.cli.said import SaidForm, open_printer
 from kdump.cli.verification import Verification
 from kdump.cli.verify_output import Form, open_verify_printer
@@ -29,6 +29,7 @@ class PolicyName(enum.Enum):
 @paths_argument("PATH")
 @click.option("--quick", is_flag=True, help="Only headers of batches, and indexes.")
 @click.option("--deep", is_flag=True, help="Decode every record, too.")
+@max_record_bytes_option
 @click.option(
     "--topic",
     "globs",
@@ -80,6 +81,7 @@ def command(
     paths: Sequence[Path],
     quick: bool,
     deep: bool,
+    max_record_bytes: int | None,
     globs: Sequence[str],
     now_ms: int | None,
     verbose: bool,
@@ -110,6 +112,7 @@ def command(
         config=config,
         engine=engine,
         is_strict=strict,
+        largest_record_bytes=max_record_bytes,
     )
     if repair:
         from kdump.cli.verify_repair import verify_and_repair

@@ -127,6 +127,7 @@ def partition_row(report: PartitionReport) -> dict[str, Any]:
         "findings": dict(report.findings),
         "batches": report.batches,
         "records": report.records,
+        "not_decoded": report.not_decoded,
         "end_offset": report.end_offset,
         **_account_row(report),
     }
@@ -152,6 +153,7 @@ def summary_row(summary: Summary) -> dict[str, Any]:
         "segments": summary.segments,
         "batches": summary.batches,
         "records": summary.records,
+        "not_decoded": summary.not_decoded,
         **_account_row(summary),
         "findings": {each.label: summary.findings.get(each, 0) for each in reversed(Severity)},
         "seconds": round(summary.seconds, 3),
@@ -188,12 +190,11 @@ def summary_lines(summary: Summary, *, verbose: bool) -> Iterator[str]:
     rate = account.total_bytes / summary.seconds if summary.seconds else 0
     yield (
         f"{summary.partitions} partitions, {summary.segments} segments, {summary.batches} batches,"
-        + (
-            " records in compressed message sets not counted (--deep counts them)"
-            if summary.records is None
-            else f" {summary.records} records"
-        )
+        f" {_records_words(summary)}"
     )
+    if summary.not_decoded:
+        batches = "1 batch" if summary.not_decoded == 1 else f"{summary.not_decoded} batches"
+        yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
     yield (
         f"{account.total_bytes} bytes: {account.sound_bytes} sound, {account.padding_bytes}"
         f" padding, {account.damaged_bytes} damaged, {account.foreign_bytes} not a broker's;"
@@ -209,6 +210,14 @@ def summary_lines(summary: Summary, *, verbose: bool) -> Iterator[str]:
         return
     hidden = "" if verbose or not summary.findings.get(Severity.INFO) else " (--verbose shows info)"
     yield "found: " + ", ".join(counts) + hidden
+
+
+def _records_words(summary: Summary) -> str:
+    if summary.records is not None:
+        return f"{summary.records} records"
+    if summary.not_decoded:
+        return "not all records counted"
+    return "records in compressed message sets not counted (--deep counts them)"
 
 
 class _TablePrinter:

@@ -34,7 +34,7 @@ class DumpReport:
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
-        self._damaged = False
+        self._damaged = self._is_incomplete = False
         self._printed = 0
         self._offset_mismatches = _PairsByFile()
         self._timestamp_mismatches = _PairsByFile()
@@ -47,6 +47,11 @@ class DumpReport:
         """Whether anything seen so far calls for exit status 4."""
         return self._damaged
 
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether something was left out that may well be valid."""
+        return self._is_incomplete
+
     def printed(self, count: int) -> None:
         """Count records, or batches where no records are printed."""
         self._printed += count
@@ -58,6 +63,11 @@ class DumpReport:
     def problem(self, problem: Problem) -> None:
         """Say at once what the official tool would have died of, or does not notice."""
         self._damaged = True
+        self._say(str(problem))
+
+    def not_decoded(self, problem: Problem) -> None:
+        """Say at once what was left out because it is over a limit."""
+        self._is_incomplete = True
         self._say(str(problem))
 
     def note_damage(self) -> None:

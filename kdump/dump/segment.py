@@ -12,7 +12,7 @@ from kdump.dump.problems import Problem
 from kdump.dump.report import DumpReport
 from kdump.dump.text_options import TextOptions
 from kdump.dump.window_text import Notes, step_text, window_texts
-from kdump.formats.errors import FormatError
+from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.names import (
     BOOTSTRAP_CHECKPOINT,
     FileKind,
@@ -171,6 +171,7 @@ class SegmentReading:
                 options.selection, limit=self._report.left_of(options.selection.limit)
             ),
             follow_bad=options.follow_bad,
+            largest_record_bytes=options.text.largest_record_bytes,
         )
         for step in steps:
             self._report.printed(limited_count(step))
@@ -202,7 +203,11 @@ class SegmentReading:
 
     def damage(self, position: int, problem: FormatError) -> None:
         """Say what is wrong with the batch at ``position`` of the file."""
-        self._problem(Problem.from_format_error(self._file.path, problem, at=position))
+        said = Problem.from_format_error(self._file.path, problem, at=position)
+        if isinstance(problem, OverLimitError):
+            self._report.not_decoded(said)
+        else:
+            self._problem(said)
 
     def note_stop(self, stop: Stop) -> None:
         """Say why the walk over the segment ended, where that is damage."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kdump.formats.errors import FormatError
+from kdump.scan.records import LARGEST_RECORD_BYTES
 
 if TYPE_CHECKING:
     from kdump.dump.contents import Contents
@@ -26,7 +27,9 @@ class TextOptions:
     Attributes:
         contents: how keys and values become text, or None to leave them out.
         skip_record_metadata: leave out everything else, and control records.
+        largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
     contents: Contents | None = None
     skip_record_metadata: bool = False
+    largest_record_bytes: int = LARGEST_RECORD_BYTES

@@ -75,6 +75,8 @@ def window_texts(
     window: Window, options: TextOptions, notes: Notes
 ) -> Iterator[bytes | memoryview]:
     """The lines of all batches and records of ``window``; what is wrong with them in ``notes``."""
-    for step in expand_window(window, with_records=True):
+    for step in expand_window(
+        window, with_records=True, largest_record_bytes=options.largest_record_bytes
+    ):
         notes.add(step)
         yield step_text(step, options, notes.add_damage)

@@ -1,4 +1,4 @@
-"""The one error of the formats layer."""
+"""The errors of the formats layer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FormatError(ValueError):
 
     def shifted(self, by_bytes: int) -> FormatError:
         """The same error, its position counted from ``by_bytes`` earlier."""
-        return FormatError(
+        return type(self)(
             self.what,
             position=self.position + by_bytes,
             expected=self.expected,
@@ -57,3 +57,7 @@ class FormatError(ValueError):
         if self.found is not None:
             text += f", found {self.found}"
         return text
+
+
+class OverLimitError(FormatError):
+    """Data that may well be valid, but is larger than whoever reads it is willing to hold."""

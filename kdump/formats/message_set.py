@@ -33,7 +33,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from kdump.formats.compression import Buffer, Codec, decompress_chunks
-from kdump.formats.errors import FormatError
+from kdump.formats.errors import FormatError, OverLimitError
 
 HEADER_FIELDS: Final = (
     ("offset", "q"),
@@ -464,10 +464,10 @@ def _stored_entries(wrapper: Message, largest_bytes: int) -> Iterator[_Entry]:
         del pending[:position]
         pending_start += position
         if len(pending) > largest_bytes:
-            raise FormatError(
-                "message in a compressed set is too large",
+            raise OverLimitError(
+                "not decoded: a message in a compressed set is over the limit",
                 position=pending_start,
-                expected=f"at most {largest_bytes} bytes",
+                expected=f"at most {largest_bytes} bytes (see --max-record-bytes)",
             )
 
 

@@ -50,6 +50,7 @@ from kdump.pipeline.verify_partition import (
     VerifySplit,
 )
 from kdump.repair.verdict import Verdict
+from kdump.scan.records import LARGEST_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class Request:
         level: how far to go.
         now_ms: what time it is.
         settings: of the topics, by the path of the log directory, for all that targets lie in.
+        largest_record_bytes: records of compressed batches that are larger are not decoded.
     """
 
     targets: Sequence[Target]
@@ -82,6 +84,7 @@ class Request:
     level: Level
     now_ms: int
     settings: Mapping[Path, Settings]
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,9 @@ class Summary:
         partitions: how many.
         segments: how many.
         batches: how many sound ones.
-        records: in them; None where a compressed message set was not opened.
+        records: in them; None where a compressed message set was not opened, or a batch was not
+            decoded.
+        not_decoded: how many batches have records over the limit.
         account: of all bytes.
         findings: how many of each severity.
         seconds: how long it took.
@@ -103,6 +108,7 @@ class Summary:
     segments: int
     batches: int
     records: int | None
+    not_decoded: int
     account: ByteAccount
     findings: Mapping[Severity, int]
     seconds: float
@@ -131,11 +137,12 @@ class _Verification:
         self.request = request
         self.options = options
         self.progress = progress
-        self.job = VerifyJob(request.level, request.now_ms)
+        self.job = VerifyJob(request.level, request.now_ms, request.largest_record_bytes)
         self.severities: Counter[Severity] = Counter()
         self.account = ByteAccount()
         self.batches = 0
         self.records: int | None = 0
+        self.not_decoded = 0
         self.is_unreadable = False
 
     def run(self) -> Iterator[Said]:
@@ -149,6 +156,7 @@ class _Verification:
             segments=sum(len(target.partition.segments) for target in self.request.targets),
             batches=self.batches,
             records=self.records,
+            not_decoded=self.not_decoded,
             account=self.account,
             findings=dict(self.severities),
             seconds=time.monotonic() - begin,
@@ -190,6 +198,7 @@ class _Verification:
                         self.account += said.account
                         self.batches += said.batches
                         self.records = total_records(self.records, said.records)
+                        self.not_decoded += said.not_decoded
                     yield said
 
     def _pieces(self, target: Target, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:

@@ -34,6 +34,7 @@ from kdump.pipeline.loading import (
     swap_findings,
 )
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.scan.records import LARGEST_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ class PartitionReport:
         findings: how many of each code.
         account: of its bytes.
         batches: how many sound ones.
-        records: in them; None where a compressed message set was not opened.
+        records: in them; None where a compressed message set was not opened, or a batch was not
+            decoded.
+        not_decoded: how many batches have records over the limit.
         end_offset: one above its last offset.
     """
 
@@ -62,6 +65,7 @@ class PartitionReport:
     account: ByteAccount
     batches: int
     records: int | None
+    not_decoded: int
     end_offset: int
 
 
@@ -103,10 +107,12 @@ class VerifyJob:
     Attributes:
         level: how far to go.
         now_ms: what time it is.
+        largest_record_bytes: records of compressed batches that are larger are not decoded.
     """
 
     level: Level
     now_ms: int
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def run(self, split: VerifySplit, /) -> VerifyResult:
         """Do one of the three. What cannot be read is among the findings, or no verdict."""
@@ -119,7 +125,14 @@ class VerifyJob:
     def check(self, split: SegmentSplit) -> SegmentPart:
         """Check a part of a segment."""
         try:
-            return check_part(split.scope, split.start, split.end, self.level, self.now_ms)
+            return check_part(
+                split.scope,
+                split.start,
+                split.end,
+                self.level,
+                self.now_ms,
+                self.largest_record_bytes,
+            )
         except OSError as failure:
             return SegmentPart(
                 split.path,
@@ -196,6 +209,7 @@ class PartitionRun:
             account=check.account,
             batches=check.batches,
             records=check.records,
+            not_decoded=check.not_decoded,
             end_offset=check.end_offset,
         )
 

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec, decompress, decompress_chunks
 from kdump.formats.cursor import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, Cursor
-from kdump.formats.errors import FormatError
+from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan.batches import (
     LARGEST_WINDOW_BYTES,
@@ -51,7 +51,7 @@ _FEW: Final = 4
 LARGEST_EXPANSION: Final = 16
 """A single record may be this many times as large as the compressed batch that holds it …"""
 LARGEST_RECORD_BYTES: Final = 16 << 20
-"""… or this large, whichever is more; beyond, the batch is taken for a decompression bomb."""
+"""… or this large, whichever is more; larger ones are not decoded unless the limit is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +132,29 @@ class _Sections:
         return cls(start, end, count.copy(), np.ones(len(start), np.bool_))
 
 
-def read_records(window: Window) -> Iterator[RecordColumns]:
+def read_records(
+    window: Window, largest_record_bytes: int = LARGEST_RECORD_BYTES
+) -> Iterator[RecordColumns]:
     """The records of the batches of ``window`` that are magic 2 (all of them must be).
+
+    Args:
+        window: the batches.
+        largest_record_bytes: a larger record of a compressed batch is not decoded, nor are those
+            after it: the problem of the batch is an :class:`OverLimitError` then.
 
     Yields:
         Columns that cover all its batches in order, :data:`MOST_RECORDS` at a time; a batch that
         is too large to be held, or has more of them, comes in pieces of itself alone.
     """
     if window.is_giant:
-        yield from _stream(window, 0)
+        yield from _stream(window, 0, largest_record_bytes)
         return
     batches = window.batches
     is_plain = (batches.attributes & record_batch.CODEC_MASK) == Codec.NONE
     if is_plain.all() and int(batches.records_count.clip(min=0).sum()) <= MOST_RECORDS:
         yield _decode_plain(window)
         return
-    yield from _decode_gathered(window, is_plain.tolist())
+    yield from _decode_gathered(window, is_plain.tolist(), largest_record_bytes)
 
 
 def _decode_plain(window: Window) -> RecordColumns:
@@ -160,7 +167,9 @@ def _decode_plain(window: Window) -> RecordColumns:
     return _decode(window.data, window.batches, sections)
 
 
-def _decode_gathered(window: Window, is_plain: list[bool]) -> Iterator[RecordColumns]:
+def _decode_gathered(
+    window: Window, is_plain: list[bool], largest_record_bytes: int
+) -> Iterator[RecordColumns]:
     """Put the decompressed records of batch after batch into one arena, and decode those."""
     bodies: list[bytes | memoryview] = []
     held_bytes = held_records = first = 0
@@ -185,7 +194,7 @@ def _decode_gathered(window: Window, is_plain: list[bool]) -> Iterator[RecordCol
             yield _decode_arena(bodies, batches.rows(slice(first, last)))
             bodies, held_bytes, held_records, first = [], 0, 0, last
         if not is_held:
-            yield from _stream(window, row)
+            yield from _stream(window, row, largest_record_bytes)
             first = row + 1
     if bodies:
         yield _decode_arena(bodies, batches.rows(slice(first, None)))
@@ -519,12 +528,14 @@ def locate_headers(columns: RecordColumns) -> HeaderColumns:
     return HeaderColumns(*found)
 
 
-def _stream(window: Window, row: int) -> Iterator[RecordColumns]:
+def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[RecordColumns]:
     """The records of one batch in pieces, so that neither it nor what it expands to is held."""
     batches = window.batches.rows(slice(row, row + 1))
     header = batches.header(0)
     chunks = _body_chunks(window, row, header)
-    largest = _largest_record(window, row, header)
+    largest = _largest_record(window, row, header, largest_record_bytes)
+    can_be_valid = bool(window.batches.is_valid[row]) and header.codec_id != Codec.NONE
+    error = OverLimitError if can_be_valid else FormatError
     held = bytearray()
     read = behind = whole = 0
     is_continued = False
@@ -545,7 +556,7 @@ def _stream(window: Window, row: int) -> Iterator[RecordColumns]:
                 problem = failure.as_value()
         held += chunk
         most = min(header.records_count - read, MOST_RECORDS)
-        whole, size, refused = _whole_records(held, most, largest)
+        whole, size, refused = _whole_records(held, most, largest, error)
         if problem is None and refused is not None:
             problem = refused.shifted(behind)
         if problem is None and not chunk and not whole:
@@ -580,16 +591,20 @@ def _section(size: int, count: int) -> _Sections:
     return _Sections.of(*(np.array([each], np.int64) for each in (0, size, count)))
 
 
-def _largest_record(window: Window, row: int, header: record_batch.BatchHeader) -> int:
-    """How large a record may be before it is taken for a lie, in bytes."""
+def _largest_record(
+    window: Window, row: int, header: record_batch.BatchHeader, largest_record_bytes: int
+) -> int:
+    """How large a record may be before it is taken for a lie, or is too large, in bytes."""
     if not window.batches.is_valid[row]:
-        return LARGEST_RECORD_BYTES
+        return largest_record_bytes
     if header.codec_id == Codec.NONE:
         return header.size_bytes
-    return max(LARGEST_RECORD_BYTES, LARGEST_EXPANSION * header.size_bytes)
+    return max(largest_record_bytes, LARGEST_EXPANSION * header.size_bytes)
 
 
-def _whole_records(held: bytearray, most: int, largest: int) -> tuple[int, int, FormatError | None]:
+def _whole_records(
+    held: bytearray, most: int, largest: int, error: type[FormatError]
+) -> tuple[int, int, FormatError | None]:
     """How many whole records stand at the start of ``held``, at most ``most``, and their size.
 
     With them, why there can be no further one, if that is known already.
@@ -601,6 +616,14 @@ def _whole_records(held: bytearray, most: int, largest: int) -> tuple[int, int, 
             length = cursor.varint()
         except FormatError as refused:
             return count, size, refused.as_value()
+        if length > largest and error is OverLimitError:
+            too_large = OverLimitError(
+                "not decoded: a record is over the limit",
+                position=size,
+                expected=f"at most {largest} bytes (see --max-record-bytes)",
+                found=length,
+            )
+            return count, size, too_large
         if not 0 <= length <= largest:
             unbelievable = FormatError(
                 "record length is beyond belief",

@@ -10,8 +10,8 @@ from typing import Final
 import numpy as np
 
 from kdump.formats import message_set
-from kdump.formats.compression import Codec
-from kdump.formats.errors import FormatError
+from kdump.formats.compression import Buffer, Codec
+from kdump.formats.errors import FormatError, OverLimitError
 from kdump.scan.batches import (
     WINDOW_BYTES,
     Bytes,
@@ -21,10 +21,10 @@ from kdump.scan.batches import (
     Window,
     read_windows,
 )
-from kdump.scan.records import RecordColumns, read_records
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
 from kdump.scan.resync import find_batch, is_sound_batch
 from kdump.scan.selection import Selection, with_rows
-from kdump.scan.source import ByteSource
+from kdump.scan.source import ByteSource, read_at
 
 ALL: Final = Selection()
 
@@ -64,6 +64,7 @@ def walk_segment(
     with_records: bool,
     selection: Selection = ALL,
     follow_bad: bool = False,
+    largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> Iterator[Step]:
     """The batches of ``source`` in order, and then the :class:`Stop`.
 
@@ -77,13 +78,19 @@ def walk_segment(
             There is no stop where the walk ends with the last that can be wanted.
         follow_bad: go on at the next sound batch where one does not lead to the next; the bytes
             between are a :class:`Skipped`.
+        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
     """
     left = selection.limit
     for step in walk_windows(source, start, end, follow_bad=follow_bad):
         if not isinstance(step, Window):
             yield step
             continue
-        for wanted in expand_window(step, selection, with_records=with_records):
+        for wanted in expand_window(
+            step,
+            selection,
+            with_records=with_records,
+            largest_record_bytes=largest_record_bytes,
+        ):
             if left is None:
                 yield wanted
                 continue
@@ -142,7 +149,11 @@ def walk_windows(
 
 
 def expand_window(
-    window: Window, selection: Selection = ALL, *, with_records: bool
+    window: Window,
+    selection: Selection = ALL,
+    *,
+    with_records: bool,
+    largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> Iterator[Window | RecordColumns | MessageSet]:
     """What is wanted of the batches of ``window``, in order.
 
@@ -163,12 +174,12 @@ def expand_window(
             yield run
         elif is_legacy[begin]:
             for row in range(end - begin):
-                message_set = _message_set(run.rows(slice(row, row + 1)))
+                message_set = _message_set(run.rows(slice(row, row + 1)), largest_record_bytes)
                 messages = selection.messages(message_set.messages)
                 if messages or message_set.problem:
                     yield replace(message_set, messages=messages)
         else:
-            for columns in read_records(run):
+            for columns in read_records(run, largest_record_bytes):
                 if selection.is_all:
                     yield columns
                     continue
@@ -211,24 +222,37 @@ def limited_count(step: Step) -> int:
     return 0
 
 
-def _message_set(window: Window) -> MessageSet:
-    if window.is_giant:
-        problem = FormatError(
-            "message is too large to be read",
-            expected=f"at most {len(window.data)} bytes",
-            found=int(window.batches.size_bytes[0]),
-        )
-        return MessageSet(window, [], problem)
+def _message_set(window: Window, largest_record_bytes: int) -> MessageSet:
+    largest = max(largest_record_bytes, message_set.LARGEST_INNER_BYTES)
     messages: list[message_set.Message] = []
     try:
-        outer = message_set.decode_message(window.batch_bytes(0))
+        outer = message_set.decode_message(message_bytes(window, 0, largest))
         if outer.codec is Codec.NONE:
             messages.append(outer)
         else:
-            messages.extend(message_set.inner_messages(outer))
+            messages.extend(message_set.inner_messages(outer, largest_bytes=largest))
     except FormatError as problem:
         return MessageSet(window, messages, problem.as_value())
     return MessageSet(window, messages)
+
+
+def message_bytes(window: Window, row: int, largest_bytes: int) -> Buffer:
+    """The bytes of an entry of magic 0 or 1, which may be larger than its window.
+
+    Raises:
+        OverLimitError: it is larger than ``largest_bytes``.
+        OSError: when reading fails.
+    """
+    if not window.is_giant:
+        return window.batch_bytes(row)
+    size_bytes = int(window.batches.size_bytes[row])
+    if size_bytes > largest_bytes:
+        raise OverLimitError(
+            "not decoded: a message is over the limit",
+            expected=f"at most {largest_bytes} bytes (see --max-record-bytes)",
+            found=size_bytes,
+        )
+    return read_at(window.source, int(window.batches.position[row]), size_bytes)
 
 
 def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:

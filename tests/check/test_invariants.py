@@ -586,6 +586,7 @@ def a_link_leads_nowhere(partition: Path) -> None:
 
 
 ELSEWHERE = {
+    "batch-not-decoded",
     "meta-properties-missing",
     "meta-properties-mismatch",
     "directory-id-twice",

@@ -19,6 +19,7 @@ from kdump.pipeline.kafka_log import java_pattern
 from kdump.pipeline.kafka_log.choice import AtTime, Bound, Bounds, Edge, Topics
 from kdump.pipeline.kafka_log.columns import COLUMNS, SourceColumn, columns_named, default_columns
 from kdump.pipeline.kafka_log.java_pattern import PatternError
+from kdump.scan.records import LARGEST_RECORD_BYTES
 
 DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
 """As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
@@ -56,6 +57,7 @@ class SourceOptions:
         columns: to give, if none are asked for with a schema.
         corrupt_column: name of the column that says what is wrong.
         min_partitions: how many tasks there should be at the least, if there is enough to read.
+        largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
     paths: tuple[str, ...]
@@ -68,6 +70,7 @@ class SourceOptions:
     columns: tuple[SourceColumn, ...]
     corrupt_column: str
     min_partitions: int | None
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
 
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
@@ -91,6 +94,7 @@ OPTIONS: Final = (
     _CORRUPT_COLUMN,
     "columns",
     "minPartitions",
+    "maxRecordBytes",
 )
 """The names of all that has an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
@@ -146,7 +150,8 @@ class _Parser:
             mode=mode,
             columns=self.columns(corrupt_column if mode is Mode.PERMISSIVE else None),
             corrupt_column=corrupt_column,
-            min_partitions=self.min_partitions(),
+            min_partitions=self.positive("minPartitions"),
+            largest_record_bytes=self.positive("maxRecordBytes") or LARGEST_RECORD_BYTES,
         )
 
     def text(self, name: str) -> str | None:
@@ -291,12 +296,12 @@ class _Parser:
         names = [name.strip() for name in text.split(",") if name.strip()]
         return columns_named(names, corrupt_column)
 
-    def min_partitions(self) -> int | None:
-        text = self.text("minPartitions")
+    def positive(self, name: str) -> int | None:
+        text = self.text(name)
         if text is None:
             return None
         if not _NUMBER.fullmatch(text) or int(text) < 1:
-            self.refuse("minPartitions", "a number from 1 on")
+            self.refuse(name, "a number from 1 on")
         return int(text)
 
 

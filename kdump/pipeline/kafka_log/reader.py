@@ -39,7 +39,7 @@ from kdump.scan.batches import (
     Window,
     new_buffer,
 )
-from kdump.scan.records import RecordColumns
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
 from kdump.scan.walk import ALL, MessageSet, expand_window
@@ -60,6 +60,8 @@ class SourceReading:
         mode: what becomes of damaged bytes.
         is_committed: leave out what was aborted, or is undecided.
         with_control: give control records, too.
+        largest_record_bytes: larger records of compressed batches are not decoded, which is damage
+            to the mode.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -67,12 +69,20 @@ class SourceReading:
     mode: Mode
     is_committed: bool
     with_control: bool
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     @classmethod
     def of(
         cls, options: SourceOptions, columns: tuple[SourceColumn, ...], wanted: Wanted
     ) -> SourceReading:
-        return cls(columns, wanted, options.mode, options.is_committed, options.with_control)
+        return cls(
+            columns,
+            wanted,
+            options.mode,
+            options.is_committed,
+            options.with_control,
+            options.largest_record_bytes,
+        )
 
     def read(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
         """The records of a split, in order.
@@ -176,7 +186,12 @@ class _SplitReader:
         )
         selection = self._selection(kept.batches)
         sets: list[MessageSet] = []
-        for step in expand_window(kept, selection, with_records=True):
+        for step in expand_window(
+            kept,
+            selection,
+            with_records=True,
+            largest_record_bytes=self.reading.largest_record_bytes,
+        ):
             if isinstance(step, MessageSet):
                 sets.append(step)
             elif isinstance(step, RecordColumns):

@@ -1,0 +1,78 @@
+"""A valid record that is larger than the limit is no damage, and is decoded where the limit allows.
+
+The limit keeps a few bytes of compressed zeroes from taking all memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batch, record
+from builders.in_process import run_kdump
+from builders.log_directories import write_partition
+from builders.message_sets import message
+from builders.source_tables import table_of
+from kdump.formats.compression import Codec
+from kdump.pipeline.kafka_log.damage import DamagedLogError
+
+LARGE = 40 << 20
+ENOUGH = ("--max-record-bytes", "64MiB")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a segment with a record of 40 MB in 39 KB of gzip, between small ones."""
+    large = batch([record(1, value=bytes(LARGE))], codec=Codec.GZIP)
+    content = batch([record(0)]) + large + batch([record(2)])
+    root = tmp_path_factory.mktemp("logs")
+    return write_partition(root / "orders-0", {0: content}) / f"{0:020}.log"
+
+
+def test_verify_counts_it_apart(log: Path) -> None:
+    outcome = run_kdump(["verify", "--deep", str(log)], log.parent)
+    assert outcome.exit_status == 0
+    assert b"1 batch not decoded: over the limit" in outcome.stdout
+    assert b" 0 damaged" in outcome.stdout
+
+
+def test_verify_decodes_it_where_the_limit_is_higher(log: Path) -> None:
+    outcome = run_kdump(["verify", "--deep", *ENOUGH, str(log)], log.parent)
+    assert outcome.exit_status == 0
+    assert b"3 records" in outcome.stdout
+    assert b"not decoded" not in outcome.stdout
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_dump_segment_reports_what_it_leaves_out(log: Path, form: str) -> None:
+    args = ["dump-segment", "--deep-iteration", "--output", form, str(log)]
+    outcome = run_kdump(args, log.parent)
+    assert outcome.exit_status == 8
+    assert b"not decoded: a record is over the limit" in outcome.stderr
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl"])
+def test_dump_segment_prints_it_where_the_limit_is_higher(log: Path, form: str) -> None:
+    args = ["dump-segment", "--deep-iteration", *ENOUGH, "--output", form, str(log)]
+    outcome = run_kdump(args, log.parent)
+    assert (outcome.exit_status, outcome.stderr) == (0, b"")
+
+
+def test_the_data_source_fails_or_reads_it(log: Path) -> None:
+    with pytest.raises(DamagedLogError, match="over the limit"):
+        table_of(log, columns="offset")
+    table = table_of(log, columns="offset", maxRecordBytes=str(64 << 20))
+    assert table["offset"].to_pylist() == [0, 1, 2]
+
+
+def test_a_large_message_of_magic_1_is_read(tmp_path: Path) -> None:
+    """A message that is not compressed needs no limit but that of its file."""
+    log = (
+        write_partition(tmp_path / "orders-0", {0: message(0, value=bytes(5 << 20), magic=1)})
+        / f"{0:020}.log"
+    )
+    verified = run_kdump(["verify", "--deep", str(log)], tmp_path)
+    assert (verified.exit_status, b"1 records" in verified.stdout) == (0, True)
+    dumped = run_kdump(["dump-segment", "--deep-iteration", str(log)], tmp_path)
+    assert (dumped.exit_status, dumped.stderr) == (0, b"")
