@@ -8,6 +8,7 @@ from typing import Final
 
 import crc32c
 
+from kdump.apply.entries import status_of
 from kdump.apply.journal_values import Journal, Mark
 from kdump.apply.operations import states_of
 from kdump.apply.segment_names import CLEANED, SWAP
@@ -109,9 +110,18 @@ def _may_be(mark: Mark, possible: tuple[int, int, int | None]) -> bool:
 
 
 def lost_content(log_dir: Path, journal: Journal) -> list[str]:
-    """New content of an interrupted run that is nowhere: a broker deletes what is incomplete."""
+    """New content of an interrupted run that is not as it was written, or is nowhere.
+
+    A broker deletes what is incomplete.
+    """
     found = []
     for name, path in journal.staged.items():
+        status = status_of(log_dir / name) if name.startswith(KDUMP_PREFIX) else None
+        if status is not None:
+            marks = (journal.after.get(path), journal.meanwhile.get(path))
+            if Mark(status.st_size, status.st_mtime_ns) not in marks:
+                found.append(f"the new content of {path} has changed")
+            continue
         places = (name, path + CLEANED, path + SWAP)
         is_there = any((log_dir / place).exists() for place in places)
         # What is only there meanwhile may be gone rightly.

@@ -17,7 +17,7 @@ from builders.trees import tree_of
 from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.journal_values import State
-from kdump.apply.undo import undo
+from kdump.apply.undo import finish_interrupted, undo
 from kdump.errors import KdumpError
 from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, KeptUpTo, NewBytes
 
@@ -183,6 +183,17 @@ def test_a_kept_link_is_one_to_the_same_place(tmp_path: Path) -> None:
     with pytest.raises(KdumpError, match="has changed"):
         undo(log_dir)
     assert original_of(log_dir).keys() != before.keys()
+
+
+def test_new_content_that_was_cut_short_is_not_put_in_place(log_dir: Path) -> None:
+    before = original_of(log_dir)
+    run_up_to(State.APPLYING, log_dir, lambda: repair(log_dir))
+    (new, *_) = sorted(log_dir.glob(".kdump-1-new-*"))
+    os.truncate(new, new.stat().st_size - 1)
+    with pytest.raises(KdumpError, match=r"the new content of orders-0/\S+ has changed"):
+        finish_interrupted(log_dir)
+    undo(log_dir)
+    assert original_of(log_dir) == before
 
 
 # ---- Runs that keep no undo ----
