@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -147,48 +147,61 @@ def _name_of(directory: LogDirectory, name: str) -> str:
 def check_access(directory: Path) -> Iterator[Finding]:
     """Whether the user to whom a log directory belongs can read and write all that is in it.
 
-    Symbolic links are named. The user's groups are not known here: a file of another user whose
-    group is that of the directory is judged by its bits for the group.
+    That a broker runs as this user is a guess: all that the user cannot read or write is one
+    finding, which counts. Symbolic links are named. The user's groups are not known here: a file
+    of another user whose group is that of the directory is judged by its bits for the group.
 
     Raises:
         OSError: the directory itself cannot be looked at.
     """
     owner = directory.stat()
-    yield from _check_access(directory, directory.lstat(), owner)
+    kept_out: list[tuple[Path, os.stat_result]] = []
+    for path, name, found in _statuses(directory):
+        status: os.stat_result | OSError = found
+        if isinstance(status, os.stat_result) and stat.S_ISLNK(status.st_mode):
+            yield _link(Path(path))
+            status = _followed(Path(path))
+        if isinstance(status, OSError):
+            yield unreadable(path, status)
+        elif missing_access(status, owner.st_uid, owner.st_gid, name):
+            kept_out.append((Path(path), status))
+    if kept_out:
+        yield _kept_out(kept_out, owner)
+
+
+def _statuses(directory: Path) -> Iterator[tuple[str, str, os.stat_result | OSError]]:
+    """A log directory and all in it: path, name and status of each; links are not followed."""
+    yield str(directory), directory.name, directory.lstat()
     for entry in _entries(directory):
         if entry.name.startswith(names.KDUMP_PREFIX):
             continue  # no broker looks at it
         try:
-            status = entry.stat(follow_symlinks=False)
+            yield entry.path, entry.name, entry.stat(follow_symlinks=False)
         except OSError as failure:
-            yield unreadable(entry.path, failure)
-            continue
-        # There are many, and hardly one of which there is more to be said.
-        if stat.S_ISLNK(status.st_mode) or missing_access(
-            status, owner.st_uid, owner.st_gid, entry.name
-        ):
-            yield from _check_access(Path(entry.path), status, owner)
+            yield entry.path, entry.name, failure
 
 
-def _check_access(path: Path, status: os.stat_result, owner: os.stat_result) -> Iterator[Finding]:
-    """What ``status`` says of a file or directory, if it keeps the user of ``owner`` out."""
-    if stat.S_ISLNK(status.st_mode):
-        yield _link(path)
-        try:
-            status = path.stat()
-        except OSError as failure:
-            yield unreadable(path, failure)
-            return
+def _followed(path: Path) -> os.stat_result | OSError:
+    try:
+        return path.stat()
+    except OSError as failure:
+        return failure
+
+
+def _kept_out(kept_out: Sequence[tuple[Path, os.stat_result]], owner: os.stat_result) -> Finding:
+    """The finding that the owner of a log directory cannot read or write some files in it."""
+    path, status = kept_out[0]
     missing = missing_access(status, owner.st_uid, owner.st_gid, path.name)
-    if missing:
-        yield invariants.FILE_PERMISSIONS.broken(
-            Place(str(path)),
-            f"the user to whom the log directory belongs cannot {missing} it;"
-            " a broker takes the directory for failed",
-            expected=f"user {owner.st_uid} may {missing}",
-            found=f"user {status.st_uid}, group {status.st_gid},"
-            f" mode {stat.S_IMODE(status.st_mode):04o}",
-        )
+    count = len(kept_out)
+    others = f" and {count - 1} more" if count > 1 else ""
+    return invariants.FILE_PERMISSIONS.broken(
+        Place(str(path)),
+        f"the owner of the log directory (user {owner.st_uid}) cannot {missing} this{others}; a"
+        " broker that runs as this user takes the directory for failed; change the owner back",
+        expected=f"user {owner.st_uid} may {missing}",
+        found=f"user {status.st_uid}, group {status.st_gid}, mode"
+        f" {stat.S_IMODE(status.st_mode):04o}",
+    )
 
 
 def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:

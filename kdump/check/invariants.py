@@ -247,7 +247,7 @@ DIRECTORY_STRAY: Final = _register(
 )
 FILE_UNREADABLE: Final = _register("file-unreadable", SEVERE, "a file that cannot be read")
 FILE_PERMISSIONS: Final = _register(
-    "file-permissions", SEVERE, "a file that the broker's user cannot read or write"
+    "file-permissions", WARNING, "files that the directory's owner cannot read or write"
 )
 SYMBOLIC_LINK: Final = _register("symbolic-link", INFO, "a symbolic link")
 CLEAN_SHUTDOWN_MALFORMED: Final = _register(
