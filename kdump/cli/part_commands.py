@@ -217,6 +217,7 @@ def _said(result: PartResult, operations: Operations, repair: RepairArguments) -
         "unreadable": None,
         "refusals": [],
         "leftovers": [],
+        "forgotten_producers": [],
         "operations": operations.rows(path),
     }
     lines: list[str] = []
@@ -227,6 +228,13 @@ def _said(result: PartResult, operations: Operations, repair: RepairArguments) -
         row["refusals"] = [refusal_row(refusal) for refusal in outcome.refusals]
         row["leftovers"] = [leftover_row(leftover) for leftover in outcome.leftovers]
         lines += [f"{path}: left as it is: {refusal}" for refusal in outcome.refusals]
+        row["forgotten_producers"] = list(outcome.forgotten)
+        if outcome.forgotten:
+            ids = ", ".join(map(str, outcome.forgotten))
+            lines.append(
+                f"{path}: the state of {format_count(len(outcome.forgotten), 'producer')} is lost"
+                f" ({ids}): the log has no batch of them"
+            )
     changes = operations.lines(path)
     if changes or (repair.verbose and not lines):
         count = f"{len(changes)} change{'' if len(changes) == 1 else 's'}"

@@ -6,13 +6,21 @@ Nothing is written: what comes out is the wanted state of log directories, as fr
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.check import invariants
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import Level
+from kdump.check.scope import PartitionScope, scope_in
+from kdump.formats import producer_snapshot
+from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
@@ -21,13 +29,15 @@ from kdump.log.settings import Settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.pipeline.loading import REMOTE_STORAGE, TWICE, LoadSplit, Unreadable, load_split
 from kdump.pipeline.progress import SILENT, Progress
+from kdump.pipeline.verify_partition import PartitionSplit, VerifyJob
 from kdump.repair.epoch_checkpoint import rebuild_leader_epochs
 from kdump.repair.leftovers import resolve_leftovers
 from kdump.repair.rebuild_index import rebuild_indexes
 from kdump.repair.refusal import Refusal
 from kdump.repair.repaired import Repaired
 from kdump.repair.snapshots import rebuild_snapshots
-from kdump.repair.wanted import Gone, WantedFile
+from kdump.repair.wanted import Gone, NewBytes, WantedFile
+from kdump.storage.regular_files import read_file
 
 
 class Part(enum.Enum):
@@ -48,10 +58,13 @@ class PartSplit(LoadSplit):
     Attributes:
         part: which.
         base_offsets: of the segments that are meant; None for all.
+        scope: what to check the files against, so that only what is damaged or missing changes;
+            None where that is known already.
     """
 
     part: Part = Part.INDEXES
     base_offsets: tuple[int, ...] | None = None
+    scope: PartitionScope | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +75,84 @@ class PartJob:
         """Read the partition; what the machine does not give is an outcome, too."""
         try:
             partition = read_lone_partition(Path(split.path), split.name)
-            match split.part:
-                case Part.INDEXES:
-                    return rebuild_indexes(partition, split.context, split.base_offsets)
-                case Part.LEFTOVERS:
-                    return resolve_leftovers(partition, split.context)
-                case Part.SNAPSHOTS:
-                    return rebuild_snapshots(partition, split.context)
-                case Part.LEADER_EPOCHS:
-                    return rebuild_leader_epochs(partition, split.context)
-                case Part.ALL_OF_DELETED:
-                    return _without_files(partition)
+            repaired = self._repaired(partition, split)
         except OSError as failure:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+        if split.scope is None or not repaired.files:
+            return repaired
+        wrong = _wrong_files(split, split.scope)
+        if split.part is Part.SNAPSHOTS and wrong:
+            # One that is not there takes nothing away.
+            wrong |= {name for name in repaired.files if not (partition.path / name).exists()}
+        files = {name: file for name, file in repaired.files.items() if name in wrong}
+        forgotten = _forgotten(partition, files) if split.part is Part.SNAPSHOTS else ()
+        return replace(repaired, files=files, forgotten=forgotten)
+
+    def _repaired(self, partition: Partition, split: PartSplit) -> Repaired:
+        match split.part:
+            case Part.INDEXES:
+                return rebuild_indexes(partition, split.context, split.base_offsets)
+            case Part.LEFTOVERS:
+                return resolve_leftovers(partition, split.context)
+            case Part.SNAPSHOTS:
+                return rebuild_snapshots(partition, split.context)
+            case Part.LEADER_EPOCHS:
+                return rebuild_leader_epochs(partition, split.context)
+            case Part.ALL_OF_DELETED:
+                return _without_files(partition)
+
+
+_FOUND_WRONG: Final = frozenset(
+    invariant.code
+    for invariant in (
+        invariants.INDEX_MISSING,
+        invariants.INDEX_SIZE,
+        invariants.INDEX_PADDING,
+        invariants.OFFSET_INDEX_ORDER,
+        invariants.OFFSET_INDEX_POSITION,
+        invariants.OFFSET_INDEX_OFFSET,
+        invariants.TIME_INDEX_ORDER,
+        invariants.TIME_INDEX_ENTRY,
+        invariants.TIME_INDEX_LAST,
+        invariants.TRANSACTION_INDEX_VERSION,
+        invariants.TRANSACTION_INDEX_MISSING,
+        invariants.TRANSACTION_INDEX_MISMATCH,
+        invariants.SNAPSHOT_CHECKSUM,
+        invariants.SNAPSHOT_MALFORMED,
+        invariants.SNAPSHOT_STATE,
+        invariants.SNAPSHOT_MISSING,
+    )
+)
+"""Codes of findings about a file that is to be rebuilt."""
+
+
+def _forgotten(partition: Partition, files: Mapping[str, WantedFile]) -> tuple[int, ...]:
+    """The producers that are in a snapshot now, and in none that takes its place."""
+    rebuilt = {
+        entry.producer_id
+        for file in files.values()
+        if isinstance(file, NewBytes)
+        for entry in producer_snapshot.decode(file.data).entries
+    }
+    known: set[int] = set()
+    for name in files:
+        with contextlib.suppress(FormatError, OSError):
+            data = read_file(partition.path / name)
+            known |= {entry.producer_id for entry in producer_snapshot.decode(data).entries}
+    return tuple(sorted(known - rebuilt))
+
+
+def _wrong_files(split: PartSplit, scope: PartitionScope) -> set[str]:
+    """Names of the files that a check of the partition finds damaged or missing."""
+    job = VerifyJob(Level.DEFAULT, split.context.now_ms)
+    said = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope))
+    return {
+        Path(each.place.path).name
+        for each in said
+        if isinstance(each, Finding)
+        and each.code in _FOUND_WRONG
+        and each.severity >= Severity.WARNING
+    }
 
 
 def _without_files(partition: Partition) -> Repaired:
@@ -196,7 +274,14 @@ def _split(target: Target, settings: Settings) -> PartSplit:
         context=load.context,
         part=target.part,
         base_offsets=target.base_offsets,
+        scope=_scope(target, settings),
     )
+
+
+def _scope(target: Target, settings: Settings) -> PartitionScope | None:
+    if target.only is not None or target.part not in (Part.INDEXES, Part.SNAPSHOTS):
+        return None
+    return scope_in(target.partition, target.directory, settings.cluster)
 
 
 def wanted_directories(results: Sequence[PartResult]) -> list[WantedDirectory]:

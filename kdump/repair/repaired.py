@@ -19,11 +19,13 @@ class Repaired:
         files: by name, only those that do not stay as they are.
         refusals: why others stay as they are although they may be wrong.
         leftovers: what became of each, where that was asked.
+        forgotten: ids of the producers that an old snapshot knows, and the log has no batch of.
     """
 
     files: Mapping[str, WantedFile]
     refusals: tuple[Refusal, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
+    forgotten: tuple[int, ...] = ()
 
 
 def changes(workspace: Workspace, names: Iterable[str]) -> dict[str, WantedFile]:

@@ -29,6 +29,8 @@ Happening = Callable[[Path], None]
 def log_dir(tmp_path: Path) -> Path:
     """Give a log directory to which there is nothing to do."""
     root = LogModel().write(tmp_path / "logs").parent
+    for path in (root / "orders-0").glob("*index"):
+        path.unlink()
     run_kdump(["rebuild-index", "--no-undo", *DENSE, str(root)], tmp_path)
     return root
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from builders.log_directories import offset_checkpoint
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file
 from kdump.cli.checkpoint import CHECKPOINTS
-from kdump.formats import names
+from kdump.formats import names, producer_snapshot
 from kdump.formats.names import FileKind
 
 DENSE = ("--config", "index.interval.bytes=0")
@@ -35,6 +36,8 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 def log_dir(tmp_path: Path) -> Path:
     """Give a log directory that was left cleanly, with indexes as Kafka makes them."""
     root = LogModel().write(tmp_path / "logs").parent
+    for path in (root / "orders-0").glob("*index"):
+        path.unlink()
     kdump("rebuild-index", "--no-undo", *DENSE, root)
     return root
 
@@ -285,3 +288,24 @@ def test_damaged_checkpoints_are_made_from_the_logs(log_dir: Path) -> None:
 
 def test_a_partition_has_no_checkpoints(partition: Path) -> None:
     assert kdump("checkpoint", "show", partition).exit_status == 16
+
+
+@pytest.mark.parametrize("command", [("rebuild-index",), ("snapshot", "rebuild")], ids=" ".join)
+def test_there_is_nothing_to_do_about_what_a_broker_left_cleanly(
+    command: tuple[str, ...], fixtures: Path
+) -> None:
+    log_dirs = [fixtures / "out" / "clean" / name for name in ("d1", "d2")]
+    assert kdump(*command, "--dry-run", *log_dirs).exit_status == 0
+
+
+def test_producers_whose_state_is_lost_are_named(log_dir: Path, partition: Path) -> None:
+    path = file(partition, END_OFFSET, FileKind.PRODUCER_SNAPSHOT)
+    entries = producer_snapshot.decode(path.read_bytes()).entries
+    unknown = replace(entries[0], producer_id=4711)
+    content = bytearray(producer_snapshot.encode([*entries, unknown]))
+    content[2] ^= 1  # its checksum, so that it does not count
+    path.write_bytes(content)
+
+    (said, *_) = rows("snapshot", "rebuild", "--dry-run", log_dir)
+
+    assert said["forgotten_producers"] == [4711]

@@ -47,6 +47,8 @@ def flip(path: Path, position: int) -> None:
 def clean(tmp_path: Path) -> Path:
     """Give a log directory that was left cleanly, with indexes as Kafka makes them."""
     root = LogModel().write(tmp_path / "logs").parent
+    for path in (root / "orders-0").glob("*index"):
+        path.unlink()
     run_kdump(["rebuild-index", "--no-undo", *DENSE, str(root)], Path.cwd())
     return root
 
