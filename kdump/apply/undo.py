@@ -19,6 +19,7 @@ from kdump.apply.files import DISK, FileRange, Files
 from kdump.apply.journal import discard_command, found_in, read_journal, write_journal
 from kdump.apply.journal_values import Before, Journal, Mark, State
 from kdump.apply.kept import kept_mark
+from kdump.apply.lock import drop_leftover
 from kdump.apply.marks import changed_during, changed_since, lost_content, told
 from kdump.apply.outcome import Content, outcome_of
 from kdump.apply.run import restore
@@ -278,6 +279,7 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
         for state, journal, found in begun:
             if state is State.APPLIED:
                 tidy_up(log_dir, journal, files)
+                drop_leftover(log_dir)
             else:
                 finished = _described(journal, state, found)
                 _finish(log_dir, state, journal, files)
@@ -291,6 +293,7 @@ def _finish(log_dir: Path, state: State, journal: Journal, files: Files) -> None
             go_back(log_dir, journal, files)
         else:
             go_on(log_dir, journal, files)
+            drop_leftover(log_dir)
 
 
 def _require_finishable(log_dir: Path, journal: Journal, state: State) -> None:
