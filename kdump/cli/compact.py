@@ -191,8 +191,8 @@ def _require_match(request: Request) -> None:
     paths = " ".join(str(directory.path) for directory in request.directories)
     if request.all_compacted:
         raise UsageProblem(
-            f"no topic in {paths} is known to be compacted: name it with --topic, or the log"
-            " directory with __cluster_metadata-0 as well"
+            f"no topic in {paths} is known to be compacted: name it with --topic, or say with"
+            " --metadata DIR where the cluster's metadata is"
         )
     raise UsageProblem(
         f"no topic in {paths} matches {' '.join(request.selection.globs)}: kdump ls lists them all"
