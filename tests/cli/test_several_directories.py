@@ -25,6 +25,10 @@ from kdump.formats import names
 STOPPING = """
 import os, signal, sys
 import {module} as module
+
+# Whoever runs the tests may ignore signals, as nohup does; then kdump would ignore them, too.
+interrupts = {number} == signal.SIGINT
+signal.signal({number}, signal.default_int_handler if interrupts else signal.SIG_DFL)
 from kdump.cli.main import main
 
 real, calls = module.{function}, []
@@ -56,7 +60,8 @@ def _damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     bad_batch_in_the_middle(path)
     for partition in path.glob("*-0"):
         (partition / "00000000000000000007.log.deleted").write_bytes(b"x")
-        (partition / "00000000000000000060.snapshot").unlink(missing_ok=True)
+    (path / "orders-0" / "00000000000000000060.snapshot").write_bytes(b"damaged")
+    (path / "other-0" / "00000000000000000000.index").unlink()
     return path
 
 

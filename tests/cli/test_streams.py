@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -126,21 +127,23 @@ def test_names_are_printed_whatever_the_encoding_of_the_locale(
 
 @pytest.mark.parametrize("how", ["here", "in a job", "in a worker"])
 def test_an_exception_that_nobody_foresaw_is_not_taken_for_a_repair(
-    how: str, tmp_path: Path
+    how: str,
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FAILING, "fail", how],
-        env={**os.environ, "PYTHONPATH": PYTHON_PATH, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == ExitStatus.OPERATIONAL_ERROR
-    [line] = done.stderr.splitlines()
-    trace = Path(line.rpartition(" ")[2])
-    assert trace.parent == tmp_path
-    assert "Traceback" in trace.read_text()
-    assert "Traceback" not in line
+    # The name of a socket of the workers has to be short.
+    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
+        done = subprocess.run(
+            [sys.executable, "-c", FAILING, "fail", how],
+            env={**os.environ, "PYTHONPATH": PYTHON_PATH, "TMPDIR": temporary},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == ExitStatus.OPERATIONAL_ERROR
+        [line] = done.stderr.splitlines()
+        trace = Path(line.rpartition(" ")[2])
+        assert trace.parent == Path(temporary)
+        assert "Traceback" in trace.read_text()
+        assert "Traceback" not in line
 
 
 def test_alone_kdump_prints_its_help() -> None:

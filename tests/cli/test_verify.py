@@ -249,7 +249,9 @@ def test_what_a_real_broker_left_cleanly_is_sound(
 ) -> None:
     paths = [shared_fixtures / "out" / each for each in directories]
     rows = said(*level, *paths)
-    assert not [row for row in rows if row["type"] == "finding" and row["severity"] != "info"]
+    found = {row["code"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
+    # Of the old formats nobody knows whether topics are compacted, and their offsets leap.
+    assert found == ({"segment-gap"} if directories[0].startswith("legacy") else set())
     total = sum(file.stat().st_size for path in paths for file in path.rglob("*") if file.is_file())
     assert rows[-1]["total_bytes"] == total
     assert rows[-1]["damaged_bytes"] == 0
