@@ -44,6 +44,8 @@ class Verdict:
     sentence: str
     swap_losses: tuple[SwapLoss, ...] = ()
     """What is lost of logs that swaps replace; part of the sentence, too."""
+    cuts_padding: bool = False
+    """Whether zeroes after the last batch would be cut off."""
 
 
 def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.BROKER) -> Verdict:
@@ -75,7 +77,7 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     if not padding:
         return harmless
     sentence = f"{harmless.sentence}; {subject} would {_and(padding)}"
-    return Verdict(VerdictKind.UNCLEAN, sentence)
+    return Verdict(VerdictKind.UNCLEAN, sentence, cuts_padding=True)
 
 
 def harmless_verdict(
