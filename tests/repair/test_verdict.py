@@ -78,6 +78,7 @@ def test_zeroes_behind_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: in
         "a broker would go through 2 segments that may not have been flushed, and all would hold;"
         f" a broker would cut {size_bytes} bytes of zeroes from segment {log_name(12)}, from byte"
         f" {len(log)} on, space that was never written",
+        cuts_padding=True,
     )
 
 
