@@ -94,6 +94,19 @@ class ClusterTopic:
     partitions: Mapping[int, ClusterPartition] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class LogEnd:
+    """How far a metadata log reaches; the later of two is the greater (``OffsetAndEpoch``).
+
+    Attributes:
+        epoch: of the last batch, or of the snapshot where no batch follows it.
+        offset: after the last record.
+    """
+
+    epoch: int
+    offset: int
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """The part of a cluster's metadata that says how logs are to be treated.
@@ -104,11 +117,13 @@ class ClusterImage:
             set for all of them.
         log_dirs: the ids of the log directories that each broker had when it registered last, as
             Kafka writes them.
+        end: of the log that says so.
     """
 
     topics: Mapping[str, ClusterTopic]
     broker_configs: Mapping[str, Configs]
     log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    end: LogEnd = LogEnd(0, 0)
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
         """The topic that has an id, by that in Kafka's form; None where no topic has it."""
@@ -128,14 +143,35 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
     """
     replay = _Replay()
     try:
-        for value in _values(partition):
-            parsed = internal_topics.parse_cluster_metadata(None, value, 0)
-            if parsed.value is None or parsed.type_name is None:
-                return None
-            replay.take(parsed.type_name, parsed.value)
+        for end, columns in _batches(partition):
+            replay.end = end
+            for value in _wanted_values(columns):
+                parsed = internal_topics.parse_cluster_metadata(None, value, 0)
+                if parsed.value is None or parsed.type_name is None:
+                    return None
+                replay.take(parsed.type_name, parsed.value)
     except _Damaged:
         return None
     return replay.image()
+
+
+def read_newest_image(partitions: Iterable[Partition]) -> ClusterImage | None:
+    """The state of the cluster by the copy of its metadata log that reaches furthest.
+
+    A copy on a node that was down for long is as valid as any, and out of date: the one with the
+    greatest epoch counts, and of these the longest, as when Raft elects a leader.
+
+    Args:
+        partitions: the copies.
+
+    Returns:
+        None where no copy can be read to its end.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    images = filter(None, map(read_cluster_image, partitions))
+    return max(images, key=lambda image: image.end, default=None)
 
 
 class _Damaged(Exception):
@@ -154,6 +190,7 @@ class _Replay:
     log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     uncommitted: list[_Change] | None = None
     """Records of a metadata transaction that is open; None outside of one."""
+    end: LogEnd = LogEnd(0, 0)
 
     def take(self, type_name: str, record: Mapping[str, Any]) -> None:
         if type_name == _BEGIN:
@@ -216,30 +253,38 @@ class _Replay:
                 if resource == _BROKER_RESOURCE and configs
             },
             log_dirs=self.log_dirs,
+            end=self.end,
         )
 
 
-def _values(partition: Partition) -> Iterator[bytes]:
-    """The values of the records that count, from the newest snapshot on."""
+def _batches(partition: Partition) -> Iterator[tuple[LogEnd, RecordColumns]]:
+    """The batches that count, from the newest snapshot on, and how far the log reaches with each."""
     snapshots = partition.metadata_snapshots
-    begin = snapshots[-1].end_offset if snapshots else 0
-    if not partition.segments or partition.segments[0].base_offset > begin:
+    end = LogEnd(snapshots[-1].epoch, snapshots[-1].end_offset) if snapshots else LogEnd(0, 0)
+    if not partition.segments or partition.segments[0].base_offset > end.offset:
         raise _Damaged
+    begin = end.offset
     if snapshots:
-        name = MetadataSnapshotName(snapshots[-1].end_offset, snapshots[-1].epoch)
-        yield from _values_in(partition.path / str(name), 0)
+        name = MetadataSnapshotName(end.offset, end.epoch)
+        for columns in _columns_in(partition.path / str(name), 0):
+            yield end, columns
     for segment in partition.segments:
-        yield from _values_in(partition.segment_path(segment, FileKind.LOG), begin)
+        for columns in _columns_in(partition.segment_path(segment, FileKind.LOG), begin):
+            batches = columns.batches
+            if batches.count:
+                epoch = int(batches.partition_leader_epoch[-1])
+                end = LogEnd(epoch, int(batches.last_offset[-1]) + 1)
+            yield end, columns
 
 
-def _values_in(path: Path, first_offset: int) -> Iterator[bytes]:
+def _columns_in(path: Path, first_offset: int) -> Iterator[RecordColumns]:
     selection = Selection(from_offset=first_offset)
     with FileSource(path) as source:
         for step in walk_segment(source, with_records=True, selection=selection, follow_bad=True):
             if isinstance(step, RecordColumns):
                 if step.problems or not step.batches.is_valid.all():
                     raise _Damaged
-                yield from _wanted_values(step)
+                yield step
             elif isinstance(step, MessageSet) or (
                 # A torn end is no damage; but then there is something before it.
                 isinstance(step, Skipped) and (step.start == 0 or step.end != source.size_bytes)

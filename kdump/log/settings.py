@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import enum
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Final
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.java_numbers import parse_int
-from kdump.log.cluster import ClusterImage, read_cluster_image
+from kdump.log.cluster import ClusterImage, read_cluster_image, read_newest_image
 from kdump.log.config_keys import (
     CLEANUP_POLICY,
     KNOWN_NAMES,
@@ -314,7 +315,7 @@ def read_settings(
     """The settings of each log directory's own broker, by the path of the directory.
 
     A cluster's metadata is read where it lies in one of ``directories``, and counts for all that
-    have its cluster id. One that has no such id has nothing but what is in itself: no broker
+    have its cluster id; of several copies the newest valid one. One that has no such id has nothing but what is in itself: no broker
     starts on it (``KafkaRaftServer.initializeLogDirs``).
 
     Args:
@@ -329,6 +330,7 @@ def read_settings(
     """
     belongs: dict[Path, tuple[str | Path, int | None]] = {}
     images: dict[str | Path, ClusterImage] = {}
+    copies: dict[str | Path, list[Partition]] = defaultdict(list)
     for directory in directories:
         properties = directory.meta_properties
         cluster_id = None if properties is None else properties.cluster_id
@@ -339,11 +341,12 @@ def read_settings(
         if metadata is not None:
             _require_cluster(directory, cluster_id, metadata)
             images[cluster] = metadata.image
-        for partition in filter(_is_metadata, directory.partitions):
-            if cluster not in images:
-                image = read_cluster_image(partition)
-                if image is not None:
-                    images[cluster] = image
+        else:
+            copies[cluster] += filter(_is_metadata, directory.partitions)
+    for cluster, partitions in copies.items():
+        image = read_newest_image(partitions)
+        if image is not None:
+            images[cluster] = image
     return {
         path: Settings(given or {}, broker, images.get(cluster), node_id)
         for path, (cluster, node_id) in belongs.items()

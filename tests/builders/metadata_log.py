@@ -78,9 +78,12 @@ def partition_change_record(
     )
 
 
-def write_metadata_log(log_dir: Path, values: Iterable[bytes]) -> Partition:
+def write_metadata_log(log_dir: Path, values: Iterable[bytes], *, epoch: int = 0) -> Partition:
     """Write ``__cluster_metadata-0`` in ``log_dir``: a batch for each of ``values``."""
-    log = b"".join(batch([record(at, None, value)]) for at, value in enumerate(values))
+    log = b"".join(
+        batch([record(at, None, value)], partition_leader_epoch=epoch)
+        for at, value in enumerate(values)
+    )
     topic = names.CLUSTER_METADATA_TOPIC
     path = write_partition(log_dir / f"{topic}-0", {0: log})
     return read_partition(path, TopicPartition(topic, 0), PartitionState.LIVE)

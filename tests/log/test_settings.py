@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -292,7 +294,13 @@ def test_names_of_topics_and_of_brokers_are_known() -> None:
 
 
 def directory(
-    path: Path, cluster_id: str | None, retention_ms: int | None = None, *, node_id: int = 7
+    path: Path,
+    cluster_id: str | None,
+    retention_ms: int | None = None,
+    *,
+    node_id: int = 7,
+    epoch: int = 0,
+    more: Sequence[bytes] = (),
 ) -> LogDirectory:
     """Write a log directory, with the cluster's metadata if that says something of ``t``."""
     path.mkdir()
@@ -308,7 +316,9 @@ def directory(
                 topic_record("t", 1),
                 config_record(TOPIC_RESOURCE, "t", "retention.ms", str(retention_ms)),
                 config_record(BROKER_RESOURCE, "8", "log.segment.bytes", "888"),
+                *more,
             ],
+            epoch=epoch,
         )
     return read_log_directory(path)
 
@@ -349,6 +359,25 @@ def test_damaged_metadata_does_not_hide_another_copy_of_it(tmp_path: Path) -> No
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
     assert retention_by_name(damaged, sound) == retention_by_name(sound, damaged)
     assert retention_by_name(damaged, sound) == {"a": 11, "b": 11}
+
+
+def test_of_several_copies_of_the_metadata_the_newest_counts(tmp_path: Path) -> None:
+    more = [topic_record("u", 2)]
+    found = [
+        directory(tmp_path / "old", "one", 11, epoch=3, more=more),
+        directory(tmp_path / "shorter", "one", 22, epoch=5),
+        directory(tmp_path / "newest", "one", 33, epoch=5, more=more),
+        directory(tmp_path / "oldest", "one", 44),
+    ]
+    for order in itertools.permutations(found):
+        assert set(retention_by_name(*order).values()) == {33}
+
+
+def test_the_newest_copy_of_the_metadata_counts_only_if_it_is_whole(tmp_path: Path) -> None:
+    old, damaged = directory(tmp_path / "a", "one", 11), directory(tmp_path / "b", "one", 22, epoch=1)
+    (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
+    log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
+    assert retention_by_name(damaged, old) == {"a": 11, "b": 11}
 
 
 def test_each_directory_has_what_was_set_for_its_own_node(tmp_path: Path) -> None:
