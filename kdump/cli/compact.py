@@ -16,7 +16,7 @@ from kdump.cli import recover
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
-from kdump.cli.parameters import paths_argument
+from kdump.cli.parameters import max_record_bytes_option, paths_argument
 from kdump.cli.repairing import Operations, outcomes_noted, said_of_finding, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     help="First recover log directories that were not left cleanly, or in which there are "
     "leftovers, as kdump recover does.",
 )
+@max_record_bytes_option
 @freeing_options
 @config_options
 @engine_options
@@ -62,6 +63,7 @@ def command(
     all_compacted: bool,
     force: bool,
     recovers: bool,
+    max_record_bytes: int | None,
     freeing: FreeingArguments,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -83,6 +85,7 @@ def command(
     from kdump.pipeline.recover import Selection
     from kdump.pipeline.repairing import for_writing
     from kdump.pipeline.severe import severe_findings
+    from kdump.scan.records import LARGEST_RECORD_BYTES
 
     if bool(globs) == all_compacted:
         raise UsageProblem("say which topics: either --topic GLOB, or --all-compacted")
@@ -109,6 +112,7 @@ def command(
                 force=force,
                 is_replicated=freeing.is_replicated,
                 now_ms=freeing.now_ms,
+                largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
             ),
         )
         _require_match(request)

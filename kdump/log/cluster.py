@@ -258,7 +258,7 @@ class _Replay:
 
 
 def _batches(partition: Partition) -> Iterator[tuple[LogEnd, RecordColumns]]:
-    """The batches that count, from the newest snapshot on, and how far the log reaches with each."""
+    """The batches from the newest snapshot on, and how far the log reaches with each."""
     snapshots = partition.metadata_snapshots
     end = LogEnd(snapshots[-1].epoch, snapshots[-1].end_offset) if snapshots else LogEnd(0, 0)
     if not partition.segments or partition.segments[0].base_offset > end.offset:

@@ -315,8 +315,9 @@ def read_settings(
     """The settings of each log directory's own broker, by the path of the directory.
 
     A cluster's metadata is read where it lies in one of ``directories``, and counts for all that
-    have its cluster id; of several copies the newest valid one. One that has no such id has nothing but what is in itself: no broker
-    starts on it (``KafkaRaftServer.initializeLogDirs``).
+    have its cluster id; of several copies the newest valid one. One that has no
+    such id has nothing but what is in itself: no broker starts on it
+    (``KafkaRaftServer.initializeLogDirs``).
 
     Args:
         directories: as they lie on disk, those of several brokers or clusters, too.

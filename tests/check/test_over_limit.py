@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.batches import batch, record
+from builders.compactable_directories import closed
 from builders.in_process import run_kdump
 from builders.log_directories import write_partition
 from builders.message_sets import message
@@ -64,6 +65,35 @@ def test_the_data_source_fails_or_reads_it(log: Path) -> None:
         table_of(log, columns="offset")
     table = table_of(log, columns="offset", maxRecordBytes=str(64 << 20))
     assert table["offset"].to_pylist() == [0, 1, 2]
+
+
+@pytest.fixture
+def compactable(tmp_path: Path) -> Path:
+    """Give a log directory whose first segment has a key three times, and such a record."""
+    large = batch(
+        [record(0, b"k"), record(1, b"large", bytes(LARGE)), record(2, b"k")], codec=Codec.GZIP
+    )
+    logs = {0: large, 3: batch([record(3, b"k")]), 4: batch([record(4, b"other")])}
+    write_partition(tmp_path / "logs" / "users-0", logs)
+    return closed(tmp_path / "logs")
+
+
+COMPACT = ("compact", "--topic", "users", "--config", "cleanup.policy=compact")
+
+
+def test_compact_leaves_such_a_log_and_names_the_option(compactable: Path) -> None:
+    before = (compactable / "users-0" / f"{0:020}.log").read_bytes()
+    outcome = run_kdump([*COMPACT, str(compactable)], compactable)
+    assert outcome.exit_status == 4
+    assert b"over the limit (raise it with --max-record-bytes)" in outcome.stdout
+    assert (compactable / "users-0" / f"{0:020}.log").read_bytes() == before
+
+
+def test_compact_reads_it_where_the_limit_is_higher(compactable: Path) -> None:
+    outcome = run_kdump([*COMPACT, *ENOUGH, str(compactable)], compactable)
+    assert outcome.exit_status == 0
+    table = table_of(compactable / "users-0", columns="key", maxRecordBytes=str(64 << 20))
+    assert table["key"].to_pylist() == [b"large", b"k", b"other"]
 
 
 def test_a_large_message_of_magic_1_is_read(tmp_path: Path) -> None:

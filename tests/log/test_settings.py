@@ -374,7 +374,10 @@ def test_of_several_copies_of_the_metadata_the_newest_counts(tmp_path: Path) -> 
 
 
 def test_the_newest_copy_of_the_metadata_counts_only_if_it_is_whole(tmp_path: Path) -> None:
-    old, damaged = directory(tmp_path / "a", "one", 11), directory(tmp_path / "b", "one", 22, epoch=1)
+    old, damaged = (
+        directory(tmp_path / "a", "one", 11),
+        directory(tmp_path / "b", "one", 22, epoch=1),
+    )
     (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
     assert retention_by_name(damaged, old) == {"a": 11, "b": 11}

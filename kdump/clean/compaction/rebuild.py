@@ -20,10 +20,11 @@ from kdump.clean.compaction.retention import NO_HORIZON
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, compress
 from kdump.formats.cursor import MAX_VARLONG_BYTES
+from kdump.formats.errors import FormatError, OverLimitError
 from kdump.repair.refusal import Refused
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Bytes, Column, Flags, Window
-from kdump.scan.records import RecordColumns, read_records
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
 
 IsKept = Callable[[RecordColumns, Column], Flags]
 """Which records stay, given the row of the window in which each batch is."""
@@ -60,8 +61,27 @@ class _Body:
     pieces: list[bytes | memoryview] = field(default_factory=list)
 
 
+def refused_records(problem: FormatError, log_name: str, position: int) -> Refused:
+    """Why a batch is not compacted whose records cannot be decoded.
+
+    Args:
+        problem: what is wrong.
+        log_name: the file.
+        position: byte at which the batch begins.
+    """
+    if isinstance(problem, OverLimitError):
+        reason = f"{problem.what} (raise it with --max-record-bytes)"
+        return Refused(reason, log_name, "refused by kdump", position)
+    return Refused(problem.what, log_name, "InvalidRecordException", position)
+
+
 def rebuilt_batches(
-    window: Window, horizon_ms: Column, is_kept: IsKept, log_name: str
+    window: Window,
+    horizon_ms: Column,
+    is_kept: IsKept,
+    log_name: str,
+    *,
+    largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> list[NewBatch]:
     """Write every batch of ``window`` anew with the records that stay; each has some.
 
@@ -70,6 +90,7 @@ def rebuilt_batches(
         horizon_ms: the delete horizon of each; :data:`NO_HORIZON` for none.
         is_kept: tells which records stay.
         log_name: for what is refused.
+        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
 
     Raises:
         Refused: Kafka's cleaner fails on one of them.
@@ -79,13 +100,13 @@ def rebuilt_batches(
         _Body() if horizon < 0 else _Body(base_timestamp=horizon) for horizon in horizon_ms.tolist()
     ]
     following = 0
-    for columns in read_records(window):
+    for columns in read_records(window, largest_record_bytes):
         first = following - 1 if columns.is_continued else following
         following = first + columns.batches.count
         rows = np.arange(first, following)
         for row, problem in columns.problems.items():
             position = int(columns.batches.position[row])
-            raise Refused(problem.what, log_name, "InvalidRecordException", position)
+            raise refused_records(problem, log_name, position)
         kept = np.flatnonzero(is_kept(columns, rows))
         if len(kept):
             _add(bodies[first:following], columns, kept, log_name)

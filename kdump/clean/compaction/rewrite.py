@@ -15,14 +15,19 @@ import numpy as np
 
 from kdump.clean.compaction.legacy import live_messages, rewritten
 from kdump.clean.compaction.parts import Amount, PartToRewrite
-from kdump.clean.compaction.rebuild import NewBatch, emptied_batches, rebuilt_batches
-from kdump.clean.compaction.retention import Fate, Fates, RetentionRules, fates_of
+from kdump.clean.compaction.rebuild import (
+    NewBatch,
+    emptied_batches,
+    rebuilt_batches,
+    refused_records,
+)
+from kdump.clean.compaction.retention import Fate, Fates, fates_of
 from kdump.clean.compaction.transactions import is_control
 from kdump.repair.refusal import Refusal, Refused
 from kdump.repair.wanted import CopiedFrom
 from kdump.repair.workspace import BytesSource
 from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
-from kdump.scan.records import RecordColumns
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
 
@@ -48,8 +53,14 @@ class Chunk:
     tombstones_dropped: int = 0
 
 
-def rewrite_part(part: PartToRewrite) -> tuple[Chunk, ...] | Refusal:
+def rewrite_part(
+    part: PartToRewrite, largest_record_bytes: int = LARGEST_RECORD_BYTES
+) -> tuple[Chunk, ...] | Refusal:
     """Decide about all batches of ``part``, and write anew what does not stay as it is.
+
+    Args:
+        part: what is read.
+        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
 
     Returns:
         What is written, in order; or why Kafka's cleaner fails on it.
@@ -58,24 +69,24 @@ def rewrite_part(part: PartToRewrite) -> tuple[Chunk, ...] | Refusal:
         OSError: the log cannot be read.
     """
     try:
-        return tuple(_chunks(part))
+        return tuple(_chunks(part, largest_record_bytes))
     except Refused as refused:
         return refused.refusal
 
 
-def _chunks(part: PartToRewrite) -> Iterator[Chunk]:
+def _chunks(part: PartToRewrite, largest_record_bytes: int) -> Iterator[Chunk]:
     with FileSource(part.path) as source:
         for start, end in part.ranges:
             for window in read_windows(source, start, end, checksums=False):
                 for run in expand_window(window, with_records=False):
                     assert isinstance(run, Window)
                     if run.batches.magic[0] < 2:
-                        yield from _legacy_chunks(run, part)
+                        yield from _legacy_chunks(run, part, largest_record_bytes)
                     else:
-                        yield _chunk(run, part)
+                        yield _chunk(run, part, largest_record_bytes)
 
 
-def _chunk(window: Window, part: PartToRewrite) -> Chunk:
+def _chunk(window: Window, part: PartToRewrite, largest_record_bytes: int) -> Chunk:
     """Batches of magic 2."""
     batches = window.batches
     records = int(batches.records_count.sum())
@@ -88,7 +99,7 @@ def _chunk(window: Window, part: PartToRewrite) -> Chunk:
     if (fates.fate == Fate.COPIED).all():
         start, end = int(batches.position[0]), int(batches.next_position[-1])
         return Chunk(before, CopiedFrom(part.path.name, start, end), batches, records)
-    new = _new_batches(window, fates, part.rules, part.path.name)
+    new = _new_batches(window, fates, part, largest_record_bytes)
     return Chunk(
         before,
         _content(window, kept, new, part.path.name),
@@ -99,7 +110,7 @@ def _chunk(window: Window, part: PartToRewrite) -> Chunk:
 
 
 def _new_batches(
-    window: Window, fates: Fates, rules: RetentionRules, log_name: str
+    window: Window, fates: Fates, part: PartToRewrite, largest_record_bytes: int
 ) -> dict[int, NewBatch]:
     """The batches of ``window`` that do not stay as they are, by row."""
     is_emptied, is_rebuilt = fates.fate == Fate.EMPTIED, fates.fate == Fate.REBUILT
@@ -114,26 +125,36 @@ def _new_batches(
 
     def is_kept(columns: RecordColumns, own: Column) -> Flags:
         drops = fates.drops_tombstones[rows[own]][columns.batch]
-        stays = rules.live.has(columns.offset) & ~(drops & (columns.value_size < 0))
+        stays = part.rules.live.has(columns.offset) & ~(drops & (columns.value_size < 0))
         result: Flags = stays | is_control(columns.batches)[columns.batch]
         return result
 
     if len(rows):
         horizon_ms = fates.horizon_ms[rows]
-        rebuilt = rebuilt_batches(window.rows(is_rebuilt), horizon_ms, is_kept, log_name)
+        rebuilt = rebuilt_batches(
+            window.rows(is_rebuilt),
+            horizon_ms,
+            is_kept,
+            part.path.name,
+            largest_record_bytes=largest_record_bytes,
+        )
         new.update(zip(rows.tolist(), rebuilt, strict=True))
     return new
 
 
-def _legacy_chunks(window: Window, part: PartToRewrite) -> Iterator[Chunk]:
+def _legacy_chunks(
+    window: Window, part: PartToRewrite, largest_record_bytes: int
+) -> Iterator[Chunk]:
     """Messages of magic 0 and 1."""
     rules, log_name = part.rules, part.path.name
-    for found in expand_window(window, with_records=True):
+    for found in expand_window(
+        window, with_records=True, largest_record_bytes=largest_record_bytes
+    ):
         assert isinstance(found, MessageSet)
         batches = found.window.batches
         position = int(batches.position[0])
         if found.problem is not None:
-            raise Refused(found.problem.what, log_name, "InvalidRecordException", position)
+            raise refused_records(found.problem, log_name, position)
         before = Amount(int(batches.size_bytes[0]), 1, len(found.messages))
         kept = live_messages(found, rules)
         tombstones_dropped = 0

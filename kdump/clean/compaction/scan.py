@@ -18,13 +18,14 @@ import pyarrow as pa
 
 from kdump.clean.compaction.keys import KEY_TYPE, NO_RECORDS, KeyedRecords, LastOffsets
 from kdump.clean.compaction.parts import Extents
+from kdump.clean.compaction.rebuild import refused_records
 from kdump.clean.compaction.transactions import TxnBatches, is_control, txn_batches
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.repair.refusal import Refusal, Refused
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_windows
-from kdump.scan.records import RecordColumns
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
 
@@ -80,8 +81,14 @@ class ScannedPart:
         return replace(self, mapped=NO_RECORDS, unmapped=NO_RECORDS)
 
 
-def scan_part(part: PartToScan) -> ScannedPart | Refusal:
+def scan_part(
+    part: PartToScan, largest_record_bytes: int = LARGEST_RECORD_BYTES
+) -> ScannedPart | Refusal:
     """Go over all batches and records of ``part``.
+
+    Args:
+        part: what is read.
+        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
 
     Returns:
         What is in it; or why it cannot be compacted, because it is damaged, or Kafka's cleaner
@@ -90,7 +97,7 @@ def scan_part(part: PartToScan) -> ScannedPart | Refusal:
     Raises:
         OSError: the log cannot be read.
     """
-    scan = _Scan(part)
+    scan = _Scan(part, largest_record_bytes)
     try:
         for window in _windows(part):
             scan.add(window)
@@ -150,8 +157,9 @@ def _refused_stop(stop: Stop, problem: FormatError, log_name: str) -> Refused:
 class _Scan:
     """What was found so far."""
 
-    def __init__(self, part: PartToScan) -> None:
+    def __init__(self, part: PartToScan, largest_record_bytes: int) -> None:
         self._part = part
+        self._largest_record_bytes = largest_record_bytes
         self._name = part.path.name
         first = part.mapped_position
         self._mapped_position = _NOT_MAPPED if first is None else first
@@ -171,7 +179,9 @@ class _Scan:
         self._last_offset = int(batches.last_offset[-1])
         before = self._records
         self._txn_batches.append(txn_batches(window, self._name))
-        for step in expand_window(window, with_records=True):
+        for step in expand_window(
+            window, with_records=True, largest_record_bytes=self._largest_record_bytes
+        ):
             if isinstance(step, RecordColumns):
                 self._add_records(step)
             elif isinstance(step, MessageSet):
@@ -288,7 +298,7 @@ class _Scan:
         self._last_seen = offsets[-1]
 
     def _damaged(self, problem: FormatError, position: int) -> Refused:
-        return Refused(problem.what, self._name, "InvalidRecordException", position)
+        return refused_records(problem, self._name, position)
 
 
 def _keyed(columns: RecordColumns, rows: Flags, is_tombstone: Flags) -> KeyedRecords:

@@ -22,6 +22,7 @@ from kdump.pipeline.job import Split
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.splits import segment_splits
 from kdump.repair.refusal import Refusal
+from kdump.scan.records import LARGEST_RECORD_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,13 +80,20 @@ class LiveKeys:
 
 @dataclass(frozen=True, slots=True)
 class ScanJob:
-    """Finds transactions and damage in parts of logs, and by their keys what is live of them."""
+    """Finds transactions and damage in parts of logs, and by their keys what is live of them.
+
+    Attributes:
+        largest_record_bytes: larger records of compressed batches are not decoded, and their log
+            is left unchanged.
+    """
+
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def scatter(
         self, split: ScanSplit, buckets: int, /
     ) -> tuple[ScannedPart | Refusal | Unreadable, dict[int, KeyPiece]]:
         try:
-            found = scan_part(split.part)
+            found = scan_part(split.part, self.largest_record_bytes)
         except OSError as failure:
             return _unreadable(split, failure), {}
         if isinstance(found, Refusal):
@@ -111,12 +119,18 @@ class ScanJob:
 
 @dataclass(frozen=True, slots=True)
 class RewriteJob:
-    """Says what is written in the place of a part."""
+    """Says what is written in the place of a part.
+
+    Attributes:
+        largest_record_bytes: as :attr:`ScanJob.largest_record_bytes`.
+    """
+
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def run(self, split: RewriteSplit, /) -> tuple[Chunk, ...] | Refusal | Unreadable:
         assert split.part is not None
         try:
-            return rewrite_part(split.part)
+            return rewrite_part(split.part, self.largest_record_bytes)
         except OSError as failure:
             return _unreadable(split, failure)
 

@@ -19,6 +19,7 @@ from kdump.pipeline.loading import TWICE, Unreadable
 from kdump.pipeline.recover import Selection
 from kdump.repair.checkpoints import is_loaded
 from kdump.repair.refusal import Refusal
+from kdump.scan.records import LARGEST_RECORD_BYTES
 
 
 class Left(enum.Enum):
@@ -57,6 +58,7 @@ class Request:
             of their high watermarks says.
         now_ms: what time it is.
         twice: the partitions that are in two directories of a broker.
+        largest_record_bytes: a log with larger records in compressed batches is left unchanged.
     """
 
     directories: Sequence[LogDirectory] = ()
@@ -67,6 +69,7 @@ class Request:
     is_replicated: bool = False
     now_ms: int = 0
     twice: Collection[Path] = ()
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def selects(self, directory: LogDirectory, partition: Partition) -> bool:
         """Whether the partition is meant; copies on their way and deleted ones never are."""

@@ -192,7 +192,8 @@ class Wave:
             else:
                 owners.update((split, work) for split in own)
         buckets = _key_buckets(work.begun for work in works)
-        found, gathered = self.engine.exchange(ScanJob(), list(owners), buckets)
+        job = ScanJob(self.request.largest_record_bytes)
+        found, gathered = self.engine.exchange(job, list(owners), buckets)
         for (split, work), each in zip(owners.items(), found, strict=True):
             work.add(split, each)
         for work in works:
@@ -220,8 +221,9 @@ class Wave:
 
     def _rewritten(self, splits: Iterable[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
         """What comes of splits, in their order."""
+        job = RewriteJob(self.request.largest_record_bytes)
         for some in taken_together(splits, lambda split: split.size_bytes, REWRITTEN_BYTES):
-            yield from run_in_order(self.engine, RewriteJob(), some)
+            yield from run_in_order(self.engine, job, some)
 
     def _written(
         self,
