@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from builders.killed_process import KillableKdump
+
 MEMORY = Path("/dev/shm")
 
 
@@ -20,3 +22,10 @@ def quick_path(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=MEMORY) as path:
         yield Path(path)
+
+
+@pytest.fixture(scope="session")
+def killable() -> Iterator[KillableKdump]:
+    """Give kdump in processes that are killed."""
+    with KillableKdump() as running:
+        yield running

@@ -9,7 +9,7 @@ import pytest
 
 from builders.compactable_directories import NOW_MS, last_values, plain_directory
 from builders.in_process import run_kdump
-from builders.killed_process import killed_at
+from builders.killed_process import KillableKdump
 from builders.loading import Clock, LoaderServer
 from builders.trees import contents_of
 from kdump.formats import names
@@ -32,13 +32,13 @@ def original(quick_path: Path) -> Path:
     return plain_directory(quick_path / "original", ("a", "b"), segments=5)
 
 
-def test_the_next_run_comes_to_the_same_end(original: Path) -> None:
+def test_the_next_run_comes_to_the_same_end(original: Path, killable: KillableKdump) -> None:
     whole = original.with_name("whole")
     shutil.copytree(original, whole)
     assert run_kdump(["compact", str(whole), *ARGS], Path.cwd()).exit_status == 0
     assert contents_of(whole) != contents_of(original)
 
-    for log_dir in killed_at(original, "compact", ARGS, SAMPLES):
+    for log_dir in killable.killed_at(original, "compact", ARGS, SAMPLES):
         assert run_kdump(["compact", str(log_dir), *ARGS], Path.cwd()).exit_status == 0
         # Killed after its last change, a run leaves its lock file; the next one has nothing to do.
         found = {
@@ -49,10 +49,12 @@ def test_the_next_run_comes_to_the_same_end(original: Path) -> None:
 
 
 @pytest.mark.differential
-def test_a_broker_has_the_last_value_of_each_key(original: Path, java_classpath: str) -> None:
+def test_a_broker_has_the_last_value_of_each_key(
+    original: Path, killable: KillableKdump, java_classpath: str
+) -> None:
     expected = {name: last_values(original / name) for name in ("a-0", "b-0")}
     with LoaderServer(java_classpath) as server:
-        for log_dir in killed_at(original, "compact", ARGS, SAMPLES):
+        for log_dir in killable.killed_at(original, "compact", ARGS, SAMPLES):
             assert server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
 
             for name, values in expected.items():

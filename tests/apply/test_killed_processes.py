@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.in_process import run_kdump
-from builders.killed_process import changes_of, run_and_kill
+from builders.killed_process import KillableKdump, changes_of
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, bad_batch_in_the_middle, compaction_interrupted
 from builders.trees import Seen
@@ -38,7 +38,7 @@ def moments(count: int, *, is_all: bool) -> range:
 @at_some_or_all
 @cases
 def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
-    quick_path: Path, case: Case, is_all: bool
+    quick_path: Path, killable: KillableKdump, case: Case, is_all: bool
 ) -> None:
     original, log_dir = quick_path / "original", quick_path / "logs"
     case(original)
@@ -51,7 +51,7 @@ def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
     for at in moments(count, is_all=is_all):
         shutil.rmtree(log_dir)
         shutil.copytree(original, log_dir)
-        assert run_and_kill(["recover", log_dir], at) == -signal.SIGKILL, at
+        assert killable.run_and_kill(["recover", log_dir], at) == -signal.SIGKILL, at
 
         assert kdump("recover", log_dir) & 8 == 0, at
         assert seen_by_broker(log_dir) == recovered, at
@@ -61,7 +61,9 @@ def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
 
 @at_some_or_all
 @cases
-def test_a_killed_undo_is_finished_by_the_next(quick_path: Path, case: Case, is_all: bool) -> None:
+def test_a_killed_undo_is_finished_by_the_next(
+    quick_path: Path, killable: KillableKdump, case: Case, is_all: bool
+) -> None:
     original, log_dir = quick_path / "original", quick_path / "logs"
     case(original)
     before = original_of(original)
@@ -74,7 +76,7 @@ def test_a_killed_undo_is_finished_by_the_next(quick_path: Path, case: Case, is_
         shutil.rmtree(log_dir)
         shutil.copytree(original, log_dir)
         kdump("recover", log_dir)
-        assert run_and_kill(["undo", log_dir], at) == -signal.SIGKILL, at
+        assert killable.run_and_kill(["undo", log_dir], at) == -signal.SIGKILL, at
 
         # Killed behind the last change that matters there is nothing to undo any more.
         assert kdump("undo", log_dir) in (0, 8), at

@@ -18,7 +18,7 @@ from builders.freeing import (
     run,
     second_partition,
 )
-from builders.killed_process import killed_at
+from builders.killed_process import KillableKdump
 from builders.loading import Clock, LoaderServer
 from builders.log_dir_trees import seen_by_broker
 from builders.verified import END_OFFSET, LogModel
@@ -61,14 +61,14 @@ def original(quick_path: Path) -> Path:
 
 @commands
 def test_the_next_run_comes_to_the_same_end(
-    original: Path, command: str, args: tuple[str, ...], start: int
+    original: Path, killable: KillableKdump, command: str, args: tuple[str, ...], start: int
 ) -> None:
     whole = original.with_name("whole")
     shutil.copytree(original, whole)
     run(command, whole, *args)
     assert seen_by_broker(whole) != seen_by_broker(original)
 
-    for log_dir in killed_at(original, command, args, SAMPLES):
+    for log_dir in killable.killed_at(original, command, args, SAMPLES):
         assert run(command, log_dir, *args).exit_status == 0
         assert seen_by_broker(log_dir) == seen_by_broker(whole)
         assert not list(log_dir.glob(f"{names.KDUMP_PREFIX}*"))
@@ -83,10 +83,15 @@ def log_start(root: Path) -> int:
 @pytest.mark.differential
 @commands
 def test_a_broker_never_shows_what_went_and_has_all_the_rest(
-    server: LoaderServer, original: Path, command: str, args: tuple[str, ...], start: int
+    server: LoaderServer,
+    original: Path,
+    killable: KillableKdump,
+    command: str,
+    args: tuple[str, ...],
+    start: int,
 ) -> None:
     seen = set()
-    for log_dir in killed_at(original, command, args, SAMPLES):
+    for log_dir in killable.killed_at(original, command, args, SAMPLES):
         before = {path.name: path.read_bytes() for path in (log_dir / ORDERS).glob("*.log")}
         is_shorter = f"{0:020d}.log" not in before
 

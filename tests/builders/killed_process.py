@@ -1,22 +1,29 @@
 """kdump in a process of its own that is killed before a certain change of the disk.
 
-As a script: ``python -m builders.killed_process NUMBER ARGS…`` runs ``kdump ARGS`` and is killed
-before change ``NUMBER``, counted from 0; it ends by itself if there are not that many.
+A Python that imports kdump takes longer than all that kdump then does to a small directory. So one
+process, of one thread, imports everything once and forks: each fork runs one command and is killed.
 """
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, NoReturn, Self
 
+import kdump
 from kdump.apply.files import Disk
 from kdump.cli import main
+from kdump.pipeline import local
 
 _CHANGES: Final = (
     "create",
@@ -30,16 +37,58 @@ _CHANGES: Final = (
 )
 
 
-def run_and_kill(args: Sequence[str | Path], at: int) -> int:
-    """Run kdump like that; gives its exit status, or less than 0 where it was killed."""
-    tests = Path(__file__).resolve().parents[1]
-    return subprocess.run(
-        [sys.executable, "-m", "builders.killed_process", str(at), *map(str, args)],
-        cwd=tests,
-        env=os.environ | {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"},
-        stdout=subprocess.DEVNULL,
-        check=False,
-    ).returncode
+class KillableKdump:
+    """Runs kdump in forks of a process that has imported it; a context that ends that process."""
+
+    def __init__(self) -> None:
+        tests = Path(__file__).resolve().parents[1]
+        paths = {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
+        # A process with threads is not to be forked: NumPy starts some for linear algebra.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "builders.killed_process"],
+            env=os.environ | paths | {"OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.__exit__(kind, value, trace)
+
+    def run_and_kill(self, args: Sequence[str | Path], at: int) -> int:
+        """Run ``kdump ARGS`` and kill it before change ``at`` of the disk, counted from 0.
+
+        Gives its exit status, or less than 0 where it was killed: it ends by itself if there are
+        not that many changes.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps([at, *map(str, args)]).encode() + b"\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline())
+
+    def killed_at(
+        self, original: Path, command: str, args: Sequence[str], samples: int
+    ) -> Iterator[Path]:
+        """Give a copy of a log directory as kdump left it that was killed, again and again.
+
+        Each time before another one of its changes of the disk; in all about ``samples`` times.
+        """
+        log_dir = original.with_name("logs")
+        shutil.copytree(original, log_dir)
+        count = changes_of(lambda: main.run([command, str(log_dir), *args]))
+        for at in range(count % samples, count, count // samples):
+            shutil.rmtree(log_dir)
+            shutil.copytree(original, log_dir)
+            assert self.run_and_kill([command, log_dir, *args], at) == -signal.SIGKILL
+            yield log_dir
 
 
 def count_changes(count: Callable[[], None]) -> None:
@@ -66,21 +115,6 @@ def changes_of(work: Callable[[], object]) -> int:
     return found
 
 
-def killed_at(original: Path, command: str, args: Sequence[str], samples: int) -> Iterator[Path]:
-    """Give a copy of a log directory as kdump left it that was killed, again and again.
-
-    Each time before another one of its changes of the disk; in all about ``samples`` times.
-    """
-    log_dir = original.with_name("logs")
-    shutil.copytree(original, log_dir)
-    count = changes_of(lambda: main.run([command, str(log_dir), *args]))
-    for at in range(count % samples, count, count // samples):
-        shutil.rmtree(log_dir)
-        shutil.copytree(original, log_dir)
-        assert run_and_kill([command, log_dir, *args], at) == -signal.SIGKILL
-        yield log_dir
-
-
 def _counted(change: Callable[..., None], count: Callable[[], None]) -> Callable[..., None]:
     def counted(disk: Disk, *args: Any) -> None:
         count()
@@ -89,7 +123,22 @@ def _counted(change: Callable[..., None], count: Callable[[], None]) -> Callable
     return counted
 
 
-def _main(at: int, args: list[str]) -> int:
+def _serve() -> None:
+    """Fork for every line of standard input, and say with which status the fork ended."""
+    for module in pkgutil.walk_packages(kdump.__path__, "kdump."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
+    for line in sys.stdin:
+        at, *args = json.loads(line)
+        assert local._is_safe_to_fork()
+        child = os.fork()
+        if not child:
+            _run_in_fork(at, args)
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def _run_in_fork(at: int, args: list[str]) -> NoReturn:
     left = at
 
     def count() -> None:
@@ -98,9 +147,16 @@ def _main(at: int, args: list[str]) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         left -= 1
 
-    count_changes(count)
-    return main.run(args)
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
+        count_changes(count)
+        os._exit(main.run(args))
+    except BaseException:
+        traceback.print_exc()
+    os._exit(70)
 
 
 if __name__ == "__main__":
-    sys.exit(_main(int(sys.argv[1]), sys.argv[2:]))
+    _serve()
