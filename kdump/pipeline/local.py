@@ -39,8 +39,8 @@ from kdump.pipeline.progress import SILENT, TICK_SECONDS, Progress
 
 FORKED_POOL_BYTES: Final = 32 << 20
 """From how many bytes on workers pay for themselves if they are forked: milliseconds each."""
-SERVED_POOL_BYTES: Final = 256 << 20
-"""The same where they come from a fork server, which has everything to import first."""
+SPAWNED_POOL_BYTES: Final = 256 << 20
+"""The same where each is a new interpreter, which has everything to import first."""
 
 SPLIT_COST_BYTES: Final = 1 << 20
 """How many bytes could be read in the time that a split takes beside its bytes: it opens files."""
@@ -134,7 +134,7 @@ class LocalEngine:
         if self._processes is not None:
             return self._processes
         is_forked = context.get_start_method() == "fork"
-        worth_bytes = FORKED_POOL_BYTES if is_forked else SERVED_POOL_BYTES
+        worth_bytes = FORKED_POOL_BYTES if is_forked else SPAWNED_POOL_BYTES
         return 1 if cost_bytes < worth_bytes else available_cores()
 
     def _run_here(
@@ -178,10 +178,12 @@ def _chunks(splits: Sequence[Split], total_bytes: int, processes: int) -> Iterat
 
 
 def _context() -> BaseContext:
-    """How workers begin: as forks, if no thread can be caught holding a lock; else elsewhere."""
-    if _is_safe_to_fork():
-        return multiprocessing.get_context("fork")
-    return multiprocessing.get_context("forkserver")
+    """How workers begin: as forks, if no thread can be caught holding a lock; else as new ones.
+
+    Never from a fork server. It listens on a socket in ``TMPDIR``, whose path may have at most some
+    hundred bytes, and workers that start side by side import everything as soon as it does.
+    """
+    return multiprocessing.get_context("fork" if _is_safe_to_fork() else "spawn")
 
 
 def _is_safe_to_fork() -> bool:
@@ -206,8 +208,6 @@ class _Pool:
     def __init__(self, job: Job[Any, Any], processes: int, context: BaseContext) -> None:
         self._workers: dict[Connection[Any, Any], BaseProcess] = {}
         with _interrupts_held_back(), _worker_environment():
-            if context.get_start_method() == "forkserver":
-                context.set_forkserver_preload([__name__, type(job).__module__])
             try:
                 for _ in range(processes):
                     self._start(job, context)
@@ -335,7 +335,7 @@ def _worker_environment() -> AbstractContextManager[None]:
     """The environment in which workers begin.
 
     NumPy would start one thread a core in each worker, for linear algebra that nobody asks for. A
-    fork server is a new interpreter, which must not import from the current directory.
+    worker that is no fork is a new interpreter, which must not import from the current directory.
     """
     native_threads = os.environ.get("OPENBLAS_NUM_THREADS", "1")
     return environment({"OPENBLAS_NUM_THREADS": native_threads} | child_environment())

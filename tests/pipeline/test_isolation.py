@@ -30,7 +30,7 @@ STARTED_BY_PYTHON = {"sitecustomize", "usercustomize"}
 TESTS = Path(__file__).parents[1]
 VERIFY = "from kdump.cli.main import main; main()"
 
-FORK_SERVER = """
+NEW_WORKERS = """
 import threading, sys
 from builders.jobs import TellExecutable
 from kdump.pipeline import isolation
@@ -135,8 +135,8 @@ def test_the_data_source_runs_nothing_of_it_in_a_session_of_the_users_own(
     assert "\n6\n" in "\n" + hostile.run(DATA_SOURCE, log_dir)
 
 
-def test_a_fork_server_imports_nothing_of_it(hostile: HostileDirectory) -> None:
-    assert hostile.run(FORK_SERVER) == "2\n"
+def test_new_workers_import_nothing_of_it(hostile: HostileDirectory) -> None:
+    assert hostile.run(NEW_WORKERS) == "2\n"
 
 
 def test_started_as_a_module_kdump_imports_nothing_more_of_it(

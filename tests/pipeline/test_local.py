@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders.jobs import CountBatches, FailOn, KillWorker, TellProcess
-from builders.programs import InterruptedProgram
+from builders.programs import InterruptedProgram, in_a_fresh_process
 from kdump.pipeline import local
 from kdump.pipeline.job import JobFailedError, Split
 from kdump.pipeline.local import LocalEngine
@@ -20,7 +20,7 @@ def test_little_work_is_done_right_here(work: list[Split]) -> None:
 
 
 def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FORKED_POOL_BYTES", "SERVED_POOL_BYTES"):
+    for name in ("FORKED_POOL_BYTES", "SPAWNED_POOL_BYTES"):
         monkeypatch.setattr(local, name, 0)
     monkeypatch.setattr(local, "available_cores", lambda: 2)
     with LocalEngine() as engine:
@@ -28,7 +28,7 @@ def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.Mo
     assert os.getpid() not in processes
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_results_are_the_same_however_workers_begin(
     work: list[Split], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,10 +43,34 @@ def test_a_process_with_threads_is_never_forked() -> None:
     other = threading.Thread(target=release.wait)
     other.start()
     try:
-        assert local._context().get_start_method() == "forkserver"
+        assert local._context().get_start_method() == "spawn"
     finally:
         release.set()
         other.join()
+
+
+BESIDE_A_THREAD = """
+import os, threading
+from builders.jobs import TellProcess
+from kdump.pipeline.job import Split
+from kdump.pipeline.local import LocalEngine
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+with LocalEngine(2) as engine:
+    splits = [Split(str(number), 0, None, 1 << 30) for number in range(4)]
+    print(os.getpid() in {process for _, process in engine.run(TellProcess(), splits)})
+"""
+
+
+def test_workers_begin_where_temporary_files_have_long_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a socket has at most 107 bytes."""
+    folder = tmp_path / ("long-" * 24)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    assert in_a_fresh_process(BESIDE_A_THREAD).stdout == "False\n"
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -96,7 +120,7 @@ from kdump.pipeline.job import Split
 from kdump.pipeline.local import LocalEngine
 
 if __name__ == "__main__":
-    if sys.argv[2] == "forkserver":
+    if sys.argv[2] == "spawn":
         threading.Thread(target=threading.Event().wait, daemon=True).start()
     splits = [Split(str(number), 0, None, 1 << 30) for number in range(2)]
     with LocalEngine(2) as engine:
@@ -104,7 +128,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_an_interrupt_ends_all_processes(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
