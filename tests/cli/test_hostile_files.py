@@ -17,7 +17,7 @@ from builders.in_process import run_kdump
 from kdump.formats import kafka07, message_set, producer_snapshot
 from kdump.formats.compression import Codec, compress
 
-CHANGES = 250
+CHANGES = 100
 """Random changes of one to three bytes that each sample suffers, behind all its truncations."""
 
 READABLE = {0, 4}
