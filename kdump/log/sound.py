@@ -115,7 +115,7 @@ def sound_windows(
             continue
         is_misplaced = _is_misplaced(batches, part, last_offset)
         is_sound = batches.is_valid & ~is_misplaced
-        last_offset = int(batches.last_offset[-1])
+        last_offset = int(batches.last_offset[-1]) if batches.is_valid[-1] else NO_OFFSET
         if is_sound.all():
             yield step
         else:
@@ -124,7 +124,7 @@ def sound_windows(
 
 def _is_misplaced(batches: BatchColumns, part: LogPart, last_offset: int) -> Flags:
     before = np.concatenate(([last_offset], batches.last_offset[:-1]))
-    # Of what is damaged the offsets may be, too.
+    # The offsets of a damaged batch may be damaged, too.
     before[1:][~batches.is_valid[:-1]] = NO_OFFSET
     is_bad: Flags = (batches.base_offset <= before) | (batches.base_offset < part.least_offset)
     is_bad |= batches.last_offset < batches.base_offset
@@ -172,7 +172,9 @@ def _walked(
             position = stop.position
     if position is None:
         return
-    for step in walk_windows(source, position, part.end, follow_bad=True):
+    for step in walk_windows(
+        source, position, part.end, follow_bad=True, window_bytes=window_bytes
+    ):
         if isinstance(step, Window) or (
             isinstance(step, Skipped) and not _is_padding(source, part, step.start)
         ):
