@@ -32,7 +32,7 @@ from kdump.log.partition import Partition
 from kdump.log.settings import Settings
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.pipeline.loading import LoadSplit, Outcome, RecoverJob, load_split
-from kdump.pipeline.parts import Part, Target, put_right
+from kdump.pipeline.parts import REBUILT, Part, Target, put_right
 from kdump.pipeline.progress import SILENT, Progress
 from kdump.repair.checkpoints import (
     NO_BROKER_EPOCH,
@@ -63,6 +63,12 @@ class Remedy(enum.Enum):
     IDENTITY = enum.auto()
 
 
+_PARTS: Final = {
+    Remedy.INDEXES: Part.INDEXES,
+    Remedy.SNAPSHOTS: Part.SNAPSHOTS,
+    Remedy.LEADER_EPOCHS: Part.LEADER_EPOCHS,
+}
+
 REMEDIES: Final[Mapping[str, Remedy]] = {
     invariant.code: remedy
     for remedy, found in {
@@ -88,31 +94,7 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
             invariants.BATCH_OUTSIDE_SEGMENT,
             invariants.BATCH_OFFSET_OVERFLOW,
         ),
-        Remedy.INDEXES: (
-            invariants.INDEX_MISSING,
-            invariants.INDEX_SIZE,
-            invariants.INDEX_PADDING,
-            invariants.OFFSET_INDEX_ORDER,
-            invariants.OFFSET_INDEX_POSITION,
-            invariants.OFFSET_INDEX_OFFSET,
-            invariants.TIME_INDEX_ORDER,
-            invariants.TIME_INDEX_ENTRY,
-            invariants.TIME_INDEX_LAST,
-            invariants.TRANSACTION_INDEX_VERSION,
-            invariants.TRANSACTION_INDEX_MISSING,
-            invariants.TRANSACTION_INDEX_MISMATCH,
-        ),
-        Remedy.SNAPSHOTS: (
-            invariants.SNAPSHOT_CHECKSUM,
-            invariants.SNAPSHOT_MALFORMED,
-            invariants.SNAPSHOT_STATE,
-            invariants.SNAPSHOT_MISSING,
-        ),
-        Remedy.LEADER_EPOCHS: (
-            invariants.EPOCHS_MALFORMED,
-            invariants.EPOCHS_MISSING,
-            invariants.EPOCHS_MISMATCH,
-        ),
+        **{remedy: REBUILT[part] for remedy, part in _PARTS.items()},
         Remedy.METADATA: (
             invariants.PARTITION_METADATA_MISSING,
             invariants.PARTITION_METADATA_MALFORMED,
@@ -129,12 +111,6 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
     for invariant in found
 }
 """What ends findings, by their code; what is not here cannot be derived from anything."""
-
-_PARTS: Final = {
-    Remedy.INDEXES: Part.INDEXES,
-    Remedy.SNAPSHOTS: Part.SNAPSHOTS,
-    Remedy.LEADER_EPOCHS: Part.LEADER_EPOCHS,
-}
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from typing import Final
 from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
+from kdump.check.invariants import Invariant
 from kdump.check.part import Level
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.formats import producer_snapshot
@@ -102,9 +103,8 @@ class PartJob:
                 return _without_files(partition)
 
 
-_FOUND_WRONG: Final = frozenset(
-    invariant.code
-    for invariant in (
+REBUILT: Final[Mapping[Part, tuple[Invariant, ...]]] = {
+    Part.INDEXES: (
         invariants.INDEX_MISSING,
         invariants.INDEX_SIZE,
         invariants.INDEX_PADDING,
@@ -117,11 +117,22 @@ _FOUND_WRONG: Final = frozenset(
         invariants.TRANSACTION_INDEX_VERSION,
         invariants.TRANSACTION_INDEX_MISSING,
         invariants.TRANSACTION_INDEX_MISMATCH,
+    ),
+    Part.SNAPSHOTS: (
         invariants.SNAPSHOT_CHECKSUM,
         invariants.SNAPSHOT_MALFORMED,
         invariants.SNAPSHOT_STATE,
         invariants.SNAPSHOT_MISSING,
-    )
+    ),
+    Part.LEADER_EPOCHS: (
+        invariants.EPOCHS_MALFORMED,
+        invariants.EPOCHS_MISSING,
+        invariants.EPOCHS_MISMATCH,
+    ),
+}
+"""What ends when a part is rebuilt."""
+_FOUND_WRONG: Final = frozenset(
+    invariant.code for part in (Part.INDEXES, Part.SNAPSHOTS) for invariant in REBUILT[part]
 )
 """Codes of findings about a file that is to be rebuilt."""
 
