@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kdump.check import invariants
@@ -19,90 +20,97 @@ from kdump.check.findings import Finding, Place
 from kdump.formats import names
 from kdump.formats.java_numbers import parse_int, parse_long
 from kdump.log.cluster import ClusterImage
+from kdump.log.config_keys import (
+    A_BOOLEAN,
+    BLANKS,
+    TOPIC_KEYS,
+    number_parser,
+    parse_boolean,
+    whole_number,
+)
 from kdump.log.directory import LogDirectory
 
-_COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 _DOUBLE: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
-_BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What ``String.trim`` removes."""
-
-Rule = Callable[[str], str | None]
-"""What would be valid, for a trimmed value that is not; else None."""
 
 
-def _number(bits: int, least: int | None = None, most: int | None = None) -> Rule:
-    parse = parse_int if bits == 32 else parse_long
-    expected = f"a number of {bits} bits"
-    if least is not None:
-        expected = f"at least {least}" if most is None else f"{least} to {most}"
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What Kafka accepts as the value of a property.
 
-    def problem(text: str) -> str | None:
-        value = parse(text)
-        is_valid = value is not None and (least is None or value >= least)
-        return None if is_valid and (most is None or (value or 0) <= most) else expected
+    Attributes:
+        parse: raises ValueError for a trimmed value that is refused.
+        expected: what is accepted, in words.
+    """
 
-    return problem
+    parse: Callable[[str], object]
+    expected: str
+
+
+def _int(least: int, most: int | None = None) -> Rule:
+    return Rule(number_parser(parse_int, least, most), whole_number("32", least, most))
+
+
+def _long(least: int) -> Rule:
+    return Rule(number_parser(parse_long, least), whole_number("64", least))
 
 
 def _word(*words: str) -> Rule:
-    return lambda text: None if text in words else "one of " + ", ".join(words)
+    return Rule(words.index, "one of " + ", ".join(words))
 
 
-def _boolean(text: str) -> str | None:
-    return None if text.lower() in ("true", "false") else "true or false"
-
-
-def _ratio(text: str) -> str | None:
+def _parse_ratio(text: str) -> None:
     # Kafka's comparisons let NaN through.
-    is_valid = _DOUBLE.fullmatch(text) and 0 <= float(text.rstrip("fFdD")) <= 1
-    return None if is_valid or text.lstrip("+-") == "NaN" else "0 to 1"
+    if text.lstrip("+-") == "NaN":
+        return
+    if not _DOUBLE.fullmatch(text) or not 0 <= float(text.rstrip("fFdD")) <= 1:
+        raise ValueError(text)
 
 
-def _policies(text: str) -> str | None:
-    words = _COMMA.split(text) if text else []
-    return None if {*words} <= {"compact", "delete"} else "compact, delete, or both"
+def _parse_gzip_level(text: str) -> None:
+    if text != "-1":
+        number_parser(parse_int, 1, 9)(text)
 
 
+_BOOLEAN: Final = Rule(parse_boolean, A_BOOLEAN)
 RULES: Final[Mapping[str, Rule]] = {
-    "cleanup.policy": _policies,
-    "compression.gzip.level": lambda text: None if text == "-1" else _number(32, 1, 9)(text),
-    "compression.lz4.level": _number(32, 1, 17),
+    **{
+        name: Rule(key.parse, key.expected)
+        for name, key in TOPIC_KEYS.items()
+        if not name.startswith("internal.")
+    },
+    "compression.gzip.level": Rule(_parse_gzip_level, "-1, or " + whole_number("32", 1, 9)),
+    "compression.lz4.level": _int(1, 17),
     "compression.type": _word("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
-    "compression.zstd.level": _number(32, -131072, 22),
-    "delete.retention.ms": _number(64, 0),
-    "file.delete.delay.ms": _number(64, 0),
-    "flush.messages": _number(64, 1),
-    "flush.ms": _number(64, 0),
-    "index.interval.bytes": _number(32, 0),
-    "local.retention.bytes": _number(64, -2),
-    "local.retention.ms": _number(64, -2),
-    "max.compaction.lag.ms": _number(64, 1),
-    "max.message.bytes": _number(32, 0),
-    "message.timestamp.after.max.ms": _number(64, 0),
-    "message.timestamp.before.max.ms": _number(64, 0),
+    "compression.zstd.level": _int(-131072, 22),
+    "file.delete.delay.ms": _long(0),
+    "flush.messages": _long(1),
+    "flush.ms": _long(0),
+    "local.retention.bytes": _long(-2),
+    "local.retention.ms": _long(-2),
+    "message.timestamp.after.max.ms": _long(0),
+    "message.timestamp.before.max.ms": _long(0),
     "message.timestamp.type": _word("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": _ratio,
-    "min.compaction.lag.ms": _number(64, 0),
-    "min.insync.replicas": _number(32, 1),
-    "preallocate": _boolean,
-    "remote.log.copy.disable": _boolean,
-    "remote.log.delete.on.disable": _boolean,
-    "remote.storage.enable": _boolean,
-    "retention.bytes": _number(64),
-    "retention.ms": _number(64, -1),
-    "segment.bytes": _number(32, 1 << 20),
-    "segment.index.bytes": _number(32, 4),
-    "segment.jitter.ms": _number(64, 0),
-    "segment.ms": _number(64, 1),
-    "unclean.leader.election.enable": _boolean,
+    "min.cleanable.dirty.ratio": Rule(_parse_ratio, "a number from 0 to 1"),
+    "min.insync.replicas": _int(1),
+    "preallocate": _BOOLEAN,
+    "remote.log.copy.disable": _BOOLEAN,
+    "remote.log.delete.on.disable": _BOOLEAN,
+    "segment.jitter.ms": _long(0),
+    "unclean.leader.election.enable": _BOOLEAN,
 }
-"""By property, when a value of a topic is valid; lists of throttled replicas are not checked."""
+"""By property of a topic; lists of throttled replicas are not checked."""
 
 
 def refused_value(name: str, text: str) -> str | None:
     """What Kafka would accept for a property of a topic, where it refuses ``text``; else None."""
     rule = RULES.get(name)
-    return None if rule is None else rule(text.strip(_BLANKS))
+    if rule is None:
+        return None
+    try:
+        rule.parse(text.strip(BLANKS))
+    except ValueError:
+        return rule.expected
+    return None
 
 
 def check_topic_configs(directory: LogDirectory, cluster: ClusterImage | None) -> Iterator[Finding]:

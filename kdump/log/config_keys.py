@@ -16,6 +16,7 @@ from typing import Final
 
 from kdump.errors import KdumpError
 from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.log.cluster import Configs
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 DELETE_RETENTION_MS: Final = "delete.retention.ms"
@@ -27,10 +28,11 @@ RETENTION_BYTES: Final = "retention.bytes"
 RETENTION_MS: Final = "retention.ms"
 
 NO_LIMIT: Final = -1
+A_BOOLEAN: Final = "true or false"
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
-_BLANKS: Final = "".join(map(chr, range(0x21)))
+BLANKS: Final = "".join(map(chr, range(0x21)))
 """What ``String.trim`` removes."""
 _COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 
@@ -43,7 +45,6 @@ class CleanupPolicy(enum.Enum):
 
 
 Value = int | bool | frozenset[CleanupPolicy]
-Configs = Mapping[str, str]
 
 
 class InvalidSettingError(KdumpError):
@@ -79,7 +80,7 @@ class ConfigKey:
         Raises:
             InvalidSettingError: Kafka does not accept it.
         """
-        trimmed = text.strip(_BLANKS)
+        trimmed = text.strip(BLANKS)
         parse = self.parse_stored if is_stored and self.parse_stored else self.parse
         try:
             value = parse(trimmed)
@@ -116,23 +117,23 @@ def _int(
     name: str, least: int | None = None, *, factor: int = 1, is_limit: bool = False
 ) -> ConfigKey:
     """A property of the type INT."""
-    expected = _whole_number("32", least)
-    return ConfigKey(name, _number(parse_int, least), expected, factor, is_limit)
+    expected = whole_number("32", least)
+    return ConfigKey(name, number_parser(parse_int, least), expected, factor, is_limit)
 
 
 def _long(name: str, least: int | None = None, *, is_limit: bool = False) -> ConfigKey:
     """A property of the type LONG."""
-    expected = _whole_number("64", least)
-    return ConfigKey(name, _number(parse_long, least), expected, is_limit=is_limit)
+    expected = whole_number("64", least)
+    return ConfigKey(name, number_parser(parse_long, least), expected, is_limit=is_limit)
 
 
 def _segment_bytes(name: str) -> ConfigKey:
     """The size of a segment, for which brokers before 4.0 accepted less."""
     return ConfigKey(
         name,
-        _number(parse_int, _LEAST_SEGMENT_BYTES),
-        _whole_number("32", _LEAST_SEGMENT_BYTES),
-        parse_stored=_number(parse_int, 1),
+        number_parser(parse_int, _LEAST_SEGMENT_BYTES),
+        whole_number("32", _LEAST_SEGMENT_BYTES),
+        parse_stored=number_parser(parse_int, 1),
     )
 
 
@@ -145,21 +146,37 @@ def _policy(name: str) -> ConfigKey:
     )
 
 
-def _number(java_parse: Callable[[str], int | None], least: int | None) -> Callable[[str], int]:
+def number_parser(
+    java_parse: Callable[[str], int | None], least: int | None, most: int | None = None
+) -> Callable[[str], int]:
+    """A parser of numbers that raises ValueError for those outside of a range, ends included."""
+
     def parse(text: str) -> int:
         number = java_parse(text)
         if number is None or (least is not None and number < least):
+            raise ValueError(text)
+        if most is not None and number > most:
             raise ValueError(text)
         return number
 
     return parse
 
 
-def _whole_number(bits: str, least: int | None) -> str:
-    return f"a whole number of {bits} bits" + ("" if least is None else f", at least {least}")
+def whole_number(bits: str, least: int | None, most: int | None = None) -> str:
+    """What :func:`number_parser` accepts, in words."""
+    if least is None:
+        return f"a whole number of {bits} bits"
+    if most is not None:
+        return f"a whole number from {least} to {most}"
+    return f"a whole number of {bits} bits, at least {least}"
 
 
-def _boolean(text: str) -> bool:
+def parse_boolean(text: str) -> bool:
+    """The value of a property of the type BOOLEAN.
+
+    Raises:
+        ValueError: it is none.
+    """
     if text.upper() not in ("TRUE", "FALSE"):
         raise ValueError(text)
     return text.upper() == "TRUE"
@@ -188,7 +205,7 @@ PROPERTIES: Final = (
     TopicProperty(
         _long(MIN_COMPACTION_LAG_MS, 0), (_long("log.cleaner.min.compaction.lag.ms", 0),)
     ),
-    TopicProperty(ConfigKey(REMOTE_STORAGE_ENABLE, _boolean, "true or false")),
+    TopicProperty(ConfigKey(REMOTE_STORAGE_ENABLE, parse_boolean, A_BOOLEAN)),
     TopicProperty(
         _long(RETENTION_BYTES, is_limit=True), (_long("log.retention.bytes", is_limit=True),)
     ),
@@ -211,11 +228,11 @@ PROPERTIES: Final = (
 PRODUCER_ID_EXPIRATION: Final = _int(PRODUCER_ID_EXPIRATION_MS, 1)
 
 _RETENTION_TIME: Final = next(each for each in PROPERTIES if each.name == RETENTION_MS)
-_TOPIC_KEYS: Final = {each.name: each.key for each in PROPERTIES}
+TOPIC_KEYS: Final = {each.name: each.key for each in PROPERTIES}
 _BROKER_KEYS: Final = {
     key.name: key for each in PROPERTIES for key in (*each.synonyms, PRODUCER_ID_EXPIRATION)
 }
-KNOWN_NAMES: Final = frozenset(_TOPIC_KEYS | _BROKER_KEYS)
+KNOWN_NAMES: Final = frozenset(TOPIC_KEYS | _BROKER_KEYS)
 
 
 def require_accepted_by_topics(configs: Configs, origin: str) -> None:
@@ -225,7 +242,7 @@ def require_accepted_by_topics(configs: Configs, origin: str) -> None:
         InvalidSettingError: there is such a value; of properties that kdump has no use for, none
             is looked at.
     """
-    values = _values(_TOPIC_KEYS, configs, origin)
+    values = _values(TOPIC_KEYS, configs, origin)
     _require_lags(values, MIN_COMPACTION_LAG_MS, MAX_COMPACTION_LAG_MS, origin)
 
 
@@ -240,7 +257,7 @@ def require_accepted_by_brokers(configs: Configs, origin: str) -> None:
     values = _values(_BROKER_KEYS, configs, origin)
     retention = next((key.name for key in _RETENTION_TIME.synonyms if key.name in configs), None)
     if retention is not None and values[retention] == 0:
-        text = configs[retention].strip(_BLANKS)
+        text = configs[retention].strip(BLANKS)
         raise InvalidSettingError(retention, text, "1 or more, or negative for no limit", origin)
     _require_lags(
         values, "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", origin

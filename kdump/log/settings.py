@@ -21,7 +21,7 @@ from typing import Final
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.java_numbers import parse_int
-from kdump.log.cluster import ClusterImage, read_cluster_image, read_newest_image
+from kdump.log.cluster import ClusterImage, Configs, read_cluster_image, read_newest_image
 from kdump.log.config_keys import (
     CLEANUP_POLICY,
     KNOWN_NAMES,
@@ -34,7 +34,6 @@ from kdump.log.config_keys import (
     RETENTION_MS,
     CleanupPolicy,
     ConfigKey,
-    Configs,
     InvalidSettingError,
     TopicProperty,
     Value,
