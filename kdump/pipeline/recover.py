@@ -16,7 +16,7 @@ from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
 from kdump.check.findings import Finding
-from kdump.check.partition_files import check_metadata, check_other
+from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
@@ -328,21 +328,12 @@ class _Recovery:
     ) -> PartitionResult:
         policy = self._policy(directory, partition)
         into = Collector()
-        self._check(directory, partition, into)
+        cluster = self.request.settings[directory.path].cluster
+        check_belonging(scope_in(partition, directory, cluster, self.twice), into)
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
         left = self._why_left(directory, partition)
         return PartitionResult(partition, outcome, policy, left, into.findings())
-
-    def _check(self, directory: LogDirectory, partition: Partition, into: Collector) -> None:
-        """Whether a broker would not start with a partition, or rename it once it was loaded."""
-        cluster = self.request.settings[directory.path].cluster
-        scope = scope_in(partition, directory, cluster, self.twice)
-        check_other(scope, into)
-        try:
-            check_metadata(scope, into)
-        except OSError:
-            return  # loading said so
 
     def _directory_result(
         self, directory: LogDirectory, partitions: Iterable[PartitionResult]

@@ -11,7 +11,7 @@ from pathlib import Path
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
 from kdump.check.findings import Finding, Severity
-from kdump.check.partition_files import check_metadata, check_other
+from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
@@ -44,11 +44,7 @@ def severe_findings(
         for partition in partitions[directory.path]:
             scope = scope_in(partition, directory, cluster, twice)
             into = Collector()
-            check_other(scope, into)
-            try:
-                check_metadata(scope, into)
-            except OSError:
-                continue  # working on it says so
+            check_belonging(scope, into)
             found += into.findings()
     return list(_severe(found))
 
