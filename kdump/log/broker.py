@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from kdump.formats import names
@@ -12,6 +12,8 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 
 _Broker = tuple[str | None, int]
+_Log = tuple[_Broker | None, TopicPartition, PartitionState]
+_Place = tuple[LogDirectory, Partition]
 
 
 def _broker(directory: LogDirectory) -> _Broker | None:
@@ -39,35 +41,38 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Path, Path]:
     Args:
         directories: all that were named, those of several brokers, too.
     """
-    # One directory may be named several times, by paths that look different.
-    found: dict[tuple[_Broker | None, TopicPartition, PartitionState], dict[Path, list[Path]]] = (
-        defaultdict(lambda: defaultdict(list))
-    )
     every = list(directories)
     brokers = {broker for broker in map(_broker, every) if broker is not None}
     # A directory that does not say whose it is belongs to the only broker that there is.
     only = next(iter(brokers)) if len(brokers) == 1 else None
+    found = defaultdict[_Log, list[_Place]](list)
     for directory in every:
         broker = _broker(directory) or only
-        resolved = directory.path.resolve()
         for partition in directory.partitions:
             key = partition.topic_partition
-            if key is not None and _is_loaded(directory, partition):
-                place = resolved / partition.path.name
-                found[broker, key, partition.state][place].append(partition.path)
-    return {
-        path: next(other for other in places if other != place)
-        for places in found.values()
-        if len(places) > 1
-        for place, paths in places.items()
-        for path in paths
+            if key is not None and partition.state in (PartitionState.LIVE, PartitionState.FUTURE):
+                found[broker, key, partition.state].append((directory, partition))
+    return {path: other for places in found.values() for path, other in _others(places)}
+
+
+def _others(places: Sequence[_Place]) -> Iterator[tuple[Path, Path]]:
+    """The path of each of a log's directories that has another one, with the path of that."""
+    if len(places) == 1:
+        return
+    # One directory may be named several times, by paths that look different.
+    resolved = {
+        partition.path: directory.path.resolve() / partition.path.name
+        for directory, partition in places
+        if _is_loaded(directory, partition)
     }
+    for path, place in resolved.items():
+        other = next((each for each in resolved.values() if each != place), None)
+        if other is not None:
+            yield path, other
 
 
 def _is_loaded(directory: LogDirectory, partition: Partition) -> bool:
-    """Whether a broker has the log among its own once it has loaded it."""
-    if partition.state not in (PartitionState.LIVE, PartitionState.FUTURE):
-        return False
+    """Whether a broker keeps the log among its own once it has loaded it."""
     if partition.is_cluster_metadata or not needs_partition_metadata(directory):
         return True
     return (partition.path / names.PARTITION_METADATA).exists()
