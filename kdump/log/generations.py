@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from kdump.formats import names, offset_index, record_batch
@@ -101,24 +100,23 @@ def _segment_generation(partition: Partition, segment: Segment) -> Generation:
         if magic == 0 and segment.time_index_bytes is None:
             found &= _BEFORE_TIME_INDEXES
         if magic == 2:
-            for each in _evidence(log, partition.segment_path(segment, FileKind.OFFSET_INDEX)):
+            for each in _evidence(log, partition, segment):
                 found &= each
             found &= _of_batch(_header_at(log, 0))
     return found
 
 
-def _evidence(log: ByteSource, index_path: Path) -> Iterator[Generation]:
+def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterator[Generation]:
     """What the first entries of an offset index show, and the batches that they lead to."""
     try:
-        with FileSource(index_path) as source:
+        with FileSource(partition.segment_path(segment, FileKind.OFFSET_INDEX)) as source:
             data = read_at(source, 0, _MOST_ENTRIES * offset_index.ENTRY_BYTES)
     except FileNotFoundError:
         return
-    base_offset = int(index_path.name.split(".")[0])
-    index = offset_index.decode(data, base_offset)
+    index = offset_index.decode(data, segment.base_offset)
     for offset, position in zip(index.offset.tolist(), index.position.tolist(), strict=True):
         header = _header_at(log, position)
-        if (offset, position) == (base_offset, 0) or header is None:
+        if (offset, position) == (segment.base_offset, 0) or header is None:
             continue  # padding, or damage
         yield _of_batch(header)
         yield _of_entry(offset, header)

@@ -29,10 +29,13 @@ from kdump.repair.workspace import (
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
 
-_REASONS: Final = {
+REASONS: Final = {
     Why.FOREIGN: "they belong to another log",
     Why.DUPLICATE: "their offsets are there twice",
+    Why.OUT_OF_ORDER: "their offsets do not fit between those around them",
 }
+"""Why batches go that go in ranges."""
+_NOT_OWN: Final = (Why.FOREIGN, Why.DUPLICATE)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,7 +70,7 @@ class KeptLog:
     @property
     def own_rows(self) -> Column:
         """Numbers of the batches that are the partition's own, each once."""
-        others = [row for row, (why, _) in self.reasons.items() if why in _REASONS]
+        others = [row for row, (why, _) in self.reasons.items() if why in _NOT_OWN]
         is_own = np.ones(self.batches.count, np.bool_)
         is_own[others] = False
         return np.flatnonzero(is_own)
@@ -262,7 +265,7 @@ class KeptLogs:
                 self._expand(log)
                 reasons = dict.fromkeys(range(log.batches.count), reasons[0])
             log.keep[list(reasons)] = False
-            log.reasons |= {row: (why, _REASONS[why]) for row, why in reasons.items()}
+            log.reasons |= {row: (why, REASONS[why]) for row, why in reasons.items()}
 
     def _runs(self) -> Iterator[tuple[KeptLog, Column]]:
         """Batches that stay and no other log lies between, in order; logs without any first."""

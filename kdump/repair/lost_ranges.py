@@ -5,21 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 
 from kdump.formats.record_batch import BatchHeader
 from kdump.repair.account import SetAside, Why
-from kdump.repair.kept_logs import KeptLog
+from kdump.repair.kept_logs import REASONS, KeptLog
 from kdump.repair.sound_batches import DamagedRange
-
-_REASONS: Final = {
-    Why.FOREIGN: "they belong to another log",
-    Why.DUPLICATE: "their offsets are there twice",
-    Why.OUT_OF_ORDER: "their offsets do not fit between those around them",
-}
-"""Why batches go that go in ranges."""
 
 
 def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
@@ -54,7 +46,7 @@ def _merged(found: Sequence[SetAside]) -> Iterator[SetAside]:
         yield replace(
             first,
             end=last.end,
-            reason=_REASONS.get(first.why, first.reason),
+            reason=REASONS.get(first.why, first.reason),
             first_offset=min(offsets, default=None),
             last_offset=max(offsets, default=None),
             records=sum(known) if len(known) == len(records) else None,
@@ -66,7 +58,7 @@ def _numbered(found: Sequence[SetAside]) -> Iterator[tuple[int, SetAside]]:
     number, before = 0, None
     for lost in found:
         is_same = before is not None and before.why is lost.why and before.end == lost.start
-        number += not (is_same and lost.why in _REASONS)
+        number += not (is_same and lost.why in REASONS)
         before = lost
         yield number, lost
 
