@@ -7,24 +7,27 @@ the directories belong to, and what the cluster began with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
 from kdump.check import invariants
-from kdump.check.findings import Finding, Place
+from kdump.check.findings import Finding, Place, Severity
 from kdump.formats import internal_topics, names
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.problems import Problem
+from kdump.scan.batches import Stop, Window
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import FileSource
+from kdump.scan.source import ByteSource, FileSource
 from kdump.scan.walk import walk_segment
 
 _FIRST_FREE_ID: Final = 100
 """Directory ids below it stand for something else in Kafka (``DirectoryId.reserved``)."""
 _FRAME_VERSION: Final = 1
+_MAGIC: Final = 2
 _FEATURE: Final = "FEATURE_LEVEL_RECORD"
 _METADATA_VERSION: Final = "metadata.version"
 
@@ -161,36 +164,75 @@ def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Findin
 def check_bootstrap(log_dir: Path) -> Iterator[Finding]:
     """``bootstrap.checkpoint`` says which metadata version a cluster began with, if it is there.
 
-    Only the one beside the cluster's metadata is read (``BootstrapDirectory``).
+    Only the one beside the cluster's metadata is read. A broker reads batches to the first that is
+    cut short, without a look at their checksums, and refuses records that it cannot decode
+    (``BootstrapDirectory``, ``BatchFileReader``).
     """
     path = log_dir / names.BOOTSTRAP_CHECKPOINT
     if not path.is_file():
         return
     try:
-        problem = _problem_of_bootstrap(path)
+        bootstrap = _read_bootstrap(path)
     except OSError as failure:
         yield invariants.FILE_UNREADABLE.broken(
             Place(str(path)), f"cannot be read: {failure.strerror or failure}"
         )
         return
-    if problem:
+    if bootstrap.problem:
         yield invariants.BOOTSTRAP_MALFORMED.broken(
             Place(str(path)),
-            f"the cluster's first metadata cannot be read: {problem}; a broker does not start",
+            f"the cluster's first metadata cannot be read: {bootstrap.problem}; a broker does not"
+            " start",
+        )
+    elif bootstrap.is_damaged:
+        yield invariants.BOOTSTRAP_MALFORMED.broken(
+            Place(str(path)),
+            "the cluster's first metadata is damaged; a broker does not check its checksums, and"
+            " may not start",
+            severity=Severity.ERROR,
         )
 
 
-def _problem_of_bootstrap(path: Path) -> str:
-    """What is wrong with the file; nothing where a broker reads a metadata version from it."""
-    is_there = False
+@dataclass(frozen=True, slots=True)
+class _Bootstrap:
+    """What is wrong with ``bootstrap.checkpoint``.
+
+    Attributes:
+        problem: why a broker does not read a metadata version from it; empty where it does.
+        is_damaged: whether bytes of it are not those that were written.
+    """
+
+    problem: str
+    is_damaged: bool
+
+
+def _read_bootstrap(path: Path) -> _Bootstrap:
     with FileSource(path) as source:
-        for step in walk_segment(source, with_records=True, follow_bad=True):
-            if not isinstance(step, RecordColumns):
-                continue
+        return _Bootstrap(_problem_of_bootstrap(source), _is_damaged(source))
+
+
+def _problem_of_bootstrap(source: ByteSource) -> str:
+    is_there = False
+    for step in walk_segment(source, with_records=True):
+        if isinstance(step, RecordColumns):
             if step.problems:
                 return "a record is malformed"
             is_there |= any(map(_is_metadata_version, _values(step)))
+        elif isinstance(step, Stop) and step.problem is not None and step.is_fatal_to_kafka:
+            return step.problem.what
     return "" if is_there else "it has no metadata.version"
+
+
+def _is_damaged(source: ByteSource) -> bool:
+    """Whether a checksum does not hold, or bytes are no batch; brokers write magic 2 here."""
+    for step in walk_segment(source, with_records=False):
+        if isinstance(step, Stop):
+            return step.problem is not None
+        if isinstance(step, Window):
+            is_sound = step.batches.is_valid & (step.batches.magic == _MAGIC)
+            if not is_sound.all():
+                return True
+    return False
 
 
 def _values(columns: RecordColumns) -> Iterator[bytes]:

@@ -58,6 +58,18 @@ def _plain(value: object) -> object:
     return format_uuid(value) if isinstance(value, uuid.UUID) else value
 
 
+def _meta_properties(data: bytes) -> Iterator[Row]:
+    """The row, and a problem where none of the properties is there: then it is no such file."""
+    yield from _one("meta_properties", decode_meta_properties)(data)
+    found = decode_meta_properties(data)
+    if found.cluster_id is None and found.node_id is None and found.directory_id is None:
+        raise FormatError(
+            "meta.properties has none of the properties that a broker needs; it does not start",
+            expected="cluster.id, node.id, directory.id",
+            found=f"{len(data)} bytes" if data else "an empty file",
+        )
+
+
 READERS: Final[dict[str, Callable[[bytes], Iterator[Row]]]] = {
     names.RECOVERY_POINT_CHECKPOINT: _offset_checkpoint,
     names.LOG_START_OFFSET_CHECKPOINT: _offset_checkpoint,
@@ -65,7 +77,7 @@ READERS: Final[dict[str, Callable[[bytes], Iterator[Row]]]] = {
     names.CLEANER_OFFSET_CHECKPOINT: _offset_checkpoint,
     names.LEADER_EPOCH_CHECKPOINT: _leader_epoch_checkpoint,
     names.PARTITION_METADATA: _one("partition_metadata", decode_partition_metadata),
-    names.META_PROPERTIES: _one("meta_properties", decode_meta_properties),
+    names.META_PROPERTIES: _meta_properties,
     names.QUORUM_STATE: _one("quorum_state", decode_quorum_state),
     names.CLEAN_SHUTDOWN_MARKER: _one("clean_shutdown", decode_clean_shutdown),
 }

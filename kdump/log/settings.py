@@ -364,7 +364,8 @@ def _require_node(directory: LogDirectory, node_id: int | None, broker: Configs)
         if said is not None and node_id is not None and said not in (node_id, _GENERATED):
             raise UsageProblem(
                 f"--server-properties: {key}={said}, but {directory.path} belongs to node"
-                f" {node_id}; give the file of that broker"
+                f" {node_id}: a broker with this file does not start on it; give the file of node"
+                f" {node_id}, or check {names.META_PROPERTIES} of the directory"
             )
 
 

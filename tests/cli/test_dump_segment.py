@@ -114,6 +114,15 @@ def test_a_malformed_checkpoint_is_damage(tmp_path: Path) -> None:
     assert outcome.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe"])
+def test_a_file_without_any_property_is_no_meta_properties(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_bytes(content)
+    outcome = dump(path)
+    assert outcome.exit_status == DAMAGE_LEFT
+    assert b"none of the properties that a broker needs" in outcome.stderr
+
+
 def test_a_log_of_kafka_0_7_is_read(tmp_path: Path) -> None:
     path = tmp_path / f"{1_000:020d}.kafka"
     path.write_bytes(message_07(b"first") + message_07(b"second"))
