@@ -167,6 +167,9 @@ LEFTOVER_SWAP: Final = _register("leftover-swap", WARNING, "a swap that was not 
 SWAP_INCOMPLETE: Final = _register(
     "swap-incomplete", SEVERE, "a swap that lacks records of the segment that it replaces"
 )
+SWAP_DROPPED: Final = _register(
+    "swap-dropped", SEVERE, "an unfinished file that alone has records, and is deleted"
+)
 LEFTOVER_CLEANED: Final = _register(
     "leftover-cleaned", WARNING, "cleaned files that never took their place"
 )

@@ -20,6 +20,7 @@ from kdump.check.invariants import (
     PARTITION_METADATA_OTHER_TOPIC,
     PARTITION_NOT_ASSIGNED,
     PARTITION_TWICE,
+    SWAP_DROPPED,
     SWAP_INCOMPLETE,
     TORN_TAIL,
 )
@@ -227,8 +228,16 @@ def judged(
 
 
 def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
-    """The findings that a broker replaces segments with swaps that lack some of their records."""
+    """The findings that a broker loses records when it finishes, or drops, what was swapped."""
     for each in foretold.swap_losses:
+        if each.is_unfinished:
+            yield SWAP_DROPPED.broken(
+                Place(str(partition.path / each.name), None, each.loss.first_offset),
+                "an unfinished file has records that no segment has; a starting broker deletes the"
+                " file",
+                loss=lost_with(each.loss),
+            )
+            continue
         yield SWAP_INCOMPLETE.broken(
             Place(str(partition.path / each.name), None, each.loss.first_offset),
             "a .swap that is to replace this segment lacks records that compaction would keep;"

@@ -82,7 +82,7 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
             invariants.LEFTOVER_CLEANED,
             invariants.INDEX_ORPHAN,
         ),
-        Remedy.SWAPS: (invariants.SWAP_INCOMPLETE,),
+        Remedy.SWAPS: (invariants.SWAP_INCOMPLETE, invariants.SWAP_DROPPED),
         Remedy.DATA: (
             invariants.TORN_TAIL,
             invariants.ZERO_FILL,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kdump.formats import record_batch
+from kdump.formats import names, record_batch
 from kdump.formats.compression import Codec
 from kdump.repair.wanted import Kept, KeptUpTo, WantedFile
 from kdump.repair.workspace import INDEX_SUFFIXES, Content, Workspace, Written, part_of
@@ -88,6 +88,8 @@ class Dropped:
 class SwapLoss:
     """What a log held that was replaced by a ``.swap``, and the swap does not hold.
 
+    Or what an unfinished log held that is deleted, and no other log holds.
+
     Attributes:
         name: of the log.
         loss: the batches of which records are lost, and those records.
@@ -95,6 +97,11 @@ class SwapLoss:
 
     name: str
     loss: Loss
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it is about a ``.swap`` or ``.cleaned`` that is deleted."""
+        return not self.name.endswith(names.FileKind.LOG.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +137,8 @@ class Why(enum.Enum):
     """They are a valid batch on which Kafka's loading ends."""
     FOREIGN = "foreign"
     """They are valid batches of another log."""
+    UNDECIDED = "undecided"
+    """They are valid batches in whose place others stay, and little tells which belong there."""
     UNFINISHED = "unfinished"
     """They are all of a file that was being written, and hold batches that no log has."""
 

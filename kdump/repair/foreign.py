@@ -5,7 +5,8 @@ nothing in a batch says which partition it belongs to. Runs of batches (in a fil
 offsets, between two names) are therefore held against what else is known: the names of the logs,
 the runs before and after, the offset indexes, the leader epoch checkpoint, the producer snapshots
 and the sequences of producers. Each contradiction is a doubt. Where runs have different batches
-at the same offsets, the one with fewer doubts stays. So it is where a producer's sequence comes
+at the same offsets, the one with fewer doubts stays; where they have about as many, the report
+says that it was not decided. So it is where a producer's sequence comes
 twice, unless both runs fit in every other way: a producer may begin again.
 """
 
@@ -36,6 +37,8 @@ _CONTRADICTED: Final = 3
 """By the leader epoch checkpoint or a producer snapshot."""
 _LIKELY: Final = 2
 _HINT: Final = 1
+_LITTLE: Final = 2
+"""With no greater difference of doubts it is as good as not known which of two runs is foreign."""
 _CERTAIN: Final = 3
 """With fewer doubts, a run is not taken for foreign because of sequences alone."""
 _MOST_GAPS: Final = 1000
@@ -87,10 +90,11 @@ class _Run:
         spans: of producers.
         is_outside: whether the log's name rules their offsets out.
         continues: whether it goes on from the run before it in the file, past another log's name.
-        is_alone: whether it is one batch that fits to none beside it in the file: a batch with a
-            wrong offset, rather than one of another log.
+        is_alone: whether it is one batch that fits to none beside it in the file, nor to the file's
+            name: a batch with a wrong offset, rather than one of another log.
         weight: how many batches the runs have that go on from each other in the file.
         is_twice: whether another run has all its batches.
+        is_undecided: whether it goes although it might as well have stayed, and another gone.
         doubts: how much speaks against it.
         is_contradicted: whether anything but its place does.
         is_misplaced: whether offsets are missing before it, and the index of its log is about
@@ -108,6 +112,7 @@ class _Run:
     continues: bool
     is_alone: bool = False
     is_twice: bool = False
+    is_undecided: bool = False
     weight: int = 0
     doubts: float = 0
     is_contradicted: bool = False
@@ -185,7 +190,8 @@ def find_foreign(
     foreign: dict[int, dict[int, Why]] = {}
     for run in runs:
         if run not in kept:
-            why = Why.DUPLICATE if run.is_twice else Why.FOREIGN
+            why = Why.UNDECIDED if run.is_undecided else Why.FOREIGN
+            why = Why.DUPLICATE if run.is_twice else why
             rows = range(run.rows.start, run.rows.stop)
             foreign.setdefault(run.base_offset, {}).update(dict.fromkeys(rows, why))
     return foreign
@@ -212,6 +218,7 @@ def _runs(
             touches = bool(found) and int(first[begin]) == found[-1].last + 1
             continues = touches and not found[-1].is_outside
             is_inside = int(names_below[begin]) == own
+            is_named = begin == 0 and int(first[begin]) == base
             run = _Run(
                 base,
                 rows,
@@ -221,7 +228,7 @@ def _runs(
                 spans[base] if batches.is_collapsed else sequence_spans(batches, rows),
                 is_outside=(touches and found[-1].is_outside) or not (is_inside or continues),
                 continues=not is_inside and continues,
-                is_alone=end - begin == 1 and len(edges) > 2 and not touches,
+                is_alone=end - begin == 1 and len(edges) > 2 and not touches and not is_named,
             )
             if touches:
                 found[-1].is_alone = False
@@ -370,9 +377,17 @@ def _without_conflicts(runs: list[_Run], logs: Mapping[int, SoundBatches]) -> li
         )
         if is_out_of_place and not run.is_alone:
             continue
-        if run.is_alone or not any(_conflict(run, other, logs) for other in kept):
+        against = [] if run.is_alone else [each for each in kept if _conflict(run, each, logs)]
+        if against:
+            run.is_undecided = _is_close(run, against)
+        else:
             kept.append(run)
     return sorted(kept, key=lambda run: (run.first, run.base_offset))
+
+
+def _is_close(run: _Run, others: list[_Run]) -> bool:
+    """Whether a run that goes has hardly more doubts than one that stays instead."""
+    return any(run.doubts - other.doubts <= _LITTLE for other in others)
 
 
 def _conflict(run: _Run, other: _Run, logs: Mapping[int, SoundBatches]) -> bool:

@@ -32,10 +32,11 @@ from kdump.scan.source import read_at
 REASONS: Final = {
     Why.FOREIGN: "they belong to another log",
     Why.DUPLICATE: "their offsets are there twice",
+    Why.UNDECIDED: "they contradict other batches, and little tells which belong to the partition",
     Why.OUT_OF_ORDER: "their offsets do not fit between those around them",
 }
 """Why batches go that go in ranges."""
-_NOT_OWN: Final = (Why.FOREIGN, Why.DUPLICATE)
+_NOT_OWN: Final = (Why.FOREIGN, Why.DUPLICATE, Why.UNDECIDED)
 
 
 @dataclass(slots=True, eq=False)

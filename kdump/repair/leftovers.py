@@ -54,6 +54,13 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
 
 
 def _losing_swap(swap: SwapLoss) -> Refusal:
+    if swap.is_unfinished:
+        return Refusal(
+            f"deleting it would lose {lost_with(swap.loss)} that no segment has;"
+            " kdump recover --policy salvage keeps them",
+            swap.name,
+            "",
+        )
     return Refusal(
         f"its .swap is incomplete, and replacing the segment would lose {lost_with(swap.loss)};"
         " kdump recover --policy salvage keeps the segment",

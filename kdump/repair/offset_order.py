@@ -3,15 +3,15 @@
 A base offset lies outside of a batch's checksum, so one that is wrong is not noticed by itself;
 nor is a batch that is there twice. What stays is the longest row of batches in which none begins
 at or below the end of the one before. Of rows that are as long, one whose batches lie within
-their segments, and touch their neighbours in the file, is preferred: it is the batches with a
-wrong offset that do neither.
+their segments, begin a log at its name, and touch their neighbours in the file, is preferred: it
+is the batches with a wrong offset that do none of that.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -29,14 +29,31 @@ def log_order(logs: Mapping[int, SoundBatches]) -> list[int]:
 
     That is the order of their names, but where a file has a name that is not its own.
     """
+    following = _following(logs)
 
     def middle(base_offset: int) -> tuple[int, int]:
         batches = logs[base_offset]
         if not batches.count:
             return base_offset, base_offset
-        return int(np.sort(batches.first_offset)[batches.count // 2]), base_offset
+        own = _within(batches.first_offset, base_offset, following[base_offset])
+        return int(np.sort(own)[own.size // 2]), base_offset
 
     return sorted(logs, key=middle)
+
+
+def _following(bases: Iterable[int]) -> dict[int, int]:
+    """For each base offset the next one, where the offsets of its segment end."""
+    ordered = sorted(set(bases))
+    return dict(itertools.zip_longest(ordered, ordered[1:], fillvalue=2**63 - 1))
+
+
+def _within(first: Column, low: int, high: int) -> Column:
+    """The offsets that lie within a segment; all of them where none does.
+
+    Batches outside of their segment do not tell where it belongs.
+    """
+    own: Column = first[(first >= low) & (first < high)]
+    return own if own.size else first
 
 
 def rising_batches(
@@ -58,9 +75,7 @@ def rising_batches(
     keep = np.concatenate([np.empty(0, np.bool_), *(kept[base][rows] for base, rows in pieces)])
     if not (first[keep][1:] > last[keep][:-1]).all():
         # A batch that cannot stay still tells that those beside it are where they belong.
-        order = [base for base, _ in pieces]
-        counts = [rows.stop - rows.start for _, rows in pieces]
-        weights = _WEIGHT * batches + _preferences(order, counts, first, last)
+        weights = _WEIGHT * batches + _preferences(pieces, first, last)
         keep[keep] = _heaviest_row(first[keep], last[keep], weights[keep])
     begin = 0
     for base, rows in pieces:
@@ -78,6 +93,7 @@ def _pieces(logs: Mapping[int, SoundBatches]) -> list[tuple[int, slice]]:
     offset, rather.
     """
     bases = np.array(sorted(logs), np.int64)
+    following = _following(logs)
     found: list[tuple[int, int, int, int]] = []
     for base_offset, batches in logs.items():
         names_below_last = np.searchsorted(bases, batches.last_offset[:-1], side="right")
@@ -87,23 +103,23 @@ def _pieces(logs: Mapping[int, SoundBatches]) -> list[tuple[int, slice]]:
         place = -1
         for begin, end in itertools.pairwise([*edges, batches.count]):
             if begin < end:
-                first = np.sort(batches.first_offset[begin:end])
-                place = max(place, int(first[(end - begin - 1) // 2]))
+                first = batches.first_offset[begin:end]
+                own = np.sort(_within(first, base_offset, following[base_offset]))
+                place = max(place, int(own[(own.size - 1) // 2]))
                 found.append((place, base_offset, begin, end))
     return [(base_offset, slice(begin, end)) for _, base_offset, begin, end in sorted(found)]
 
 
-def _preferences(
-    order: Sequence[int], counts: Sequence[int], first: Column, last: Column
-) -> Column:
-    """How well each batch fits where it stands, from 0 to 3."""
-    bases = sorted(set(order))
-    following = dict(itertools.zip_longest(bases, bases[1:], fillvalue=2**63 - 1))
-    low = np.repeat(np.array(order, np.int64), counts)
-    high = np.repeat(np.array([following[base] for base in order], np.int64), counts)
+def _preferences(pieces: Sequence[tuple[int, slice]], first: Column, last: Column) -> Column:
+    """How well each batch fits where it stands, from 0 to 5."""
+    following = _following(base for base, _ in pieces)
+    counts = [rows.stop - rows.start for _, rows in pieces]
+    low = np.repeat(np.array([base for base, _ in pieces], np.int64), counts)
+    high = np.repeat(np.array([following[base] for base, _ in pieces], np.int64), counts)
+    begins = np.concatenate([np.arange(rows.start, rows.stop) == 0 for _, rows in pieces])
     touches = first[1:] == last[:-1] + 1
     within = (first >= low) & (last < high)
-    preference = within.astype(np.int64)
+    preference: Column = within + 2 * (begins & (first == low))
     preference[1:] += touches
     preference[:-1] += touches
     return preference

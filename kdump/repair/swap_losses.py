@@ -13,6 +13,10 @@ the logs that a swap replaces are compared with it, record by record where batch
   that is not what compaction would have made is no swap of a compacted log: then no record may go.
 
 All other records are lost. Logs that are gone already cannot be compared, and count for nothing.
+
+A broker deletes the ``.cleaned`` files, and the ``.swap`` files at or above the lowest of them.
+What these hold was made of logs that are still there; records of theirs that no log has are lost
+by the same rules.
 """
 
 from __future__ import annotations
@@ -38,6 +42,9 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
 
 _NO_PRODUCER = -1
+_UNFINISHED_LOGS = tuple(
+    FileKind.LOG.value + stage.value for stage in (FileStage.SWAP, FileStage.CLEANED)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,11 @@ def resolve_swaps(
         Refused: as for :func:`~kdump.repair.swaps.finish_swaps`.
     """
     before = live_logs(workspace) if _has_swap(workspace) else {}
+    unfinished = _unfinished_logs(workspace)
     finish_swaps(workspace, settings, recorder)
     for loss in find_losses(workspace, before, rules):
+        recorder.swap_loss(loss)
+    for loss in _find_dropped(workspace, unfinished, rules):
         recorder.swap_loss(loss)
 
 
@@ -99,6 +109,18 @@ def find_losses(
     return _Comparison(workspace, replaced, swaps, others, rules).losses()
 
 
+def _find_dropped(
+    workspace: Workspace, unfinished: Mapping[str, Content], rules: SwapRules
+) -> Iterator[SwapLoss]:
+    """What logs held that were never put in use and are gone, and no log holds."""
+    logs = list(live_logs(workspace).values())
+    for name, content in unfinished.items():
+        if content in logs:
+            continue
+        yield from _Comparison(workspace, {name: content}, logs, [], rules).losses()
+        logs.append(content)  # what two of them hold is lost once
+
+
 def holds_all(workspace: Workspace, log: Content, others: Iterable[Content]) -> bool:
     """Whether ``others`` hold every record of ``log``, and every marker.
 
@@ -107,6 +129,15 @@ def holds_all(workspace: Workspace, log: Content, others: Iterable[Content]) -> 
     """
     rules = SwapRules(is_compacted=False)
     return not _Comparison(workspace, {"": log}, list(others), [], rules).losses(with_control=True)
+
+
+def _unfinished_logs(workspace: Workspace) -> dict[str, Content]:
+    """The logs that were never put in use, by name."""
+    return {
+        name: workspace.content(name)
+        for name in workspace.names()
+        if name.endswith(_UNFINISHED_LOGS)
+    }
 
 
 def _has_swap(workspace: Workspace) -> bool:

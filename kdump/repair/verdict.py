@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome, SetAside, SwapLoss
+from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome, SetAside, SwapLoss, Why
 from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy
@@ -128,12 +128,15 @@ def _dropped(dropped: Sequence[Dropped]) -> Iterable[str]:
 
 
 def _swapped(losses: Sequence[SwapLoss]) -> Iterable[str]:
-    if not losses:
-        return
-    loss = _together([each.loss for each in losses])
-    one = losses[0].name
-    names = f"segment {one}" if len(losses) == 1 else f"segments {one} to {losses[-1].name}"
-    yield f"replace {names} with an incomplete .swap and lose {lost_with(loss)}"
+    replaced = [each for each in losses if not each.is_unfinished]
+    if replaced:
+        loss = _together([each.loss for each in replaced])
+        one, last = replaced[0].name, replaced[-1].name
+        names = f"segment {one}" if len(replaced) == 1 else f"segments {one} to {last}"
+        yield f"replace {names} with an incomplete .swap and lose {lost_with(loss)}"
+    for each in losses:
+        if each.is_unfinished:
+            yield f"delete {each.name} and lose {lost_with(each.loss)} that no segment has"
 
 
 def lost_with(loss: Loss) -> str:
@@ -168,7 +171,8 @@ def _missing(piece: SetAside) -> str:
     if piece.records is None and most is not None:
         count = f", at most {_count(most, 'record')}"
     offsets = f"offsets {piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
-    return f" (lost: {offsets}{count})"
+    lost = "perhaps lost" if piece.why is Why.UNDECIDED else "lost"
+    return f" ({lost}: {offsets}{count})"
 
 
 def _repairs(account: Account) -> Iterable[str]:

@@ -425,6 +425,11 @@ def a_cleaned_file_is_left(partition: Path) -> None:
     (partition / "00000000000000000000.log.cleaned").write_bytes(b"x")
 
 
+@by_files("swap-dropped", "leftover-cleaned")
+def a_cleaned_file_has_records_that_no_segment_has(partition: Path) -> None:
+    (partition / "00000000000000000900.log.cleaned").write_bytes(batch([record(900)]))
+
+
 @by_files("leftover-deleted")
 def a_deleted_file_is_left(partition: Path) -> None:
     (partition / "00000000000000000000.log.deleted").write_bytes(b"x")

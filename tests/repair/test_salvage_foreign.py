@@ -24,7 +24,7 @@ from kdump.repair.account import Why
 from kdump.repair.loader import LoadContext, Recovered
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.segment import IndexSettings
-from kdump.repair.verdict import verdict
+from kdump.repair.verdict import VerdictKind, verdict
 
 SETTINGS: Final = IndexSettings(interval_bytes=200)
 CONTEXT: Final = LoadContext(settings=SETTINGS)
@@ -165,6 +165,57 @@ def test_no_record_of_its_own_is_lost(tmp_path: Path, seed: int, producers: str)
     mine = valid_batches_of({name: before[name] for name in intact})
     assert [each for each in mine if each not in kept] == [], happening.__name__
     require_clean(path)
+
+
+def tiny_sizes(rng: random.Random) -> list[list[int]]:
+    """Of segments that hardly anything is known of: a batch or two, and no index entry."""
+    return [
+        [rng.randrange(1, 4) for _ in range(rng.randrange(1, 3))]
+        for _ in range(rng.randrange(2, 7))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tiny_logs_are_sound_after_salvage_whatever_was_copied(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    own, foreign = (
+        whole(tmp_path / f"{name}-0", Writer(7, 0, name.encode()), tiny_sizes(rng))
+        for name in ("own", "foreign")
+    )
+    for happening in rng.sample(HAPPENINGS, 2):
+        happening(rng, own, foreign)
+    path = written(tmp_path / "logs" / "orders-0", own)
+
+    apply_wanted(path, salvaged(path).files)
+
+    require_clean(path)
+
+
+def test_it_is_said_where_nothing_tells_which_batches_belong_to_the_partition(
+    tmp_path: Path,
+) -> None:
+    own, foreign = (Writer(-1, 0, value) for value in (b"own", b"foreign"))
+    files = {log_name(offset): own.batch(offset, 3) for offset in (0, 3, 6)}
+    files[log_name(4)] = foreign.batch(4, 3)
+    path = written(tmp_path / "logs" / "orders-0", files)
+
+    outcome = salvaged(path)
+
+    undecided = [each for each in outcome.account.set_aside if each.why is Why.UNDECIDED]
+    assert undecided
+    found = verdict(outcome, Policy.SALVAGE)
+    assert found.kind is VerdictKind.LOSS
+    assert "little tells which belong to the partition (perhaps lost: offsets" in found.sentence
+
+
+def test_a_batch_that_a_log_is_named_after_stays(tmp_path: Path) -> None:
+    own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), [[1]] * 6)
+    own[log_name(4)] += own[log_name(0)]
+    path = written(tmp_path / "logs" / "orders-0", own)
+
+    (aside,) = salvaged(path).account.set_aside
+
+    assert (aside.why, aside.name, aside.start > 0) == (Why.DUPLICATE, log_name(4), True)
 
 
 def test_the_batches_of_another_partition_are_one_range_in_the_report(tmp_path: Path) -> None:

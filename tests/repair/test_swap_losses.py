@@ -214,3 +214,52 @@ def test_a_broker_still_replaces_the_log(tmp_path: Path) -> None:
     apply_wanted(path, outcome.files)
     assert (path / FIRST).read_bytes() == b""
     assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in outcome.account.leftovers
+
+
+def dropped(path: Path, logs: dict[int, bytes], swap: bytes) -> Path:
+    """A partition with a ``.swap`` at 4 that a broker deletes because of a ``.cleaned`` at 0."""
+    directory = partition(path, logs, {4: swap})
+    (directory / f"{FIRST}.cleaned").write_bytes(b"")
+    return directory
+
+
+def test_records_that_only_a_deleted_swap_has_are_lost(tmp_path: Path) -> None:
+    logs = {0: keyed(0, b"a"), 12: keyed(12, b"c")}
+    path = dropped(tmp_path, logs, joined(keyed(4, b"x"), keyed(5, b"y")))
+
+    outcome = recovered(path, is_compacted=False)
+
+    assert lost(path, is_compacted=False) == [(f"{log_name(4)}.swap", 4, 5, 2)]
+    assert verdict(outcome).kind is VerdictKind.LOSS
+
+
+def test_a_deleted_swap_loses_nothing_while_the_logs_that_it_was_made_of_are_there(
+    tmp_path: Path,
+) -> None:
+    log = joined(*(keyed(offset, b"k") for offset in range(6)))
+    path = dropped(tmp_path, {0: log, 12: keyed(12, b"c")}, keyed(5, b"k"))
+
+    assert lost(path) == []
+
+
+def test_records_of_a_swap_and_a_cleaned_file_are_lost_once(tmp_path: Path) -> None:
+    path = dropped(tmp_path, {0: keyed(0, b"a")}, keyed(4, b"x"))
+    (path / f"{log_name(4)}.cleaned").write_bytes(keyed(4, b"x"))
+
+    assert [each[1:] for each in lost(path, is_compacted=False)] == [(4, 4, 1)]
+
+
+def test_salvage_keeps_the_records_that_only_a_deleted_swap_has(tmp_path: Path) -> None:
+    swap = keyed(4, b"x")
+    path = dropped(tmp_path, {0: keyed(0, b"a"), 12: keyed(12, b"c")}, swap)
+
+    assert salvaged(path)[log_name(4)] == swap
+
+
+def test_leftovers_are_not_resolved_where_records_would_be_lost(tmp_path: Path) -> None:
+    path = dropped(tmp_path, {0: keyed(0, b"a")}, keyed(4, b"x"))
+
+    found = resolve_leftovers(read_lone_partition(path, path.name), LoadContext())
+
+    assert not found.files
+    assert "--policy salvage" in str(found.refusals[0])
