@@ -46,7 +46,7 @@ def judged_gaps(
     for gap in gaps:
         finding = gap.finding
         if any(gap.first_base_offset <= base <= gap.last_base_offset for base in quarantined):
-            ending, loss, own = "; kdump moved damaged data from there aside", None, Severity.INFO
+            ending, loss, own = "; known since kdump salvaged the log", None, Severity.INFO
         elif severity is Severity.INFO:
             ending, loss, own = ", as compaction leaves it", None, severity
         elif severity is Severity.WARNING:

@@ -277,7 +277,9 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
                 invariants.KDUMP_FILE.broken(
                     Place(str(path)),
                     "damaged bytes of a log, or a file that was not finished, which kdump set aside"
-                    " when it salvaged what is around them",
+                    " when it salvaged what is around them"
+                    if size
+                    else "a note of kdump's that offsets were missing when it salvaged the log",
                 )
             )
             account += ByteAccount(sound_bytes=size)

@@ -53,8 +53,8 @@ class Remedy(enum.Enum):
 
     CHECKPOINTS = enum.auto()
     LEFTOVERS = enum.auto()
-    SWAPS = enum.auto()
-    """Only salvage ends it: a broker's way loses what it is about."""
+    SALVAGE = enum.auto()
+    """Only salvage ends it: a broker's way loses what it is about, or does nothing."""
     DATA = enum.auto()
     INDEXES = enum.auto()
     SNAPSHOTS = enum.auto()
@@ -82,7 +82,12 @@ REMEDIES: Final[Mapping[str, Remedy]] = {
             invariants.LEFTOVER_CLEANED,
             invariants.INDEX_ORPHAN,
         ),
-        Remedy.SWAPS: (invariants.SWAP_INCOMPLETE, invariants.SWAP_DROPPED),
+        Remedy.SALVAGE: (
+            invariants.SWAP_INCOMPLETE,
+            invariants.SWAP_DROPPED,
+            invariants.SEGMENT_GAP,
+            invariants.OFFSET_GAP,
+        ),
         Remedy.DATA: (
             invariants.TORN_TAIL,
             invariants.ZERO_FILL,
@@ -130,11 +135,19 @@ class Ailments:
         remedy = REMEDIES.get(finding.code)
         if remedy is not None and finding.severity >= Severity.WARNING:
             path = Path(finding.place.path)
-            self.by_directory[path.parent.resolve()][remedy].add(path.name)
+            self.by_directory[_directory_of(finding)][remedy].add(path.name)
 
     def of(self, directory: Path) -> Mapping[Remedy, set[str]]:
         """Those in a directory: the names of files by remedy."""
         return self.by_directory.get(directory.resolve(), {})
+
+
+def _directory_of(finding: Finding) -> Path:
+    """The directory with the file that a finding is about, or the partition that it is about."""
+    path = Path(finding.place.path).absolute()
+    if finding.code == invariants.SEGMENT_GAP.code:
+        return path.resolve()
+    return path.parent.resolve()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +176,12 @@ class Mended:
     Attributes:
         wanted: the target state.
         loses_records: whether batches go with the damage.
+        is_salvage: whether partitions are salvaged.
     """
 
     wanted: WantedDirectory
     loses_records: bool
+    is_salvage: bool = False
 
     def ends(self, finding: Finding) -> bool:
         """Whether what is done is about ``finding``; what it leads to is for a verification."""
@@ -176,7 +191,10 @@ class Mended:
             changed.add(self.wanted.path.resolve())
         if finding.code == invariants.LOAD_REFUSED.code:
             return path.parent.resolve() / path.name in changed
-        return finding.code in REMEDIES and path.parent.resolve() in changed
+        remedy = REMEDIES.get(finding.code)
+        if remedy is None or (remedy is Remedy.SALVAGE and not self.is_salvage):
+            return False
+        return _directory_of(finding) in changed
 
 
 def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending) -> list[Mended]:
@@ -250,7 +268,7 @@ class _Mender:
         )
         policy = self.mending.policy
         kinds = [verdict(outcome, policy).kind for _, outcome in recovered]
-        return Mended(wanted, VerdictKind.LOSS in kinds)
+        return Mended(wanted, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
 
     def _ailing(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
         """Partitions that need ``remedy`` and may be written to, and the names of the files."""
@@ -278,7 +296,7 @@ class _Mender:
             return []  # a broker would not look at any of it
         swapped = set()
         if mending.policy is Policy.SALVAGE:
-            swapped = {partition.path for partition, _ in self._ailing(Remedy.SWAPS)}
+            swapped = {partition.path for partition, _ in self._ailing(Remedy.SALVAGE)}
         wanted = {
             load_split(
                 partition,

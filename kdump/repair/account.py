@@ -139,6 +139,8 @@ class Why(enum.Enum):
     """They are valid batches of another log."""
     UNDECIDED = "undecided"
     """They are valid batches in whose place others stay, and little tells which belong there."""
+    MISSING = "missing"
+    """They are no bytes: offsets that were missing before."""
     UNFINISHED = "unfinished"
     """They are all of a file that was being written, and hold batches that no log has."""
 
@@ -223,7 +225,8 @@ class Account:
     @property
     def loses_data(self) -> bool:
         """Whether any byte of a log goes."""
-        return bool(self.cuts or self.dropped or self.set_aside or self.swap_losses)
+        aside = any(piece.why is not Why.MISSING for piece in self.set_aside)
+        return bool(self.cuts or self.dropped or aside or self.swap_losses)
 
 
 class Recorder:

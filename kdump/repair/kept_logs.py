@@ -13,6 +13,7 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.account import Why
 from kdump.repair.foreign import SequenceSpan, find_foreign, sequence_spans, suspect_logs
+from kdump.repair.holes import Reach, reach_of
 from kdump.repair.lost_markers import Row, abort_marker, free_place
 from kdump.repair.offset_order import INT32_MAX, log_order, rising_batches
 from kdump.repair.sound_batches import SoundBatches, find_sound_batches
@@ -117,6 +118,10 @@ class Segment:
 class KeptLogs:
     """All logs of a partition in the order of what they hold.
 
+    Attributes:
+        logs: in that order.
+        reaches: their offsets, as they are on disk, by base offset.
+
     Args:
         workspace: the directory; its logs are as they are on disk, but for their names.
         base_offsets: of the logs.
@@ -128,12 +133,14 @@ class KeptLogs:
     def __init__(self, workspace: Workspace, base_offsets: Iterable[int]) -> None:
         self._workspace = workspace
         self.logs: list[KeptLog] = []
+        self.reaches: dict[int, Reach] = {}
         spans: dict[int, dict[int, SequenceSpan]] = {}
         for base_offset in base_offsets:
             content = workspace.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, Stored), "a log is a file"
             batches = self._read(base_offset)
             spans[base_offset] = sequence_spans(batches, slice(None))
+            self.reaches[base_offset] = reach_of(base_offset, batches)
             batches = batches.collapsed()
             keep = np.ones(batches.count, np.bool_)
             self.logs.append(KeptLog(base_offset, content, batches, keep))

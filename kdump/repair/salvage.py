@@ -14,7 +14,8 @@ What is kept and what goes, log by log:
    others stay, and the loader begins again.
 
 Whatever goes is put into a file of its own beside the logs, which Kafka leaves alone, unless it
-is zeroes. Offsets stay as they are: the log has gaps.
+is zeroes. Offsets stay as they are: the log has gaps. A gap that was there before, in a log that
+is not compacted, gets an empty file (:mod:`kdump.repair.holes`).
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
 from kdump.repair.account import MadeMarker, RecoveredSegment, SetAside, Split, Why
+from kdump.repair.holes import missing_ranges
 from kdump.repair.kept_logs import KeptLog, KeptLogs, Segment
 from kdump.repair.loader import LoadContext, Recovered, load_workspace
 from kdump.repair.lost_ranges import lost_ranges
 from kdump.repair.refusal import Refusal, Refused
 from kdump.repair.salvage_files import aside_name, resolve_for_salvage
+from kdump.repair.wanted import Gone, NewBytes
 from kdump.repair.workspace import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
@@ -69,8 +72,8 @@ def salvage_partition(workspace: Workspace, context: LoadContext) -> Recovered |
         if not _loses(outcome) and context != salvage.from_the_start and not is_cut:
             outcome = load_workspace(untouched, context)
         if not _loses(outcome):
-            return outcome
-    return salvage.run()
+            return salvage.with_holes(outcome)
+    return salvage.with_holes(salvage.run())
 
 
 def _loses(outcome: Recovered | Refusal) -> bool:
@@ -169,6 +172,19 @@ class _Salvage:
         if not is_ended:
             self._logs.let_go(segment, row, Why.NOT_LOADABLE, refusal.reason)
         return True
+
+    def with_holes(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
+        """``outcome`` with a file for each hole that nothing tells of yet."""
+        if isinstance(outcome, Refusal) or self.from_the_start.is_compacted is not False:
+            return outcome
+        known = [name for name, file in outcome.files.items() if not isinstance(file, Gone)]
+        known += [each.file for each in outcome.account.set_aside if each.file is not None]
+        holes = list(missing_ranges(self._logs.reaches, known))
+        if not holes:
+            return outcome
+        notes = {hole.file: NewBytes(b"") for hole in holes if hole.file is not None}
+        account = replace(outcome.account, set_aside=(*outcome.account.set_aside, *holes))
+        return replace(outcome, files={**outcome.files, **notes}, account=account)
 
     def _finish(
         self, workspace: Workspace, outcome: Recovered, segments: list[Segment]

@@ -149,10 +149,13 @@ def lost_with(loss: Loss) -> str:
 def _loses(piece: SetAside) -> bool:
     """Whether records are lost with bytes that are set aside; zeroes at the end never were any."""
     is_padding = piece.file is None and piece.last_offset is None
-    return piece.first_offset is not None and not is_padding
+    return piece.first_offset is not None and not is_padding and piece.why is not Why.MISSING
 
 
 def _set_aside(piece: SetAside) -> str:
+    if piece.why is Why.MISSING:
+        offsets = f"{piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
+        return f"note in {piece.file} that offsets {offsets} were missing before"
     where = f"of segment {piece.name}, from byte {piece.start} on"
     if piece.file is None:
         return f"cut {piece.size_bytes} zeroes {where}"

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from builders.batches import batch
+from builders.freeing import run
 from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
 from builders.recovery import joined, log_name, of_producer
 from builders.verified import records
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
+from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.log.directory import read_log_directory
 from kdump.log.settings import read_settings
@@ -126,6 +128,50 @@ def test_data_that_was_moved_aside_explains_the_gap_it_left(
     (gap,), _ = found(path, "segment-gap", policy="delete")
 
     assert gap.severity is severity
+
+
+def salvaged(path: Path, *options: str) -> int:
+    return run("recover", "--policy", "salvage", *options, path).exit_status
+
+
+@pytest.mark.parametrize(
+    ("logs", "code"),
+    [
+        (with_hole(), "segment-gap"),
+        ({0: joined([of_producer(0, sequence=0), of_producer(3, sequence=3)])}, "offset-gap"),
+    ],
+)
+def test_a_hole_is_damage_until_the_log_is_salvaged(
+    tmp_path: Path, logs: dict[int, bytes], code: str
+) -> None:
+    path = log_directory(tmp_path / "d1", logs)
+    (before,), _ = found(path, code, policy="delete")
+
+    assert salvaged(path, "--config=cleanup.policy=delete") == ExitStatus.REPAIRED
+
+    (after,), report = found(path, code, policy="delete")
+    assert (before.severity, after.severity) == (Severity.ERROR, Severity.INFO)
+    assert report.verdict_kind == "sound"
+    assert salvaged(path, "--config=cleanup.policy=delete") == ExitStatus.SOUND
+
+
+def test_a_repair_by_salvage_notes_a_hole_too(tmp_path: Path) -> None:
+    path = log_directory(tmp_path / "d1", with_hole())
+    options = ("--repair", "--config=cleanup.policy=delete", path)
+
+    assert run("verify", *options).exit_status & ExitStatus.DAMAGE_LEFT
+    assert run("verify", "--policy", "salvage", *options).exit_status == ExitStatus.REPAIRED
+
+
+@pytest.mark.parametrize("options", [(), ("--config=cleanup.policy=compact",)])
+def test_nothing_is_noted_where_compaction_may_have_left_the_gap(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    path = log_directory(tmp_path / "d1", with_hole())
+
+    salvaged(path, *options)
+
+    assert list((path / "orders-0").glob("damaged-*")) == []
 
 
 def test_a_log_that_begins_late_has_no_gap(tmp_path: Path) -> None:
