@@ -44,8 +44,10 @@ from kdump.apply.steps import ROOT, relative
 from kdump.apply.undo_steps import undo_steps_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
+from kdump.phases import during
 
 
+@during("changing files")
 def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK) -> str | None:
     """Do what ``plan`` says; its directory must be locked and as it was when that was made.
 

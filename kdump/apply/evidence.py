@@ -37,6 +37,7 @@ from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, is_log
 from kdump.apply.steps import cut_file, relative
 from kdump.formats.names import leading_offset
+from kdump.phases import during
 from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes
 from kdump.storage.regular_files import open_file
 
@@ -61,6 +62,7 @@ class Staged:
     metadata: Metadata
 
 
+@during("writing new files")
 def stage(plan: Plan, number: int, files: Files, *, created_ns: int) -> dict[Operation, Staged]:
     """Write the new content of all operations that have any, durable but for its names.
 
@@ -158,6 +160,7 @@ class Kept:
     marks: dict[str, Mark]
 
 
+@during("keeping a copy of what changes")
 def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> Kept:
     """Keep what is about to go, durable but for the names.
 

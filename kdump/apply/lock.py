@@ -23,6 +23,7 @@ from kdump.apply.entries import directory_of, pinned, status_of
 from kdump.apply.files import DISK, Metadata
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
+from kdump.phases import phase
 from kdump.storage.regular_files import SpecialFileError, require_not_special
 
 _FLOCK: Final = struct.Struct("@hhqqi4x")
@@ -69,13 +70,14 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
     """
     locked = sorted({path.resolve() for path in log_dirs})
     with ExitStack() as stack:
-        for path in (*locked, *log_dirs):
-            try:
-                stack.enter_context(pinned(path))
-            except OSError as failure:
-                raise _cannot_lock(path / LOCK_FILE, failure) from failure
-        for path in locked:
-            stack.enter_context(_hold(path))
+        with phase("taking the locks"):
+            for path in (*locked, *log_dirs):
+                try:
+                    stack.enter_context(pinned(path))
+                except OSError as failure:
+                    raise _cannot_lock(path / LOCK_FILE, failure) from failure
+            for path in locked:
+                stack.enter_context(_hold(path))
         yield
 
 
@@ -154,7 +156,8 @@ def _hold(log_dir: Path) -> Iterator[None]:
         # The order of Kafka's FileLock.destroy.
         fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
         if not held.stays:
-            DISK.unlink(path)
+            with phase("giving back the locks"):
+                DISK.unlink(path)
         os.close(held.descriptor)
 
 

@@ -14,6 +14,7 @@ from kdump.apply.operations import states_of
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.apply.steps import ROOT
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
+from kdump.phases import during
 from kdump.storage.regular_files import read_file
 
 CHECKSUMMED_BYTES: Final = 64 << 10
@@ -22,6 +23,7 @@ and keeps their times."""
 _SHOWN: Final = 5
 
 
+@during("examining files")
 def marks_of(log_dir: Path, directories: Iterable[str], *, with_checksums: bool) -> dict[str, Mark]:
     """The files in directories below ``log_dir`` (``.`` is itself), by path.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from kdump.apply.journal_values import (
     names_while_cut,
 )
 from kdump.apply.steps import Step, StepKind
+from kdump.phases import Phase, phase
 
 MANY_REMOVALS: Final = 256
 """From how many files on the partitions that they go from are worked on side by side."""
@@ -52,27 +54,29 @@ class Runner:
             StepKind.PUT: self._put,
             StepKind.FILL: self._fill,
         }
-        for kind, alike in itertools.groupby(steps, key=lambda step: step.kind):
-            if kind is StepKind.REMOVE:
-                self._remove_all(list(alike))
-                continue
-            for step in alike:
-                actions[kind](step)
+        with phase(f"changing files in {self.log_dir}", len(steps)) as changing:
+            for kind, alike in itertools.groupby(steps, key=lambda step: step.kind):
+                if kind is StepKind.REMOVE:
+                    self._remove_all(list(alike), changing)
+                    continue
+                for step in changing.over(alike):
+                    actions[kind](step)
 
-    def _remove_all(self, steps: list[Step]) -> None:
+    def _remove_all(self, steps: list[Step], changing: Phase) -> None:
         """Remove files, those of each directory in their order; of many, side by side."""
         by_directory: dict[str, list[Step]] = {}
         for step in steps:
             by_directory.setdefault(step.path.rpartition("/")[0], []).append(step)
         if len(steps) < MANY_REMOVALS or len(by_directory) == 1:
-            self._remove_in_order(steps)
+            self._remove_in_order(steps, changing)
             return
         with ThreadPoolExecutor(_REMOVING_THREADS) as pool:
-            for _ in pool.map(self._remove_in_order, by_directory.values()):
+            remove = functools.partial(self._remove_in_order, changing=changing)
+            for _ in pool.map(remove, by_directory.values()):
                 pass
 
-    def _remove_in_order(self, steps: list[Step]) -> None:
-        for step in steps:
+    def _remove_in_order(self, steps: list[Step], changing: Phase) -> None:
+        for step in changing.over(steps):
             self._remove(step)
 
     def _move(self, step: Step) -> None:

@@ -26,6 +26,7 @@ from kdump.apply.run import restore
 from kdump.apply.steps import Step, StepKind
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
+from kdump.phases import during
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ class Unfinished:
     files: tuple[Restored, ...]
 
 
+@during("listing the undo data")
 def list_undos(log_dir: Path) -> list[Undo]:
     """What can be taken back in a log directory, the oldest first; only reads.
 
@@ -89,6 +91,7 @@ def list_undos(log_dir: Path) -> list[Undo]:
         return [_described_at_least(*run) for run in _runs(log_dir)]
 
 
+@during("undoing")
 def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> Undo:
     """Take back the newest run, also one that was interrupted; gives what was taken back.
 
@@ -116,6 +119,7 @@ def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> U
     return described
 
 
+@during("examining the undo data")
 def foretell(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Restored]]:
     """Say what :func:`undo` would take back, and which files it would touch; only reads.
 
@@ -213,6 +217,7 @@ def _way_out(log_dir: Path, journal: Journal, what: str) -> Iterator[None]:
         ) from failure
 
 
+@during("listing the undo data")
 def discardable(log_dir: Path, undo_id: str | None = None) -> list[Undo]:
     """What :func:`discard` would give up; only reads.
 
@@ -234,6 +239,7 @@ def discardable(log_dir: Path, undo_id: str | None = None) -> list[Undo]:
     return complete
 
 
+@during("discarding undo data")
 def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> list[Undo]:
     """Give back the space of one undo, or of all that are complete; gives what that was.
 
@@ -257,6 +263,7 @@ def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -
     return discarded
 
 
+@during("examining the journals")
 def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
     """Bring a run, or the undoing of one, that was interrupted to its end.
 
@@ -305,6 +312,7 @@ def _require_finishable(log_dir: Path, journal: Journal, state: State) -> None:
     _refuse(log_dir, journal, changes + lost_content(log_dir, journal))
 
 
+@during("examining the journals")
 def unfinished(log_dir: Path) -> list[Unfinished]:
     """Say what :func:`finish_interrupted` would finish, and which files it would change.
 
@@ -330,6 +338,7 @@ def _foretold(log_dir: Path, state: State, found: Mapping[str, Path]) -> Unfinis
     return Unfinished(_described(journal, state, found), tuple(changed))
 
 
+@during("examining the journals")
 def remove_remains(log_dir: Path, *, files: Files = DISK) -> None:
     """Remove what runs left that have no journal: nothing was changed, or all was done.
 
@@ -387,6 +396,7 @@ def _refuse(log_dir: Path, journal: Journal, changes: list[str]) -> None:
         )
 
 
+@during("restoring files")
 def _ready_to_go_back(log_dir: Path, journal: Journal, files: Files) -> Journal:
     """Give every file that was taken from its name another one, as when the run began.
 

@@ -28,6 +28,7 @@ from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
+from kdump.phases import phase
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory, Offsets
@@ -247,7 +248,8 @@ def _write(
         for directory in found:
             diagnostics.report_unreadable(directory)
         status |= diagnostics.status
-        wanted = [WantedDirectory(each.path, (), wanted_root(each)) for each in found]
+        with phase("reading the ends of logs"):
+            wanted = [WantedDirectory(each.path, (), wanted_root(each)) for each in found]
         done = carry_out(wanted, writing)
     operations = Operations(done)
     with open_report(repair.form, done) as printer:

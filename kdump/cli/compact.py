@@ -79,7 +79,6 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.cli.progress import open_progress
     from kdump.pipeline.compaction.compact import compact, outcome_of, recover_first
     from kdump.pipeline.compaction.request import Request
     from kdump.pipeline.recover import Selection
@@ -116,10 +115,9 @@ def command(
             ),
         )
         _require_match(request)
-        progress = open_progress(engine.progress)
         recovered = []
         if recovers:
-            recovered = recover_first(request, writing, engine.options, progress)
+            recovered = recover_first(request, writing, engine.options, engine.progress)
             request = _request(log_dirs, config, request)
         for directory in request.directories:
             diagnostics.report_problems(directory)
@@ -131,7 +129,7 @@ def command(
                 for each in request.directories
             },
         )
-        results = compact(request, writing, engine.options, progress)
+        results = compact(request, writing, engine.options, engine.progress)
     operations = Operations(done for _, done in recovered)
     status = diagnostics.status | status_of(results)
     with (

@@ -26,6 +26,7 @@ from kdump.log import directory
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
+from kdump.phases import phase
 
 Value = TypeVar("Value")
 
@@ -97,7 +98,8 @@ def find_log_directories(
     found: dict[Path, DirectoryKind] = {}
     for path in paths:
         try:
-            kind = directory.directory_kind(path)
+            with phase(f"listing {path}"):
+                kind = directory.directory_kind(path)
         except OSError as failure:
             diagnostics.report(path, failure)
             continue

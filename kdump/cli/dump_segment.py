@@ -22,6 +22,7 @@ from kdump.cli.output import (
 )
 from kdump.cli.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import each_during
 
 if TYPE_CHECKING:
     from kdump.dump.contents import Contents
@@ -246,7 +247,8 @@ def _print_text(
                 status |= ExitStatus.OPERATIONAL_ERROR
                 continue
             try:
-                for text in dump_text(file, kind, options, report, workers):
+                texts = dump_text(file, kind, options, report, workers)
+                for text in each_during(f"reading {file.name}", texts):
                     out.write(_for_terminal(text) if is_terminal else text)
             except BrokenPipeError:
                 raise
@@ -317,9 +319,12 @@ def _print_table(
 def _rows(
     file: DumpedFile, kind: DumpKind, options: DumpOptions, report: DumpReport
 ) -> Iterator[dict[str, Any]]:
-    from kdump.dump.files import dump_rows
+    from kdump.dump.files import DumpKind, dump_rows
 
-    return ({"file": file.name, **row} for row in dump_rows(file, kind, options, report))
+    rows = dump_rows(file, kind, options, report)
+    if kind is not DumpKind.SEGMENT:  # which says itself how far it is, and less often
+        rows = each_during(f"reading {file.name}", rows)
+    return ({"file": file.name, **row} for row in rows)
 
 
 def _hand_over(file: DumpedFile, rows: Iterable[dict[str, Any]], output: Output) -> ExitStatus:

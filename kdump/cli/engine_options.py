@@ -12,6 +12,7 @@ import click
 from kdump.cli.output import format_bytes
 from kdump.cli.parameters import PropertyParameter, SizeParameter
 from kdump.pipeline.engine import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
+from kdump.pipeline.progress import Progress
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -21,8 +22,8 @@ class EngineArguments:
     """What the command line says of the engine; the argument that a command is given."""
 
     options: EngineOptions
-    progress: bool | None
-    """Whether progress was asked for, or asked to be left out; None for neither."""
+    progress: Progress
+    """Is told how far the engine is."""
 
 
 def engine_options(command: Command) -> Command:
@@ -83,8 +84,11 @@ def _gathered(command: Command, *options: Callable[[Any], Any]) -> Command:
         progress: bool | None,
         **others: Any,
     ) -> Any:
+        from kdump.cli.progress import shown
+
         options = EngineOptions(engine, engine_threshold, master, tuple(spark_conf))
-        return command(*args, engine=EngineArguments(options, progress), **others)
+        with shown(progress) as display:
+            return command(*args, engine=EngineArguments(options, display), **others)
 
     decorated: Any = with_one_argument
     for option in reversed(options):

@@ -11,6 +11,7 @@ import click
 
 from kdump.cli.output import Column, Kind, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
+from kdump.phases import phase
 
 if TYPE_CHECKING:
     from kdump.cli.directories import Diagnostics
@@ -97,7 +98,9 @@ def command(directories: Sequence[Path], deep: bool, output: OutputFormat) -> Ex
     with open_output(output, COLUMNS, upright=True) as out:
         for path in directories:
             try:
-                out.row(_row(path, deep, diagnostics))
+                with phase(f"looking at {path}"):
+                    row = _row(path, deep, diagnostics)
+                out.row(row)
             except OSError as failure:
                 diagnostics.report(path, failure)
     return diagnostics.status
@@ -175,15 +178,16 @@ def _totals(
     """Sums over partitions, each as it lies on disk and as a broker loads it."""
     segments = log_bytes = total_bytes = 0
     leftovers, generations = Counter[str](), Counter[str]()
-    for partition, loaded in partitions:
-        segments += len((loaded or partition).segments)
-        log_bytes += (loaded or partition).log_bytes
-        total_bytes += partition.total_bytes
-        leftovers.update(leftover.kind.value for leftover in partition.leftovers)
-        try:
-            generations.update(segment_generations(loaded or partition))
-        except OSError as failure:
-            diagnostics.report(partition.path, failure)
+    with phase("looking at partitions") as looking:
+        for partition, loaded in looking.over(partitions):
+            segments += len((loaded or partition).segments)
+            log_bytes += (loaded or partition).log_bytes
+            total_bytes += partition.total_bytes
+            leftovers.update(leftover.kind.value for leftover in partition.leftovers)
+            try:
+                generations.update(segment_generations(loaded or partition))
+            except OSError as failure:
+                diagnostics.report(partition.path, failure)
     return {
         "segments": segments,
         "generations": dict(sorted(generations.items())),
@@ -247,7 +251,8 @@ def _deep_fields(partitions: Iterable[Partition], diagnostics: Diagnostics) -> R
 
     parts = []
     for partition in partitions:
-        contents, problems = survey_partition(partition)
+        with phase(f"reading {partition.path}"):
+            contents, problems = survey_partition(partition)
         parts.append(contents)
         for problem in problems:
             diagnostics.report(problem.path, problem.error)

@@ -12,6 +12,7 @@ import click
 
 from kdump.cli.output import Column, Kind, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
 
 if TYPE_CHECKING:
     from kdump.cli.directories import Diagnostics
@@ -121,7 +122,10 @@ def command(
 
     diagnostics = Diagnostics()
     with without_garbage_collection():
-        rows = [row for path in directories for row in _rows(path, globs, diagnostics)]
+        rows: list[Row] = []
+        for path in directories:
+            with phase(f"looking at the partitions in {path}") as looking:
+                rows += looking.over(_rows(path, globs, diagnostics))
     if globs and not rows and not diagnostics.status:
         raise UsageProblem(
             f"no topic in {' '.join(map(str, directories))} matches {' '.join(globs)}: "

@@ -147,16 +147,26 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
 
 def _run(args: Sequence[str] | None, **extra: Any) -> ExitStatus | None:
     try:
-        result: ExitStatus | None = cli.main(
-            args=None if args is None else list(args),
-            prog_name="kdump",
-            standalone_mode=False,
-            **extra,
-        )
+        with _progress_shown():
+            result: ExitStatus | None = cli.main(
+                args=None if args is None else list(args),
+                prog_name="kdump",
+                standalone_mode=False,
+                **extra,
+            )
     except click.exceptions.NoArgsIsHelpError as request:
         click.echo(request.format_message())
         return ExitStatus.SOUND
     return result
+
+
+def _progress_shown() -> contextlib.AbstractContextManager[object]:
+    """Show on a terminal what takes long; elsewhere ``--progress`` may ask for it."""
+    if not sys.stderr.isatty():
+        return contextlib.nullcontext()
+    from kdump.cli.progress import shown
+
+    return shown()
 
 
 def _sentence(problem: click.UsageError) -> str:

@@ -26,6 +26,7 @@ from kdump.cli.said import Said
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
+from kdump.phases import phase
 
 if TYPE_CHECKING:
     from kdump.cli.config_options import ConfigArguments
@@ -59,7 +60,8 @@ def find_named(
     found: list[Named] = []
     for path in paths:
         try:
-            named = _named(path, segments=segments)
+            with phase(f"listing {path}"):
+                named = _named(path, segments=segments)
         except OSError as failure:
             diagnostics.report(path, failure)
             continue
@@ -107,7 +109,6 @@ def run_parts(
     Partitions of other states are left, unless they were named themselves; so is the metadata of
     the cluster.
     """
-    from kdump.cli.progress import open_progress
     from kdump.pipeline.parts import put_right, wanted_directories
     from kdump.pipeline.repairing import carry_out, for_writing
 
@@ -123,8 +124,7 @@ def run_parts(
             diagnostics.report_unreadable(directory)
         targets = [target for each in directories for target in _targets(each, named, parts)]
         settings = config.settings_of(directories)
-        progress = open_progress(engine.progress)
-        results = put_right(targets, settings, engine.options, progress)
+        results = put_right(targets, settings, engine.options, engine.progress)
         done = carry_out(wanted_directories(results), writing)
     operations = Operations(done)
     status = diagnostics.status

@@ -99,7 +99,6 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.cli.progress import open_progress
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.recover import Request, Selection, recover
     from kdump.pipeline.repairing import carry_out, for_writing
@@ -122,7 +121,7 @@ def command(
             policy=Policy(policy_name.value),
             now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
         )
-        results = recover(request, engine.options, open_progress(engine.progress))
+        results = recover(request, engine.options, engine.progress)
         done = carry_out([result.wanted for result in results], writing)
     operations = Operations(done)
     status = diagnostics.status

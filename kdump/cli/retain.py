@@ -75,7 +75,6 @@ def command(
         without_garbage_collection,
     )
     from kdump.cli.freed_output import said_of_result, status_of, summary
-    from kdump.cli.progress import open_progress
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.repairing import carry_out, for_writing
     from kdump.pipeline.retain import Request, Topics, retain
@@ -109,7 +108,7 @@ def command(
             is_replicated=freeing.is_replicated,
             free_bytes=free_bytes,
         )
-        results = retain(request, engine.options, open_progress(engine.progress))
+        results = retain(request, engine.options, engine.progress)
         for directory in directories:
             diagnostics.report_problems(directory)
         done = carry_out([result.wanted for result in results], writing)

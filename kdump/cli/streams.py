@@ -11,8 +11,9 @@ import errno
 import io
 import os
 import sys
-from contextlib import suppress
-from typing import Any, Final, TextIO
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Protocol, TextIO
 
 from kdump.errors import KdumpError
 
@@ -22,6 +23,35 @@ _DIAGNOSTICS: Final = 2
 
 class OutputError(KdumpError):
     """Standard output cannot be written."""
+
+
+class Watcher(Protocol):
+    """Is told of everything that is written, so that it can draw on the same terminal."""
+
+    def begin_write(self, *, to_terminal: bool) -> None: ...
+
+    def end_write(self, *, ends_line: bool) -> None: ...
+
+
+_watcher: Watcher | None = None
+
+
+def watch(watcher: Watcher | None) -> None:
+    """Let ``watcher`` be told of what is written from now on; None for nobody."""
+    global _watcher
+    _watcher = watcher
+
+
+@contextmanager
+def _watched(stream: io.FileIO, data: Any) -> Iterator[None]:
+    if _watcher is None:
+        yield
+        return
+    _watcher.begin_write(to_terminal=stream.isatty())
+    try:
+        yield
+    finally:
+        _watcher.end_write(ends_line=not stream.isatty() or bytes(data[-1:]) == b"\n")
 
 
 def open_standard_streams() -> None:
@@ -70,7 +100,8 @@ class _Output(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data)
+            with _watched(self, data):
+                return super().write(data)
         except BrokenPipeError:
             raise
         except OSError as failure:
@@ -85,7 +116,8 @@ class _Diagnostics(io.FileIO):
 
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data)
+            with _watched(self, data):
+                return super().write(data)
         except OSError:
             return len(data)
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from kdump.cli.config_options import ConfigArguments
 from kdump.cli.engine_options import EngineArguments
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding, Severity
     from kdump.check.part import Level
     from kdump.cli.directories import Diagnostics
-    from kdump.cli.progress import Display
     from kdump.cli.verify_output import VerifyPrinter
     from kdump.log.directory import LogDirectory
     from kdump.log.settings import Settings
@@ -62,10 +62,10 @@ class Verification:
             diagnostics: is told of paths that are nothing to be verified.
             take: is given each finding, too.
         """
-        from kdump.cli.progress import open_progress
         from kdump.pipeline.verify import Request, verify
 
-        targets, directories = _find(self.paths, self.globs, diagnostics)
+        with phase("listing what is to be verified"):
+            targets, directories = _find(self.paths, self.globs, diagnostics)
         if self.globs and not targets:
             raise UsageProblem(
                 f"no topic in {' '.join(map(str, self.paths))} matches {' '.join(self.globs)}: "
@@ -84,9 +84,9 @@ class Verification:
         )
         if self.largest_record_bytes is not None:
             request = replace(request, largest_record_bytes=self.largest_record_bytes)
-        progress = open_progress(self.engine.progress)
-        said = verify(request, self.engine.options, progress)
-        return _print(said, printer, progress, take, self.worst_allowed)
+        with phase("verifying"):
+            said = verify(request, self.engine.options, self.engine.progress)
+            return _print(said, printer, take, self.worst_allowed)
 
     @property
     def worst_allowed(self) -> Severity:
@@ -164,7 +164,6 @@ def _find(
 def _print(
     said: Iterator[Said],
     printer: VerifyPrinter,
-    progress: Display,
     take: Callable[[Finding], None] | None,
     worst_allowed: Severity,
 ) -> ExitStatus:
@@ -173,7 +172,6 @@ def _print(
 
     status = ExitStatus.SOUND
     for each in said:
-        progress.hide()
         if isinstance(each, Finding):
             printer.finding(each)
             if take is not None:

@@ -9,7 +9,6 @@ from typing import Final
 from kdump.check.findings import Finding
 from kdump.cli.directories import Diagnostics, without_garbage_collection
 from kdump.cli.part_commands import find_named
-from kdump.cli.progress import open_progress
 from kdump.cli.repairing import (
     Operations,
     outcomes_noted,
@@ -112,7 +111,7 @@ def _mended(
         policy=policy,
         now_ms=verification.now_ms,
         options=verification.engine.options,
-        progress=open_progress(verification.engine.progress),
+        progress=verification.engine.progress,
     )
     return mend(ailments, directories, mending)
 

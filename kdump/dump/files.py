@@ -18,6 +18,7 @@ from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.report import DumpReport
 from kdump.dump.segment import SegmentOptions, SegmentReading
 from kdump.formats import names
+from kdump.phases import phase
 from kdump.scan.source import FileSource
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ def dump_rows(
         case DumpKind.SEGMENT | DumpKind.METADATA_SNAPSHOT:
             from kdump.dump import segment_rows
 
-            with FileSource(file.path) as source:
+            with phase(f"opening {file.name}"):
+                source = FileSource(file.path)
+            with source:
                 reading = SegmentReading(file, source, options.segment, report)
                 yield from segment_rows.rows(reading, options.segment.text.contents)
         case DumpKind.SEGMENT_0_7:

@@ -19,6 +19,7 @@ from kdump.formats.names import (
     parse_metadata_snapshot_name,
 )
 from kdump.log.seek import IndexedLog
+from kdump.phases import each_during, phase
 from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
@@ -96,7 +97,7 @@ def _shared_text(
 
     Windows go round: the first of each round is for this process, so that it never only waits.
     """
-    windows = read_windows(source)
+    windows = each_during(f"reading {reading.name}", read_windows(source), source)
     while group := list(itertools.islice(windows, 1 + len(workers))):
         asked = [
             worker.ask(window)
@@ -155,6 +156,11 @@ class SegmentReading:
         self._problems = 0
 
     @property
+    def name(self) -> str:
+        """Of the file, as it was given."""
+        return self._file.name
+
+    @property
     def size_bytes(self) -> int:
         """Of the file."""
         return self._source.size_bytes
@@ -162,9 +168,11 @@ class SegmentReading:
     def steps(self) -> Iterator[Step]:
         """What the options ask for, front to back; the damage between is reported on the way."""
         options = self._options
+        with phase(f"reading the indexes of {self._file.name}"):
+            start = 0 if options.follow_bad else self._start()
         steps = walk_segment(
             self._source,
-            0 if options.follow_bad else self._start(),
+            start,
             options.max_bytes,
             with_records=options.deep,
             selection=replace(
@@ -173,7 +181,7 @@ class SegmentReading:
             follow_bad=options.follow_bad,
             largest_record_bytes=options.text.largest_record_bytes,
         )
-        for step in steps:
+        for step in each_during(f"reading {self._file.name}", steps, self._source):
             self._report.printed(limited_count(step))
             if isinstance(step, Skipped):
                 self._note_skipped(step)

@@ -21,6 +21,7 @@ from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import Problem
+from kdump.phases import Phase, phase
 from kdump.storage.regular_files import read_file
 
 Offsets = Mapping[TopicPartition, int]
@@ -192,11 +193,21 @@ def read_log_directory(
         OSError: the directory itself cannot be listed. What cannot be read inside it is among
             the ``problems``.
     """
-    kind = directory_kind(path) if kind is None else kind
+    with phase(f"listing {path}") as listing:
+        return _read(path, directory_kind(path) if kind is None else kind, select, listing)
+
+
+def _read(
+    path: Path,
+    kind: DirectoryKind,
+    select: Callable[[str, TopicPartition], bool],
+    listing: Phase,
+) -> LogDirectory:
     files, directories = _listed(path)
     reader = _Reader(path, files)
     partitions, unreadable, refused = [], [], []
-    for name in directories:
+    listing.total = len(directories)
+    for name in listing.over(directories):
         if name == names.REMOTE_INDEX_CACHE:
             continue
         try:

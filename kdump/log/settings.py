@@ -42,6 +42,7 @@ from kdump.log.config_keys import (
 )
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.partition import Partition
+from kdump.phases import phase
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -296,7 +297,8 @@ def read_cluster_metadata(path: Path) -> ClusterMetadata:
     partition = next(filter(_is_metadata, directory.partitions), None)
     if partition is None:
         raise UsageProblem(f"--metadata {path}: there is no {names.CLUSTER_METADATA_TOPIC}-0 in it")
-    image = read_cluster_image(partition)
+    with phase("reading the metadata of the cluster"):
+        image = read_cluster_image(partition)
     if image is None:
         raise KdumpError(
             f"{partition.path}: the metadata is damaged or incomplete; name another copy of it"
@@ -344,7 +346,8 @@ def read_settings(
         else:
             copies[cluster] += filter(_is_metadata, directory.partitions)
     for cluster, partitions in copies.items():
-        image = read_newest_image(partitions)
+        with phase("reading the metadata of the cluster"):
+            image = read_newest_image(partitions)
         if image is not None:
             images[cluster] = image
     return {

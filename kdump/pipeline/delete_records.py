@@ -17,6 +17,7 @@ from kdump.formats.names import FileKind
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
+from kdump.phases import during
 from kdump.pipeline.giving_up import (
     INTERNAL_TOPICS,
     DirectoryResult,
@@ -54,6 +55,7 @@ class Request:
     twice: Collection[Path] = ()
 
 
+@during("finding out what to delete")
 def delete_records(request: Request) -> DirectoryResult:
     """Say what becomes of a log directory when records are deleted.
 

@@ -30,6 +30,7 @@ from kdump.log.cluster import ClusterTopic
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
+from kdump.phases import during
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.pipeline.loading import LoadSplit, Outcome, RecoverJob, load_split
 from kdump.pipeline.parts import REBUILT, Part, Target, put_right
@@ -197,6 +198,7 @@ class Mended:
         return _directory_of(finding) in changed
 
 
+@during("finding out what to repair")
 def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending) -> list[Mended]:
     """Say what log directories should be so that findings end; nothing is written.
 

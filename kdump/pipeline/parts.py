@@ -27,6 +27,7 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
+from kdump.phases import during
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.pipeline.loading import REMOTE_STORAGE, TWICE, LoadSplit, Unreadable, load_split
 from kdump.pipeline.progress import SILENT, Progress
@@ -217,6 +218,7 @@ class PartResult:
         }
 
 
+@during("finding out what to repair")
 def put_right(
     targets: Sequence[Target],
     settings: Mapping[Path, Settings],

@@ -16,10 +16,6 @@ class Progress(Protocol):
         """Whether anybody looks: if not, an engine need not wake up to call :meth:`tick`."""
         ...
 
-    def say(self, what: str) -> None:
-        """What is done that has no size, such as waiting for Spark to start; "" when it is over."""
-        ...
-
     def begin(self, total_bytes: int) -> None:
         """A job begins, over so many bytes."""
         ...
@@ -45,9 +41,6 @@ class Silent:
     """Tells nobody."""
 
     is_shown = False
-
-    def say(self, what: str) -> None:
-        pass
 
     def begin(self, total_bytes: int) -> None:
         pass

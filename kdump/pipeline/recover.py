@@ -27,6 +27,7 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
+from kdump.phases import during
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.pipeline.loading import (
     REMOTE_STORAGE,
@@ -247,6 +248,7 @@ class DirectoryResult:
         return path.parent == self.directory.path and path.name in self.wanted.root
 
 
+@during("loading partitions")
 def recover(
     request: Request,
     options: EngineOptions = DEFAULT_OPTIONS,

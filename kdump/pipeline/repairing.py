@@ -16,6 +16,7 @@ from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, WantedDirectory, make_plan
 from kdump.apply.undo import Restored, finish_interrupted, unfinished
 from kdump.errors import KdumpError
+from kdump.phases import phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +120,14 @@ def carry_out(wanted: Sequence[WantedDirectory], writing: Writing) -> list[Done]
         KdumpError: a plan cannot be made, or none can be carried out; says what to do.
         OSError: the disk does not let us.
     """
-    plans = [make_plan(each) for each in wanted]
+    with phase("planning the changes", len(wanted)) as planning:
+        plans = [make_plan(each) for each in planning.over(wanted)]
     done: dict[Path, Done] = {}
     # Directories that can make room on a full disk do so before others need it.
     for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.may_go_early):
         try:
-            done[plan.path] = _carried_out(plan, writing)
+            with phase(f"changing {plan.path}"):
+                done[plan.path] = _carried_out(plan, writing)
         except KdumpError as failure:
             done[plan.path] = Done(plan, is_applied=False, undo=None, failure=failure)
         except BaseException as stop:

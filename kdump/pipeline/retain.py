@@ -17,6 +17,7 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
+from kdump.phases import during
 from kdump.pipeline.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
 from kdump.pipeline.giving_up import (
     INTERNAL_TOPICS,
@@ -87,6 +88,7 @@ class Request:
     free_bytes: int | None = None
 
 
+@during("finding out what to delete")
 def retain(
     request: Request,
     options: EngineOptions = DEFAULT_OPTIONS,

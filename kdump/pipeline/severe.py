@@ -19,8 +19,10 @@ from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings
+from kdump.phases import during
 
 
+@during("checking log directories")
 def severe_findings(
     directories: Sequence[LogDirectory],
     settings: Mapping[Path, Settings],

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from kdump.errors import KdumpError
+from kdump.phases import phase
 from kdump.pipeline import spark_archive
 from kdump.pipeline.engine import EngineOptions
 from kdump.pipeline.job import (
@@ -133,9 +134,8 @@ class SparkEngine:
         """
         if not splits:
             return
-        self._progress.say(f"waiting for Spark on {self._session.master}")
-        context = self._session.context
-        self._progress.say("")
+        with phase(f"waiting for Spark on {self._session.master}"):
+            context = self._session.context
         self._progress.begin(sum(split.size_bytes for split in splits))
         arrived: queue.SimpleQueue[list[_Answer | _Failed] | _Ended] = queue.SimpleQueue()
         try:

@@ -30,6 +30,7 @@ from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.settings import Settings
+from kdump.phases import phase
 from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions, open_engine, run_in_order
 from kdump.pipeline.loading import (
     STATE_VERDICTS,
@@ -188,7 +189,8 @@ class _Verification:
         total_bytes = sum(target.partition.log_bytes for target in targets)
         size = split_bytes(total_bytes, available_cores())
         twice = partitions_twice(_directories(self.request))
-        pieces = [self._pieces(target, size, twice) for target in targets]
+        with phase("dividing the work", len(targets)) as dividing:
+            pieces = [self._pieces(target, size, twice) for target in dividing.over(targets)]
         splits = [split for each in pieces for split in each.splits]
         with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
             results = run_in_order(engine, self.job, splits)

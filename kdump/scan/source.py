@@ -31,6 +31,11 @@ class ByteSource(Protocol):
 class FileSource:
     """A file opened for reading; its size is taken once, when it is opened.
 
+    Attributes:
+        path: of the file.
+        size_bytes: how many bytes there are.
+        reached_bytes: where the last read ended.
+
     Raises:
         OSError: from the constructor and from reads, naming the file.
     """
@@ -39,6 +44,7 @@ class FileSource:
         self.path = path
         self._descriptor = open_for_reading(path)
         self.size_bytes = os.fstat(self._descriptor).st_size
+        self.reached_bytes = 0
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         filled = 0
@@ -48,6 +54,7 @@ class FileSource:
                 if not count:
                     break
                 filled += count
+            self.reached_bytes = position + filled
         except OSError as failure:
             raise OSError(
                 failure.errno,

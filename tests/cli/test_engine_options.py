@@ -26,7 +26,7 @@ def parsed(*args: str) -> EngineArguments:
 
 
 def test_nothing_given_leaves_the_choice_to_kdump() -> None:
-    assert parsed() == EngineArguments(DEFAULT_OPTIONS, None)
+    assert parsed().options == DEFAULT_OPTIONS
 
 
 def test_every_option_arrives() -> None:
@@ -36,11 +36,14 @@ def test_every_option_arrives() -> None:
     )
     conf = (("spark.a", "1"), ("spark.b", "x=y"))
     options = EngineOptions(EngineChoice.SPARK, 512 << 20, "local[2]", conf)
-    assert given == EngineArguments(options, True)
+    assert given.options == options
 
 
-def test_progress_can_be_refused() -> None:
-    assert parsed("--no-progress").progress is False
+@pytest.mark.parametrize(
+    ("args", "is_shown"), [((), False), (("--progress",), True), (("--no-progress",), False)]
+)
+def test_progress_can_be_asked_for(args: tuple[str, ...], is_shown: bool) -> None:
+    assert parsed(*args).progress.is_shown is is_shown
 
 
 @pytest.mark.parametrize(

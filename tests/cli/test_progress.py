@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import io
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from kdump import phases
 from kdump.cli import progress
 from kdump.cli.progress import Bar, Display, Lines, open_progress
+from kdump.phases import phase
+from kdump.scan.source import FileSource, read_at
 
 GIB = 1 << 30
 
@@ -53,93 +56,151 @@ def test_nobody_is_woken_for_a_display_that_shows_nothing() -> None:
 def test_lines_come_every_few_seconds_with_bytes_rate_and_time_left() -> None:
     clock, stream = Clock(), io.StringIO()
     lines = Lines(stream, clock)
-    lines.begin(8 * GIB)
-    for _ in range(10):
-        clock.now += 1
-        lines.working_on("orders-3")
-        lines.advance(GIB // 4)
-        lines.tick()
+    with phase("verifying"):
+        lines.begin(8 * GIB)
+        for _ in range(10):
+            clock.now += 1
+            lines.working_on("orders-3")
+            lines.advance(GIB // 4)
+            lines.tick()
     assert stream.getvalue() == (
         "kdump: 1.0 GiB of 8.0 GiB (12 %), 204.8 MiB/s, 35 s left, orders-3\n"
         "kdump: 2.2 GiB of 8.0 GiB (28 %), 230.4 MiB/s, 26 s left, orders-3\n"
     )
 
 
-def test_what_has_no_size_is_said_in_words() -> None:
+def drawn_after(seconds: float, begun: phases.Phase) -> str:
+    """What stands on a line when a phase has been going on for so long."""
     clock, stream = Clock(), io.StringIO()
     lines = Lines(stream, clock)
-    lines.say("waiting for Spark on local[*,4]")
-    clock.now += 6
-    lines.tick()
-    assert stream.getvalue() == "kdump: waiting for Spark on local[*,4]\n"
+    with begun:
+        lines.tick()
+        clock.now += seconds
+        lines.tick()
+    return stream.getvalue()
 
 
-def test_a_job_of_no_bytes_divides_by_none() -> None:
+def test_a_phase_without_steps_shows_for_how_long_it_has_been_going_on() -> None:
+    text = drawn_after(6, phase("waiting for Spark on local[*,4]"))
+    assert text == "kdump: waiting for Spark on local[*,4], 6 s so far\n"
+
+
+def test_a_phase_shows_its_steps() -> None:
+    counted = phase("listing /data/1", 10_000)
+    counted.step(300)
+    assert drawn_after(6, counted) == "kdump: listing /data/1: 300 of 10000, 6 s so far\n"
+
+
+def test_the_phase_that_began_last_is_shown() -> None:
+    with phase("verifying"):
+        assert "listing" in drawn_after(6, phase("listing /data/1"))
+
+
+def test_a_file_that_is_read_shows_how_far(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(1000))
+    with FileSource(path) as source:
+        read_at(source, 0, 250)
+        text = drawn_after(6, phase("reading log", reading=source))
+    assert text == "kdump: reading log: 250 B of 1000 B (25 %), 6 s so far\n"
+
+
+def test_of_a_job_of_no_bytes_the_phase_is_shown() -> None:
     clock, stream = Clock(), io.StringIO()
     lines = Lines(stream, clock)
-    lines.begin(0)
-    clock.now += 6
-    lines.tick()
-    assert stream.getvalue() == "kdump: 0 B of 0 B\n"
+    with phase("verifying"):
+        lines.begin(0)
+        clock.now += 6
+        lines.tick()
+    assert stream.getvalue() == "kdump: verifying\n"
 
 
 def test_a_name_cannot_move_the_cursor() -> None:
     clock, stream = Clock(), io.StringIO()
     lines = Lines(stream, clock)
-    lines.begin(1)
-    lines.working_on("\x1b[2J-0")
-    clock.now += 6
-    lines.tick()
+    with phase("verifying"):
+        lines.begin(1)
+        lines.working_on("\x1b[2J-0")
+        clock.now += 6
+        lines.tick()
     assert stream.getvalue().endswith(", \\x1b[2J-0\n")
+    assert "\x1b" not in drawn_after(6, phase("listing \x1b[2J"))
 
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     return Terminal()
 
 
-def seen(stream: io.StringIO) -> str:
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue())
-
-
-def test_what_is_over_at_once_draws_no_bar(terminal: Terminal) -> None:
+@pytest.fixture
+def bar(terminal: Terminal) -> Iterator[tuple[Bar, Clock]]:
+    """Give a bar on the terminal, which is told when nothing more is being done."""
     clock = Clock()
     bar = Bar(terminal, clock)
-    bar.begin(GIB)
-    clock.now += progress.BAR_AFTER_SECONDS / 2
-    bar.advance(GIB)
-    bar.end()
+    phases.watch(bar)
+    yield bar, clock
+    phases.watch(None)
+
+
+def on_screen(stream: io.StringIO) -> str:
+    """What is left on the line that is cleared and drawn again and again."""
+    return stream.getvalue().rpartition("\x1b[2K")[2]
+
+
+def test_what_is_over_at_once_draws_no_bar(bar: tuple[Bar, Clock], terminal: Terminal) -> None:
+    display, clock = bar
+    with phase("verifying"):
+        display.begin(GIB)
+        clock.now += progress.BAR_AFTER_SECONDS / 2
+        display.advance(GIB)
+        display.end()
     assert terminal.getvalue() == ""
 
 
-def test_a_bar_tells_what_a_line_tells_and_leaves_nothing_behind(terminal: Terminal) -> None:
-    clock = Clock()
-    bar = Bar(terminal, clock)
-    bar.begin(2 * GIB)
-    bar.working_on("orders-3")
-    clock.now += 2
-    bar.advance(GIB)
-    assert "1.0 GiB of 2.0 GiB (50 %), 512.0 MiB/s, 2 s left, orders-3" in seen(terminal)
-    bar.end()
-    # The line is cleared, and the cursor shown again.
-    assert terminal.getvalue().endswith("\x1b[2K")
-    assert terminal.getvalue().rfind("\x1b[?25h") > terminal.getvalue().rfind("\x1b[?25l")
+def test_a_bar_tells_what_a_line_tells_and_leaves_nothing_behind(
+    bar: tuple[Bar, Clock], terminal: Terminal
+) -> None:
+    display, clock = bar
+    with phase("verifying"):
+        display.begin(2 * GIB)
+        display.working_on("orders-3")
+        clock.now += 2
+        display.advance(GIB)
+        assert on_screen(terminal) == (
+            "[##########----------] 1.0 GiB of 2.0 GiB (50 %), 512.0 MiB/s, 2 s left, orders-3"
+        )
+    assert on_screen(terminal) == ""
 
 
-def test_a_hidden_bar_comes_back(terminal: Terminal) -> None:
-    clock = Clock()
-    bar = Bar(terminal, clock)
-    bar.begin(2 * GIB)
-    clock.now += 1
-    bar.advance(GIB // 2)
-    bar.hide()
-    before = len(terminal.getvalue())
-    clock.now += 1
-    bar.advance(GIB // 2)
-    assert "1.0 GiB of 2.0 GiB" in seen(terminal)[before // 4 :]
-    bar.end()
+def test_a_bar_keeps_to_its_line(
+    bar: tuple[Bar, Clock], terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    display, clock = bar
+    with phase(f"listing {'x' * 100}"):
+        clock.now += 2
+        display.tick()
+        assert len(on_screen(terminal)) == 59
+
+
+def test_a_bar_makes_way_for_output_and_comes_back_on_a_line_of_its_own(
+    bar: tuple[Bar, Clock], terminal: Terminal
+) -> None:
+    display, clock = bar
+    with phase("verifying"):
+        clock.now += 2
+        display.tick()
+        display.begin_write(to_terminal=True)
+        assert on_screen(terminal) == ""
+        display.end_write(ends_line=False)
+        clock.now += 2
+        display.tick()
+        assert on_screen(terminal) == ""
+        display.begin_write(to_terminal=True)
+        display.end_write(ends_line=True)
+        display.tick()
+        assert "verifying" in on_screen(terminal)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from kdump.apply.plan import require_in_place
 from kdump.clean.compaction.parts import taken_together
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
+from kdump.phases import during
 from kdump.pipeline import recover, repairing
 from kdump.pipeline.compaction.request import PartitionResult, Request
 from kdump.pipeline.compaction.swap import Discarder, Swapper
@@ -112,6 +113,7 @@ def compact(
         return compact_on(engine, request, writing)
 
 
+@during("compacting")
 def compact_on(
     engine: Engine, request: Request, writing: Writing, files: Files = DISK
 ) -> list[DirectoryResult]:

@@ -21,6 +21,7 @@ from kdump.clean.compaction.transactions import TxnBatches
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
+from kdump.phases import phase
 from kdump.pipeline.compaction.jobs import (
     LiveKeys,
     RewriteJob,
@@ -129,16 +130,18 @@ class Wave:
         """What becomes of each; in no order."""
         works = []
         for partition in partitions:
-            begun = self._begun(partition)
+            with phase(f"loading {partition.path}"):
+                begun = self._begun(partition)
             if isinstance(begun, _Work):
                 works.append(begun)
             else:
                 yield PartitionResult(partition, problem=begun)
         self._survey(works)
         self._scan(works)
-        for work in works:
-            if work.problem is None:
-                self._find_groups(work)
+        with phase("finding out which records stay", len(works)) as finding:
+            for work in finding.over(works):
+                if work.problem is None:
+                    self._find_groups(work)
         yield from self._rewrite(works)
 
     def _begun(self, partition: Partition) -> _Work | Problem:

@@ -1,0 +1,167 @@
+"""Whatever takes long says what it does: on a terminal, nobody looks at nothing for long."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.compactable_directories import NOW_MS, plain_directory
+from builders.in_process import run_kdump
+from builders.programs import PYTHON_PATH
+from kdump import phases
+from kdump.cli.main import COMMANDS
+from kdump.formats import names
+
+NOW: Final = ("--now", str(NOW_MS))
+TOPIC: Final = ("--topic", "users")
+CLEANED: Final = ("--config", "cleanup.policy=compact", *NOW)
+DELETED: Final = (*TOPIC, "--config", "cleanup.policy=delete", *NOW)
+SEGMENT: Final = f"users-0/{20:020d}.log"
+RUNS: Final[tuple[tuple[str, ...], ...]] = (
+    ("checkpoint", "show", "."),
+    ("checkpoint", "set", ".", "cleaner-offset", "users-0=5"),
+    ("checkpoint", "rebuild", "."),
+    ("compact", *TOPIC, *CLEANED, "."),
+    ("compact", "--dry-run", *TOPIC, *CLEANED, "."),
+    ("compact", "--recover", *TOPIC, *CLEANED, "."),
+    ("delete-records", *TOPIC, "--partition", "0", "--before", "30", "."),
+    ("dump-segment", "--print-data-log", SEGMENT),
+    ("dump-segment", "--from-offset", "23", "--output", "jsonl", SEGMENT),
+    ("dump-segment", "--key", "nobody", "--follow-bad", SEGMENT),
+    ("dump-segment", SEGMENT.replace(".log", ".index")),
+    ("info", "."),
+    ("info", "--deep", "."),
+    ("info", "users-0"),
+    ("ls", "."),
+    ("ls", "users-0"),
+    ("rebuild-index", "."),
+    ("recover", "--dry-run", "."),
+    ("recover", "."),
+    ("recover", "--policy", "salvage", "."),
+    ("resolve", "."),
+    ("retain", *DELETED, "--config", "retention.ms=1", "."),
+    ("retain", *DELETED, "--free", "100", "."),
+    ("snapshot", "rebuild", "."),
+    ("undo", "--list", "."),
+    ("undo", "--dry-run", "."),
+    ("undo", "."),
+    ("undo", "--discard", "."),
+    ("verify", "--deep", "."),
+    ("verify", "users-0"),
+    ("verify", SEGMENT),
+    ("verify", "--repair", "."),
+)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a log directory that was not left cleanly, lacks an index, and has undo data."""
+    root = plain_directory(tmp_path_factory.mktemp("template") / "logs")
+    run_kdump(["checkpoint", "set", str(root), "cleaner-offset", "users-0=3"], root)
+    next((root / "users-0").glob("*.index")).unlink()
+    return root
+
+
+@pytest.fixture
+def root(template: Path, tmp_path: Path) -> Path:
+    """Give a copy of it."""
+    return shutil.copytree(template, tmp_path / "logs")
+
+
+def test_every_command_is_run() -> None:
+    assert {run[0] for run in RUNS} == COMMANDS.keys() - {"completion"}
+
+
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give where the disk was waited for while nobody said what was done."""
+    found: list[str] = []
+
+    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if phases.current() is None:
+                ours = [each for each in traceback.extract_stack() if "/kdump/" in each.filename]
+                if ours:
+                    found.append(" < ".join(each.name for each in reversed(ours[-4:])))
+            return function(*args, **kwargs)
+
+        return called
+
+    for name in ("scandir", "open", "preadv", "fsync", "rename", "unlink"):
+        monkeypatch.setattr(os, name, watched(getattr(os, name)))
+    return found
+
+
+@pytest.mark.parametrize("run", RUNS, ids=" ".join)
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
+def test_whatever_waits_for_the_disk_says_what_it_does(
+    run: tuple[str, ...], is_clean: bool, root: Path, outside: list[str]
+) -> None:
+    if not is_clean:
+        (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
+        outside.clear()
+    run_kdump(run, root)
+    assert outside == []
+
+
+SLOW_DISK: Final = """
+import os, sys
+from kdump.cli.main import main
+
+function, waits_at = getattr(os, sys.argv[1]), int(sys.argv[2])
+
+def slow(*args, **kwargs):
+    os.read(waits_at, 1)  # nothing comes, until the test has seen what it waits for
+    return function(*args, **kwargs)
+
+setattr(os, sys.argv[1], slow)
+del sys.argv[1:3]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("slow", "run", "expected"),
+    [
+        ("scandir", ("ls", "."), "looking at the partitions in ."),
+        ("preadv", ("dump-segment", "--key", "nobody", SEGMENT), f"reading {SEGMENT}: 0 B of"),
+        ("fsync", ("recover", "."), "writing new files"),
+        ("fsync", ("undo", "."), "undoing"),
+    ],
+    ids=["listing", "scanning", "applying", "undoing"],
+)
+def test_a_terminal_shows_what_a_slow_disk_is_waited_for(
+    slow: str, run: tuple[str, ...], expected: str, root: Path
+) -> None:
+    ours, theirs = pty.openpty()
+    waits_at, released_by = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW_DISK, slow, str(waits_at), *run],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": PYTHON_PATH, "COLUMNS": "120"},
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        pass_fds=[waits_at],
+    )
+    os.close(theirs)
+    os.close(waits_at)
+    seen = ""
+    while expected not in seen:
+        assert len(seen) < 3_000, seen
+        assert select.select([ours], [], [], 60)[0], seen
+        seen += os.read(ours, 1024).decode()
+    os.close(released_by)
+    assert process.wait(60) in (0, 1)
+    rest = os.read(ours, 1024).decode()
+    os.close(ours)
+    assert (seen + rest).endswith("\x1b[2K")
