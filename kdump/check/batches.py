@@ -20,6 +20,7 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.scan.batches import BatchColumns, Column, Flags
+from kdump.words import counted
 
 MOST_RELATIVE_OFFSET: Final = 2**31 - 1
 """What an index entry can hold (``IndexEntry`` is relative to the segment's base offset)."""
@@ -109,7 +110,9 @@ def bad_checksums(batches: BatchColumns, scope: SegmentScope, into: Collector) -
 
 def _loss_of(batches: BatchColumns, row: int) -> str:
     count = int(batches.records_count[row])
-    records = f"{count} records" if 0 <= count <= int(batches.size_bytes[row]) else "its records"
+    records = (
+        counted(count, "record") if 0 <= count <= int(batches.size_bytes[row]) else "its records"
+    )
     return f"the batch at offset {int(batches.base_offset[row])} ({records})"
 
 

@@ -48,6 +48,7 @@ class Collector:
                     finding,
                     what=f"{finding.what}; and {self._count[code] - MOST_OF_A_CODE - 1} more"
                     " like it in this part of the file",
+                    more=self._count[code] - MOST_OF_A_CODE - 1,
                 )
                 if self._count[code] > MOST_OF_A_CODE + 1
                 else finding

@@ -64,6 +64,7 @@ class Finding:
         expected: what would have been right, where that can be said.
         found: what is there instead.
         loss: what would be lost, in words, where that is known.
+        more: how many others like it are not told one by one; ``what`` says so.
     """
 
     code: str
@@ -73,3 +74,4 @@ class Finding:
     expected: str | None = None
     found: str | None = None
     loss: str | None = None
+    more: int = 0

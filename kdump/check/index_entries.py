@@ -34,6 +34,7 @@ from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from kdump.formats.time_index import TimeIndex
 from kdump.scan.batches import BatchColumns, Column
+from kdump.words import counted
 
 _BELOW_ALL: Final = int(np.iinfo(np.int64).min)
 
@@ -140,7 +141,8 @@ class OffsetEntries:
             self._into.add(
                 invariants.OFFSET_INDEX_POSITION.broken(
                     Place(self._path, slot * OFFSET_ENTRY_BYTES, int(self._offset[first])),
-                    f"{count} entries of the offset index lead past the end of the log",
+                    f"the offset index has {counted(count, 'entry', 'entries')} past the end of"
+                    " the log",
                     expected=f"less than byte {log_bytes}",
                     found=f"byte {int(self._position[first])}",
                 )
@@ -236,7 +238,7 @@ class TimeEntries:
                         int(self._slot[entry]) * TIME_ENTRY_BYTES,
                         int(self._offset[entry]),
                     ),
-                    f"{count} entries of the time index lie past the last batch",
+                    f"the time index has {counted(count, 'entry', 'entries')} past the last batch",
                     expected="the offset of a batch",
                     found=f"timestamp {int(self._timestamp[entry])} at offset"
                     f" {int(self._offset[entry])}",

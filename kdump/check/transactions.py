@@ -10,6 +10,7 @@ from kdump.check.collector import Collector
 from kdump.check.findings import Place
 from kdump.check.producers import NO_TRANSACTION
 from kdump.formats.transaction_index import ENTRY_BYTES, AbortedTxn, TransactionIndex
+from kdump.words import counted
 
 
 def check_aborted(
@@ -41,7 +42,7 @@ def check_aborted(
             invariants.TRANSACTION_INDEX_MISSING.broken(
                 Place(str(path)),
                 "transactions were aborted in a segment that has no transaction index",
-                expected=f"{len(wanted)} entries",
+                expected=counted(len(wanted), "entry", "entries"),
                 loss="their records count as committed to whoever reads",
             )
         )

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from kdump.repair.wanted import WantedFile
 
 COLUMNS: Final = (
-    Column("log_dir", "Log dir"),
+    Column("log_dir", "Log dir", dropped=4),
     Column("topic", "Topic"),
     Column("partition", "Partition", Kind.NUMBER),
     Column("recovery_point", "Recovery point", Kind.NUMBER, unknown="-"),
-    Column("log_start_offset", "Log start", Kind.NUMBER, unknown="-"),
-    Column("high_watermark", "High watermark", Kind.NUMBER, unknown="-"),
-    Column("cleaner_offset", "Cleaned to", Kind.NUMBER, unknown="-"),
-    Column("is_there", "There"),
+    Column("log_start_offset", "Log start", Kind.NUMBER, unknown="-", dropped=2),
+    Column("high_watermark", "High watermark", Kind.NUMBER, unknown="-", dropped=3),
+    Column("cleaner_offset", "Cleaned to", Kind.NUMBER, unknown="-", dropped=1),
+    Column("is_there", "There", dropped=5),
 )
 CHECKPOINTS: Final = {
     "recovery-point": names.RECOVERY_POINT_CHECKPOINT,
@@ -270,4 +270,6 @@ def _write(
 def _said(done: Done, operations: Operations) -> Said:
     path = done.plan.path
     row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
-    return Said("directory", row, [*plan_lines(done), *operations.lines(path)])
+    return Said(
+        "directory", row, [*plan_lines(done), *operations.counts(done), *operations.lines(path)]
+    )

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli import recover
+from kdump.cli.brief import BriefFindings
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import max_record_bytes_option, paths_argument
-from kdump.cli.repairing import Operations, outcomes_noted, said_of_finding, said_of_interrupted
+from kdump.cli.repairing import Operations, outcomes_noted, said_of_findings, said_of_interrupted
 from kdump.cli.said import open_printer
 from kdump.errors import ExitStatus, UsageProblem
 
@@ -73,7 +74,7 @@ def command(
     LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
     several.
     """
-    from kdump.cli.compact_output import said_of_result, status_of, summary
+    from kdump.cli.compact_output import CompactReport, status_of, summary
     from kdump.cli.directories import (
         Diagnostics,
         find_log_directories,
@@ -130,7 +131,10 @@ def command(
             },
         )
         results = compact(request, writing, engine.options, engine.progress)
-    operations = Operations(done for _, done in recovered)
+    operations = Operations([done for _, done in recovered], verbose=freeing.verbose)
+    recovery_report = recover.RecoveryReport(operations, freeing)
+    report = CompactReport(freeing)
+    findings = BriefFindings(verbose=freeing.verbose)
     status = diagnostics.status | status_of(results)
     with (
         outcomes_noted(done for _, done in recovered),
@@ -140,16 +144,20 @@ def command(
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
         for recovery, done in recovered:
-            for said in recover.said_of_result(recovery, done, operations, freeing):
+            for said in recovery_report.said(recovery, done):
                 printer.say(dataclasses.replace(said, type=f"recovery-{said.type}"))
             status |= recover.status_of(recovery, done, freeing)
-        for finding in severe:
-            printer.say(said_of_finding(finding))
+        printer.tell(recovery_report.rest())
+        for said in said_of_findings(severe, findings):
+            printer.say(said)
             status |= ExitStatus.DAMAGE_LEFT
+        printer.tell(findings.rest())
         for result in results:
-            for said in said_of_result(result, freeing):
+            for said in report.said(result):
                 printer.say(said)
+        printer.tell(report.rest())
         printer.say(summary(results, freeing, time.monotonic() - begin))
+        printer.tell([*recovery_report.losses, *report.left])
         sys.stdout.flush()
     return status
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kdump.cli.brief import BriefList
 from kdump.cli.freeing import FreeingArguments
-from kdump.cli.output import format_bytes, format_count
+from kdump.cli.output import format_bytes
 from kdump.cli.recovery_rows import refusal_row
 from kdump.cli.said import Said
+from kdump.cli.terminal import shell_command
 from kdump.errors import ExitStatus
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.clean.compaction.parts import Amount
@@ -22,11 +25,42 @@ WRITTEN_BYTES_PER_SECOND: Final = 150_000_000
 """What a disk is trusted with when it is foretold how long a run takes."""
 
 
-def said_of_result(result: DirectoryResult, freeing: FreeingArguments) -> Iterator[Said]:
-    """All that is to be said of a log directory."""
-    for partition in result.partitions:
-        yield _said_of_partition(partition, freeing)
-    yield _said_of_directory(result, freeing)
+class CompactReport:
+    """All that is to be said of log directories that are compacted.
+
+    Attributes:
+        left: lines about what is left unchanged; people are told them last.
+    """
+
+    def __init__(self, freeing: FreeingArguments) -> None:
+        self._freeing = freeing
+        self._compacted = BriefList(verbose=freeing.verbose)
+        self.left: list[str] = []
+
+    def said(self, result: DirectoryResult) -> Iterator[Said]:
+        """All that is to be said of a log directory, but what is left."""
+        for partition in result.partitions:
+            self.left += _left_lines(partition)
+            lines = self._compacted.take(_partition_lines(partition, self._freeing))
+            yield Said("partition", _partition_row(partition), lines)
+        yield self._said_of_directory(result)
+
+    def rest(self) -> Iterator[str]:
+        """Counts of what people were not told one by one."""
+        return self._compacted.rest()
+
+    def _said_of_directory(self, result: DirectoryResult) -> Said:
+        path = result.directory.path
+        row = {
+            "log_dir": str(path),
+            "left_because": None if result.left is None else result.left.value,
+            "is_applied": result.left is None and not self._freeing.dry_run,
+            "undos": list(result.undos),
+        }
+        if result.left is not None:
+            self.left.append(f"{path}: left unchanged: {result.left.value}")
+        undos = [f"{shell_command('undo', [path])} {each}" for each in reversed(result.undos)]
+        return Said("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
 
 
 def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
@@ -77,7 +111,7 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         )
     else:
         what = f"{format_bytes(freed_bytes)} freed"
-    return Said("summary", row, [f"{format_count(len(partitions), 'partition')}: {what}"])
+    return Said("summary", row, [f"{counted(len(partitions), 'partition')}: {what}"])
 
 
 def _written_bytes(result: PartitionResult) -> int:
@@ -105,13 +139,17 @@ def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArgumen
     return min(sum(written), SWAPPED_BYTES + max(written, default=0))
 
 
-def _said_of_partition(result: PartitionResult, freeing: FreeingArguments) -> Said:
+def _left_lines(result: PartitionResult) -> Iterator[str]:
     path = result.partition.path
-    lines = []
     if result.left is not None:
-        lines.append(f"{path}: left as it is: {result.left.value}")
+        yield f"{path}: left unchanged: {result.left.value}"
     if result.problem is not None:
-        lines.append(f"{path}: {_problem_sentence(result)}")
+        yield f"{path}: {_problem_sentence(result)}"
+
+
+def _partition_lines(result: PartitionResult, freeing: FreeingArguments) -> list[str]:
+    path = result.partition.path
+    lines: list[str] = []
     preview = result.preview
     if preview is not None and (_written_bytes(result) or freeing.verbose):
         lines += [f"{path}: {line}" for line in _preview_lines(preview)]
@@ -122,23 +160,24 @@ def _said_of_partition(result: PartitionResult, freeing: FreeingArguments) -> Sa
         if freeing.dry_run:
             assert result.compacted is not None
             lines += [f"  {_group_line(group)}" for group in result.compacted.groups]
-    return Said("partition", _partition_row(result), lines)
+    return lines
 
 
 def _preview_lines(preview: Preview) -> Iterator[str]:
     before, after = preview.before, preview.after
     if before.size_bytes or after.size_bytes:
         yield (
-            f"{format_count(before.records, 'record')} in"
-            f" {format_count(preview.segments_before, 'segment')} of"
-            f" {format_bytes(before.size_bytes)} become {after.records:,} in"
+            f"{counted(before.records, 'record')} in"
+            f" {counted(preview.segments_before, 'segment')} of"
+            f" {format_bytes(before.size_bytes)} become {after.records} in"
             f" {preview.segments_after} of {format_bytes(after.size_bytes)};"
-            f" {preview.keys_after:,} of {preview.keys_before:,} keys stay"
+            f" {preview.keys_after} of {counted(preview.keys_before, 'key')} stay"
         )
     if preview.records_without_key:
-        yield f"{preview.records_without_key:,} records go because they have no key"
+        yield f"delete {counted(preview.records_without_key, 'record')} without a key"
     if preview.tombstones_dropped:
-        yield f"{preview.tombstones_dropped:,} keys go because their last record deletes them"
+        keys = counted(preview.tombstones_dropped, "key")
+        yield f"delete {keys} whose last record is a tombstone"
     held = preview.cleanable
     what = f"offsets from {held.first_dirty_offset} to {held.end_offset} are compacted"
     if held.is_empty:
@@ -168,11 +207,11 @@ def _problem_sentence(result: PartitionResult) -> str:
             " again"
         )
     if isinstance(problem, Unreadable):
-        return f"left as it is: {problem.path} cannot be read: {problem.what}"
+        return f"left unchanged: {problem.path} cannot be read: {problem.what}"
     compacted = result.compacted
     if compacted is not None and compacted.groups:
-        return f"left as it is from a segment on that cannot be compacted: {problem}"
-    return f"left as it is: {problem}; kdump verify says more"
+        return f"left unchanged from a segment on that cannot be compacted: {problem}"
+    return f"left unchanged: {problem}; kdump verify says more"
 
 
 def _partition_row(result: PartitionResult) -> dict[str, Any]:
@@ -250,22 +289,3 @@ def _group_row(group: RewrittenGroup) -> dict[str, Any]:
         "before": _amount_row(group.before),
         "after": _amount_row(group.after),
     }
-
-
-def _said_of_directory(result: DirectoryResult, freeing: FreeingArguments) -> Said:
-    path = result.directory.path
-    row = {
-        "log_dir": str(path),
-        "left_because": None if result.left is None else result.left.value,
-        "is_applied": result.left is None and not freeing.dry_run,
-        "undos": list(result.undos),
-    }
-    lines = []
-    if result.left is not None:
-        lines.append(f"{path}: {result.left.value}")
-    if result.undos:
-        lines.append(
-            f"{path}: to take it back: "
-            + ", ".join(f"kdump undo {path} {each}" for each in reversed(result.undos))
-        )
-    return Said("directory", row, lines)

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kdump.cli.brief import BriefFindings
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
 from kdump.cli.parameters import PARTITION_NUMBER, NumberParameter, paths_argument
-from kdump.cli.repairing import Operations, open_report, said_of_finding, said_of_interrupted
+from kdump.cli.repairing import Operations, open_report, said_of_findings, said_of_interrupted
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
@@ -60,7 +61,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.cli.freed_output import said_of_result, status_of, summary
+    from kdump.cli.freed_output import FreedReport, status_of, summary
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.delete_records import Request, delete_records
@@ -96,14 +97,18 @@ def command(
         result = delete_records(request)
         diagnostics.report_problems(directory)
         done = carry_out([result.wanted], writing)
+    report = FreedReport(Operations(done, verbose=freeing.verbose), freeing)
+    findings = BriefFindings(verbose=freeing.verbose)
     with open_report(freeing.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
-        for finding in severe:
-            printer.say(said_of_finding(finding))
-        for said in said_of_result(result, done[0], Operations(done), freeing):
+        for said in said_of_findings(severe, findings):
+            printer.say(said)
+        printer.tell(findings.rest())
+        for said in report.said(result, done[0]):
             printer.say(said)
         printer.say(summary([result], freeing, time.monotonic() - begin))
+        printer.tell(report.refused)
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | status_of([result]) | named
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-import click
-
-from kdump.cli.output import escape_controls
+from kdump.cli.said import write_line
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats.errors import FormatError
 from kdump.formats.names import (
@@ -51,7 +50,7 @@ class Diagnostics:
     def report_failure(self, failure: KdumpError) -> None:
         """Say why something cannot be looked at."""
         self.status |= failure.exit_status
-        click.echo(escape_controls(f"kdump: {failure}"), err=True)
+        write_line(f"kdump: {failure}", sys.stderr)
 
     def report_problems(self, found: LogDirectory) -> None:
         """Say what could not be read in a log directory, or is malformed."""
@@ -82,7 +81,7 @@ class Diagnostics:
 
     def _say(self, path: Path, what: str, status: ExitStatus) -> None:
         self.status |= status
-        click.echo(escape_controls(f"kdump: {path}: {what}"), err=True)
+        write_line(f"kdump: {path}: {what}", sys.stderr)
 
 
 def find_log_directories(

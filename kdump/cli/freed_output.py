@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.clean.retention import Reason
-from kdump.cli.output import format_bytes, format_count, format_timestamp
+from kdump.cli.brief import BriefList
+from kdump.cli.output import format_bytes, format_timestamp
 from kdump.cli.repairing import Operations, plan_lines, plan_row
 from kdump.cli.said import Said
 from kdump.errors import ExitStatus
@@ -21,6 +22,7 @@ from kdump.pipeline.giving_up import DirectoryResult, Fate, PartitionResult
 from kdump.pipeline.loading import Unreadable
 from kdump.pipeline.repairing import Done
 from kdump.repair.verdict import VerdictKind
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.freeing import FreeingArguments
@@ -37,33 +39,55 @@ _HOLDS: Final = {
 """What keeps segments of a log that would go otherwise, in words."""
 
 
-def said_of_result(
-    result: DirectoryResult,
-    done: Done,
-    operations: Operations,
-    freeing: FreeingArguments,
-    *,
-    explain: bool = False,
-) -> Iterator[Said]:
-    """All that is to be said of a log directory."""
-    for partition in result.partitions:
-        path = partition.partition.path
-        lines = list(_partition_lines(partition, freeing, explain=explain))
-        if freeing.dry_run:
-            lines += operations.lines(path)
-        row = partition_row(partition) | {"operations": operations.rows(path)}
-        yield Said("partition", row, lines)
-    path = result.directory.path
-    lines = [*plan_lines(done), *_freed_lines(result, done, freeing)]
-    if freeing.dry_run:
-        lines += operations.lines(path)
-    row = {
-        "log_dir": str(path),
-        "freed_bytes": _freed_bytes([result]),
-        **plan_row(done),
-        "operations": operations.rows(path),
-    }
-    yield Said("directory", row, lines)
+class FreedReport:
+    """All that is to be said of log directories that segments are deleted from.
+
+    Attributes:
+        refused: lines about partitions that nothing can be done to; people are told them last.
+    """
+
+    def __init__(
+        self, operations: Operations, freeing: FreeingArguments, *, explain: bool = False
+    ) -> None:
+        self._operations = operations
+        self._freeing = freeing
+        self._explain = explain
+        self._listed = BriefList(verbose=freeing.verbose or explain)
+        self.refused: list[str] = []
+
+    def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
+        """All that is to be said of a log directory, but what is refused."""
+        for partition in result.partitions:
+            path = partition.partition.path
+            if why := _why_refused(partition):
+                self.refused.append(f"{path}: left unchanged: {why}")
+            lines = list(_partition_lines(partition, self._freeing, explain=self._explain))
+            if self._freeing.dry_run:
+                lines += self._operations.lines(path)
+            row = partition_row(partition) | {"operations": self._operations.rows(path)}
+            yield Said("partition", row, self._listed.take(lines))
+        yield self._said_of_directory(result, done)
+
+    def rest(self) -> Iterator[str]:
+        """Counts of what people were not told one by one."""
+        return self._listed.rest()
+
+    def _said_of_directory(self, result: DirectoryResult, done: Done) -> Said:
+        path = result.directory.path
+        lines = [
+            *plan_lines(done),
+            *self._operations.counts(done),
+            *_freed_lines(result, done, self._freeing),
+        ]
+        if self._freeing.dry_run:
+            lines += self._operations.lines(path)
+        row = {
+            "log_dir": str(path),
+            "freed_bytes": _freed_bytes([result]),
+            **plan_row(done),
+            "operations": self._operations.rows(path),
+        }
+        return Said("directory", row, lines)
 
 
 def _partition_lines(
@@ -71,11 +95,11 @@ def _partition_lines(
 ) -> Iterator[str]:
     path = result.partition.path
     is_told = freeing.verbose or explain
-    if why := _why_refused(result):
-        yield f"{path}: left as it is: {why}"
+    if _why_refused(result):
+        pass  # this is told last
     elif result.left is not None:
         if is_told:
-            yield f"{path}: left as it is: {result.left.value}"
+            yield f"{path}: left unchanged: {result.left.value}"
     elif what := _what_goes(result, freeing):
         yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
     elif is_told or (freeing.dry_run and result.files):
@@ -121,9 +145,9 @@ def _policies(settings: TopicSettings) -> list[str]:
 def _what_goes(result: PartitionResult, freeing: FreeingArguments) -> str:
     """In words; nothing where no file goes, and the log begins where it did."""
     goes = "to go" if freeing.dry_run else "gone"
-    leftovers = format_count(len(result.dropped_leftovers), "leftover file")
+    leftovers = counted(len(result.dropped_leftovers), "leftover file")
     if result.deleted:
-        count = f"{len(result.deleted)} of {_segments(len(result.fates))}"
+        count = f"{len(result.deleted)} of {counted(len(result.fates), 'segment')}"
         if result.dropped_leftovers:
             count += f" and {leftovers}"
         return f"{count} {goes}, {format_bytes(result.freed_bytes)}"
@@ -168,7 +192,7 @@ def _freed_lines(result: DirectoryResult, done: Done, freeing: FreeingArguments)
     elif not freeing.dry_run:
         yield f"{path}: {size} freed"
     elif freeing.keep_undo:
-        yield f"{path}: {size} would be freed once the undo was given up"
+        yield f"{path}: {size} would be freed when the undo data is discarded"
     else:
         yield f"{path}: {size} would be freed"
 
@@ -247,9 +271,8 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         "is_dry_run": freeing.dry_run,
         "seconds": round(seconds, 3),
     }
-    noun = "partition" if len(partitions) == 1 else "partitions"
     line = (
-        f"{len(partitions)} {noun}: {_segments(deleted)}"
+        f"{counted(len(partitions), 'partition')}: {counted(deleted, 'segment')}"
         f" {'to go' if freeing.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
     )
     return Said("summary", row, [*_advice(partitions), line])
@@ -260,14 +283,10 @@ def _advice(partitions: Sequence[PartitionResult]) -> Iterator[str]:
     needed = [each.left.needed_config for each in partitions if each.left is not None]
     configs = sorted({config for config in needed if config})
     if configs:
-        count = format_count(sum(map(bool, needed)), "partition")
+        count = counted(sum(map(bool, needed)), "partition")
         by_hand = " ".join(f"--config {config}" for config in configs)
         yield (
             f"too little is known of the configuration of {count}: give --server-properties FILE,"
             " all directories of the broker, and --metadata DIR if the cluster's metadata is in"
             f" none of them; or {by_hand}"
         )
-
-
-def _segments(count: int) -> str:
-    return f"{count} segment{'' if count == 1 else 's'}"

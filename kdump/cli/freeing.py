@@ -65,7 +65,7 @@ def freeing_options(command: Command) -> Command:
 
     decorated = with_writing_options(
         with_one_argument,
-        verbose="Tell of partitions of which nothing goes, too.",
+        verbose="List every change, and partitions of which nothing goes.",
         keeps_undo=False,
         undo="Keep what it takes to undo this with kdump undo, or do not (the default). While "
         "that is kept nothing is freed.",

@@ -23,7 +23,9 @@ three are for programs: raw numbers under names that carry their unit (``log_byt
 Rows may differ: one that lacks a column has no such key in JSON, and an empty cell elsewhere.
 Columns declared are all that CSV shows, and the forms for people show most of them; JSON shows
 what the row has. Every form but ``table`` and ``text`` writes each row as it comes; those two hold
-back the first few thousand to find the widths of the columns, and then stream as well.
+back the first few thousand to find the widths of the columns, and then stream as well. On a
+terminal they leave out columns that do not fit, the least important first, and name them at the
+end; a pipe gets all columns.
 
 Text is UTF-8 in every locale. A byte in a file name that is not UTF-8 goes into a pipe as it is
 (in JSON as ``\udcXX``, as Python escapes it). Control characters, which could move a terminal's
@@ -46,6 +48,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 
 import click
 
+from kdump.cli.terminal import broken, terminal_columns
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -57,6 +61,8 @@ SAMPLE_ROWS: Final = 4096
 """How many rows decide the widths of columns; those behind them are fitted in as well as goes."""
 WIDEST_COLUMN: Final = 60
 """In ``text``: one long name moves what stands behind it in its own line, not in all."""
+LEAST_TEXT_COLUMNS: Final = 20
+"""What a column of text is given on a narrow terminal; longer cells take a line of their own."""
 
 
 class OutputFormat(enum.Enum):
@@ -94,6 +100,8 @@ class Column:
         unknown: what people see where the value is None.
         alert: whether anything in it deserves a look: it is then shown in colour.
         for_people: whether the forms for people show it, who have less room than programs.
+        dropped: when a terminal that is too narrow loses the column: 1 is the first to go; None is
+            always shown.
     """
 
     name: str
@@ -102,6 +110,7 @@ class Column:
     unknown: str = "?"
     alert: bool = False
     for_people: bool = True
+    dropped: int | None = None
 
     def text(self, row: Row) -> str:
         """What a person sees of this column of ``row``; on one line, without control characters."""
@@ -197,6 +206,9 @@ class _Undetached(io.BufferedIOBase):
     def isatty(self) -> bool:
         return self._stream.isatty()
 
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
     def write(self, data: Any) -> int:
         if self._has_failed:
             return len(data)
@@ -277,11 +289,17 @@ def _csv_cell(value: Any) -> str:
 class _ForPeople(_Form):
     """Cells as people read them, with the first rows held back."""
 
+    _margin_columns = 0
+    """Columns of the terminal that a line takes besides its cells and what is around each."""
+    _around_columns = 2
+    """Columns of the terminal that each cell takes besides its text."""
     _has_shown = False
 
     def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
         super().__init__(stream, [column for column in columns if column.for_people], upright)
+        self.terminal_columns = terminal_columns(stream)
         self._held: list[list[str]] = []
+        self._left_out: list[Column] = []
 
     def row(self, row: Row) -> None:
         self._held.append([column.text(row) for column in self.columns])
@@ -291,17 +309,45 @@ class _ForPeople(_Form):
     def finish(self) -> None:
         if self._held or not self._has_shown:
             self._show()
+        if self._left_out:
+            titles = ", ".join(column.title.upper() for column in self._left_out)
+            line = f"too narrow to show: {titles} (--output csv has all columns)"
+            self.stream.write(broken(line, self.terminal_columns) + "\n")
 
     def _show(self) -> None:
-        self._has_shown = True
         if self.upright:
             for cells in self._held:
                 self.show_upright(
                     [(c, cell) for c, cell in zip(self.columns, cells, strict=True) if cell]
                 )
         else:
+            if not self._has_shown:
+                self._leave_out()
             self.show(self._held)
+        self._has_shown = True
         self._held = []
+
+    def _leave_out(self) -> None:
+        """Find the columns that do not fit on the terminal, by the rows that are held."""
+        if self.terminal_columns is None:
+            return
+        titles = [column.title for column in self.columns]
+        needed = [
+            max(map(len, cells)) + self._around_columns
+            for cells in zip(titles, *self._held, strict=True)
+        ]
+        for index, column in enumerate(self.columns):
+            if column.kind is Kind.TEXT:
+                most = max(self.terminal_columns // 3, LEAST_TEXT_COLUMNS, len(column.title))
+                needed[index] = min(needed[index], most + self._around_columns)
+        room = self.terminal_columns - self._margin_columns
+        shown = list(range(len(self.columns)))
+        for index in sorted(shown, key=lambda index: self.columns[index].dropped or 0):
+            if self.columns[index].dropped and sum(needed[each] for each in shown) > room:
+                shown.remove(index)
+                self._left_out.append(self.columns[index])
+        self.columns = [self.columns[index] for index in shown]
+        self._held = [[cells[index] for index in shown] for cells in self._held]
 
     def show(self, rows: list[list[str]]) -> None:
         raise NotImplementedError
@@ -311,22 +357,38 @@ class _ForPeople(_Form):
 
 
 class _Text(_ForPeople):
+    _margin_columns = -2  # nothing stands after the last cell
     _widths: list[int] | None = None
     _blocks = 0
 
     def show(self, rows: list[list[str]]) -> None:
         if self._widths is None:
             rows = [[column.title.upper() for column in self.columns], *rows]
-            self._widths = [
-                min(max(map(len, cells)), WIDEST_COLUMN) for cells in zip(*rows, strict=True)
-            ]
-        pads = [
-            (str.rjust if column.kind in _ALIGNED_RIGHT else str.ljust, width)
-            for column, width in zip(self.columns, self._widths, strict=True)
-        ]
+            self._widths = self._find_widths(rows)
         for cells in rows:
-            padded = (pad(cell, width) for (pad, width), cell in zip(pads, cells, strict=True))
-            self.stream.write("  ".join(padded).rstrip() + "\n")
+            self.stream.write(self._line(cells, self._widths) + "\n")
+
+    def _find_widths(self, rows: list[list[str]]) -> list[int]:
+        widths = [min(max(map(len, cells)), WIDEST_COLUMN) for cells in zip(*rows, strict=True)]
+        if self.terminal_columns is not None:
+            most = max(self.terminal_columns // 3, LEAST_TEXT_COLUMNS)
+            for index, column in enumerate(self.columns):
+                if column.kind is Kind.TEXT:
+                    widths[index] = max(min(widths[index], most), len(column.title))
+        return widths
+
+    def _line(self, cells: list[str], widths: list[int]) -> str:
+        """The cells side by side; on a terminal the line goes on below one that is too long."""
+        line = ""
+        end = 0
+        for column, cell, width in zip(self.columns, cells, widths, strict=True):
+            end += width
+            line += cell.rjust(width) if column.kind in _ALIGNED_RIGHT else cell.ljust(width)
+            if len(cell) > width and self.terminal_columns is not None:
+                line = line.rstrip() + "\n" + " " * end
+            line += "  "
+            end += 2
+        return line.rstrip()
 
     def show_upright(self, cells: list[tuple[Column, str]]) -> None:
         width = max(len(column.title) for column in self.columns) + 1
@@ -334,12 +396,15 @@ class _Text(_ForPeople):
             self.stream.write("\n")
         self._blocks += 1
         for column, cell in cells:
-            self.stream.write(f"{column.title + ':':{width}}  {cell}\n")
+            line = f"{column.title + ':':{width}}  {cell}"
+            self.stream.write(broken(line, self.terminal_columns, width + 2) + "\n")
 
 
 class _Table(_ForPeople):
     """Through rich, which is imported only here, and only when there is something to show."""
 
+    _margin_columns = 1
+    _around_columns = 3
     _console: Console | None = None
 
     @property
@@ -347,12 +412,11 @@ class _Table(_ForPeople):
         if self._console is None:
             from rich.console import Console
 
-            is_terminal = self.stream.isatty()
             self._console = Console(
                 file=self.stream,
-                force_terminal=is_terminal,
+                force_terminal=self.terminal_columns is not None,
                 # A pipe has no width: nothing is folded for it.
-                width=None if is_terminal else 1 << 20,
+                width=self.terminal_columns or 1 << 20,
                 highlight=False,
             )
         return self._console
@@ -472,11 +536,6 @@ def format_bytes(size_bytes: int) -> str:
 
 
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
-
-def format_count(count: int, noun: str) -> str:
-    """So many of something, whose plural ends in s: ``1 segment``, ``1,200 segments``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_timestamp(timestamp_ms: int) -> str:

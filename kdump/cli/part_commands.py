@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdump.cli.brief import BriefList
 from kdump.cli.directories import Diagnostics, without_garbage_collection
-from kdump.cli.output import format_count
 from kdump.cli.recovery_rows import leftover_row, refusal_row
 from kdump.cli.repairing import (
     Operations,
@@ -27,6 +27,7 @@ from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
 from kdump.phases import phase
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.config_options import ConfigArguments
@@ -126,7 +127,9 @@ def run_parts(
         settings = config.settings_of(directories)
         results = put_right(targets, settings, engine.options, engine.progress)
         done = carry_out(wanted_directories(results), writing)
-    operations = Operations(done)
+    operations = Operations(done, verbose=repair.verbose)
+    listed = BriefList(verbose=repair.verbose)
+    losses: list[str] = []
     status = diagnostics.status
     with open_report(repair.form, done) as printer:
         for earlier in interrupted:
@@ -134,8 +137,11 @@ def run_parts(
         failed = {each.plan.path for each in done if each.failure is not None}
         results = [each for each in results if each.target.directory.path not in failed]
         for result in results:
-            printer.say(_said(result, operations, repair))
+            losses += _loss_lines(result)
+            lines = listed.take(_change_lines(result, operations, repair))
+            printer.say(Said("partition", _row(result, operations), lines))
             status |= _status(result)
+        printer.tell(listed.rest())
         for said in said_of_failed(done):
             printer.say(said)
         for each in done:
@@ -145,10 +151,11 @@ def run_parts(
                 Said(
                     "directory",
                     {"log_dir": str(each.plan.path), **plan_row(each)},
-                    list(plan_lines(each)),
+                    [*plan_lines(each), *operations.counts(each)],
                 )
             )
         printer.say(_summary(results, repair, time.monotonic() - begin))
+        printer.tell(losses)
     status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 
@@ -203,7 +210,7 @@ def _base_offsets(named: Iterable[Named]) -> dict[str, tuple[int, ...] | None]:
     return found
 
 
-def _said(result: PartResult, operations: Operations, repair: RepairArguments) -> Said:
+def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
     from kdump.pipeline.loading import Unreadable
 
     partition, outcome = result.target.partition, result.outcome
@@ -220,27 +227,39 @@ def _said(result: PartResult, operations: Operations, repair: RepairArguments) -
         "forgotten_producers": [],
         "operations": operations.rows(path),
     }
-    lines: list[str] = []
     if isinstance(outcome, Unreadable):
         row["unreadable"] = {"file": outcome.path, "why": outcome.what}
-        lines.append(f"{outcome.path}: cannot be read: {outcome.what}")
     else:
         row["refusals"] = [refusal_row(refusal) for refusal in outcome.refusals]
         row["leftovers"] = [leftover_row(leftover) for leftover in outcome.leftovers]
-        lines += [f"{path}: left as it is: {refusal}" for refusal in outcome.refusals]
         row["forgotten_producers"] = list(outcome.forgotten)
-        if outcome.forgotten:
-            ids = ", ".join(map(str, outcome.forgotten))
-            lines.append(
-                f"{path}: the state of {format_count(len(outcome.forgotten), 'producer')} is lost"
-                f" ({ids}): the log has no batch of them"
-            )
+    return row
+
+
+def _loss_lines(result: PartResult) -> Iterator[str]:
+    """What cannot be repaired, or is lost; people are told it last."""
+    from kdump.pipeline.loading import Unreadable
+
+    path, outcome = result.target.partition.path, result.outcome
+    if isinstance(outcome, Unreadable):
+        yield f"{outcome.path}: cannot be read: {outcome.what}"
+        return
+    for refusal in outcome.refusals:
+        yield f"{path}: left unchanged: {refusal}"
+    if outcome.forgotten:
+        ids = ", ".join(map(str, outcome.forgotten))
+        producers = counted(len(outcome.forgotten), "producer")
+        yield f"{path}: the state of {producers} is lost ({ids}): the log has no batch of them"
+
+
+def _change_lines(
+    result: PartResult, operations: Operations, repair: RepairArguments
+) -> Sequence[str]:
+    path = result.target.partition.path
     changes = operations.lines(path)
-    if changes or (repair.verbose and not lines):
-        count = f"{len(changes)} change{'' if len(changes) == 1 else 's'}"
-        lines.append(f"{path}: {count if changes else 'in order'}")
-        lines += changes
-    return Said("partition", row, lines)
+    if changes:
+        return [f"{path}: {counted(len(changes), 'change')}", *changes]
+    return [f"{path}: nothing to change"] if repair.verbose and not result.files else []
 
 
 def _status(result: PartResult) -> ExitStatus:
@@ -263,4 +282,4 @@ def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: fl
         "seconds": round(seconds, 3),
     }
     what = "to be changed" if repair.dry_run else "changed"
-    return Said("summary", row, [f"{format_count(len(results), 'partition')}, {changed} {what}"])
+    return Said("summary", row, [f"{counted(len(results), 'partition')}, {changed} {what}"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import shlex
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.brief import BriefFindings, BriefList
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
-from kdump.cli.output import format_count
 from kdump.cli.parameters import TIME, paths_argument
 from kdump.cli.recovery_rows import directory_row, partition_row
 from kdump.cli.repairing import (
@@ -26,11 +27,14 @@ from kdump.cli.repairing import (
     repair_options,
     report_failures,
     said_of_failed,
-    said_of_finding,
+    said_of_findings,
     said_of_interrupted,
+    undo_command,
 )
 from kdump.cli.said import Said
+from kdump.cli.terminal import shell_command
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
@@ -49,6 +53,8 @@ _LOSS: Final = "loss"
 _DAMAGED: Final = ("rebuilt", _LOSS)
 _REFUSED: Final = "refused"
 _UNREADABLE: Final = "unreadable"
+_BAD: Final = (_LOSS, _REFUSED, _UNREADABLE)
+"""Verdicts that people are told of last."""
 _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 """Verdicts that people are not told of unless they ask."""
 
@@ -123,7 +129,8 @@ def command(
         )
         results = recover(request, engine.options, engine.progress)
         done = carry_out([result.wanted for result in results], writing)
-    operations = Operations(done)
+    operations = Operations(done, verbose=repair.verbose)
+    report = RecoveryReport(operations, repair)
     status = diagnostics.status
     with open_report(repair.form, done) as printer:
         for earlier in interrupted:
@@ -134,12 +141,15 @@ def command(
             if each.failure is None
         ]
         for result, each in changed:
-            for said in said_of_result(result, each, operations, repair):
+            for said in report.said(result, each):
                 printer.say(said)
             status |= status_of(result, each, repair)
         for said in said_of_failed(done):
             printer.say(said)
+        printer.tell(report.rest())
         printer.say(_summary(changed, repair, time.monotonic() - begin))
+        printer.tell(report.losses)
+        printer.tell(_advice(report, changed, repair, policy_name, globs))
     status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 
@@ -156,34 +166,77 @@ def _require_match(directories: Iterable[LogDirectory], selection: Selection) ->
         )
 
 
-def said_of_result(
-    result: DirectoryResult, done: Done, operations: Operations, repair: RepairArguments
-) -> Iterator[Said]:
-    """All that is to be said of a log directory."""
-    for finding in result.findings:
-        yield said_of_finding(finding)
-    for partition in result.partitions:
-        for finding in partition.findings:
-            yield said_of_finding(finding)
-        yield _said_of_partition(partition, operations, repair)
-    yield _said_of_directory(result, done, operations, repair)
+class RecoveryReport:
+    """All that is to be said of log directories that are recovered.
+
+    Attributes:
+        losses: lines about partitions that lose records, or that a broker would not serve; people
+            are told them last, where they do not scroll away.
+        lossy: how many partitions lose records.
+        unserved: how many a broker would refuse, or set aside.
+    """
+
+    def __init__(self, operations: Operations, repair: RepairArguments) -> None:
+        self._operations = operations
+        self._repair = repair
+        self._findings = BriefFindings(verbose=repair.verbose)
+        self._harmless = BriefList(verbose=repair.verbose)
+        self.losses: list[str] = []
+        self.lossy = self.unserved = 0
+
+    def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
+        """All that is to be said of a log directory, but the losses."""
+        yield from said_of_findings(result.findings, self._findings)
+        for partition in result.partitions:
+            yield from said_of_findings(partition.findings, self._findings)
+            yield self._said_of_partition(partition)
+        yield self._said_of_directory(result, done)
+
+    def rest(self) -> list[str]:
+        """Counts of what people were not told one by one."""
+        return [*self._findings.rest(), *self._harmless.rest()]
+
+    def _said_of_partition(self, result: PartitionResult) -> Said:
+        path = result.partition.path
+        row = partition_row(result) | {"operations": self._operations.rows(path)}
+        kind, _ = result.verdict
+        self.lossy += kind == _LOSS
+        self.unserved += kind == _REFUSED or result.becomes_stray
+        planned = self._operations.lines(path) if self._repair.dry_run else []
+        counts = list(self._findings.more())
+        if kind in _BAD or result.becomes_stray:
+            self.losses += [*_verdict_lines(result, self._repair), *planned]
+            return Said("partition", row, counts)
+        lines: list[str] = []
+        if self._repair.verbose or planned or kind not in _QUIET:
+            lines = [*_verdict_lines(result, self._repair), *planned]
+        return Said("partition", row, [*counts, *self._harmless.take(lines)])
+
+    def _said_of_directory(self, result: DirectoryResult, done: Done) -> Said:
+        path = result.directory.path
+        lines = [*plan_lines(done), *self._operations.counts(done)]
+        if result.directory.is_clean and not result.becomes_clean:
+            lines.append(
+                f"{path}: the clean shutdown marker"
+                f" {'would be deleted' if self._repair.dry_run else 'is deleted'}, because"
+                " something is left: the next start, or run, recovers all logs as after a crash"
+            )
+        if self._repair.dry_run:
+            lines += self._operations.lines(path)
+        operations = self._operations.rows(path)
+        row = {**directory_row(result), **plan_row(done), "operations": operations}
+        return Said("directory", row, lines)
 
 
-def _said_of_partition(
-    result: PartitionResult, operations: Operations, repair: RepairArguments
-) -> Said:
+def _verdict_lines(result: PartitionResult, repair: RepairArguments) -> list[str]:
     kind, sentence = result.verdict
     path = result.partition.path
-    planned = operations.lines(path) if repair.dry_run else []
-    lines = []
     if kind == _REFUSED:
-        lines.append(f"{path}: left as it is")  # a finding has said why
-    elif repair.verbose or planned or kind not in _QUIET:
-        lines.append(f"{path}: {sentence if repair.dry_run or result.left else _done(sentence)}")
-        if result.left:
-            lines.append(f"{path}: left as it is: {result.left.value}")
-    lines += planned
-    return Said("partition", partition_row(result) | {"operations": operations.rows(path)}, lines)
+        return [f"{path}: left unchanged: {sentence}"]
+    lines = [f"{path}: {sentence if repair.dry_run or result.left else _done(sentence)}"]
+    if result.left:
+        lines.append(f"{path}: left unchanged: {result.left.value}")
+    return lines
 
 
 _WOULD: Final = ("a broker would ", "salvaging would ", "truncating would ")
@@ -198,23 +251,6 @@ def _done(sentence: str) -> str:
         if found and not after.startswith(_NOT_DONE):
             return f"{before}done: {after.replace('all would hold', 'all of it holds')}"
     return sentence
-
-
-def _said_of_directory(
-    result: DirectoryResult, done: Done, operations: Operations, repair: RepairArguments
-) -> Said:
-    path = result.directory.path
-    lines = list(plan_lines(done))
-    if result.directory.is_clean and not result.becomes_clean:
-        lines.append(
-            f"{path}: the marker of a clean stop {'would go' if repair.dry_run else 'is gone'},"
-            " because something is left: the next start, or run, goes through all logs as after a"
-            " crash"
-        )
-    if repair.dry_run:
-        lines += operations.lines(path)
-    row = {**directory_row(result), **plan_row(done), "operations": operations.rows(path)}
-    return Said("directory", row, lines)
 
 
 def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> ExitStatus:
@@ -275,7 +311,7 @@ def _summary(
         "seconds": round(seconds, 3),
     }
     counts = ", ".join(f"{count} {kind}" for kind, count in verdicts.most_common())
-    count = format_count(len(partitions), "partition")
+    count = counted(len(partitions), "partition")
     when = "" if repair.dry_run or not any(each.is_applied for _, each in changed) else ", as found"
     lines = [f"{count}{when}: {counts or 'nothing to do'}"]
     severe = sum(
@@ -284,8 +320,36 @@ def _summary(
         for finding in result.findings
     )
     if severe:
-        lines.append(
-            f"{format_count(severe, 'severe finding')} about log directories: see above what a"
-            " broker does"
-        )
+        lines.append(f"{counted(severe, 'severe finding')} about log directories: see above")
     return Said("summary", row, lines)
+
+
+def _advice(
+    report: RecoveryReport,
+    changed: Sequence[tuple[DirectoryResult, Done]],
+    repair: RepairArguments,
+    policy_name: PolicyName,
+    globs: Sequence[str],
+) -> Iterator[str]:
+    """What to do next where records are lost, or a broker would not serve a partition."""
+    paths = [result.directory.path for result, _ in changed]
+    selected = "".join(f" --partition {shlex.quote(glob)}" for glob in globs)
+    if report.lossy:
+        lossy = counted(report.lossy, "partition")
+        if not repair.dry_run:
+            yield f"records were lost in {lossy}"
+            for _, done in changed:
+                if done.undo is not None:
+                    yield f"to undo: {undo_command(done)}"
+        elif policy_name is PolicyName.BROKER:
+            yield f"records would be lost in {lossy}"
+            salvage = shell_command(f"recover --policy salvage --dry-run{selected}", paths)
+            yield f"without another replica, preview keeping the valid batches: {salvage}"
+        else:
+            yield f"records would be lost in {lossy}"
+    if report.unserved:
+        repairing = shell_command("verify --repair --dry-run", paths)
+        yield (
+            f"a broker would refuse or set aside {counted(report.unserved, 'partition')};"
+            f" preview the repair: {repairing}"
+        )

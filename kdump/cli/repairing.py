@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from kdump.cli.output import escape_controls, format_bytes
-from kdump.cli.said import Printer, Said, SaidForm, open_printer
+from kdump.cli.brief import MOST_LISTED, BriefFindings, finding_line
+from kdump.cli.output import format_bytes
+from kdump.cli.said import Printer, Said, SaidForm, open_printer, write_line
+from kdump.cli.terminal import shell_command
 from kdump.errors import ExitStatus
+from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
+from kdump.words import counted
 
 if TYPE_CHECKING:
+    from kdump.apply.operations import Operation
     from kdump.check.findings import Finding
     from kdump.pipeline.repairing import Done, Interrupted, Writing
 
@@ -32,7 +37,7 @@ class RepairArguments:
         dry_run: whether only to say it.
         keep_undo: whether it can be undone.
         form: of the output.
-        verbose: whether people are told of what is in order, too.
+        verbose: whether people are told everything, rather than counts of what is harmless.
     """
 
     dry_run: bool
@@ -59,7 +64,7 @@ def repair_options(command: Command) -> Command:
 
     decorated: Command = with_writing_options(
         with_one_argument,
-        verbose="Tell of all that is in order, too.",
+        verbose="List every change and every finding, and partitions without any.",
         keeps_undo=True,
         undo="Keep what it takes to undo this with kdump undo (the default), or do not.",
     )
@@ -103,11 +108,18 @@ def previewed(status: ExitStatus) -> ExitStatus:
     return status & ~ExitStatus.REPAIRED if status & ExitStatus.DAMAGE_LEFT else status
 
 
-def said_of_finding(finding: Finding) -> Said:
-    """A finding, as ``kdump verify`` says it."""
-    from kdump.cli.verify_output import finding_line, finding_row
+def undo_command(done: Done) -> str:
+    """How to undo what was done to a log directory; there has to be an undo."""
+    return f"{shell_command('undo', [done.plan.path])} {done.undo}"
 
-    return Said("finding", finding_row(finding), [finding_line(finding)])
+
+def said_of_findings(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Said]:
+    """Findings, as ``kdump verify`` says them."""
+    from kdump.cli.verify_output import finding_row
+
+    for finding in findings:
+        lines = [finding_line(finding)] if brief.takes(finding) else []
+        yield Said("finding", finding_row(finding), lines)
 
 
 def said_of_interrupted(interrupted: Interrupted) -> Said:
@@ -139,9 +151,14 @@ def said_of_interrupted(interrupted: Interrupted) -> Said:
 
 
 class Operations:
-    """The operations of plans, by the directory that they are in."""
+    """The operations of plans, by the directory that they are in.
 
-    def __init__(self, done: Iterable[Done]) -> None:
+    People are shown each one where there are few, or they ask for it, and otherwise counts.
+    """
+
+    def __init__(self, done: Sequence[Done], *, verbose: bool = False) -> None:
+        count = sum(len(each.plan.operations) for each in done)
+        self._is_listed = verbose or count <= MOST_LISTED
         self._lines: dict[str, list[str]] = defaultdict(list)
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for each in done:
@@ -155,8 +172,54 @@ class Operations:
         return self._rows.get(str(directory), [])
 
     def lines(self, directory: Path) -> list[str]:
-        """The same for people, indented."""
-        return self._lines.get(str(directory), [])
+        """The same for people, indented; none where they are only counted."""
+        return self._lines.get(str(directory), []) if self._is_listed else []
+
+    def counts(self, done: Done) -> list[str]:
+        """How much would be done in a log directory; none where each operation is listed."""
+        if self._is_listed or done.is_applied or done.plan.is_empty:
+            return []
+        counts = Counter(_words(operation) for operation in done.plan.operations)
+        said = [f"{verb} {counted(count, *noun)}" for (verb, noun), count in counts.most_common()]
+        return [f"  {', '.join(said)} (--verbose lists each)"]
+
+
+def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
+    """What is done to a file, and the noun for the file, in the singular and the plural."""
+    from kdump.apply.operations import OperationKind
+
+    noun = _noun(operation.name)
+    is_log = noun == _NOUNS[".log"]
+    verbs = {
+        OperationKind.REMOVE: "delete",
+        OperationKind.CUT: "cut" if is_log else "trim",
+        OperationKind.RENAME: "rename",
+        OperationKind.REPLACE: "rewrite",
+        OperationKind.CREATE: "write",
+    }
+    return verbs[operation.kind], noun
+
+
+_NOUNS: Final = {
+    ".log": ("log", "logs"),
+    ".index": ("index", "indexes"),
+    ".timeindex": ("index", "indexes"),
+    ".txnindex": ("index", "indexes"),
+    ".snapshot": ("producer snapshot", "producer snapshots"),
+    ".metadata": ("partition.metadata", "partition.metadata files"),
+    **dict.fromkeys(
+        (".deleted", ".cleaned", ".swap", ".tmp", ".part"), ("leftover file", "leftover files")
+    ),
+}
+"""What files are called in counts, by how their names end."""
+
+
+def _noun(name: str) -> tuple[str, str]:
+    if name.endswith("-checkpoint"):
+        return "checkpoint", "checkpoints"
+    if name == CLEAN_SHUTDOWN_MARKER:
+        return "clean shutdown marker", "clean shutdown markers"
+    return _NOUNS.get(Path(name).suffix, ("other file", "other files"))
 
 
 @contextlib.contextmanager
@@ -189,7 +252,7 @@ def report_failures(done: Iterable[Done]) -> ExitStatus:
     for each in done:
         if each.failure is not None:
             sys.stdout.flush()
-            click.echo(escape_controls(f"kdump: {each.failure}"), err=True)
+            write_line(f"kdump: {each.failure}", sys.stderr)
             status |= each.failure.exit_status
     return status
 
@@ -219,13 +282,13 @@ def plan_lines(done: Done) -> Iterator[str]:
         yield f"{plan.path}: nothing to do"
         return
     count = len(plan.operations)
-    what = f"{count} change{'' if count == 1 else 's'}"
+    what = counted(count, "change")
     if not done.is_applied:
         yield (
-            f"{plan.path}: {what} to be made; nothing was written. While they are made they need"
-            f" {format_bytes(done.needed_bytes)} of space"
+            f"{plan.path}: {what} to make, nothing written; needs up to"
+            f" {format_bytes(done.needed_bytes)} of free space"
         )
     elif done.undo is None:
         yield f"{plan.path}: {what} made"
     else:
-        yield f"{plan.path}: {what} made; to take them back: kdump undo {plan.path} {done.undo}"
+        yield f"{plan.path}: {what} made; to undo: {undo_command(done)}"

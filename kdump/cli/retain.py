@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kdump.cli.brief import BriefFindings
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
 from kdump.cli.freeing import FreeingArguments, freeing_options
@@ -18,7 +19,7 @@ from kdump.cli.repairing import (
     open_report,
     report_failures,
     said_of_failed,
-    said_of_finding,
+    said_of_findings,
     said_of_interrupted,
 )
 from kdump.errors import ExitStatus, UsageProblem
@@ -74,7 +75,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.cli.freed_output import said_of_result, status_of, summary
+    from kdump.cli.freed_output import FreedReport, status_of, summary
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.repairing import carry_out, for_writing
     from kdump.pipeline.retain import Request, Topics, retain
@@ -112,24 +113,29 @@ def command(
         for directory in directories:
             diagnostics.report_problems(directory)
         done = carry_out([result.wanted for result in results], writing)
-    operations = Operations(done)
+    operations = Operations(done, verbose=freeing.verbose or explain)
+    report = FreedReport(operations, freeing, explain=explain)
+    findings = BriefFindings(verbose=freeing.verbose)
     with open_report(freeing.form, done) as printer:
         for earlier in interrupted:
             printer.say(said_of_interrupted(earlier))
-        for finding in severe:
-            printer.say(said_of_finding(finding))
+        for said in said_of_findings(severe, findings):
+            printer.say(said)
+        printer.tell(findings.rest())
         changed = [
             (result, each)
             for result, each in zip(results, done, strict=True)
             if each.failure is None
         ]
         for result, each in changed:
-            for said in said_of_result(result, each, operations, freeing, explain=explain):
+            for said in report.said(result, each):
                 printer.say(said)
         for said in said_of_failed(done):
             printer.say(said)
         results = [result for result, _ in changed]
+        printer.tell(report.rest())
         printer.say(summary(results, freeing, time.monotonic() - begin))
+        printer.tell(report.refused)
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named
 

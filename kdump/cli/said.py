@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from kdump.cli.output import Output, OutputFormat, escape_controls, open_output
+from kdump.cli.terminal import broken, terminal_columns
 
 
 class SaidForm(enum.Enum):
@@ -34,6 +35,10 @@ class Printer(Protocol):
 
     def say(self, said: Said) -> None: ...
 
+    def tell(self, lines: Iterable[str]) -> None:
+        """Say lines to people only: a count of what programs are told one by one, or advice."""
+        ...
+
 
 @contextlib.contextmanager
 def open_printer(form: SaidForm) -> Iterator[Printer]:
@@ -47,10 +52,11 @@ def open_printer(form: SaidForm) -> Iterator[Printer]:
 
 class _Lines:
     def say(self, said: Said) -> None:
-        for line in said.lines:
-            sys.stdout.write(escape_controls(line) + "\n")
-        if sys.stdout.isatty():
-            sys.stdout.flush()
+        self.tell(said.lines)
+
+    def tell(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            write_line(line)
 
 
 class _Rows:
@@ -59,3 +65,20 @@ class _Rows:
 
     def say(self, said: Said) -> None:
         self._output.row({"type": said.type, **said.row})
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """Nothing: programs are told with each row."""
+
+
+def write_line(line: str, stream: TextIO | None = None) -> None:
+    """Write a line for people, broken where a terminal is too narrow for it.
+
+    Args:
+        line: may have control characters, which are escaped.
+        stream: where; standard output if not given.
+    """
+    stream = sys.stdout if stream is None else stream
+    columns = terminal_columns(stream)
+    stream.write(broken(escape_controls(line), columns) + "\n")
+    if columns is not None:
+        stream.flush()

@@ -44,7 +44,9 @@ class PolicyName(enum.Enum):
     metavar="TIME",
     help="What time it is: ISO 8601 or epoch milliseconds; later timestamps are in the future.",
 )
-@click.option("--verbose", "-v", is_flag=True, help="Show people what is only information, too.")
+@click.option(
+    "--verbose", "-v", is_flag=True, help="Show every finding, those that are only information too."
+)
 @click.option(
     "--output",
     "form",

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kdump.cli.output import (
-    Column,
-    Kind,
-    OutputFormat,
-    Row,
-    escape_controls,
-    format_bytes,
-    open_output,
-)
-from kdump.cli.said import Printer, Said, SaidForm, open_printer
+from kdump.cli.brief import BriefFindings, BriefList, finding_line
+from kdump.cli.output import Column, Kind, OutputFormat, Row, format_bytes, open_output
+from kdump.cli.said import Printer, Said, SaidForm, open_printer, write_line
+from kdump.cli.terminal import shell_command
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
@@ -39,20 +33,20 @@ FINDING_COLUMNS: Final = (
     Column("severity", "Severity", alert=True),
     Column("code", "Code"),
     Column("path", "File"),
-    Column("position", "Byte", Kind.NUMBER, unknown="-"),
-    Column("offset", "Offset", Kind.NUMBER, unknown="-"),
-    Column("what", "What"),
-    Column("expected", "Expected", unknown="-"),
-    Column("found", "Found", unknown="-"),
-    Column("loss", "Loss", unknown="-"),
+    Column("position", "Byte", Kind.NUMBER, unknown="-", dropped=4),
+    Column("offset", "Offset", Kind.NUMBER, unknown="-", dropped=3),
+    Column("what", "What", dropped=6),
+    Column("expected", "Expected", unknown="-", dropped=1),
+    Column("found", "Found", unknown="-", dropped=2),
+    Column("loss", "Loss", unknown="-", dropped=5),
 )
 PARTITION_COLUMNS: Final = (
-    Column("log_dir", "Log dir"),
+    Column("log_dir", "Log dir", dropped=4),
     Column("directory", "Partition"),
     Column("worst", "Worst", unknown="-", alert=True),
-    Column("findings", "Findings"),
-    Column("records", "Records", Kind.NUMBER),
-    Column("end_offset", "End", Kind.NUMBER),
+    Column("findings", "Findings", dropped=1),
+    Column("records", "Records", Kind.NUMBER, dropped=2),
+    Column("end_offset", "End", Kind.NUMBER, dropped=3),
     Column("verdict", "Verdict"),
 )
 
@@ -98,19 +92,6 @@ def finding_row(finding: Finding) -> dict[str, Any]:
         "found": finding.found,
         "loss": finding.loss,
     }
-
-
-def finding_line(finding: Finding) -> str:
-    """A finding as a person sees it."""
-    line = f"{finding.severity.label}: {finding.place}: {finding.what} [{finding.code}]"
-    for name, value in (
-        ("expected", finding.expected),
-        ("found", finding.found),
-        ("lost", finding.loss),
-    ):
-        if value is not None:
-            line += f"; {name} {value}"
-    return line
 
 
 def partition_row(report: PartitionReport) -> dict[str, Any]:
@@ -161,60 +142,123 @@ def summary_row(summary: Summary) -> dict[str, Any]:
 
 
 class SaidPrinter:
-    """Says each thing by itself: a line or a few, or a row with its ``type``."""
+    """Says each thing by itself: a line or a few, or a row with its ``type``.
 
-    def __init__(self, printer: Printer, *, verbose: bool) -> None:
+    People read what is damaged last, below the summary: there it does not scroll away.
+    """
+
+    def __init__(self, printer: Printer, *, verbose: bool, advises: bool = True) -> None:
         self._printer = printer
+        self._advises = advises
         self._verbose = verbose
+        self._findings = BriefFindings(verbose=verbose)
+        self._harmless = BriefList(verbose=verbose)
+        self._damaged = DamagedPartitions()
 
     def finding(self, finding: Finding) -> None:
-        is_shown = self._verbose or finding.severity
-        lines = [finding_line(finding)] if is_shown else []
+        lines = [finding_line(finding)] if self._findings.takes(finding) else []
         self._printer.say(Said("finding", finding_row(finding), lines))
 
     def partition(self, report: PartitionReport) -> None:
-        is_shown = report.verdict and (report.worst or self._verbose)
-        lines = [f"{report.partition.path}: {report.verdict}"] if is_shown else []
+        self._printer.tell(self._findings.more())
+        lines: Sequence[str] = ()
+        if self._damaged.takes(report):
+            pass
+        elif report.verdict and (report.worst or self._verbose):
+            lines = self._harmless.take([_verdict_line(report)])
         self._printer.say(Said("partition", partition_row(report), lines))
 
     def summary(self, summary: Summary) -> None:
-        lines = list(summary_lines(summary, verbose=self._verbose))
+        self._printer.tell([*self._findings.rest(), *self._harmless.rest()])
+        has_hidden = self._findings.hidden > 0
+        lines = list(summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden))
         self._printer.say(Said("summary", summary_row(summary), lines))
+        self._printer.tell(self._damaged.lines())
+        if self._advises:
+            self._printer.tell(self._damaged.advice())
 
 
-def summary_lines(summary: Summary, *, verbose: bool) -> Iterator[str]:
-    """The summary for people."""
+class DamagedPartitions:
+    """The partitions that are damaged, or that a broker would not serve as they are."""
+
+    def __init__(self) -> None:
+        self._reports: list[PartitionReport] = []
+
+    def takes(self, report: PartitionReport) -> bool:
+        """Whether the partition is one of them; it is kept then."""
+        if not report.verdict or report.worst is None or not report.worst.is_damage:
+            return False
+        self._reports.append(report)
+        return True
+
+    def lines(self) -> Iterator[str]:
+        """A line for each."""
+        return map(_verdict_line, self._reports)
+
+    def advice(self) -> Iterator[str]:
+        """What to do next."""
+        kinds = {report.verdict_kind for report in self._reports}
+        log_dirs = list(dict.fromkeys(report.log_dir for report in self._reports))
+        if "loss" in kinds:
+            preview = shell_command("recover --dry-run", log_dirs)
+            yield f"to preview what a broker would lose: {preview}"
+        if kinds - {"loss"}:
+            preview = shell_command("verify --repair --policy salvage --dry-run", log_dirs)
+            yield f"to preview a repair: {preview}"
+
+
+def _verdict_line(report: PartitionReport) -> str:
+    return f"{report.partition.path}: {report.verdict}"
+
+
+def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) -> Iterator[str]:
+    """The summary for people.
+
+    Args:
+        summary: what to say.
+        verbose: whether all findings were shown.
+        has_hidden: whether some above info were not.
+    """
     from kdump.check.findings import Severity
 
     account = summary.account
     rate = account.total_bytes / summary.seconds if summary.seconds else 0
     yield (
-        f"{summary.partitions} partitions, {summary.segments} segments, {summary.batches} batches,"
-        f" {_records_words(summary)}"
+        f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')},"
+        f" {counted(summary.batches, 'batch', 'batches')}, {_records_words(summary)}"
     )
     if summary.not_decoded:
-        batches = "1 batch" if summary.not_decoded == 1 else f"{summary.not_decoded} batches"
+        batches = counted(summary.not_decoded, "batch", "batches")
         yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
+    total = counted(account.total_bytes, "byte")
     yield (
-        f"{account.total_bytes} bytes: {account.sound_bytes} sound, {account.padding_bytes}"
+        f"{total}: {account.sound_bytes} sound, {account.padding_bytes}"
         f" padding, {account.damaged_bytes} damaged, {account.foreign_bytes} not a broker's;"
         f" {summary.seconds:.1f} s, {format_bytes(round(rate))}/s"
     )
     counts = [
-        f"{summary.findings[each]} {each.label}"
+        counted(summary.findings[each], each.label, _PLURALS.get(each.label, each.label))
         for each in reversed(Severity)
         if summary.findings.get(each)
     ]
     if not counts:
         yield "sound: nothing found"
         return
-    hidden = "" if verbose or not summary.findings.get(Severity.INFO) else " (--verbose shows info)"
+    hidden = ""
+    if has_hidden:
+        hidden = " (--verbose shows all)"
+    elif summary.findings.get(Severity.INFO) and not verbose:
+        hidden = " (--verbose shows info)"
     yield "found: " + ", ".join(counts) + hidden
+
+
+_PLURALS: Final = {"warning": "warnings", "error": "errors"}
+"""Severities that are nouns."""
 
 
 def _records_words(summary: Summary) -> str:
     if summary.records is not None:
-        return f"{summary.records} records"
+        return counted(summary.records, "record")
     if summary.not_decoded:
         return "not all records counted"
     return "records in compressed message sets not counted (--deep counts them)"
@@ -227,17 +271,24 @@ class _TablePrinter:
         self._verbose = verbose
         self._findings: list[Row] = []
         self._partitions: list[Row] = []
-        self._summary: list[str] = []
+        self._lines: list[str] = []
+        self._brief = BriefFindings(verbose=verbose)
+        self._damaged = DamagedPartitions()
 
     def finding(self, finding: Finding) -> None:
-        if self._verbose or finding.severity:
+        if self._brief.takes(finding):
             self._findings.append(finding_row(finding))
 
     def partition(self, report: PartitionReport) -> None:
+        self._lines += self._brief.more()
+        self._damaged.takes(report)
         self._partitions.append(partition_row(report))
 
     def summary(self, summary: Summary) -> None:
-        self._summary = list(summary_lines(summary, verbose=self._verbose))
+        self._lines += self._brief.rest()
+        has_hidden = self._brief.hidden > 0
+        self._lines += summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden)
+        self._lines += [*self._damaged.lines(), *self._damaged.advice()]
 
     def finish(self) -> None:
         """Show the tables."""
@@ -248,11 +299,5 @@ class _TablePrinter:
             if rows:
                 with open_output(OutputFormat.TABLE, columns) as output:
                     output.rows(rows)
-        for line in self._summary:
-            _say(line)
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(escape_controls(line) + "\n")
-    if sys.stdout.isatty():
-        sys.stdout.flush()
+        for line in self._lines:
+            write_line(line)

@@ -62,13 +62,13 @@ def verify_and_repair(
             printer.say(said_of_interrupted(earlier))
         for rounds_left in reversed(range(MOST_ROUNDS)):
             findings: list[Finding] = []
-            shown = SaidPrinter(printer, verbose=verbose)
+            shown = SaidPrinter(printer, verbose=verbose, advises=False)
             status = verification.run(shown, diagnostics, findings.append)
             if not rounds_left:
                 break
             mended = _mended(log_dirs, findings, verification, policy)
             done = carry_out([each.wanted for each in mended], writing)
-            for said in _said(done):
+            for said in _said(done, verbose=verbose):
                 printer.say(said)
             all_done += done
             if any(each.failure for each in done):
@@ -116,9 +116,9 @@ def _mended(
     return mend(ailments, directories, mending)
 
 
-def _said(done: Sequence[Done]) -> Iterator[Said]:
+def _said(done: Sequence[Done], *, verbose: bool) -> Iterator[Said]:
     """What was done, or would be, to each log directory."""
-    operations = Operations(done)
+    operations = Operations(done, verbose=verbose)
     for each in done:
         if each.plan.is_empty:
             continue
@@ -130,6 +130,6 @@ def _said(done: Sequence[Done]) -> Iterator[Said]:
         ]
         lines = []
         for directory in each.plan.directories:
-            if directory.operations:
-                lines += [f"repair {directory.path}:", *operations.lines(directory.path)]
-        yield Said("repair", row, [*lines, *plan_lines(each)])
+            if listed := operations.lines(directory.path):
+                lines += [f"repair {directory.path}:", *listed]
+        yield Said("repair", row, [*lines, *plan_lines(each), *operations.counts(each)])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from kdump.dump.files import DumpKind
+from kdump.words import counted
 
 Row = dict[str, Any]
 
@@ -213,8 +214,7 @@ def _batch_remarks(row: Row) -> Iterable[str]:
     if row["codec"] != "none":
         yield row["codec"]
     if row.get("records_count") is not None:
-        count = row["records_count"]
-        yield "1 record" if count == 1 else f"{count} records"
+        yield counted(row["records_count"], "record")
     if row.get("producer_id", -1) >= 0:
         yield f"producer {row['producer_id']} epoch {row['producer_epoch']}"
     if row.get("is_transactional"):

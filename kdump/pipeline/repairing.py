@@ -17,6 +17,7 @@ from kdump.apply.plan import Plan, WantedDirectory, make_plan
 from kdump.apply.undo import Restored, finish_interrupted, unfinished
 from kdump.errors import KdumpError
 from kdump.phases import phase
+from kdump.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ def outcome_of(done: Done) -> str | None:
         return None
     if not done.is_applied:
         return f"{path}: nothing was changed"
-    what = f"{path}: {count} change{'' if count == 1 else 's'} made"
+    what = f"{path}: {counted(count, 'change')} made"
     return what if done.undo is None else f"{what}; to undo them: kdump undo {path} {done.undo}"
 
 

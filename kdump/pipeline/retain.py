@@ -41,6 +41,7 @@ from kdump.pipeline.shortening import (
     shorten_split,
 )
 from kdump.repair.checkpoints import is_loaded
+from kdump.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,10 +231,11 @@ def _why_not_more(results: Sequence[PartitionResult]) -> str:
     left = {each.left: each for each in reversed(results) if each.left is not None}
     for why, example in left.items():
         count = sum(each.left is why for each in results)
-        partitions = "partition" if count == 1 else "partitions"
         name = example.topic_partition
         needed = f" (give --config {why.needed_config})" if why.needed_config else ""
-        reasons.append(f"{count} {partitions} left unchanged, such as {name}: {why.value}{needed}")
+        reasons.append(
+            f"{counted(count, 'partition')} left unchanged, such as {name}: {why.value}{needed}"
+        )
     return "; ".join(reasons)
 
 

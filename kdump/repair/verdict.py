@@ -12,6 +12,7 @@ from kdump.repair.kafka07 import Recovered07
 from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy
 from kdump.repair.refusal import Refusal
+from kdump.words import counted
 
 
 class VerdictKind(enum.Enum):
@@ -98,7 +99,7 @@ def harmless_verdict(
         )
     return Verdict(
         VerdictKind.UNCLEAN,
-        f"{_SUBJECTS[policy]} would go through {_count(len(unclean), 'segment')} that may not have"
+        f"{_SUBJECTS[policy]} would go through {counted(len(unclean), 'segment')} that may not have"
         " been flushed, and all would hold",
     )
 
@@ -107,13 +108,13 @@ def _cut(cut: Cut) -> str:
     where = f"from segment {cut.name}, from byte {cut.position} on"
     if cut.loss.batches:
         return f"cut {_held(cut.loss)} {where}"
-    return f"cut {_count(cut.loss.size_bytes, 'byte')} without a sound batch {where}"
+    return f"cut {counted(cut.loss.size_bytes, 'byte')} without a sound batch {where}"
 
 
 def _padding(cut: Cut) -> str:
-    size_bytes = cut.loss.size_bytes
+    size = counted(cut.loss.size_bytes, "byte")
     return (
-        f"cut {size_bytes} bytes of zeroes from segment {cut.name}, from byte {cut.position} on,"
+        f"cut {size} of zeroes from segment {cut.name}, from byte {cut.position} on,"
         " space that was never written"
     )
 
@@ -123,7 +124,7 @@ def _dropped(dropped: Sequence[Dropped]) -> Iterable[str]:
         return
     loss = _together([segment.loss for segment in dropped])
     names = dropped[0].name if len(dropped) == 1 else f"{dropped[0].name} to {dropped[-1].name}"
-    segments = _count(len(dropped), "segment")
+    segments = counted(len(dropped), "segment")
     yield f"delete {segments} ({names}) with {_held(loss)} because {dropped[0].reason}"
 
 
@@ -141,8 +142,8 @@ def _swapped(losses: Sequence[SwapLoss]) -> Iterable[str]:
 
 def lost_with(loss: Loss) -> str:
     """What is lost with a swap, in words."""
-    records = "records" if loss.records is None else _count(loss.records, "record")
-    batches = _count(loss.batches, "batch", "batches")
+    records = "records" if loss.records is None else counted(loss.records, "record")
+    batches = counted(loss.batches, "batch", "batches")
     return f"{records} of {batches} (offsets {loss.first_offset}–{loss.last_offset})"  # noqa: RUF001
 
 
@@ -159,7 +160,7 @@ def _set_aside(piece: SetAside) -> str:
     where = f"of segment {piece.name}, from byte {piece.start} on"
     if piece.file is None:
         return f"cut {piece.size_bytes} zeroes {where}"
-    size = _count(piece.size_bytes, "byte")
+    size = counted(piece.size_bytes, "byte")
     return f"set aside {size} {where}, because {piece.reason}{_missing(piece)}"
 
 
@@ -170,9 +171,9 @@ def _missing(piece: SetAside) -> str:
     if piece.last_offset is None:
         return f" (lost from offset {piece.first_offset} on)"
     most = piece.most_records
-    count = "" if most is None else f", {_count(most, 'record')}"
+    count = "" if most is None else f", {counted(most, 'record')}"
     if piece.records is None and most is not None:
-        count = f", at most {_count(most, 'record')}"
+        count = f", at most {counted(most, 'record')}"
     offsets = f"offsets {piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
     lost = "perhaps lost" if piece.why is Why.UNDECIDED else "lost"
     return f" ({lost}: {offsets}{count})"
@@ -187,7 +188,7 @@ def _repairs(account: Account) -> Iterable[str]:
         count = sum(leftover.outcome is outcome for leftover in account.leftovers)
         if count:
             thing = "file" if outcome is Outcome.REPLACED else "leftover"
-            yield what.format(_count(count, thing))
+            yield what.format(counted(count, thing))
     for marker in account.made_markers:
         yield (
             f"abort the transaction of producer {marker.producer_id} at offset {marker.offset},"
@@ -208,10 +209,10 @@ def _repairs(account: Account) -> Iterable[str]:
 def _held(loss: Loss) -> str:
     """``3 batches (offsets 1200 to 1290, 41 records)``, as far as it can be known."""
     if not loss.batches:
-        return f"{_count(loss.size_bytes, 'byte')} and no sound batch"
-    records = "" if loss.records is None else f", {_count(loss.records, 'record')}"
+        return f"{counted(loss.size_bytes, 'byte')} and no sound batch"
+    records = "" if loss.records is None else f", {counted(loss.records, 'record')}"
     offsets = f"offsets {loss.first_offset}–{loss.last_offset}"  # noqa: RUF001 - a range
-    return f"{_count(loss.batches, 'batch', 'batches')} ({offsets}{records})"
+    return f"{counted(loss.batches, 'batch', 'batches')} ({offsets}{records})"
 
 
 def _together(losses: Sequence[Loss]) -> Loss:
@@ -227,10 +228,6 @@ def _together(losses: Sequence[Loss]) -> Loss:
         last_offset=max(last, default=None),
         damaged_bytes=sum(loss.damaged_bytes for loss in losses),
     )
-
-
-def _count(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def _and(parts: Sequence[str]) -> str:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pty
 import re
 import sys
 import tempfile
+import termios
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -43,6 +46,37 @@ def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
         trace = Path(os.fsdecode(found[1]))
         raise AssertionError(trace.read_text())
     return outcome
+
+
+def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
+    """Run ``kdump ARGS`` on a terminal that is ``columns`` wide.
+
+    Gives the lines of both streams, without colours.
+    """
+    from kdump.cli import main
+
+    controller, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (24, columns))
+    with (
+        ThreadPoolExecutor(1) as reader,
+        os.fdopen(terminal, "wb", buffering=0) as device,
+        contextlib.chdir(cwd),
+    ):
+        content = reader.submit(_read_to_end, controller)
+        with _redirected(1, device), _redirected(2, device):
+            main.run(args)
+        device.close()
+        text = re.sub("\x1b\\[[0-9;]*m", "", content.result().decode())
+    return text.replace("\r\n", "\n").splitlines()
+
+
+def _read_to_end(controller: int) -> bytes:
+    content = b""
+    with contextlib.suppress(OSError):  # nothing has the terminal open any more
+        while read := os.read(controller, 1 << 16):
+            content += read
+    os.close(controller)
+    return content
 
 
 @contextlib.contextmanager

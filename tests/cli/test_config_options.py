@@ -63,7 +63,7 @@ def test_retain_goes_by_the_retention_of_the_own_cluster(tmp_path: Path, order: 
     outcome = run("retain", *roots[::order], "--topic=orders", now)
 
     assert outcome.exit_status == 4
-    assert f"{roots[2]}/orders-0: left as it is" in outcome.stdout.decode()
+    assert f"{roots[2]}/orders-0: left unchanged" in outcome.stdout.decode()
     assert [logs_of(root / "orders-0") for root in roots] == [[END_OFFSET], [0, 12], [0, 12]]
 
 

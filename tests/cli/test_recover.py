@@ -458,11 +458,12 @@ def test_an_interrupted_run_is_named_by_a_dry_run_and_finished_by_the_next(
 
 
 def test_people_are_told_what_is_lost_and_how_to_take_it_back(damaged: Path) -> None:
-    first, second, last = recover(damaged).stdout.decode().splitlines()
+    changes, counts, loss, *advice = recover(damaged).stdout.decode().splitlines()
 
-    assert first.startswith(f"{damaged}/orders-0: done: cut ")
-    assert second.endswith(f"changes made; to take them back: kdump undo {damaged} 1")
-    assert last == "1 partition, as found: 1 loss"
+    assert changes.endswith(f"changes made; to undo: kdump undo {damaged} 1")
+    assert counts == "1 partition, as found: 1 loss"
+    assert loss.startswith(f"{damaged}/orders-0: done: cut ")
+    assert advice == ["records were lost in 1 partition", f"to undo: kdump undo {damaged} 1"]
 
 
 def test_zeroes_that_were_never_written_are_cut_and_nothing_is_lost(crashed: Path) -> None:

@@ -226,7 +226,7 @@ def test_a_topic_that_the_metadata_only_lists_loses_nothing_by_defaults(root: Pa
     for topics in ("--topic=*", "--topic=orders"):
         outcome = run("retain", root, topics, now)
         assert outcome.exit_status == 4
-        assert f"{root}/orders-0: left as it is" in outcome.stdout.decode()
+        assert f"{root}/orders-0: left unchanged" in outcome.stdout.decode()
 
     assert contents_of(root) == before
 
@@ -329,7 +329,7 @@ def test_a_partition_with_an_unfinished_swap_is_left_and_others_are_not(root: Pa
     outcome = run("retain", root, *ALL, *FIRST_IS_OLD)
 
     assert outcome.exit_status == 4
-    assert b"payments-0: left as it is: files are left over" in outcome.stdout
+    assert b"payments-0: left unchanged: files are left over" in outcome.stdout
     assert tree_of(other) == before
     assert logs_of(root / "orders-0") == [12]
 
@@ -342,7 +342,7 @@ def test_a_partition_in_two_directories_is_left(root: Path) -> None:
 
     assert outcome.exit_status == 4
     for path in (root, other):
-        assert f"{path}/orders-0: left as it is: it has two directories" in outcome.stdout.decode()
+        assert f"{path}/orders-0: left unchanged: it has two directories" in outcome.stdout.decode()
     assert contents_of(root.parent) == before
 
 
@@ -417,7 +417,7 @@ def test_topics_with_remote_storage_are_refused_by_name(root: Path) -> None:
     outcome = run("retain", root, *ALL, *ALL_IS_OLD, "--config=remote.storage.enable=true")
 
     assert outcome.exit_status == 4
-    assert b"orders-0: left as it is: remote.storage.enable is set" in outcome.stdout
+    assert b"orders-0: left unchanged: remote.storage.enable is set" in outcome.stdout
     assert contents_of(root) == before
 
 

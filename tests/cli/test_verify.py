@@ -54,7 +54,7 @@ def test_a_sound_directory_ends_with_0(log_dir: Path) -> None:
     outcome = verify(log_dir)
     assert (outcome.exit_status, outcome.stderr) == (0, b"")
     assert outcome.stdout.decode().splitlines()[0] == (
-        "1 partitions, 2 segments, 7 batches, 18 records"
+        "1 partition, 2 segments, 7 batches, 18 records"
     )
 
 

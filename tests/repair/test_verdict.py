@@ -73,10 +73,11 @@ def test_zeroes_behind_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: in
     log = TWO_SEGMENTS[12]
     found = judged(tmp_path, {**TWO_SEGMENTS, 12: log + bytes(size_bytes)})
 
+    size = "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"
     assert found == Verdict(
         VerdictKind.UNCLEAN,
         "a broker would go through 2 segments that may not have been flushed, and all would hold;"
-        f" a broker would cut {size_bytes} bytes of zeroes from segment {log_name(12)}, from byte"
+        f" a broker would cut {size} of zeroes from segment {log_name(12)}, from byte"
         f" {len(log)} on, space that was never written",
         cuts_padding=True,
     )

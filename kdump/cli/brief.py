@@ -1,0 +1,113 @@
+"""What people are told without ``--verbose``: a few of a kind, and how many more there are.
+
+A directory of ten thousand partitions has tens of thousands of findings and changes, nearly all of
+them alike and harmless. They are counted, so that the few that matter can be seen. Damage is never
+counted away across files: every damaged file has its line. Programs get everything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.check.findings import Finding, Severity
+
+MOST_ALIKE: Final = 2
+"""So many findings of one code are shown for each file."""
+MOST_FILES: Final = 20
+"""So many files are shown that have a warning of one code; each file with damage is shown."""
+MOST_LISTED: Final = 20
+"""So many partitions without loss are listed, and so many changes of a run."""
+
+_HOW: Final = "(--verbose shows all)"
+
+
+def finding_line(finding: Finding) -> str:
+    """A finding as a person sees it."""
+    line = f"{finding.severity.label}: {finding.place}: {finding.what} [{finding.code}]"
+    for name, value in (
+        ("expected", finding.expected),
+        ("found", finding.found),
+        ("lost", finding.loss),
+    ):
+        if value is not None:
+            line += f"; {name} {value}"
+    return line
+
+
+class BriefFindings:
+    """Chooses the findings to show, in the order in which they come."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._seen: Counter[tuple[str, str]] = Counter()
+        self._more: dict[tuple[str, str], tuple[int, Severity]] = {}
+        self._files: Counter[tuple[Severity, str]] = Counter()
+        self._hidden_files: Counter[tuple[Severity, str]] = Counter()
+        self.hidden = 0
+        """How many findings above info were counted only, so far."""
+
+    def takes(self, finding: Finding) -> bool:
+        """Whether to show the finding; what is not shown is counted."""
+        if self._verbose:
+            return True
+        if not finding.severity:
+            return False
+        key = finding.place.path, finding.code
+        if key not in self._seen and not self._takes_file(finding):
+            self.hidden += 1 + finding.more
+            return False
+        self._seen[key] += 1
+        if self._seen[key] <= MOST_ALIKE:
+            return True
+        count, worst = self._more.get(key, (0, finding.severity))
+        self._more[key] = count + 1 + finding.more, max(worst, finding.severity)
+        self.hidden += 1 + finding.more
+        return False
+
+    def _takes_file(self, finding: Finding) -> bool:
+        if finding.severity.is_damage:
+            return True
+        of_code = finding.severity, finding.code
+        self._files[of_code] += 1
+        if self._files[of_code] <= MOST_FILES:
+            return True
+        self._hidden_files[of_code] += 1
+        return False
+
+    def more(self) -> Iterator[str]:
+        """The counts of files of which all was taken: call it at the end of each partition."""
+        for (path, code), (count, worst) in self._more.items():
+            yield f"{worst.label}: {path}: … and {count} more [{code}] {_HOW}"
+        self._more = {}
+        self._seen.clear()
+
+    def rest(self) -> Iterator[str]:
+        """The last counts: call it when nothing more comes."""
+        yield from self.more()
+        for (severity, code), count in self._hidden_files.items():
+            yield f"{severity.label}: … {counted(count, 'more time', 'more times')} [{code}] {_HOW}"
+        self._hidden_files.clear()
+
+
+class BriefList:
+    """Chooses the partitions without loss to list: the first few, then a count."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._count = 0
+
+    def take(self, lines: Sequence[str]) -> Sequence[str]:
+        """The lines about a partition as far as they are to be shown."""
+        self._count += bool(lines)
+        return lines if self._verbose or self._count <= MOST_LISTED else ()
+
+    def rest(self) -> Iterator[str]:
+        """How many partitions were not listed."""
+        more = self._count - MOST_LISTED
+        if more > 0 and not self._verbose:
+            yield f"… and {counted(more, 'more partition')} without loss {_HOW}"
