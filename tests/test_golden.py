@@ -12,6 +12,7 @@ import pytest
 
 from builders.golden import differences, recorded_runs
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 
 Row = dict[str, Any]
 
@@ -113,7 +114,7 @@ def dumped_rows(partition: Path) -> list[Row]:
         ["dump-segment", "--output", "jsonl", "--deep-iteration", *segments], partition
     )
     assert outcome.exit_status == 0, outcome.stderr.decode()
-    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    rows = objects(outcome.stdout)
     batch: Row = {}
     for row in rows:
         if row["type"] == "batch":

@@ -126,9 +126,9 @@ class Plan:
         """A row for each operation, for programs."""
         for operation in self.operations:
             yield {
-                "operation": operation.kind.value,
+                "action": operation.kind.value,
                 "directory": str(operation.directory),
-                "name": operation.name,
+                "file": operation.name,
                 "source": operation.source,
                 "size_bytes": operation.size_bytes,
                 "lost_bytes": operation.lost_bytes,

@@ -100,6 +100,7 @@ def _rows(directory: LogDirectory) -> list[dict[str, Any]]:
     keys = sorted(set().union(*columns.values()))
     return [
         {
+            "type": "partition",
             "log_dir": str(directory.path),
             "topic": key.topic,
             "partition": key.partition,

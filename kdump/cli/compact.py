@@ -145,7 +145,7 @@ def command(
             printer.say(said_of_interrupted(earlier))
         for recovery, done in recovered:
             for said in recovery_report.said(recovery, done):
-                printer.say(dataclasses.replace(said, type=f"recovery-{said.type}"))
+                printer.say(dataclasses.replace(said, type=f"recovery_{said.type}"))
             status |= recover.status_of(recovery, done, freeing)
         printer.tell(recovery_report.rest())
         for said in said_of_findings(severe, findings):

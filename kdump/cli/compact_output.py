@@ -224,7 +224,7 @@ def _partition_row(result: PartitionResult) -> dict[str, Any]:
         "topic": topic,
         "partition": number,
         "left_because": None if result.left is None else result.left.value,
-        "refusal": _problem_row(result.problem),
+        "refusals": [] if result.problem is None else [_problem_row(result.problem)],
         "unknown_properties": list(result.unknown),
         **_preview_row(result.preview),
         "cleaner_offset": None if result.compacted is None else result.compacted.cleaner_offset,
@@ -232,17 +232,12 @@ def _partition_row(result: PartitionResult) -> dict[str, Any]:
     }
 
 
-def _problem_row(problem: Problem | None) -> dict[str, Any] | None:
+def _problem_row(problem: Problem) -> dict[str, Any]:
     from kdump.pipeline.compaction.swap import NoSpace
-    from kdump.pipeline.loading import Unreadable
 
-    if problem is None:
-        return None
     if isinstance(problem, NoSpace):
         why = f"needs {problem.needed_bytes} bytes of space, and {problem.free_bytes} are free"
         return {"why": why, "file": None, "position": None, "exception": None}
-    if isinstance(problem, Unreadable):
-        return {"why": problem.what, "file": problem.path, "position": None, "exception": None}
     return refusal_row(problem)
 
 

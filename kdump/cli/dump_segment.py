@@ -324,7 +324,7 @@ def _rows(
     rows = dump_rows(file, kind, options, report)
     if kind is not DumpKind.SEGMENT:  # which says itself how far it is, and less often
         rows = each_during(f"reading {file.name}", rows)
-    return ({"file": file.name, **row} for row in rows)
+    return ({"type": row["type"], "path": file.name, **row} for row in rows)
 
 
 def _hand_over(file: DumpedFile, rows: Iterable[dict[str, Any]], output: Output) -> ExitStatus:

@@ -111,7 +111,7 @@ def _row(path: Path, deep: bool, diagnostics: Diagnostics) -> Row:
     from kdump.log.directory import directory_kind, log_directories_below, read_log_directory
 
     kind = directory_kind(path)
-    row: dict[str, Any] = {"path": str(path), "kind": kind.value}
+    row: dict[str, Any] = {"type": "directory", "path": str(path), "kind": kind.value}
     partitions: Sequence[Partition | None] = ()
     if kind.is_log_directory:
         with without_garbage_collection():

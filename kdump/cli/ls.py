@@ -154,7 +154,7 @@ def _rows(path: Path, globs: Sequence[str], diagnostics: Diagnostics) -> Iterato
             for partition in found.partitions:
                 yield _row(partition, found, diagnostics)
             for name in found.unreadable:
-                yield {"log_dir": str(path), "directory": name, **_UNKNOWN}
+                yield {"type": "partition", "log_dir": str(path), "directory": name, **_UNKNOWN}
         elif kind.is_partition:
             lone = read_lone_partition(path)
             if lone.log_directory is not None:
@@ -179,6 +179,7 @@ def _row(partition: Partition, log_directory: LogDirectory | None, diagnostics: 
     loaded = as_loaded(partition, diagnostics)
     topic, number = partition.topic_partition or (None, None)
     return {
+        "type": "partition",
         "log_dir": str(log_directory.path if log_directory else partition.path.parent),
         "directory": partition.path.name,
         "topic": topic,

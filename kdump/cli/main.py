@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 import click
 
 import kdump
+from kdump.cli.json_output import JsonAnswer
 from kdump.cli.streams import OutputError, abandon_output, flush_output, open_standard_streams
 from kdump.errors import ExitStatus, KdumpError, Terminated
 from kdump.pipeline.isolation import protect_process
@@ -99,12 +100,23 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
 
     A command's callback returns an :class:`ExitStatus`, or nothing for sound. No exception leaves
     this function. What an exception's notes say, such as what became of each log directory, is
-    reported before the exception itself.
+    reported before the exception itself. An answer in JSON is ended, whatever ended the command.
     """
-    try:
-        result = _run(args, **extra)
+    answer = JsonAnswer()
+    status = _reported(args, answer, **extra)
+    with contextlib.suppress(OSError, KdumpError, ValueError):  # that was reported, if it matters
+        answer.end(status)
         sys.stdout.flush()
-        return int(result or 0)
+    return status
+
+
+def _reported(args: Sequence[str] | None, answer: JsonAnswer, **extra: Any) -> int:
+    """Run the command line, and report what ends it; gives the exit status."""
+    try:
+        status = int(_run(args, obj=answer, **extra) or 0)
+        answer.end(status)
+        sys.stdout.flush()
+        return status
     except click.exceptions.Exit as stop:
         return stop.exit_code
     except (click.Abort, KeyboardInterrupt) as stop:

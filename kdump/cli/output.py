@@ -9,7 +9,7 @@ not know the form. There are five:
 ``table``
     The same through rich: ruled, and in colour on a terminal (unless ``NO_COLOR`` is set).
 ``json``
-    One array of objects.
+    One array of objects (:mod:`kdump.cli.json_output`).
 ``jsonl``
     One object a line.
 ``csv``
@@ -39,7 +39,6 @@ import csv
 import datetime as dt
 import enum
 import io
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -48,6 +47,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 
 import click
 
+from kdump.cli.json_output import answering, current_answer, format_json
 from kdump.cli.terminal import broken, terminal_columns
 
 if TYPE_CHECKING:
@@ -139,13 +139,33 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def output_option(command: Command) -> Command:
     """Give a command the option ``--output``, as its argument ``output`` (an OutputFormat)."""
-    return click.option(
-        "--output",
-        type=click.Choice(OutputFormat, case_sensitive=False),
-        default=OutputFormat.TEXT,
-        help="Form of the answer: text (the default) and table for people; json, jsonl and csv "
+    return form_option(
+        OutputFormat,
+        "output",
+        "Form of the answer: text (the default) and table for people; json, jsonl and csv "
         "for programs, with raw numbers.",
     )(command)
+
+
+def form_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[[Command], Command]:
+    """Give a command the option ``--output`` with the forms that it has, text by default.
+
+    Args:
+        forms: the values are the words; ``text`` is one of them.
+        argument: of the command, for the form.
+        what: for the help.
+    """
+
+    def decorate(command: Command) -> Command:
+        return click.option(
+            "--output",
+            argument,
+            type=click.Choice(forms, case_sensitive=False),
+            default=forms("text"),
+            help=what,
+        )(answering(command, argument))
+
+    return decorate
 
 
 @contextlib.contextmanager
@@ -160,14 +180,17 @@ def open_output(
 
     Args:
         output_format: the form.
-        columns: all that the rows can have.
+        columns: all that the rows can have; JSON has whatever is in them, their ``type`` first.
         upright: whether people see each row as a block, with a line for each column, rather than
             as one line: for rows that are few and wide.
-        stream: where to write; standard output if not given.
+        stream: where to write, unless it is JSON; standard output if not given.
 
     Raises:
         OSError: when writing fails; :class:`BrokenPipeError` when nobody reads any more.
     """
+    if output_format in (OutputFormat.JSON, OutputFormat.JSONL):
+        yield current_answer()
+        return
     binary = sys.stdout.buffer if stream is None else stream
     if stream is None:
         sys.stdout.flush()
@@ -245,22 +268,6 @@ class _Form:
 
     def finish(self) -> None:
         """Write what was held back."""
-
-
-class _JsonLines(_Form):
-    def row(self, row: Row) -> None:
-        self.stream.write(format_json(row) + "\n")
-
-
-class _Json(_Form):
-    _before = "[\n"
-
-    def row(self, row: Row) -> None:
-        self.stream.write(self._before + format_json(row))
-        self._before = ",\n"
-
-    def finish(self) -> None:
-        self.stream.write("[]\n" if self._before == "[\n" else "\n]\n")
 
 
 class _Csv(_Form):
@@ -460,27 +467,13 @@ class _Table(_ForPeople):
 _FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[Column], bool], _Form]]] = {
     OutputFormat.TEXT: _Text,
     OutputFormat.TABLE: _Table,
-    OutputFormat.JSON: _Json,
-    OutputFormat.JSONL: _JsonLines,
     OutputFormat.CSV: _Csv,
 }
 
 
-_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _FIRST_SURROGATE_ESCAPE: Final = 0xDC80
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def format_json(value: Any) -> str:
-    """Compact JSON on one line; all but what is harmful on a terminal stands unescaped.
-
-    Half characters, which is what Python makes of a file name's bytes that are not UTF-8, are
-    escaped: the text can always be encoded, and read back to the same name.
-    """
-    text = _JSON.encode(value)
-    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def escape_controls(text: str) -> str:

@@ -221,14 +221,13 @@ def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
         "directory": path.name,
         "topic": topic,
         "partition": number,
-        "unreadable": None,
         "refusals": [],
         "leftovers": [],
         "forgotten_producers": [],
         "operations": operations.rows(path),
     }
     if isinstance(outcome, Unreadable):
-        row["unreadable"] = {"file": outcome.path, "why": outcome.what}
+        row["refusals"] = [refusal_row(outcome)]
     else:
         row["refusals"] = [refusal_row(refusal) for refusal in outcome.refusals]
         row["leftovers"] = [leftover_row(leftover) for leftover in outcome.leftovers]

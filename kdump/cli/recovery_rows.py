@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kdump.log.directory import Offsets
-    from kdump.pipeline.loading import Outcome
+    from kdump.pipeline.loading import Outcome, Unreadable
     from kdump.pipeline.recover import DirectoryResult, PartitionResult
     from kdump.repair.account import Account, Leftover, Loss
     from kdump.repair.refusal import Refusal
@@ -37,24 +37,26 @@ def partition_row(result: PartitionResult) -> dict[str, Any]:
         "verdict": sentence,
         "left_because": None if result.left is None else result.left.value,
         "becomes_stray": result.becomes_stray,
-        "refusal": _refusal_row(result.outcome),
+        "refusals": _refusal_rows(result.outcome),
         **_bounds_row(result.outcome),
         **_account_row(result.account),
     }
 
 
-def _refusal_row(outcome: Outcome | None) -> dict[str, Any] | None:
-    """Why there is nothing else to be said; None where there is."""
+def _refusal_rows(outcome: Outcome | None) -> list[dict[str, Any]]:
+    """Why there is nothing else to be said; none where there is."""
     from kdump.pipeline.loading import Unreadable
     from kdump.repair.refusal import Refusal
 
-    if isinstance(outcome, Unreadable):
-        return {"why": outcome.what, "file": outcome.path, "position": None, "exception": None}
-    return refusal_row(outcome) if isinstance(outcome, Refusal) else None
+    return [refusal_row(outcome)] if isinstance(outcome, Unreadable | Refusal) else []
 
 
-def refusal_row(refusal: Refusal) -> dict[str, Any]:
-    """Why something is left as it is."""
+def refusal_row(refusal: Refusal | Unreadable) -> dict[str, Any]:
+    """Why something is left unchanged."""
+    from kdump.pipeline.loading import Unreadable
+
+    if isinstance(refusal, Unreadable):
+        return {"why": refusal.what, "file": refusal.path, "position": None, "exception": None}
     return {
         "why": refusal.reason,
         "file": refusal.file,
@@ -111,8 +113,8 @@ def _account_row(account: Account | None) -> dict[str, Any]:
         "set_aside": [
             {
                 "file": each.name,
-                "start": each.start,
-                "end": each.end,
+                "position": each.start,
+                "size_bytes": each.end - each.start,
                 "into": each.file,
                 "kind": each.why.value,
                 "why": each.reason,

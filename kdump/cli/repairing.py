@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kdump.cli.brief import MOST_LISTED, BriefFindings, finding_line
-from kdump.cli.output import format_bytes
+from kdump.cli.output import form_option, format_bytes
 from kdump.cli.said import Printer, Said, SaidForm, open_printer, write_line
 from kdump.cli.terminal import shell_command
 from kdump.errors import ExitStatus
@@ -81,12 +81,10 @@ def with_writing_options(command: Any, *, verbose: str, keeps_undo: bool, undo: 
         undo: what ``--undo`` and ``--no-undo`` do, for the help.
     """
     for option in (
-        click.option(
-            "--output",
+        form_option(
+            SaidForm,
             "form",
-            type=click.Choice(SaidForm, case_sensitive=False),
-            default=SaidForm.TEXT,
-            help="Form of the answer: text (the default) for people; json and jsonl for programs.",
+            "Form of the answer: text (the default) for people; json and jsonl for programs.",
         ),
         click.option("--verbose", "-v", is_flag=True, help=verbose),
         click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
@@ -131,7 +129,7 @@ def said_of_interrupted(interrupted: Interrupted) -> Said:
         "files": [
             {
                 "action": "remove" if each.is_removed else "write",
-                "path": each.path,
+                "file": each.path,
                 "size_bytes": each.size_bytes,
             }
             for each in interrupted.files
@@ -270,7 +268,7 @@ def plan_row(done: Done) -> dict[str, Any]:
         "lost_bytes": done.plan.lost_bytes,
         "needed_bytes": done.needed_bytes,
         "is_applied": done.is_applied,
-        "undo": done.undo,
+        "undos": [] if done.undo is None else [done.undo],
         "failure": None if done.failure is None else str(done.failure),
     }
 

@@ -28,7 +28,7 @@ FILE_COLUMNS: Final = (
     Column("undo", "Id", for_people=False),
     Column("action", "Action"),
     Column("size_bytes", "Size", Kind.BYTES, unknown="-"),
-    Column("path", "File"),
+    Column("file", "File"),
 )
 
 
@@ -126,6 +126,7 @@ def _show_runs(runs: Iterable[Undo], output: OutputFormat) -> None:
         for run in runs:
             out.row(
                 {
+                    "type": "undo",
                     "undo": run.undo_id,
                     "created_ms": None if run.problem else run.created_ms,
                     "command": run.command or None,
@@ -144,8 +145,9 @@ def _state(run: Undo) -> str:
 
 def _file_row(run: Undo, restored: Restored) -> Row:
     return {
+        "type": "file",
         "undo": run.undo_id,
         "action": "remove" if restored.is_removed else "restore",
         "size_bytes": None if restored.is_removed else restored.size_bytes,
-        "path": restored.path,
+        "file": restored.path,
     }

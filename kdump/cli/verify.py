@@ -11,6 +11,7 @@ import click
 
 from kdump.cli.config_options import ConfigArguments, config_options
 from kdump.cli.engine_options import EngineArguments, engine_options
+from kdump.cli.output import form_option
 from kdump.cli.parameters import TIME, max_record_bytes_option, paths_argument
 from kdump.cli.said import SaidForm, open_printer
 from kdump.cli.verification import Verification
@@ -47,12 +48,10 @@ class PolicyName(enum.Enum):
 @click.option(
     "--verbose", "-v", is_flag=True, help="Show every finding, those that are only information too."
 )
-@click.option(
-    "--output",
+@form_option(
+    Form,
     "form",
-    type=click.Choice(Form, case_sensitive=False),
-    default=Form.TEXT,
-    help="Form of the answer: text (the default) and table for people; json, jsonl and junit "
+    "Form of the answer: text (the default) and table for people; json, jsonl and junit "
     "for programs.",
 )
 @click.option(

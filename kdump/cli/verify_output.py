@@ -46,7 +46,7 @@ PARTITION_COLUMNS: Final = (
     Column("worst", "Worst", unknown="-", alert=True),
     Column("findings", "Findings", dropped=1),
     Column("records", "Records", Kind.NUMBER, dropped=2),
-    Column("end_offset", "End", Kind.NUMBER, dropped=3),
+    Column("log_end_offset", "End", Kind.NUMBER, dropped=3),
     Column("verdict", "Verdict"),
 )
 
@@ -109,7 +109,7 @@ def partition_row(report: PartitionReport) -> dict[str, Any]:
         "batches": report.batches,
         "records": report.records,
         "not_decoded": report.not_decoded,
-        "end_offset": report.end_offset,
+        "log_end_offset": report.end_offset,
         **_account_row(report),
     }
 

@@ -12,7 +12,7 @@ from kdump.words import counted
 Row = dict[str, Any]
 
 _SEGMENT: Final = (
-    "file",
+    "path",
     "type",
     "position",
     "size_bytes",
@@ -53,14 +53,14 @@ _SEGMENT: Final = (
     "decoded_key",
     "decoded_value",
     "decoding_error",
-    "reason",
+    "why",
 )
 
 _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
     DumpKind.SEGMENT: _SEGMENT,
     DumpKind.METADATA_SNAPSHOT: _SEGMENT,
     DumpKind.SEGMENT_0_7: (
-        "file",
+        "path",
         "type",
         "position",
         "size_bytes",
@@ -74,10 +74,10 @@ _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
         "batch_position",
         "value",
         "value_encoding",
-        "reason",
+        "why",
     ),
     DumpKind.OFFSET_INDEX: (
-        "file",
+        "path",
         "type",
         "offset",
         "relative_offset",
@@ -85,7 +85,7 @@ _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
         "entries",
     ),
     DumpKind.TIME_INDEX: (
-        "file",
+        "path",
         "type",
         "timestamp_ms",
         "offset",
@@ -93,7 +93,7 @@ _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
         "entries",
     ),
     DumpKind.TRANSACTION_INDEX: (
-        "file",
+        "path",
         "type",
         "version",
         "producer_id",
@@ -102,7 +102,7 @@ _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
         "last_stable_offset",
     ),
     DumpKind.PRODUCER_SNAPSHOT: (
-        "file",
+        "path",
         "type",
         "version",
         "crc",
@@ -119,7 +119,7 @@ _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
         "current_txn_first_offset",
     ),
     DumpKind.SMALL_FILE: (
-        "file",
+        "path",
         "type",
         "topic",
         "partition",
@@ -189,8 +189,8 @@ def table_row(row: Row) -> Row:
             "value": _shortened(_content(row, "value")),
             "remarks": ", ".join(_record_remarks(row)),
         }
-    if "reason" in row:
-        return {**row, "remarks": row["reason"]}
+    if "why" in row:
+        return {**row, "remarks": row["why"]}
     return row
 
 

@@ -80,7 +80,7 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                         "type": "trailing_bytes",
                         "position": entry.position,
                         "size_bytes": source.size_bytes - entry.position,
-                        "reason": str(entry.problem),
+                        "why": str(entry.problem),
                     }
                 return
             if not options.selection.wants_offset(entry.offset):

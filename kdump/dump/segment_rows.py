@@ -50,14 +50,14 @@ def rows(reading: SegmentReading, contents: Contents | None) -> Iterator[Row]:
                 "type": "skipped_bytes",
                 "position": step.start,
                 "size_bytes": step.end - step.start,
-                "reason": str(step.problem),
+                "why": str(step.problem),
             }
         elif step.problem is not None:
             yield {
                 "type": "trailing_bytes",
                 "position": step.position,
                 "size_bytes": reading.size_bytes - step.position,
-                "reason": str(step.problem),
+                "why": str(step.problem),
             }
     reading.finish()
 
@@ -159,7 +159,7 @@ def _damaged_records(batch_position: int, problem: FormatError) -> Row:
     return {
         "type": "damaged_records",
         "batch_position": batch_position,
-        "reason": str(problem),
+        "why": str(problem),
     }
 
 

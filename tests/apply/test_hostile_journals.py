@@ -35,6 +35,7 @@ from builders.forged_journals import (
     with_steps,
 )
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_dir_trees import original_of
 from builders.trees import tree_of
 from builders.written_files import PARTITION, plan_of
@@ -621,5 +622,5 @@ def test_a_journal_that_cannot_be_used_is_listed(log_dir: Path) -> None:
     (log_dir / ".kdump-1.applied").write_bytes(b"junk")
     outcome = kdump("undo", "--list", "--output", "json", log_dir)
     assert outcome.exit_status == 0
-    (row,) = json.loads(outcome.stdout)
+    (row,) = objects(outcome.stdout)
     assert (row["undo"], row["state"], row["command"]) == ("1", "unusable", None)

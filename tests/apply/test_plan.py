@@ -277,9 +277,9 @@ def test_rows_name_the_same_fields_for_every_operation(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     assert list(plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}).rows()) == [
         {
-            "operation": "cut",
+            "action": "cut",
             "directory": str(tmp_path / "orders-0"),
-            "name": f"{ZERO}.log",
+            "file": f"{ZERO}.log",
             "source": None,
             "size_bytes": 2,
             "lost_bytes": 2,

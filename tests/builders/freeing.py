@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ import docutils.core
 
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from builders.verified import END_OFFSET
 from kdump.formats import names
@@ -71,7 +71,7 @@ def rows_of(command: str, *args: str | Path) -> list[dict[str, Any]]:
     """Run a command that has nothing to complain about; gives what it says to programs."""
     outcome = run(command, "--output", "jsonl", *args)
     assert outcome.stderr == b""
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 def of_type(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.freeing import logs_of, of_type, rows_of, run, write_line
+from builders.json_answers import objects
 from builders.log_directories import TOPIC_ID
 from builders.metadata_log import TOPIC_RESOURCE, config_record, topic_record, write_metadata_log
 from builders.verified import END_OFFSET, LogModel, file
@@ -170,5 +170,5 @@ def test_verify_goes_on_where_the_metadata_of_the_cluster_cannot_be_read(
 
     assert outcome.exit_status == 8
     assert f"{root}/__cluster_metadata-0: Input/output error".encode() in outcome.stderr
-    said = [json.loads(line) for line in outcome.stdout.splitlines()]
+    said = objects(outcome.stdout)
     assert of_orders(said, "verdict_kind") == {str(root): "sound"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 import pty
 import subprocess
@@ -22,6 +21,7 @@ import kdump
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.in_process import Outcome, run_kdump
 from builders.index_files import offset_index_bytes
+from builders.json_answers import objects
 from builders.message_sets import message_07
 
 NAME = f"{0:020d}.log"
@@ -42,7 +42,7 @@ def dump(path: Path, *options: str) -> Outcome:
 
 def rows(path: Path, *options: str) -> list[dict[str, Any]]:
     outcome = dump(path, "--output", "jsonl", *options)
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 def offsets(path: Path, *options: str) -> list[int]:
@@ -357,7 +357,7 @@ def test_bytes_that_are_not_text_are_base64_and_marked(tmp_path: Path) -> None:
 
 
 def test_json_is_one_array_of_what_jsonl_has(segment: Path) -> None:
-    whole = json.loads(dump(segment, "--output", "json").stdout)
+    whole = objects(dump(segment, "--output", "json").stdout)
     assert whole == rows(segment)
 
 

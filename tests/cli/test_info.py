@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from builders.batches import batch, batches, record
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.lock_holder import held_elsewhere
 from builders.log_directories import TOPIC_ID_TEXT, write_log_directory, write_partition
 from kdump.formats import names
@@ -29,7 +29,7 @@ def info(*args: str | Path) -> Outcome:
 def only_row(*args: str | Path) -> dict[str, Any]:
     outcome = info(*args)
     assert (outcome.stderr, outcome.exit_status) == (b"", 0)
-    row: dict[str, Any] = json.loads(outcome.stdout)
+    (row,) = objects(outcome.stdout)
     return row
 
 
@@ -49,6 +49,7 @@ def test_a_log_directory_is_summed_up(log_dir: Path) -> None:
     (log_dir / "notes.txt").write_bytes(b"")
     total = sum(file.stat().st_size for file in log_dir.glob("*/*"))
     assert only_row(log_dir) == {
+        "type": "directory",
         "path": str(log_dir),
         "kind": "log directory",
         "cluster_id": "a-cluster",
@@ -123,7 +124,7 @@ def test_what_is_not_kafkas_is_an_answer_too(log_dir: Path) -> None:
 
 def test_several_directories_have_a_row_each(log_dir: Path, tmp_path: Path) -> None:
     outcome = run_kdump(["info", "--output", "json", str(log_dir), str(tmp_path)], tmp_path)
-    assert [row["path"] for row in json.loads(outcome.stdout)] == [str(log_dir), str(tmp_path)]
+    assert [row["path"] for row in objects(outcome.stdout)] == [str(log_dir), str(tmp_path)]
 
 
 class TestDeep:
@@ -151,7 +152,7 @@ class TestDeep:
         outcome = info("--deep", path)
         assert outcome.exit_status == 4
         assert b"a-0/00000000000000000000.log: batch reaches past the end" in outcome.stderr
-        assert json.loads(outcome.stdout)["batches"] == 1
+        assert objects(outcome.stdout)[0]["batches"] == 1
 
     def test_without_it_damage_in_a_log_is_not_seen(self, tmp_path: Path) -> None:
         path = write_log_directory(tmp_path / "logs")
@@ -164,12 +165,12 @@ def test_malformed_files_are_damage(log_dir: Path) -> None:
     outcome = info(log_dir)
     assert outcome.exit_status == 4
     assert b"meta.properties: meta.properties has an unknown version" in outcome.stderr
-    assert json.loads(outcome.stdout)["cluster_id"] is None
+    assert objects(outcome.stdout)[0]["cluster_id"] is None
 
 
 def test_a_missing_directory_cannot_be_read(tmp_path: Path) -> None:
     outcome = info(tmp_path / "gone")
-    assert (outcome.stdout, outcome.exit_status) == (b"", 8)
+    assert (objects(outcome.stdout), outcome.exit_status) == ([], 8)
     assert outcome.stderr.count(b"\n") == 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS, batches
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_directories import (
     META_PROPERTIES,
     TOPIC_ID_TEXT,
@@ -44,7 +44,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def rows(outcome: Outcome) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 def ls(*args: str | Path) -> Outcome:
@@ -61,6 +61,7 @@ def test_a_row_has_what_is_known_of_the_partition(log_dir: Path) -> None:
     row = rows(outcome)[2]
     total = sum(file.stat().st_size for file in (log_dir / "payments-2").iterdir())
     assert row == {
+        "type": "partition",
         "log_dir": str(log_dir),
         "directory": "payments-2",
         "topic": "payments",
@@ -114,7 +115,7 @@ def test_people_see_sizes_times_and_question_marks(log_dir: Path) -> None:
 def test_csv_has_a_header_and_all_columns(log_dir: Path) -> None:
     outcome = run_kdump(["ls", "--output", "csv", str(log_dir)], log_dir)
     header, *lines = csv.reader(io.StringIO(outcome.stdout.decode()))
-    assert header == list(rows(ls(log_dir))[0])
+    assert ["type", *header] == list(rows(ls(log_dir))[0])
     assert len(lines) == 3
 
 
@@ -149,7 +150,7 @@ def test_topics_are_chosen_by_glob(log_dir: Path) -> None:
 
 def test_a_glob_that_matches_nothing_is_wrong_usage(log_dir: Path) -> None:
     outcome = ls("--topic", "Orders", log_dir)
-    assert (outcome.stdout, outcome.exit_status) == (b"", 16)
+    assert (objects(outcome.stdout), outcome.exit_status) == ([], 16)
     assert outcome.stderr.count(b"\n") == 1
     assert b"matches Orders" in outcome.stderr
 
@@ -181,7 +182,7 @@ def test_a_copy_of_a_partition_is_listed_under_any_name(tmp_path: Path) -> None:
 
 def test_a_directory_without_partitions_is_empty_and_sound(tmp_path: Path) -> None:
     outcome = ls(write_log_directory(tmp_path / "logs"))
-    assert (outcome.stdout, outcome.exit_status) == (b"", 0)
+    assert (objects(outcome.stdout), outcome.exit_status) == ([], 0)
 
 
 class TestDamage:
@@ -217,7 +218,7 @@ class TestDamage:
 class TestWhatCannotBeRead:
     def test_a_missing_directory(self, tmp_path: Path) -> None:
         outcome = ls(tmp_path / "gone")
-        assert (outcome.stdout, outcome.exit_status) == (b"", 8)
+        assert (objects(outcome.stdout), outcome.exit_status) == ([], 8)
         assert outcome.stderr.decode() == f"kdump: {tmp_path}/gone: No such file or directory\n"
 
     def test_a_file_is_wrong_usage(self, log_dir: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import uuid
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_directories import META_PROPERTIES, write_log_directory
 from builders.trees import contents_of
 from builders.verified import LogModel, file
@@ -25,7 +25,7 @@ def kdump(*args: str | Path) -> Outcome:
 
 def rows(*args: str | Path) -> list[dict[str, Any]]:
     outcome = kdump(*args, "--output", "jsonl")
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 @pytest.fixture

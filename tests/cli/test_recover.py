@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ import docutils.core
 import pytest
 
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from builders.message_sets import message_07
 from builders.trees import contents_of, tree_of
@@ -23,7 +23,7 @@ from kdump.formats import names
 from kdump.formats.names import FileKind
 
 MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-recover.rst"
-OF_A_RUN = {"is_applied", "undo", "is_dry_run", "seconds"}
+OF_A_RUN = {"is_applied", "undos", "is_dry_run", "seconds"}
 """Fields that differ between a dry run and the run itself."""
 
 
@@ -82,7 +82,7 @@ def recover(*args: str | Path) -> Outcome:
 def rows(*args: str | Path) -> list[dict[str, Any]]:
     outcome = recover("--output", "jsonl", *args)
     assert outcome.stderr == b""
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 def of_type(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ def test_the_operations_are_all_that_changes(damaged: Path) -> None:
         for row in said
         for prefix in ({"partition": "orders-0/", "directory": ""}.get(row["type"], ""),)
         for each in row.get("operations", ())
-        for name in (each["name"], each["source"])
+        for name in (each["file"], each["source"])
         if name is not None
     }
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
@@ -198,7 +198,7 @@ def test_a_program_is_told_of_the_directory(damaged: Path) -> None:
     assert (directory["is_clean"], directory["becomes_clean"]) == (False, True)
     assert directory["recovery_points"] == [{"topic": "orders", "partition": 0, "offset": 15}]
     assert directory["log_start_offsets"] == []
-    assert (directory["is_applied"], directory["undo"]) == (False, None)
+    assert (directory["is_applied"], directory["undos"]) == (False, [])
 
 
 def test_every_field_is_in_the_manual(damaged: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_refused_partition_is_left_and_the_others_are_repaired(damaged: Path) 
     assert tree_of(refused) == before
     kinds = {row["directory"]: row["verdict_kind"] for row in of_type(said, "partition")}
     assert kinds == {"orders-0": "loss", "payments-0": "refused"}
-    (refusal,) = [row["refusal"] for row in of_type(said, "partition") if row["refusal"]]
+    (refusal,) = [each for row in of_type(said, "partition") for each in row["refusals"]]
     assert (refusal["file"], refusal["exception"]) == ("x.cleaned", "NumberFormatException")
     assert [row["code"] for row in of_type(said, "finding")] == ["load-refused"]
     assert not (damaged / names.CLEAN_SHUTDOWN_MARKER).exists()

@@ -6,13 +6,13 @@ of its own for every partition; and its Raft layer loaded the cluster's metadata
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.trees import contents_of, tree_of
 from kdump.apply.undo import undo
 from kdump.formats import names
@@ -82,7 +82,7 @@ def test_what_a_real_broker_left_cleanly_loses_nothing_and_is_settled_at_once(
     shutil.copytree(shared_fixtures / "out" / before, tmp_path, dirs_exist_ok=True)
 
     args = ["recover", "--no-undo", "--output", "json", *log_dirs]
-    said = json.loads(run_kdump(args, tmp_path).stdout)
+    said = objects(run_kdump(args, tmp_path).stdout)
     once = compared(tmp_path)
     again = run_kdump(args, tmp_path)
     twice = compared(tmp_path)

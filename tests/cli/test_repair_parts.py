@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file
@@ -29,7 +29,7 @@ def kdump(*args: str | Path) -> Outcome:
 def rows(*args: str | Path) -> list[dict[str, Any]]:
     outcome = kdump(*args, "--output", "jsonl")
     assert outcome.stderr == b""
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 @pytest.fixture
@@ -196,6 +196,7 @@ def test_lost_snapshots_are_made_anew(log_dir: Path, partition: Path) -> None:
 def test_checkpoints_are_shown_by_partition(log_dir: Path) -> None:
     (row,) = rows("checkpoint", "show", log_dir)
     assert row == {
+        "type": "partition",
         "log_dir": str(log_dir),
         "topic": "orders",
         "partition": 0,

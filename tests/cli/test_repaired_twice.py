@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from builders import random_partitions
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.log_directories import write_log_directory
 from builders.verified import write_topic_id
 from kdump.formats import names
@@ -40,7 +40,7 @@ def write_damaged(root: Path, seed: int, count: int, *, clean: bool) -> None:
 def run(command: str, *options: str | Path) -> tuple[int, list[dict[str, Any]]]:
     words = [*REPAIRS[command], *map(str, options), "--output", "jsonl"]
     outcome = run_kdump(words, Path.cwd())
-    return outcome.exit_status, [json.loads(line) for line in outcome.stdout.splitlines()]
+    return outcome.exit_status, objects(outcome.stdout)
 
 
 def changed_again(said: list[dict[str, Any]]) -> list[str]:

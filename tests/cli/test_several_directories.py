@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.log_dir_trees import original_of
 from builders.programs import PYTHON_PATH
 from builders.repair_cases import bad_batch_in_the_middle
@@ -111,7 +111,7 @@ def test_one_that_fails_does_not_hide_what_was_done_to_the_others(
 @pytest.mark.usefixtures("_second_fails")
 def test_programs_are_told_of_each(log_dirs: list[Path]) -> None:
     args = ["recover", "--output", "jsonl", *map(str, log_dirs)]
-    rows = map(json.loads, run_kdump(args, Path("/")).stdout.splitlines())
+    rows = objects(run_kdump(args, Path("/")).stdout)
     failures = {row["log_dir"]: row["failure"] for row in rows if row["type"] == "directory"}
     assert [failures[str(log_dir)] is None for log_dir in log_dirs] == [True, False, True]
 

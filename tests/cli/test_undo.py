@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_dir_trees import original_of
 from builders.repair_cases import aged, bad_batch_in_the_middle
 from builders.trees import tree_of
@@ -25,7 +25,7 @@ def undo(*args: str | Path) -> Outcome:
 def rows(*args: str | Path) -> list[dict[str, Any]]:
     outcome = undo("--output", "jsonl", *args)
     assert (outcome.stderr, outcome.exit_status) == (b"", 0)
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_everything_is_as_it_was_and_each_file_is_named(
     found = rows(repaired)
     assert original_of(repaired) == original
     assert {row["undo"] for row in found} == {"1"}
-    actions = {row["path"]: row["action"] for row in found}
+    actions = {row["file"]: row["action"] for row in found}
     assert actions["orders-0/00000000000000000120.log"] == "restore"
     assert actions[names.CLEAN_SHUTDOWN_MARKER] == "remove"
 

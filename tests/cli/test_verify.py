@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -14,6 +13,7 @@ from docutils import nodes
 
 from builders.batches import BASE_TIMESTAMP_MS, batch
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.verified import NOW_MS, LogModel, file, forged, records, state_of
 from kdump.check.findings import Severity
 from kdump.check.invariants import INVARIANTS
@@ -47,7 +47,7 @@ def verify(*args: str | Path) -> Outcome:
 def said(*args: str | Path) -> list[dict[str, Any]]:
     outcome = verify("--output", "jsonl", *args)
     assert outcome.stderr == b""
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 def test_a_sound_directory_ends_with_0(log_dir: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_summary_accounts_for_every_byte(damaged: Path) -> None:
 
 
 def test_json_is_one_array_of_what_jsonl_has(damaged: Path) -> None:
-    whole = json.loads(verify("--output", "json", damaged).stdout)
+    whole = objects(verify("--output", "json", damaged).stdout)
     lines = said(damaged)
     for rows in (whole, lines):
         del rows[-1]["seconds"]

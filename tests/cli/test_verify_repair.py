@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
@@ -33,7 +33,7 @@ def repair(*args: str | Path) -> Outcome:
 def said(*args: str | Path) -> list[dict[str, Any]]:
     outcome = repair("--output", "jsonl", *args)
     assert outcome.stderr == b""
-    return [json.loads(line) for line in outcome.stdout.splitlines()]
+    return objects(outcome.stdout)
 
 
 def flip(path: Path, position: int) -> None:
@@ -122,7 +122,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(clean: Path) -> N
     rows = said("--dry-run", clean)
 
     (planned,) = [row for row in rows if row["type"] == "repair"]
-    assert [each["name"] for each in planned["operations"]] == ["00000000000000000000.index"]
+    assert [each["file"] for each in planned["operations"]] == ["00000000000000000000.index"]
     assert planned["is_applied"] is False
     assert repair("--dry-run", clean).exit_status == 1
     assert tree_of(clean) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.loading import EXPIRING, Arena, Clock, LoaderServer
 from builders.trees import contents_of
 from kdump.formats.names import TopicPartition
@@ -37,21 +37,21 @@ def recover(
         *("--config", f"producer.id.expiration.ms={producer_id_expiration_ms}"),
     ]
     before = contents_of(path)
-    foretold = json.loads(run_kdump([*args, "--dry-run"], path).stdout)
+    foretold = objects(run_kdump([*args, "--dry-run"], path).stdout)
     assert contents_of(path) == before
-    done = json.loads(run_kdump([*args, "--no-undo"], path).stdout)
+    done = objects(run_kdump([*args, "--no-undo"], path).stdout)
     partitions, predicted = (
         [row for row in said if row["type"] == "partition"] for said in (done, foretold)
     )
     assert partitions == predicted
     return {
-        TopicPartition(row["topic"], row["partition"]): _refusal(row["refusal"])
+        TopicPartition(row["topic"], row["partition"]): _refusal(row["refusals"])
         for row in partitions
     }
 
 
-def _refusal(row: dict[str, str] | None) -> Refusal | None:
-    return None if row is None else Refusal(row["why"], row["file"], row["exception"])
+def _refusal(rows: list[dict[str, str]]) -> Refusal | None:
+    return next((Refusal(row["why"], row["file"], row["exception"]) for row in rows), None)
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ from click.testing import CliRunner
 from builders import swap_steps
 from builders.apply_wanted import apply_wanted
 from builders.batches import batch, record
+from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.read_records import all_records, committed_records, data_records
 from builders.recovery import files_after, joined, marker, of_producer, recovered
 from builders.source_tables import offsets_of, rows_of
@@ -103,12 +104,9 @@ def test_a_swap_interrupted_anywhere_gives_the_records_that_a_starting_broker_ke
 
 def ls_and_info(path: Path) -> tuple[object, ...]:
     """Segments, begin and end by ``ls``, and what ``info --deep`` counts."""
-    runner = CliRunner()
-    listed = runner.invoke(cli, ["ls", "--output", "json", str(path)], standalone_mode=False)
-    told = runner.invoke(
-        cli, ["info", "--deep", "--output", "json", str(path)], standalone_mode=False
-    )
-    (row,), (summary,) = json.loads(listed.stdout), json.loads(told.stdout)
+    listed = run_kdump(["ls", "--output", "json", str(path)], path.parent)
+    told = run_kdump(["info", "--deep", "--output", "json", str(path)], path.parent)
+    (row,), (summary,) = objects(listed.stdout), objects(told.stdout)
     names = ("segments", "log_bytes", "log_start_offset", "log_end_offset")
     counts = ("batches", "records", "producers", "control_batches")
     return (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 import random
 import shutil
 from pathlib import Path
@@ -18,6 +17,8 @@ from click.testing import CliRunner
 from builders import batches, damage, random_partitions
 from builders.apply_wanted import apply_wanted
 from builders.batches import batch, record
+from builders.in_process import run_kdump
+from builders.json_answers import objects
 from builders.log_directories import (
     offset_index,
     time_index,
@@ -355,8 +356,8 @@ def test_damaged_indexes_lead_no_dump_past_a_record(tmp_path: Path, seed: int) -
 def dumped(log: Path, *options: str) -> list[int]:
     """Offsets of the records that a dump gives."""
     arguments = ["dump-segment", "--output", "jsonl", *options, str(log)]
-    outcome = CliRunner().invoke(cli, arguments, standalone_mode=False)
-    rows = [json.loads(line) for line in outcome.stdout.splitlines()]
+    outcome = run_kdump(arguments, log.parent)
+    rows = objects(outcome.stdout)
     return [row["offset"] for row in rows if row["type"] == "record"]
 
 

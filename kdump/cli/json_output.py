@@ -1,0 +1,151 @@
+"""The one module that writes JSON, and the frame that every JSON answer has.
+
+``--output jsonl`` writes one object per line, ``--output json`` one array of the same objects. The
+first object is the header: it names the version of the schemas, the version of kdump, and the
+command. The last object is the end: it has the exit status. An answer without an end is
+incomplete. Both are written here, and :func:`answering` makes every run with a form of JSON have
+them, also one that finds nothing, is refused or fails. ``docs/json.md`` describes all objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import click
+
+import kdump
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+SCHEMA: Final = 1
+"""Version of the schemas in ``docs/schemas``."""
+
+_ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_UNSAFE: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def format_json(value: Any) -> str:
+    """Compact JSON on one line; all but what is harmful on a terminal stands unescaped.
+
+    Half characters, which is what Python makes of a file name's bytes that are not UTF-8, are
+    escaped: the text can always be encoded, and read back to the same name.
+    """
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", _ENCODE(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What stands around the objects of an answer."""
+
+    opening: str
+    before: str
+    after: str
+    closing: str
+
+
+_FORMS: Final = {
+    "json": _Form(opening="[\n", before=",\n", after="", closing="\n]\n"),
+    "jsonl": _Form(opening="", before="", after="\n", closing=""),
+}
+"""By the word that ``--output`` takes."""
+
+
+class JsonAnswer:
+    """The JSON objects that one run writes to standard output.
+
+    A run in another form has one too, and never begins it.
+    """
+
+    def __init__(self) -> None:
+        self._form: _Form | None = None
+        self._header: dict[str, Any] | None = None
+        self._is_ended = False
+        self._is_writing = False
+
+    def begin(self, form: str, command: str) -> None:
+        """Have this run answer in JSON; nothing is written before the first object.
+
+        Args:
+            form: ``json`` or ``jsonl``.
+            command: as it is typed, without the name of the program: ``checkpoint show``.
+        """
+        self._form = _FORMS[form]
+        self._header = {
+            "type": "header",
+            "schema": SCHEMA,
+            "kdump": kdump.__version__,
+            "command": command,
+        }
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """Write one object.
+
+        Raises:
+            OSError: standard output cannot be written.
+            OutputError: the same, where it is the standard output of the ``kdump`` process.
+        """
+        assert self._form is not None, "the command has its --output from output_option"
+        if self._header is not None:
+            text = self._form.opening + format_json(self._header) + self._form.after
+            # First, so that a signal after the writing does not lead to a second header.
+            self._header = None
+            self._write(text)
+        self._write(self._form.before + format_json(row) + self._form.after)
+
+    def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write many objects, as :meth:`row` does."""
+        for row in rows:
+            self.row(row)
+
+    def end(self, exit_status: int) -> None:
+        """Write the last object, and the header if it is the first one too.
+
+        Does nothing in a run that does not answer in JSON, or has ended its answer. Where writing
+        failed or was interrupted it does nothing either: part of an object may have been written.
+
+        Raises:
+            OSError: standard output cannot be written.
+            OutputError: the same, where it is the standard output of the ``kdump`` process.
+        """
+        if self._form is None or self._is_ended or self._is_writing:
+            return
+        self._is_ended = True
+        self.row({"type": "end", "exit_status": exit_status})
+        self._write(self._form.closing)
+
+    def _write(self, text: str) -> None:
+        self._is_writing = True
+        sys.stdout.write(text)
+        self._is_writing = False
+
+
+def current_answer() -> JsonAnswer:
+    """The answer of the run that is going on."""
+    answer = click.get_current_context().find_object(JsonAnswer)
+    assert answer is not None, "kdump.cli.main.run gives every run one"
+    return answer
+
+
+def answering(command: Command, form_argument: str) -> Command:
+    """``command``, with its answer begun where the form of output that it is given is JSON.
+
+    Args:
+        command: the callback of a command.
+        form_argument: name of its argument that has the form: an enum whose value is the word.
+    """
+
+    @functools.wraps(command)
+    def begun(*args: Any, **named: Any) -> Any:
+        form = named[form_argument].value
+        if form in _FORMS:
+            _, _, name = click.get_current_context().command_path.partition(" ")
+            current_answer().begin(form, name)
+        return command(*args, **named)
+
+    return begun  # type: ignore[return-value]

@@ -1,0 +1,39 @@
+"""What kdump answers in JSON: the objects between the header and the end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import kdump
+from kdump.cli.json_output import SCHEMA
+
+Row = dict[str, Any]
+
+
+def all_objects(answer: bytes | str) -> list[Row]:
+    """Every object of an answer, be it one array or an object per line."""
+    text = answer.decode() if isinstance(answer, bytes) else answer
+    found: list[Row]
+    if text.startswith("["):
+        found = json.loads(text)
+    else:
+        assert not text or text.endswith("\n"), "the last line is whole"
+        found = [json.loads(line) for line in text.split("\n")[:-1]]
+    return found
+
+
+def objects(answer: bytes | str) -> list[Row]:
+    """The objects of a complete answer without its header and its end.
+
+    Raises:
+        AssertionError: one of the two is missing, or there is another one.
+    """
+    header, *found, end = all_objects(answer)
+    command = header.pop("command")
+    assert command
+    assert header == {"type": "header", "schema": SCHEMA, "kdump": kdump.__version__}
+    assert sorted(end) == ["exit_status", "type"]
+    assert end["type"] == "end"
+    assert not [each for each in found if each["type"] in ("header", "end")]
+    return found
