@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from builders import archives, kafka_jars
+from builders.loading import LoaderServer
 
 hypothesis.settings.register_profile(
     "ci",
@@ -61,6 +62,13 @@ def kafka_classpath(repository_root: Path, testrun_uid: str) -> str:
 def java_classpath(kafka_classpath: str, repository_root: Path, testrun_uid: str) -> str:
     """Give the classpath of ``tests/java/src/*.java``, compiled, with Kafka's behind it."""
     return _or_skip(kafka_jars.programs_classpath, repository_root, testrun_uid)
+
+
+@pytest.fixture(scope="session")
+def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
+    """Give Kafka's loader, ready to be asked again and again; a JVM takes long to start."""
+    with LoaderServer(java_classpath) as running:
+        yield running
 
 
 def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:

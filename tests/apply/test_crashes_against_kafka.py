@@ -88,7 +88,7 @@ def batches_of(log: bytes) -> Iterator[bytes]:
 
 @pytest.mark.differential
 def test_whatever_kdump_is_stopped_at_kafka_keeps_what_it_would_have_kept(
-    quick_path: Path, java_classpath: str
+    quick_path: Path, loader_server: LoaderServer
 ) -> None:
     gallery = Gallery(quick_path / "gallery")
     originals: dict[str, Path] = {}
@@ -116,8 +116,7 @@ def test_whatever_kdump_is_stopped_at_kafka_keeps_what_it_would_have_kept(
             if case in RETENTION_CASES and not first_log(bench.path).exists():
                 shorter.add(path)
 
-    with LoaderServer(java_classpath) as server:
-        refused = gallery.load(server)
+    refused = gallery.load(loader_server)
 
     assert not refused
     assert shorter

@@ -50,14 +50,13 @@ def test_the_next_run_comes_to_the_same_end(original: Path, killable: KillableKd
 
 @pytest.mark.differential
 def test_a_broker_has_the_last_value_of_each_key(
-    original: Path, killable: KillableKdump, java_classpath: str
+    original: Path, killable: KillableKdump, loader_server: LoaderServer
 ) -> None:
     expected = {name: last_values(original / name) for name in ("a-0", "b-0")}
-    with LoaderServer(java_classpath) as server:
-        for log_dir in killable.killed_at(original, "compact", ARGS, SAMPLES):
-            assert server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
+    for log_dir in killable.killed_at(original, "compact", ARGS, SAMPLES):
+        assert loader_server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
 
-            for name, values in expected.items():
-                found = last_values(log_dir / name)
-                # A record without a key goes, or is still there.
-                assert {None: values[None], **found} == values, log_dir
+        for name, values in expected.items():
+            found = last_values(log_dir / name)
+            # A record without a key goes, or is still there.
+            assert {None: values[None], **found} == values, log_dir

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,13 +43,6 @@ commands = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader, ready to be asked again and again."""
-    with LoaderServer(java_classpath) as running:
-        yield running
-
-
 @pytest.fixture
 def original(quick_path: Path) -> Path:
     """Give a clean log directory of two partitions."""
@@ -83,7 +75,7 @@ def log_start(root: Path) -> int:
 @pytest.mark.differential
 @commands
 def test_a_broker_never_shows_what_went_and_has_all_the_rest(
-    server: LoaderServer,
+    loader_server: LoaderServer,
     original: Path,
     killable: KillableKdump,
     command: str,
@@ -95,7 +87,7 @@ def test_a_broker_never_shows_what_went_and_has_all_the_rest(
         before = {path.name: path.read_bytes() for path in (log_dir / ORDERS).glob("*.log")}
         is_shorter = f"{0:020d}.log" not in before
 
-        assert server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
+        assert loader_server.load(log_dir, IndexSettings(), Clock(), whole=True) == {}
 
         assert log_start(log_dir) in ((start,) if is_shorter else (0, start))
         for name, content in before.items():

@@ -28,10 +28,12 @@ SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)
 
 
 @pytest.fixture(scope="module")
-def servers(java_classpath: str) -> Iterator[tuple[LoaderServer, CleanerServer]]:
+def servers(
+    loader_server: LoaderServer, java_classpath: str
+) -> Iterator[tuple[LoaderServer, CleanerServer]]:
     """Give Kafka's loader and its cleaner, ready to be asked again and again."""
-    with LoaderServer(java_classpath) as loader, CleanerServer(java_classpath) as cleaner:
-        yield loader, cleaner
+    with CleanerServer(java_classpath) as cleaner:
+        yield loader_server, cleaner
 
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -26,15 +26,10 @@ pytestmark = pytest.mark.differential
 NOW = Clock(BASE_TIMESTAMP_MS + 30 * MINUTE_MS)
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader, ready to be asked again and again."""
-    with LoaderServer(java_classpath) as running:
-        yield running
-
-
-def arena_of(server: LoaderServer, path: Path, seed: int, count: int, *, damage: bool) -> Arena:
-    arena = Arena(server, path, IndexSettings())
+def arena_of(
+    loader_server: LoaderServer, path: Path, seed: int, count: int, *, damage: bool
+) -> Arena:
+    arena = Arena(loader_server, path, IndexSettings())
     arena.generate(random.Random(seed), count, clean=True, damage=damage)
     for copy in (arena.theirs, arena.ours):
         shutil.copytree(arena.base, copy)
@@ -88,11 +83,11 @@ def settings_of(properties: Mapping[str, object]) -> TopicSettings:
     ids=["time", "time and size", "size", "everything", "policy", "both policies"],
 )
 def test_what_is_left_is_what_kafka_leaves(
-    server: LoaderServer, tmp_path: Path, properties: dict[str, object], damage: bool
+    loader_server: LoaderServer, tmp_path: Path, properties: dict[str, object], damage: bool
 ) -> None:
     seed = len(properties) * 2 + damage
-    arena = arena_of(server, tmp_path, seed, 25, damage=damage)
-    refused = server.ask("retain", arena.theirs, NOW, properties)
+    arena = arena_of(loader_server, tmp_path, seed, 25, damage=damage)
+    refused = loader_server.ask("retain", arena.theirs, NOW, properties)
     outcomes = retain(arena.ours, settings_of(properties), NOW.now_ms)
     assert differences(arena, refused) == []
     assert deleted_segments(outcomes) > 0 or properties.get("cleanup.policy") == "compact"
@@ -100,11 +95,11 @@ def test_what_is_left_is_what_kafka_leaves(
 
 @pytest.mark.parametrize("offset", [1, 15, 60])
 def test_records_are_deleted_as_the_request_deletes_them(
-    server: LoaderServer, tmp_path: Path, offset: int
+    loader_server: LoaderServer, tmp_path: Path, offset: int
 ) -> None:
-    arena = arena_of(server, tmp_path, offset, 25, damage=False)
+    arena = arena_of(loader_server, tmp_path, offset, 25, damage=False)
     properties = {"retention.ms": -1}
-    refused = server.ask(f"delete-records={offset}", arena.theirs, NOW, properties)
+    refused = loader_server.ask(f"delete-records={offset}", arena.theirs, NOW, properties)
     refusing = delete_before(arena.ours, settings_of(properties), offset)
     # Of those that begin behind the offset, or whose high watermark lies below it, both refuse.
     assert refusing == refused.keys()

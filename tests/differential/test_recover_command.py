@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,6 @@ from kdump.repair.refusal import Refusal
 from kdump.repair.segment import IndexSettings
 
 pytestmark = pytest.mark.differential
-
-
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader, ready to be asked again and again."""
-    with LoaderServer(java_classpath) as running:
-        yield running
 
 
 def recover(
@@ -59,9 +51,9 @@ def _refusal(rows: list[dict[str, str]]) -> Refusal | None:
     ("interval_bytes", "clock"), [(0, Clock()), (4096, EXPIRING)], ids=["dense", "some-expire"]
 )
 def test_a_damaged_directory_is_left_as_kafka_leaves_it(
-    server: LoaderServer, tmp_path: Path, clean: bool, interval_bytes: int, clock: Clock
+    loader_server: LoaderServer, tmp_path: Path, clean: bool, interval_bytes: int, clock: Clock
 ) -> None:
-    arena = Arena(server, tmp_path, IndexSettings(interval_bytes), clock, recover)
+    arena = Arena(loader_server, tmp_path, IndexSettings(interval_bytes), clock, recover)
     arena.generate(random.Random(interval_bytes + clean), 25, clean=clean)
 
     found = arena.compare()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -25,13 +25,6 @@ DEFAULTS = IndexSettings()
 SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)]
 
 
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader, ready to be asked again and again."""
-    with LoaderServer(java_classpath) as running:
-        yield running
-
-
 def no_differences(found: Sequence[Difference]) -> None:
     """Fail with the first few of the differences, if there are any."""
     if found:
@@ -41,9 +34,9 @@ def no_differences(found: Sequence[Difference]) -> None:
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_an_unclean_directory_is_left_as_kafka_leaves_it(
-    server: LoaderServer, tmp_path: Path, seed: int
+    loader_server: LoaderServer, tmp_path: Path, seed: int
 ) -> None:
-    arena = Arena(server, tmp_path, DEFAULTS)
+    arena = Arena(loader_server, tmp_path, DEFAULTS)
     arena.generate(random.Random(seed), 150, clean=False)
 
     no_differences(arena.compare())
@@ -51,9 +44,9 @@ def test_an_unclean_directory_is_left_as_kafka_leaves_it(
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_a_clean_directory_is_left_as_kafka_leaves_it(
-    server: LoaderServer, tmp_path: Path, seed: int
+    loader_server: LoaderServer, tmp_path: Path, seed: int
 ) -> None:
-    arena = Arena(server, tmp_path, DEFAULTS)
+    arena = Arena(loader_server, tmp_path, DEFAULTS)
     arena.generate(random.Random(seed), 80, clean=True)
 
     no_differences(arena.compare())
@@ -61,24 +54,26 @@ def test_a_clean_directory_is_left_as_kafka_leaves_it(
 
 @pytest.mark.parametrize("interval_bytes", [0, 300])
 def test_the_index_interval_decides_alike(
-    server: LoaderServer, tmp_path: Path, interval_bytes: int
+    loader_server: LoaderServer, tmp_path: Path, interval_bytes: int
 ) -> None:
-    arena = Arena(server, tmp_path, IndexSettings(interval_bytes=interval_bytes))
+    arena = Arena(loader_server, tmp_path, IndexSettings(interval_bytes=interval_bytes))
     arena.generate(random.Random(interval_bytes), 40, clean=False)
 
     no_differences(arena.compare())
 
 
-def test_indexes_that_are_full_are_refused_alike(server: LoaderServer, tmp_path: Path) -> None:
-    arena = Arena(server, tmp_path, DEFAULTS)
+def test_indexes_that_are_full_are_refused_alike(
+    loader_server: LoaderServer, tmp_path: Path
+) -> None:
+    arena = Arena(loader_server, tmp_path, DEFAULTS)
     arena.generate(random.Random(7), 40, clean=False)
     arena.settings = IndexSettings(interval_bytes=300, max_bytes=240)
 
     no_differences(arena.compare())
 
 
-def test_producers_expire_by_the_clock_alike(server: LoaderServer, tmp_path: Path) -> None:
-    arena = Arena(server, tmp_path, DEFAULTS, EXPIRING)
+def test_producers_expire_by_the_clock_alike(loader_server: LoaderServer, tmp_path: Path) -> None:
+    arena = Arena(loader_server, tmp_path, DEFAULTS, EXPIRING)
     arena.generate(random.Random(8), 40, clean=False)
 
     no_differences(arena.compare())
@@ -86,16 +81,16 @@ def test_producers_expire_by_the_clock_alike(server: LoaderServer, tmp_path: Pat
 
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
 def test_the_whole_directory_is_left_as_the_log_manager_leaves_it(
-    server: LoaderServer, tmp_path: Path, clean: bool
+    loader_server: LoaderServer, tmp_path: Path, clean: bool
 ) -> None:
-    arena = Arena(server, tmp_path, DEFAULTS, Clock())
+    arena = Arena(loader_server, tmp_path, DEFAULTS, Clock())
     arena.generate(random.Random(9), 25, clean=clean, damage=False)
 
     no_differences(arena.compare(whole=True))
 
 
 def test_the_snapshot_of_an_empty_log_comes_and_goes_with_kafka_too(
-    server: LoaderServer, fixtures: Path, tmp_path: Path
+    loader_server: LoaderServer, fixtures: Path, tmp_path: Path
 ) -> None:
     name = "delete-records-all-0"
     source = fixtures / "out" / "clean" / "d1"
@@ -106,7 +101,7 @@ def test_the_snapshot_of_an_empty_log_comes_and_goes_with_kafka_too(
 
     seen = []
     for _ in range(4):
-        server.load(tmp_path, DEFAULTS, Clock(), whole=True)
+        loader_server.load(tmp_path, DEFAULTS, Clock(), whole=True)
         seen.append((tmp_path / name / f"{50:020d}.snapshot").exists())
 
     assert seen == [False, True, False, True]

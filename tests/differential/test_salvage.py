@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +29,6 @@ pytestmark = pytest.mark.differential
 
 SETTINGS = IndexSettings()
 SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)]
-
-
-@pytest.fixture(scope="module")
-def server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader, ready to be asked again and again."""
-    with LoaderServer(java_classpath) as running:
-        yield running
 
 
 def salvage(directory: Path) -> dict[TopicPartition, Recovered]:
@@ -82,9 +74,9 @@ def _account_for_batches(
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_kafka_loads_all_that_salvaging_leaves(
-    server: LoaderServer, tmp_path: Path, seed: int, clean: bool
+    loader_server: LoaderServer, tmp_path: Path, seed: int, clean: bool
 ) -> None:
-    arena = Arena(server, tmp_path, SETTINGS)
+    arena = Arena(loader_server, tmp_path, SETTINGS)
     arena.generate(random.Random(seed), 120, clean=clean)
     shutil.copytree(arena.base, arena.ours)
 
@@ -96,7 +88,7 @@ def test_kafka_loads_all_that_salvaging_leaves(
     starts = (OffsetEntry(name, outcome.log_start_offset) for name, outcome in outcomes.items())
     (arena.ours / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(starts))
     shutil.copytree(arena.ours, arena.theirs)
-    refused = server.load(arena.theirs, SETTINGS, Clock())
+    refused = loader_server.load(arena.theirs, SETTINGS, Clock())
 
     assert not refused
     for name in outcomes:
