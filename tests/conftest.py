@@ -6,9 +6,12 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadGroupScheduling
 
 from builders import archives, kafka_jars
 from builders.loading import LoaderServer
@@ -23,6 +26,57 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+SHARED: Final = ("loader_server", "spark")
+"""Fixtures of a process that take seconds to set up, and that tests of several files ask for."""
+
+
+class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]
+    """Gives each process whole files, whose tests share fixtures, or all tests of a group."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        scope = super()._split_scope(nodeid)
+        return nodeid.partition("::")[0] if scope == nodeid else scope
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(
+    config: pytest.Config, log: Producer | None
+) -> LoadGroupScheduling | None:
+    """Schedule as above where ``./dev test`` asks for groups."""
+    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let what takes long begin first, so that no process of several is the only one in the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    groups = [_group_of(item) for item in items]
+    long = {group for item, group in zip(items, groups, strict=True) if _takes_long(item)}
+    items[:] = [
+        item
+        for is_long in (True, False)
+        for item, group in zip(items, groups, strict=True)
+        if (group in long) is is_long
+    ]
+
+
+def _group_of(item: pytest.Item) -> str:
+    """Put an item in the group of its shared fixture, if it has one; gives that, or its file."""
+    shared = _shared_by(item)
+    if shared:
+        item.add_marker(pytest.mark.xdist_group(shared[0]))
+        return shared[0]
+    return str(item.path)
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    return bool(_shared_by(item)) or item.get_closest_marker("slow") is not None
+
+
+def _shared_by(item: pytest.Item) -> list[str]:
+    return [name for name in SHARED if name in getattr(item, "fixturenames", ())]
 
 
 @pytest.fixture(scope="session")
