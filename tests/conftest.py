@@ -27,7 +27,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
-SHARED: Final = ("loader_server", "spark")
+SHARED: Final = ("broker_host", "loader_server", "spark")
 """Fixtures of a process that take seconds to set up, and that tests of several files ask for."""
 
 

@@ -336,15 +336,20 @@ def test_a_link_that_is_put_there_meanwhile_is_not_followed(
     assert tree_of(elsewhere) == before
 
 
-@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
-def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: State) -> None:
-    forge(log_dir, lambda journal: journal, state)
+def link_foreign_file_as_log(log_dir: Path) -> None:
+    """Put a file from elsewhere, like the log in content and time, in the log's place."""
     log, foreign = log_dir / PARTITION / LOG, log_dir.parent / FOREIGN
     foreign.write_bytes(log.read_bytes())
     status = log.stat()
     os.utime(foreign, ns=(status.st_atime_ns, status.st_mtime_ns))
     log.unlink()
     log.hardlink_to(foreign)
+
+
+@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
+def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: State) -> None:
+    forge(log_dir, lambda journal: journal, state)
+    link_foreign_file_as_log(log_dir)
     before = seen(log_dir)
     with pytest.raises(KdumpError, match=f"{PARTITION}/{LOG} has another hard link"):
         undo(log_dir)
@@ -368,12 +373,7 @@ def test_what_others_may_not_read_is_not_copied_for_them(log_dir: Path) -> None:
     os.chown(log_dir, owner, owner)
     for path in log_dir.rglob("*"):
         os.chown(path, owner, owner)
-    log, foreign = log_dir / PARTITION / LOG, log_dir.parent / FOREIGN
-    foreign.write_bytes(log.read_bytes())
-    status = log.stat()
-    os.utime(foreign, ns=(status.st_atime_ns, status.st_mtime_ns))
-    log.unlink()
-    log.hardlink_to(foreign)
+    link_foreign_file_as_log(log_dir)
     before = seen(log_dir)
     with pytest.raises(KdumpError, match=f"{PARTITION}/{LOG} belongs to another user"):
         undo(log_dir)

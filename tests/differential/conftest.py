@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from builders.broker import BrokerHost
 from builders.duel import Duel, Files, files_of, generate
 from builders.official import OfficialTool
+
+
+@pytest.fixture(scope="session")
+def broker_host(
+    java_classpath: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerHost]:
+    """Give real brokers, one after the other in one JVM: all but the first start soon."""
+    with BrokerHost(java_classpath, tmp_path_factory.mktemp("brokers") / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker_log_dirs(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Give a copy of the two directories of a broker that was stopped cleanly."""
+    copy = tmp_path_factory.mktemp("broker") / "clean"
+    shutil.copytree(fixtures / "out" / "clean", copy)
+    return [copy / name for name in ("d1", "d2")]
 
 
 @pytest.fixture(scope="session")

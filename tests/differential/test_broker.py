@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,26 +86,24 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(java_classpath: str, fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(broker_host: BrokerHost, broker_log_dirs: list[Path]) -> Story:
     """Tell the story."""
-    folder = tmp_path_factory.mktemp("broker")
-    shutil.copytree(fixtures / "out" / "clean", folder / "clean")
-    log_dirs = [folder / "clean" / name for name in ("d1", "d2")]
-    with BrokerHost(java_classpath, folder / "log") as host:
-        with host.broker(log_dirs, "log.cleaner.enable=false"):
-            overwritten_producer = write(host)
-            before = glance(host)
-        said = work(log_dirs)
-        left = contents_of(folder / "clean")
-        offsets = [lines_of(path, names.CLEANER_OFFSET_CHECKPOINT) for path in log_dirs]
-        with host.broker(log_dirs):
-            after = glance(host)
-            max_dirty_percent = host.wait_for_cleaner()
-        logged = host.logged()
-        stopped = contents_of(folder / "clean")
-        with host.broker(log_dirs):
-            go_on(host)
-            in_the_end = glance(host)
+    host, log_dirs = broker_host, broker_log_dirs
+    folder = log_dirs[0].parent
+    with host.broker(log_dirs, "log.cleaner.enable=false"):
+        overwritten_producer = write(host)
+        before = glance(host)
+    said = work(log_dirs)
+    left = contents_of(folder)
+    offsets = [lines_of(path, names.CLEANER_OFFSET_CHECKPOINT) for path in log_dirs]
+    with host.broker(log_dirs):
+        after = glance(host)
+        max_dirty_percent = host.wait_for_cleaner()
+    logged = host.logged()
+    stopped = contents_of(folder)
+    with host.broker(log_dirs):
+        go_on(host)
+        in_the_end = glance(host)
     return Story(
         overwritten_producer=overwritten_producer,
         before=before,

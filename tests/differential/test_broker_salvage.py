@@ -42,24 +42,22 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(java_classpath: str, fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+def story(broker_host: BrokerHost, broker_log_dirs: list[Path]) -> Story:
     """Tell the story."""
-    folder = tmp_path_factory.mktemp("broker")
-    shutil.copytree(fixtures / "out" / "clean", folder / "clean")
-    log_dirs = [folder / "clean" / name for name in ("d1", "d2")]
-    with BrokerHost(java_classpath, folder / "log") as host:
-        with host.broker(log_dirs, "log.cleaner.enable=false"):
-            write(host)
-            before = {topic: host.read(topic) for topic in READ}
-        damage(log_dirs)
-        found = findings(log_dirs)
-        shutil.copytree(folder / "clean", folder / "copy")
-        with host.broker([folder / "copy" / "d1", folder / "copy" / "d2"]):
-            unsalvaged = host.read(SWAPPED)
-        said = of_type(rows_of("recover", *log_dirs, "--policy=salvage", "--no-undo"), "partition")
-        left = findings(log_dirs)
-        with host.broker(log_dirs):
-            after = {topic: host.read(topic) for topic in READ}
+    host, log_dirs = broker_host, broker_log_dirs
+    with host.broker(log_dirs, "log.cleaner.enable=false"):
+        write(host)
+        before = {topic: host.read(topic) for topic in READ}
+    damage(log_dirs)
+    found = findings(log_dirs)
+    copy = log_dirs[0].parents[1] / "copy"
+    shutil.copytree(log_dirs[0].parent, copy)
+    with host.broker([copy / path.name for path in log_dirs]):
+        unsalvaged = host.read(SWAPPED)
+    said = of_type(rows_of("recover", *log_dirs, "--policy=salvage", "--no-undo"), "partition")
+    left = findings(log_dirs)
+    with host.broker(log_dirs):
+        after = {topic: host.read(topic) for topic in READ}
     salvaged = {row["topic"]: row for row in said}
     return Story(before, found, unsalvaged, salvaged, left, after)
 

@@ -44,23 +44,22 @@ def old_ms() -> str:
 
 @pytest.fixture(scope="module")
 def outcomes(
-    java_classpath: str, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
+    broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Outcome]:
     """Let brokers of several configurations apply retention, after kdump foretold it."""
     folder = tmp_path_factory.mktemp("retention")
     found = {}
-    with BrokerHost(java_classpath, folder / "log") as host:
-        for name, static, dynamic in (
-            (STATIC, {"log.retention.minutes": "0", "log.retention.ms": old_ms()}, {}),
-            (
-                DYNAMIC,
-                {"log.retention.ms": "1", "log.retention.bytes": "0"},
-                {"": {"log.retention.bytes": "20000"}, "1": {"log.retention.ms": old_ms()}},
-            ),
-            (COMPACTED, COMPACTED_BY_DEFAULT, {}),
-        ):
-            shutil.copytree(fixtures / "out" / "clean", folder / name)
-            found[name] = outcome_of(host, folder / name, static, dynamic)
+    for name, static, dynamic in (
+        (STATIC, {"log.retention.minutes": "0", "log.retention.ms": old_ms()}, {}),
+        (
+            DYNAMIC,
+            {"log.retention.ms": "1", "log.retention.bytes": "0"},
+            {"": {"log.retention.bytes": "20000"}, "1": {"log.retention.ms": old_ms()}},
+        ),
+        (COMPACTED, COMPACTED_BY_DEFAULT, {}),
+    ):
+        shutil.copytree(fixtures / "out" / "clean", folder / name)
+        found[name] = outcome_of(broker_host, folder / name, static, dynamic)
     return found
 
 

@@ -36,6 +36,12 @@ def cache(repository_root: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture
+def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a JVM that kdump does not start itself compile little, as it lives for seconds only."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
 @pytest.fixture(scope="session")
 def spark(cache: Path) -> Iterator[SparkEngine]:
     """Give Spark on two cores, started once for all tests of a process."""

@@ -38,6 +38,7 @@ def example(text: str, language: str, log_dir: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_jvms")
 def test_the_examples_run_in_a_session_of_pysparks_own(
     repository_root: Path, tmp_path: Path
 ) -> None:

@@ -114,6 +114,7 @@ def test_spark_runs_nothing_of_the_current_directory(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_jvms")
 def test_a_cluster_runs_nothing_of_it_and_finds_relative_paths(
     hostile: HostileDirectory, log_dir: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_cluster_runs_nothing_of_it_and_finds_relative_paths(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_jvms")
 def test_the_data_source_runs_nothing_of_it_in_a_session_of_the_users_own(
     hostile: HostileDirectory, log_dir: Path
 ) -> None:
