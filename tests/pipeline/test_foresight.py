@@ -120,18 +120,30 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
+@pytest.fixture(scope="module", params=range(3))
+def seed(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["clean", "unclean"])
+def is_clean(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module")
+def root(seed: int, is_clean: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a log directory of partitions, which is looked at on every level."""
+    return make_directory(tmp_path_factory.mktemp("foreseen") / "logs", seed, is_clean=is_clean)
+
+
 @pytest.mark.parametrize("level", Level)
 def test_the_checks_foresee_what_the_loaders_rules_come_to(
-    seed: int,
+    root: Path,
     is_clean: bool,
     level: Level,
     loaded: list[str],
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    root = make_directory(tmp_path / "logs", seed, is_clean=is_clean)
     foreseen = said_about(root, level)
     by_rules = set(loaded)
     monkeypatch.setattr(verify_partition, "is_plain", lambda *_: False)
