@@ -334,6 +334,11 @@ class _ForPeople(_Form):
         self._has_shown = True
         self._held = []
 
+    @property
+    def _text_columns(self) -> int:
+        """How much of the terminal a column of text is given."""
+        return max((self.terminal_columns or 0) // 3, LEAST_TEXT_COLUMNS)
+
     def _leave_out(self) -> None:
         """Find the columns that do not fit on the terminal, by the rows that are held."""
         if self.terminal_columns is None:
@@ -345,7 +350,7 @@ class _ForPeople(_Form):
         ]
         for index, column in enumerate(self.columns):
             if column.kind is Kind.TEXT:
-                most = max(self.terminal_columns // 3, LEAST_TEXT_COLUMNS, len(column.title))
+                most = max(self._text_columns, len(column.title))
                 needed[index] = min(needed[index], most + self._around_columns)
         room = self.terminal_columns - self._margin_columns
         shown = list(range(len(self.columns)))
@@ -378,10 +383,10 @@ class _Text(_ForPeople):
     def _find_widths(self, rows: list[list[str]]) -> list[int]:
         widths = [min(max(map(len, cells)), WIDEST_COLUMN) for cells in zip(*rows, strict=True)]
         if self.terminal_columns is not None:
-            most = max(self.terminal_columns // 3, LEAST_TEXT_COLUMNS)
             for index, column in enumerate(self.columns):
                 if column.kind is Kind.TEXT:
-                    widths[index] = max(min(widths[index], most), len(column.title))
+                    most = max(self._text_columns, len(column.title))
+                    widths[index] = min(widths[index], most)
         return widths
 
     def _line(self, cells: list[str], widths: list[int]) -> str:
@@ -412,6 +417,7 @@ class _Table(_ForPeople):
 
     _margin_columns = 1
     _around_columns = 3
+    _text_columns = 16  # cells are folded
     _console: Console | None = None
 
     @property

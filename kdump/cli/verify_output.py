@@ -282,7 +282,8 @@ class _TablePrinter:
     def partition(self, report: PartitionReport) -> None:
         self._lines += self._brief.more()
         self._damaged.takes(report)
-        self._partitions.append(partition_row(report))
+        if self._verbose or report.worst:
+            self._partitions.append(partition_row(report))
 
     def summary(self, summary: Summary) -> None:
         self._lines += self._brief.rest()

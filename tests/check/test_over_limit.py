@@ -103,6 +103,6 @@ def test_a_large_message_of_magic_1_is_read(tmp_path: Path) -> None:
         / f"{0:020}.log"
     )
     verified = run_kdump(["verify", "--deep", str(log)], tmp_path)
-    assert (verified.exit_status, b"1 records" in verified.stdout) == (0, True)
+    assert (verified.exit_status, b"1 record" in verified.stdout) == (0, True)
     dumped = run_kdump(["dump-segment", "--deep-iteration", str(log)], tmp_path)
     assert (dumped.exit_status, dumped.stderr) == (0, b"")
