@@ -28,11 +28,13 @@ class ConfigArguments:
         given: properties by Kafka's names.
         broker: those of the broker's file; None where that was not given.
         metadata: where the cluster's metadata lies, if not in one of the log directories.
+        words: the same as on the command line, for commands that are advised.
     """
 
     given: Mapping[str, str]
     broker: Mapping[str, str] | None
     metadata: Path | None = None
+    words: tuple[str, ...] = ()
 
     def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Path, Settings]:
         """The settings of each log directory's own broker, by the path of the directory.
@@ -64,7 +66,11 @@ def config_options(command: Command) -> Command:
         by_hand = dict(given)
         broker = None if server_properties is None else _read_properties(server_properties)
         require_accepted(by_hand, broker)
-        return command(*args, config=ConfigArguments(by_hand, broker, metadata), **others)
+        words = [f"--config={key}={value}" for key, value in given]
+        for option, path in (("server-properties", server_properties), ("metadata", metadata)):
+            words += [] if path is None else [f"--{option}={path}"]
+        config = ConfigArguments(by_hand, broker, metadata, tuple(words))
+        return command(*args, config=config, **others)
 
     decorated: Any = with_one_argument
     for option in (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output import escape_controls
@@ -41,6 +42,9 @@ class JunitPrinter:
         if self._pending:
             self._cases.append(("kdump", "log directory", self._pending))
         self._seconds = summary.seconds
+
+    def tell(self, lines: Iterable[str]) -> None:
+        pass
 
     def finish(self) -> None:
         """Write the file."""

@@ -100,6 +100,7 @@ def command(
 
     LOG_DIR is a log directory; name all of a broker that has several.
     """
+    from kdump.cli.advice import preview_advice
     from kdump.cli.directories import (
         Diagnostics,
         find_log_directories,
@@ -150,6 +151,8 @@ def command(
         printer.say(_summary(changed, repair, time.monotonic() - begin))
         printer.tell(report.losses)
         printer.tell(_advice(report, changed, repair, policy_name, globs))
+        if repair.dry_run and policy_name is PolicyName.BROKER:
+            printer.tell(preview_advice(results, config.words, is_selection=bool(globs)))
     status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 

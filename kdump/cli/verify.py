@@ -101,6 +101,7 @@ def command(
     partition, or the log of a segment. Without --repair nothing is written.
     """
     from kdump.check.part import Level
+    from kdump.cli.advice import AdvisingPrinter
     from kdump.cli.directories import Diagnostics, without_garbage_collection
 
     if quick and deep:
@@ -129,5 +130,8 @@ def command(
     if policy_name or dry_run or keep_undo is not None:
         raise UsageProblem("--policy, --dry-run, --undo and --no-undo are about --repair")
     diagnostics = Diagnostics()
-    with without_garbage_collection(), open_verify_printer(form, verbose=verbose) as printer:
-        return verification.run(printer, diagnostics) | diagnostics.status
+    with without_garbage_collection(), open_verify_printer(form, verbose=verbose) as shown:
+        printer = AdvisingPrinter(shown, paths, config.words)
+        status = verification.run(printer, diagnostics) | diagnostics.status
+        printer.tell(printer.advice())
+        return status

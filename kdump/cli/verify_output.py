@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kdump.cli.brief import BriefFindings, BriefList, finding_line
@@ -59,6 +59,9 @@ class VerifyPrinter(Protocol):
     def partition(self, report: PartitionReport) -> None: ...
 
     def summary(self, summary: Summary) -> None: ...
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """Say lines to people only."""
 
 
 @contextlib.contextmanager
@@ -177,6 +180,9 @@ class SaidPrinter:
         if self._advises:
             self._printer.tell(self._damaged.advice())
 
+    def tell(self, lines: Iterable[str]) -> None:
+        self._printer.tell(lines)
+
 
 class DamagedPartitions:
     """The partitions that are damaged, or that a broker would not serve as they are."""
@@ -290,6 +296,9 @@ class _TablePrinter:
         has_hidden = self._brief.hidden > 0
         self._lines += summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden)
         self._lines += [*self._damaged.lines(), *self._damaged.advice()]
+
+    def tell(self, lines: Iterable[str]) -> None:
+        self._lines += lines
 
     def finish(self) -> None:
         """Show the tables."""

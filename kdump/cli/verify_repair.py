@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kdump.check.findings import Finding
+from kdump.cli.advice import AdvisingPrinter
 from kdump.cli.directories import Diagnostics, without_garbage_collection
 from kdump.cli.part_commands import find_named
 from kdump.cli.repairing import (
@@ -53,6 +54,7 @@ def verify_and_repair(
         return diagnostics.status
     status = repaired = ExitStatus.SOUND
     all_done: list[Done] = []
+    advice: Iterable[str] = ()
     with (
         for_writing(log_dirs, writing) as interrupted,
         outcomes_noted(all_done),
@@ -62,8 +64,13 @@ def verify_and_repair(
             printer.say(said_of_interrupted(earlier))
         for rounds_left in reversed(range(MOST_ROUNDS)):
             findings: list[Finding] = []
-            shown = SaidPrinter(printer, verbose=verbose, advises=False)
+            shown = AdvisingPrinter(
+                SaidPrinter(printer, verbose=verbose, advises=False),
+                verification.paths,
+                verification.config.words,
+            )
             status = verification.run(shown, diagnostics, findings.append)
+            advice = shown.advice()
             if not rounds_left:
                 break
             mended = _mended(log_dirs, findings, verification, policy)
@@ -81,6 +88,7 @@ def verify_and_repair(
                 status = _previewed(status, damage, mended)
                 break
             repaired = ExitStatus.REPAIRED
+        printer.tell(advice)
     return status | repaired | diagnostics.status | report_failures(all_done)
 
 

@@ -1,0 +1,129 @@
+"""Where only salvage keeps valid batches, the very command for it is said."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from builders.freeing import run
+from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
+from builders.recovery import joined, of_producer
+from kdump.errors import ExitStatus
+from kdump.formats import names
+
+SALVAGE = "kdump recover --policy salvage"
+
+
+def lines(*args: str | Path) -> list[str]:
+    return run(*map(str, args)).stdout.decode().splitlines()
+
+
+def write(path: Path, *, flushed: int = 0) -> Path:
+    """An unclean directory with two partitions of two segments, flushed up to an offset."""
+    write_log_directory(path, clean=False)
+    for name in ("orders-0", "other-0"):
+        logs = {
+            base: joined(of_producer(base + n, sequence=base + n) for n in range(6))
+            for base in (0, 6)
+        }
+        write_partition(path / name, logs)
+    points = {("orders", 0): flushed, ("other", 0): 12}
+    (path / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(points))
+    return path
+
+
+def flip(path: Path) -> None:
+    """Damage the last byte of the third of six batches in the first segment of ``orders-0``."""
+    log = path / "orders-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2 - 1] ^= 1
+    log.write_bytes(content)
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """Give a directory with a damaged batch that was flushed."""
+    path = write(tmp_path / "d 1", flushed=12)
+    flip(path)
+    return path
+
+
+def test_verify_names_the_command_for_a_damaged_batch_that_was_flushed(log_dir: Path) -> None:
+    expected = f"{SALVAGE} --partition orders-0 {shlex.quote(str(log_dir))}"
+
+    assert lines("verify", log_dir)[-1].endswith(f"keep every valid batch: {expected}")
+    assert lines("verify", log_dir / "orders-0")[-1].endswith(expected)
+
+
+def test_verify_repair_names_it_too_as_it_leaves_the_batch(log_dir: Path) -> None:
+    outcome = run("verify", "--repair", log_dir)
+
+    assert outcome.exit_status & ExitStatus.DAMAGE_LEFT
+    assert f"{SALVAGE} --partition orders-0" in outcome.stdout.decode().splitlines()[-1]
+
+
+def test_a_preview_of_recovery_says_that_it_does_not_look_at_flushed_segments(
+    log_dir: Path,
+) -> None:
+    quoted = shlex.quote(str(log_dir))
+
+    *_, to_check, to_keep = lines("recover", "--dry-run", log_dir)
+
+    assert "not checked, as a broker does not check them" in to_check
+    assert to_check.endswith(f"kdump verify {quoted}")
+    assert to_keep.endswith(f"{SALVAGE} {quoted}")
+
+
+def make_unloadable(path: Path) -> None:
+    """Give a batch of ``orders-0`` an offset for which a broker refuses the log."""
+    log = path / "orders-0" / "00000000000000000000.log"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [flip, make_unloadable])
+def test_a_preview_of_a_loss_names_the_command(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    path = write(tmp_path / "d1")
+    damage(path)
+    expected = f"keep every valid batch: {SALVAGE} --partition orders-0 {path}"
+
+    found = [line for line in lines("recover", "--dry-run", path) if line.endswith(expected)]
+
+    assert len(found) == 1
+
+
+def test_the_command_that_is_named_leaves_nothing_to_advise(log_dir: Path) -> None:
+    words = shlex.split(lines("verify", log_dir)[-1].partition("batch: kdump ")[2])
+
+    assert run(*words).exit_status & ExitStatus.REPAIRED
+    assert not any(SALVAGE in line for line in lines("verify", log_dir))
+
+
+def test_configuration_is_part_of_the_command(tmp_path: Path) -> None:
+    path = write(tmp_path / "d1", flushed=12)
+    flip(path)
+    given = "--config=cleanup.policy=delete"
+
+    last = lines("verify", given, path)[-1]
+
+    assert last.endswith(f"{SALVAGE} --partition orders-0 {given} {path}")
+
+
+def test_nothing_is_advised_for_a_tail_that_was_not_written_to_its_end(tmp_path: Path) -> None:
+    path = write(tmp_path / "d1")
+    log = path / "orders-0" / "00000000000000000006.log"
+    log.write_bytes(log.read_bytes()[:-3])
+
+    assert not any(SALVAGE in line for line in lines("verify", path))
+
+    assert not any("keep every valid batch" in line for line in lines("verify", path))
+
+
+def test_programs_are_not_told(log_dir: Path) -> None:
+    assert SALVAGE not in run("verify", "--output", "jsonl", log_dir).stdout.decode()
