@@ -99,7 +99,9 @@ class _Run:
         is_contradicted: whether anything but its place does.
         is_misplaced: whether offsets are missing before it, and the index of its log is about
             other batches.
-        is_strange: whether nothing else in the partition knows any of its producers.
+        is_replaced: whether the index of its log is about other batches, and the leader epochs or a
+            producer snapshot are, too.
+        is_strange: whether no other log of the partition knows any of its producers.
     """
 
     base_offset: int
@@ -117,6 +119,7 @@ class _Run:
     doubts: float = 0
     is_contradicted: bool = False
     is_misplaced: bool = False
+    is_replaced: bool = False
     is_strange: bool = False
 
     def doubt(self, weight: int, *, contradicts: bool = True) -> None:
@@ -270,6 +273,7 @@ def _file_doubts(run: _Run, batches: SoundBatches, evidence: _Evidence) -> None:
     if agreement is not None:
         if not agreement:
             run.doubt(_INDEX_LIES, contradicts=False)
+            run.is_replaced = True
             run.is_misplaced = run.first > run.base_offset
         elif run.continues:
             run.doubts -= _LIKELY
@@ -298,6 +302,7 @@ def _file_doubts(run: _Run, batches: SoundBatches, evidence: _Evidence) -> None:
             run.doubt(_CONTRADICTED)
         elif agreed:
             run.doubts -= _CONTRADICTED
+    run.is_replaced &= run.is_contradicted
 
 
 def _follows(entry: ProducerEntry, span: SequenceSpan) -> bool:
@@ -310,7 +315,8 @@ def _follows(entry: ProducerEntry, span: SequenceSpan) -> bool:
 
 def _neighbour_doubts(runs: list[_Run]) -> None:
     """The sequences of producers in the runs before and after."""
-    writers = Counter(producer_id for run in runs for producer_id in run.spans)
+    wrote = {(producer_id, run.base_offset) for run in runs for producer_id in run.spans}
+    writers = Counter(producer_id for producer_id, _ in wrote)
     for run in runs:
         has_others = len(writers) > len(run.spans)
         run.is_strange = (
@@ -373,7 +379,7 @@ def _without_conflicts(runs: list[_Run], logs: Mapping[int, SoundBatches]) -> li
     kept: list[_Run] = []
     for run in sorted(runs, key=lambda run: (run.doubts, -run.weight, run.first)):
         is_out_of_place = (run.is_outside and run.is_contradicted) or (
-            run.is_misplaced and run.is_strange
+            (run.is_misplaced or run.is_replaced) and run.is_strange
         )
         if is_out_of_place and not run.is_alone:
             continue

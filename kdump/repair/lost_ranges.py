@@ -70,7 +70,9 @@ def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
     count = int(batches.records_count[row])
     why, reason = log.reasons.get(row) or _why_not(log, row, logs)
-    is_lost = why not in (Why.DUPLICATE, Why.FOREIGN)
+    # Where batches of another log were copied over the partition's own, those are lost.
+    is_hole = why is Why.FOREIGN and _is_between(first, last, logs)
+    is_lost = is_hole or why not in (Why.DUPLICATE, Why.FOREIGN)
     return SetAside(
         name=log.content.name,
         start=start,
@@ -80,8 +82,19 @@ def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
         reason=reason,
         first_offset=first if is_lost else None,
         last_offset=last if is_lost else None,
-        records=0 if not is_lost else count if count >= 0 else None,
+        records=0 if not is_lost else count if count >= 0 and not is_hole else None,
     )
+
+
+def _is_between(first: int, last: int, logs: Sequence[KeptLog]) -> bool:
+    """Whether no batch that stays has one of some offsets, and others come after them."""
+    is_followed = False
+    for log in logs:
+        begins, ends = log.batches.first_offset[log.keep], log.batches.last_offset[log.keep]
+        if ((begins <= last) & (ends >= first)).any():
+            return False
+        is_followed |= bool((begins > last).any())
+    return is_followed
 
 
 def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Why, str]:

@@ -208,6 +208,21 @@ def test_it_is_said_where_nothing_tells_which_batches_belong_to_the_partition(
     assert "little tells which belong to the partition (perhaps lost: offsets" in found.sentence
 
 
+def test_a_segment_of_another_partition_over_its_own_does_not_stay(tmp_path: Path) -> None:
+    own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), [[3] * 40] * 3)
+    foreign = whole(tmp_path / "foreign-0", Writer(8, 0, b"foreign"), [[3] * 40, [3] * 44])
+    own[log_name(120)] = foreign[log_name(120)]
+    path = written(tmp_path / "logs" / "orders-0", own)
+
+    outcome = salvaged(path)
+
+    (aside,) = outcome.account.set_aside
+    assert (aside.why, aside.first_offset, aside.last_offset) == (Why.FOREIGN, 120, 239)
+    assert "lost: offsets 120–239, at most 120 records" in str(  # noqa: RUF001 - a range
+        verdict(outcome, Policy.SALVAGE).sentence
+    )
+
+
 def test_a_batch_that_a_log_is_named_after_stays(tmp_path: Path) -> None:
     own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), [[1]] * 6)
     own[log_name(4)] += own[log_name(0)]
