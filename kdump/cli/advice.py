@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kdump.cli.terminal import shell_command
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from kdump.pipeline.verify import Summary
     from kdump.pipeline.verify_partition import PartitionReport
 
-_CUT: Final = "loss"
-"""The verdict that a broker would cut the log."""
+_LOSS: Final = "loss"
+"""The verdict that a broker would cut the log, or replace it; a preview shows what is lost."""
 _LOG: Final = ".log"
 _MOST_NAMED: Final = 8
 """With more partitions, the command is for all of them."""
@@ -76,35 +77,41 @@ class AdvisingPrinter:
     def tell(self, lines: Iterable[str]) -> None:
         self._shown.tell(lines)
 
-    def advice(self) -> Iterator[str]:
-        """What to run next, if salvage is the answer to anything that was found."""
+    def advice(self, *, after_repair: bool = False) -> Iterator[str]:
+        """What to run next where a preview of recovery does not say it.
+
+        Args:
+            after_repair: whether a repair has just done what it could.
+        """
         from kdump.check import invariants
         from kdump.pipeline.mending import REMEDIES, Remedy
 
         gaps = {invariants.SEGMENT_GAP.code, invariants.OFFSET_GAP.code}
-        tails = {invariants.TORN_TAIL.code, invariants.ZERO_FILL.code}
         ended = {
             code for code, remedy in REMEDIES.items() if remedy in (Remedy.DATA, Remedy.SALVAGE)
         }
-        damaged, holed = [], []
+        damaged: list[Path] = []
+        holed: list[Path] = []
+        others: list[Path] = []
         for path, (kind, codes) in self._found.items():
-            # A broker cuts off what was never written to the end; nothing valid goes with it.
-            is_cut = kind == _CUT and not codes & ended - gaps - tails
-            if codes & ended - gaps and not is_cut:
+            if not codes or kind == _LOSS:
+                continue
+            if codes & ended - gaps:
                 damaged.append(path)
-            elif codes & gaps:
-                holed.append(path)
-        if damaged:
-            yield (
-                f"damage in {counted(len(damaged), 'partition')}: fetch it from an"
-                " in-sync replica; if there is none, keep every valid batch:"
-                f" {self._command(damaged)}"
-            )
+            else:
+                (holed if codes & gaps else others).append(path)
+        if others and not after_repair:
+            log_dirs = dict.fromkeys(_parent(path) for path in others)
+            yield f"to preview a repair: {shell_command('verify --repair --dry-run', log_dirs)}"
         if holed:
             yield (
-                f"missing offsets in {counted(len(holed), 'partition')}: fetch it from an"
-                " in-sync replica; if there is none, note that they are known:"
-                f" {self._command(holed)}"
+                f"missing offsets in {counted(len(holed), 'partition')}: fetch it from an in-sync"
+                f" replica; if there is none, note that they are known: {self._command(holed)}"
+            )
+        if damaged:
+            yield (
+                f"damage in {counted(len(damaged), 'partition')}: fetch it from an in-sync replica;"
+                f" if there is none, keep every valid batch: {self._command(damaged)}"
             )
 
     def _command(self, partitions: Sequence[Path]) -> str:
@@ -132,9 +139,10 @@ def preview_advice(
     partitions = [each for result in results for each in result.partitions]
     refused = [each.partition.path.name for each in partitions if _is_log_refused(each)]
     if refused:
+        command = salvage_command(refused, log_dirs, options)
         yield (
-            f"data that a broker refuses in {counted(len(refused), 'partition')}; if no in-sync replica"
-            f" has it, keep every valid batch: {salvage_command(refused, log_dirs, options)}"
+            f"a broker would refuse the data of {counted(len(refused), 'partition')}; if no in-sync"
+            f" replica has it, keep every valid batch: {command}"
         )
     unread = {each.partition.path.name: _unread_segments(each) for each in partitions}
     count = sum(unread.values())
@@ -142,10 +150,10 @@ def preview_advice(
         names = [name for name, segments in unread.items() if segments] if is_selection else []
         were = "segment was" if count == 1 else "segments were"
         verify = shlex.join(["kdump", "verify", *options, *map(str, log_dirs)])
-        yield f"{count} {were} not checked, as a broker does not check them; to check: {verify}"
+        salvage = salvage_command(names, log_dirs, options)
         yield (
-            "if a batch in them is damaged, keep every valid one:"
-            f" {salvage_command(names, log_dirs, options)}"
+            f"{count} {were} not checked, as a broker does not check them: '{verify}' does; where a"
+            f" batch is damaged, '{salvage}' keeps every valid one"
         )
 
 

@@ -148,11 +148,11 @@ def command(
         for said in said_of_failed(done):
             printer.say(said)
         printer.tell(report.rest())
+        if repair.dry_run and policy_name is PolicyName.BROKER:
+            printer.tell(preview_advice(results, config.words, is_selection=bool(globs)))
         printer.say(_summary(changed, repair, time.monotonic() - begin))
         printer.tell(report.losses)
         printer.tell(_advice(report, changed, repair, policy_name, globs))
-        if repair.dry_run and policy_name is PolicyName.BROKER:
-            printer.tell(preview_advice(results, config.words, is_selection=bool(globs)))
     status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
 

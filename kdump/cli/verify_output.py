@@ -202,15 +202,12 @@ class DamagedPartitions:
         return map(_verdict_line, self._reports)
 
     def advice(self) -> Iterator[str]:
-        """What to do next."""
-        kinds = {report.verdict_kind for report in self._reports}
-        log_dirs = list(dict.fromkeys(report.log_dir for report in self._reports))
-        if "loss" in kinds:
+        """What to do next where records would be lost."""
+        losing = [report for report in self._reports if report.verdict_kind == "loss"]
+        if losing:
+            log_dirs = dict.fromkeys(report.log_dir for report in losing)
             preview = shell_command("recover --dry-run", log_dirs)
             yield f"to preview what a broker would lose: {preview}"
-        if kinds - {"loss"}:
-            preview = shell_command("verify --repair --policy salvage --dry-run", log_dirs)
-            yield f"to preview a repair: {preview}"
 
 
 def _verdict_line(report: PartitionReport) -> str:

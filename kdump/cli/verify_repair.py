@@ -70,7 +70,7 @@ def verify_and_repair(
                 verification.config.words,
             )
             status = verification.run(shown, diagnostics, findings.append)
-            advice = shown.advice()
+            advice = shown.advice(after_repair=True)
             if not rounds_left:
                 break
             mended = _mended(log_dirs, findings, verification, policy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -70,32 +69,28 @@ def test_a_preview_of_recovery_says_that_it_does_not_look_at_flushed_segments(
 ) -> None:
     quoted = shlex.quote(str(log_dir))
 
-    *_, to_check, to_keep = lines("recover", "--dry-run", log_dir)
+    (found,) = [line for line in lines("recover", "--dry-run", log_dir) if "not checked" in line]
 
-    assert "not checked, as a broker does not check them" in to_check
-    assert to_check.endswith(f"kdump verify {quoted}")
-    assert to_keep.endswith(f"{SALVAGE} {quoted}")
+    assert f"'kdump verify {quoted}' does" in found
+    assert f"'{SALVAGE} {quoted}' keeps every valid one" in found
 
 
-def make_unloadable(path: Path) -> None:
-    """Give a batch of ``orders-0`` an offset for which a broker refuses the log."""
+def test_a_preview_of_a_loss_names_the_preview_of_salvage(tmp_path: Path) -> None:
+    path = write(tmp_path / "d1")
+    flip(path)
+
+    assert lines("recover", "--dry-run", path)[-1].endswith(f": {SALVAGE} --dry-run {path}")
+
+
+def test_a_preview_of_a_refusal_names_the_command(tmp_path: Path) -> None:
+    path = write(tmp_path / "d1")
     log = path / "orders-0" / "00000000000000000000.log"
     content = bytearray(log.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content) // 2] ^= 1  # of the base offset of the fourth batch
     log.write_bytes(content)
-
-
-@pytest.mark.parametrize("damage", [flip, make_unloadable])
-def test_a_preview_of_a_loss_names_the_command(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
-    path = write(tmp_path / "d1")
-    damage(path)
     expected = f"keep every valid batch: {SALVAGE} --partition orders-0 {path}"
 
-    found = [line for line in lines("recover", "--dry-run", path) if line.endswith(expected)]
-
-    assert len(found) == 1
+    assert any(line.endswith(expected) for line in lines("recover", "--dry-run", path))
 
 
 def test_the_command_that_is_named_leaves_nothing_to_advise(log_dir: Path) -> None:

@@ -154,7 +154,7 @@ def test_two_findings_of_a_code_are_shown_for_each_file(damaged_often: Path) -> 
     path = "d/orders-0/00000000000000000012.log"
     assert len(shown) == 3
     assert shown[2] == f"error: {path}: … and 23 more [batch-checksum] (--verbose shows all)"
-    assert lines[-1].startswith("to preview a repair: kdump verify --repair")
+    assert lines[-1].endswith("kdump recover --policy salvage --partition orders-0 d")
 
 
 def test_verbose_shows_each_finding(damaged_often: Path) -> None:
