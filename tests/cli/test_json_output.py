@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import kdump
 from builders.in_process import run_kdump
 from builders.json_answers import all_objects, objects
+from builders.json_commands import json_commands
 from builders.lock_holder import held_elsewhere
 from builders.programs import PYTHON_PATH
 from builders.repair_cases import bad_batch_in_the_middle
@@ -150,27 +151,6 @@ def test_after_a_write_that_failed_nothing_is_added(monkeypatch: pytest.MonkeyPa
         answer.row({"type": "a"})
     answer.end(8)
     assert len(stream.getvalue()) == 10
-
-
-def leaf_commands(
-    group: click.Group, ctx: click.Context, words: tuple[str, ...] = ()
-) -> Iterator[tuple[str, click.Command]]:
-    for name in group.list_commands(ctx):
-        command = group.get_command(ctx, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from leaf_commands(command, ctx, (*words, name))
-        else:
-            yield " ".join((*words, name)), command
-
-
-def json_commands() -> list[str]:
-    """Every command that can answer in JSON."""
-    return [
-        name
-        for name, command in leaf_commands(main.cli, click.Context(main.cli))
-        if any("--output" in option.opts for option in command.params)
-    ]
 
 
 NEEDED = {

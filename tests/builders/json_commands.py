@@ -1,0 +1,30 @@
+"""The commands that can answer in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from kdump.cli import main
+
+
+def _leaf_commands(
+    group: click.Group, ctx: click.Context, words: tuple[str, ...] = ()
+) -> Iterator[tuple[str, click.Command]]:
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _leaf_commands(command, ctx, (*words, name))
+        else:
+            yield " ".join((*words, name)), command
+
+
+def json_commands() -> list[str]:
+    """Every command that can answer in JSON."""
+    return [
+        name
+        for name, command in _leaf_commands(main.cli, click.Context(main.cli))
+        if any("--output" in option.opts for option in command.params)
+    ]

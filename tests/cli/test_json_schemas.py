@@ -1,0 +1,261 @@
+"""What every command answers in JSON is what ``docs/schemas`` says, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import jsonschema
+import pytest
+
+from builders.batches import batch, record
+from builders.compactable_directories import NOW_MS, plain_directory
+from builders.in_process import run_kdump
+from builders.json_answers import all_objects
+from builders.json_commands import json_commands
+from builders.json_schemas import COMMON, documents, problem_of_answer, problems_of_objects
+from builders.log_directories import write_log_directory
+from builders.message_sets import message_07, wrapper_07
+from builders.repair_cases import CASES
+from builders.verified import with_body
+from kdump.apply.undo import Restored
+from kdump.cli.repairing import said_of_interrupted
+from kdump.pipeline.repairing import Interrupted
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "json.md"
+CONFIG: Final = (
+    *("--config", "retention.ms=1000", "--config", "cleanup.policy=compact,delete"),
+    *("--config", "remote.storage.enable=false"),
+)
+READING: Final = (
+    "ls",
+    "info --deep",
+    "checkpoint show",
+    "verify --deep",
+    "verify --repair --policy salvage --dry-run",
+    "recover --dry-run",
+    "recover --policy salvage --dry-run",
+    "rebuild-index --dry-run",
+    "snapshot rebuild --dry-run",
+    "resolve --drop-deleted --dry-run",
+    "checkpoint rebuild --dry-run",
+    "checkpoint set --dry-run DIR recovery-point orders-0=0",
+    f"retain --topic * --explain --dry-run {' '.join(CONFIG)}",
+    f"delete-records --topic orders --partition 0 --before 1 --dry-run {' '.join(CONFIG)}",
+    f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
+    "undo --list",
+)
+"""Command lines that change nothing; DIR is the directory, which stands at the end otherwise."""
+
+
+def answered(line: str, directory: Path) -> list[dict[str, Any]]:
+    """The answer to a command line; both forms have the same objects, and all are valid."""
+    words = line.split()
+    if "DIR" in words:
+        words[words.index("DIR")] = str(directory)
+    else:
+        words.append(str(directory))
+    outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)
+    answer = all_objects(outcome.stdout)
+    assert not list(problems_of_objects(words[0], answer))
+    return answer
+
+
+def crashed(tmp_path: Path, fixtures: Path) -> Path:
+    """A real directory after a crash, with zeroes in the middle of a log."""
+    shutil.copytree(fixtures / "out" / "crashed" / "d1", tmp_path / "d1")
+    log = tmp_path / "d1" / "crash-none-0" / f"{100:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[81920:86016] = bytes(4096)
+    log.write_bytes(content)
+    return tmp_path / "d1"
+
+
+def kafka_0_7(tmp_path: Path) -> Path:
+    partition = tmp_path / "d1" / "old-0"
+    partition.mkdir(parents=True)
+    log = message_07(b"a") + wrapper_07([message_07(b"\xff"), message_07(b"c")]) + b"\0\0\0"
+    (partition / f"{0:020d}.kafka").write_bytes(log)
+    return tmp_path / "d1"
+
+
+def strange(tmp_path: Path) -> Path:
+    """A directory that is damaged as a whole: malformed small files, and names of all kinds."""
+    root = write_log_directory(tmp_path / "d1", clean=False)
+    for name in ("meta.properties", "recovery-point-offset-checkpoint"):
+        (root / name).write_bytes(b"\xff\xfe")
+    for name in ("no-number-x", "orders-0.ab-future", "orders-1.cd-delete", "orders-2.ef-stray"):
+        (root / name).mkdir()
+    (root / "notes.txt").write_bytes(b"")
+    return root
+
+
+def damaged(tmp_path: Path) -> Path:
+    """A directory that was left cleanly and is damaged: batches, records, and names."""
+    root = plain_directory(tmp_path / "d1", ("orders", "users"))
+    (root / "no-number-x").mkdir()
+    (root / "users-0" / "x.cleaned").write_bytes(b"")
+    log = min((root / "orders-0").glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    unreadable = with_body(batch([record(1)]), b"no records")
+    log.write_bytes(unreadable + content + batch([record(10_000)]))
+    return root
+
+
+def real(name: str) -> Callable[[Path, Path], Path]:
+    """A real directory where it lies, for nothing here writes to it."""
+    return lambda _, fixtures: fixtures / "out" / name
+
+
+DIRECTORIES: Final[dict[str, Callable[[Path, Path], Path]]] = {
+    "clean": real("clean-mv39/logs"),
+    "cluster metadata": real("clean-mv39/meta"),
+    "crashed": crashed,
+    "leftovers": real("leftover-4-swap-complete/logs"),
+    "legacy": real("legacy/logs"),
+    "strange": lambda tmp_path, _: strange(tmp_path),
+    "damaged": lambda tmp_path, _: damaged(tmp_path),
+    "kafka 0.7": lambda tmp_path, _: kafka_0_7(tmp_path),
+    "compactable": lambda tmp_path, _: plain_directory(tmp_path / "d1", ("orders", "users")),
+}
+
+
+@pytest.mark.parametrize("kind", DIRECTORIES)
+def test_what_reading_commands_and_previews_answer_is_valid(
+    kind: str, tmp_path: Path, fixtures: Path
+) -> None:
+    directory = DIRECTORIES[kind](tmp_path, fixtures)
+    for line in READING:
+        answered(line, directory)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_what_is_said_of_every_kind_of_damage_is_valid(
+    case: Callable[[Path], object], tmp_path: Path
+) -> None:
+    directory = tmp_path / "logs"
+    case(directory)
+    for line in (
+        "verify --deep",
+        "recover --policy salvage --dry-run",
+        "verify --repair --policy truncate",
+        "undo --list",
+        "undo --dry-run",
+        "undo",
+        "recover --policy salvage",
+        "resolve",
+        "rebuild-index",
+        "snapshot rebuild",
+        "checkpoint rebuild",
+        f"retain --topic orders {' '.join(CONFIG)}",
+        "undo --discard",
+    ):
+        answered(line, directory)
+
+
+def test_what_compact_answers_when_it_does_it_is_valid(tmp_path: Path) -> None:
+    directory = plain_directory(tmp_path / "logs", ("orders", "users"))
+    (directory / ".kafka_cleanshutdown").unlink()
+    (directory / "no-number-x").mkdir()
+    line = f"compact --recover --undo --topic * --now {NOW_MS} {' '.join(CONFIG)}"
+    kinds = {each["type"] for each in answered(line, directory)}
+    assert {"recovery_finding", "recovery_partition", "recovery_directory"} <= kinds
+
+
+DECODERS: Final = {
+    "__consumer_offsets": "--offsets-decoder",
+    "__transaction_state": "--transaction-log-decoder",
+    "__cluster_metadata": "--cluster-metadata-decoder",
+}
+
+
+@pytest.mark.parametrize("kind", DIRECTORIES)
+def test_what_dump_segment_answers_is_valid(kind: str, tmp_path: Path, fixtures: Path) -> None:
+    directory = DIRECTORIES[kind](tmp_path, fixtures)
+    for path in sorted(directory.rglob("*")):
+        if path.is_file() and path.suffix != ".lock":
+            topic = path.parent.name.rpartition("-")[0]
+            options = [DECODERS[topic]] if topic in DECODERS else ["--print-data-log"]
+            answered(f"dump-segment --follow-bad --limit 40 {' '.join(options)}", path)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        Interrupted(Path("d1"), "recover", is_finished=True),
+        Interrupted(
+            Path("d1"),
+            "compact",
+            is_finished=False,
+            files=(
+                Restored("orders-0/a.log", is_removed=True, size_bytes=0),
+                Restored("orders-0/b.log", is_removed=False, size_bytes=7),
+            ),
+        ),
+    ],
+)
+def test_what_is_said_of_an_interrupted_run_is_valid(row: Interrupted) -> None:
+    said = said_of_interrupted(row)
+    answer = [{"type": said.type, **said.row}]
+    for command in ("recover", "compact", "retain", "verify", "checkpoint"):
+        assert not list(problems_of_objects(command, answer))
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl"])
+@pytest.mark.parametrize("line", ["ls", "info", "verify", "recover --dry-run", "undo --list"])
+def test_a_whole_answer_is_valid(line: str, form: str, tmp_path: Path) -> None:
+    directory = plain_directory(tmp_path / "logs", ("orders",))
+    words = [*line.split(), "--output", form, str(directory)]
+    answer = all_objects(run_kdump(words, tmp_path).stdout)
+    assert problem_of_answer(words[0], answer) is None
+    assert problem_of_answer(words[0], answer[1:]) is not None
+    assert problem_of_answer(words[0], answer[:-1]) is not None
+    assert problem_of_answer(words[0], [*answer[:-1], {"type": "new"}, answer[-1]]) is not None
+
+
+def test_every_command_that_answers_in_json_has_a_schema_and_a_section() -> None:
+    named = {
+        command
+        for name, document in documents().items()
+        if name != COMMON
+        for command in document["$defs"]["header"]["properties"]["command"]["enum"]
+    }
+    assert named == set(json_commands())
+    page = PAGE.read_text(encoding="utf-8")
+    assert not [name for name in documents() if f"schemas/{name}" not in page]
+
+
+def objects_in(schema: object) -> Iterator[dict[str, Any]]:
+    """Every schema of an object with named fields in ``schema``."""
+    if isinstance(schema, dict):
+        if schema.get("type") == "object" and "properties" in schema:
+            yield schema
+        for each in schema.values():
+            yield from objects_in(each)
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from objects_in(each)
+
+
+@pytest.mark.parametrize("name", sorted(documents()))
+def test_a_field_without_an_entry_in_the_schema_is_an_error(name: str) -> None:
+    document = documents()[name]
+    jsonschema.Draft202012Validator.check_schema(document)
+    assert all(each["additionalProperties"] is False for each in objects_in(document))
+
+
+def examples() -> list[tuple[int, dict[str, Any]]]:
+    """The objects that the page shows, and the lines that they are in."""
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    shown = [(n, line.strip()) for n, line in enumerate(lines, 1) if line.startswith('    {"type"')]
+    return [(number, json.loads(text)) for number, text in shown]
+
+
+@pytest.mark.parametrize(("line", "row"), examples())
+def test_an_example_on_the_page_is_valid_for_some_command(line: int, row: dict[str, Any]) -> None:
+    commands = [name.removesuffix(".json") for name in documents() if name != COMMON]
+    assert [each for each in commands if not list(problems_of_objects(each, [row]))]
