@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from builders.batches import batch, batches, record
+from builders.in_process import run_kdump
 from builders.message_sets import wrapped_values
 
 NAME = f"{0:020d}.log"
@@ -21,7 +22,7 @@ import os, sys
 from kdump.cli.main import run
 from kdump.dump import workers
 from kdump.scan import batches
-workers.WORTHWHILE_BYTES = {worthwhile}
+workers.WORTHWHILE_BYTES = 0
 workers._usable_cores = lambda: 3
 batches.WINDOW_BYTES = 2_000
 batches.read_windows.__kwdefaults__["window_bytes"] = 2_000
@@ -42,12 +43,9 @@ workers._texts = fails
 """
 
 
-def dump(
-    path: Path, *options: str, shared: bool, more: str = ""
-) -> subprocess.CompletedProcess[bytes]:
-    program = PROGRAM.format(worthwhile=0 if shared else 1 << 62, more=more)
+def shared_dump(path: Path, *options: str, more: str = "") -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-c", program, "dump-segment", *options, path.name],
+        [sys.executable, "-c", PROGRAM.format(more=more), "dump-segment", *options, path.name],
         cwd=path.parent,
         capture_output=True,
         check=False,
@@ -80,11 +78,11 @@ def test_the_outcome_is_that_of_one_process(
 ) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"".join(content))
-    alone = dump(path, *options, shared=False)
-    shared = dump(path, *options, shared=True)
+    alone = run_kdump(["dump-segment", *options, path.name], tmp_path)
+    shared = shared_dump(path, *options)
     assert shared.stdout == alone.stdout
     assert shared.stderr == alone.stderr
-    assert shared.returncode == alone.returncode
+    assert shared.returncode == alone.exit_status
 
 
 @pytest.mark.parametrize(("more", "what"), [(DIES, b"ended early"), (FAILS, b"Input/output")])
@@ -93,7 +91,7 @@ def test_a_worker_that_fails_is_an_operational_error(
 ) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"".join(SOUND))
-    run = dump(path, "--print-data-log", shared=True, more=more)
+    run = shared_dump(path, "--print-data-log", more=more)
     assert run.returncode == 8
     assert what in run.stderr
     assert run.stderr.count(b"\n") == 1
@@ -103,7 +101,7 @@ def test_a_worker_that_fails_is_an_operational_error(
 def test_no_process_is_left_behind(tmp_path: Path, end: str) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"".join(batches(3_000, 7)))
-    program = PROGRAM.format(worthwhile=0, more="")
+    program = PROGRAM.format(more="")
     with subprocess.Popen(
         [sys.executable, "-c", program, "dump-segment", "--print-data-log", NAME],
         cwd=tmp_path,

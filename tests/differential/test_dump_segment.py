@@ -213,7 +213,7 @@ def test_damaged_files_are_printed_up_to_where_the_official_tool_dies(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("seed", [2, 3])
 def test_damaged_files_of_other_seeds(
     duel: Duel, java_classpath: str, tmp_path: Path, seed: int
 ) -> None:
