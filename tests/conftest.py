@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Final
 import hypothesis
 import pytest
 from xdist.remote import Producer
-from xdist.scheduler import LoadGroupScheduling
+from xdist.scheduler import LoadScopeScheduling
 
 from builders import archives, kafka_jars
 from builders.loading import LoaderServer
@@ -31,52 +32,32 @@ SHARED: Final = ("broker_host", "loader_server", "spark")
 """Fixtures of a process that take seconds to set up, and that tests of several files ask for."""
 
 
-class FileScheduling(LoadGroupScheduling):  # type: ignore[misc]
-    """Gives each process whole files, whose tests share fixtures, or all tests of a group."""
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives each process whole files, and all files together that share something."""
 
     def _split_scope(self, nodeid: str) -> str:
-        scope = super()._split_scope(nodeid)
-        return nodeid.partition("::")[0] if scope == nodeid else scope
+        return _group_of(self.config.rootpath / nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(
     config: pytest.Config, log: Producer | None
-) -> LoadGroupScheduling | None:
-    """Schedule as above where ``./dev test`` asks for groups."""
-    return FileScheduling(config, log) if config.getoption("dist") == "loadgroup" else None
+) -> LoadScopeScheduling | None:
+    """Schedule as above where ``./dev test`` asks for whole files."""
+    return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let what takes long begin first, so that no process of several is the only one in the end."""
-    if not hasattr(config, "workerinput"):
-        return
-    groups = [_group_of(item) for item in items]
-    long = {group for item, group in zip(items, groups, strict=True) if _takes_long(item)}
-    items[:] = [
-        item
-        for is_long in (True, False)
-        for item, group in zip(items, groups, strict=True)
-        if (group in long) is is_long
-    ]
+    long = {_group_of(item.path) for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: _group_of(item.path) not in long.union(SHARED))
 
 
-def _group_of(item: pytest.Item) -> str:
-    """Put an item in the group of its shared fixture, if it has one; gives that, or its file."""
-    shared = _shared_by(item)
-    if shared:
-        item.add_marker(pytest.mark.xdist_group(shared[0]))
-        return shared[0]
-    return str(item.path)
-
-
-def _takes_long(item: pytest.Item) -> bool:
-    return bool(_shared_by(item)) or item.get_closest_marker("slow") is not None
-
-
-def _shared_by(item: pytest.Item) -> list[str]:
-    return [name for name in SHARED if name in getattr(item, "fixturenames", ())]
+@functools.cache
+def _group_of(path: Path) -> str:
+    """Give the shared fixture that the tests of a file ask for, or the file."""
+    text = path.read_text()
+    return next((name for name in SHARED if f"{name}: " in text), str(path))
 
 
 @pytest.fixture(scope="session")
