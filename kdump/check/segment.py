@@ -32,10 +32,9 @@ from kdump.scan.batches import (
     Stop,
     Window,
     new_buffer,
-    read_chunks,
 )
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.scan.source import ByteSource, FileSource, next_data, read_at
+from kdump.scan.source import ByteSource, FileSource, is_zero, read_at
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.storage.regular_files import open_file
 
@@ -400,7 +399,7 @@ class _PartCheck:
             skipped.start,
             skipped.end,
             self.source.size_bytes,
-            is_zero=_is_zero(self.source, skipped.start, skipped.end),
+            is_zero=is_zero(self.source, skipped.start, skipped.end),
             scope=self.scope,
         )
         self.findings.add(finding)
@@ -411,17 +410,6 @@ class _PartCheck:
             self.damaged_bytes += size
             self.is_behind_damage = True
         self.position = skipped.end
-
-
-def _is_zero(source: ByteSource, start: int, end: int) -> bool:
-    position = next_data(source, start)
-    while position < end:
-        stop = min(end, position + WINDOW_BYTES)
-        chunks = read_chunks(source, position, stop)
-        if any(np.frombuffer(chunk, np.uint8).any() for chunk in chunks):
-            return False
-        position = next_data(source, stop)
-    return True
 
 
 def _read_first(path: Path, size_bytes: int) -> bytes:

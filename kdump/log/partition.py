@@ -101,6 +101,11 @@ class Partition:
         return sum(segment.log_bytes for segment in self.segments)
 
     @property
+    def data_bytes(self) -> int:
+        """About how much of the logs there is to read; holes are skipped."""
+        return sum(segment.data_bytes for segment in self.segments)
+
+    @property
     def is_0_7(self) -> bool:
         return bool(self.segments) and self.segments[0].is_0_7
 
@@ -188,6 +193,8 @@ _LEFTOVER_OF_SNAPSHOT_STAGE: Final = {
     SnapshotStage.DELETED: LeftoverKind.DELETED,
 }
 _TEMPORARY_NAMES: Final = frozenset(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
+_BLOCK_BYTES: Final = 512
+_LEAST_HOLE_BYTES: Final = 1 << 20
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 _INDEX_KINDS: Final = (
     FileKind.OFFSET_INDEX,
@@ -214,21 +221,32 @@ def read_partition(
     listing = _Listing()
     with os.scandir(path) as entries:
         for entry in entries:
+            status: os.stat_result | None = None
             try:
-                size_bytes = entry.stat().st_size if entry.is_file() else None
-                if size_bytes is None and names.is_partition_file(entry.name):
+                if entry.is_file():
+                    status = entry.stat()
+                elif names.is_partition_file(entry.name):
                     require_not_special(Path(entry.path))
             except SpecialFileError:
                 raise
             except OSError as failure:
                 if entry.is_symlink():
-                    size_bytes = None  # it leads nowhere, or in circles
+                    pass  # it leads nowhere, or in circles
                 elif isinstance(failure, FileNotFoundError):
                     continue
                 else:
                     raise
-            listing.add(entry.name, size_bytes)
+            if status is None:
+                listing.add(entry.name, None)
+            else:
+                listing.add(entry.name, status.st_size, hole_bytes_of(status))
     return listing.partition(path, topic_partition, state)
+
+
+def hole_bytes_of(status: os.stat_result) -> int:
+    """How many bytes of a file were never written; 0 where they are hardly worth skipping."""
+    hole_bytes = status.st_size - status.st_blocks * _BLOCK_BYTES
+    return hole_bytes if hole_bytes >= _LEAST_HOLE_BYTES else 0
 
 
 def list_partition(
@@ -250,13 +268,14 @@ class _Listing:
     def __init__(self) -> None:
         # By extension: a text is hashed faster than a member of an enumeration.
         self.sizes: dict[str, dict[int, int]] = {kind.value: {} for kind in FileKind}
+        self.hole_bytes: dict[tuple[str, int], int] = {}
         self.names_0_7: dict[int, str] = {}
         self.metadata_snapshots: list[MetadataSnapshotFile] = []
         self.leftovers: list[Leftover] = []
         self.foreign: list[str] = []
         self.total_bytes = 0
 
-    def add(self, name: str, size_bytes: int | None) -> None:
+    def add(self, name: str, size_bytes: int | None, hole_bytes: int = 0) -> None:
         """Take in one entry; a size of None means that it is not a file."""
         if size_bytes is None:
             self.foreign.append(name)
@@ -271,6 +290,8 @@ class _Listing:
             self.leftovers.append(Leftover(name, _LEFTOVER_OF_STAGE[parsed.stage], size_bytes))
         else:
             self.sizes[parsed.kind.value][parsed.offset] = size_bytes
+            if hole_bytes and parsed.kind in _LOG_KINDS:
+                self.hole_bytes[parsed.kind.value, parsed.offset] = hole_bytes
             if parsed.kind is FileKind.LOG_0_7:
                 self.names_0_7[parsed.offset] = name
 
@@ -326,6 +347,7 @@ class _Listing:
                     log_kind=log_kind,
                     log_name=self.names_0_7.get(base_offset, "")
                     or str(names.OffsetFileName(base_offset, log_kind)),
+                    hole_bytes=self.hole_bytes.get((log_kind.value, base_offset), 0),
                 )
 
     def _orphans(self) -> Iterator[Leftover]:

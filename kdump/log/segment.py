@@ -22,6 +22,8 @@ class Segment:
         transaction_index_bytes: of the ``.txnindex`` file.
         log_kind: ``LOG``, or ``LOG_0_7``.
         log_name: of the log's file (in 0.7 names of two widths occur).
+        hole_bytes: of the log that were never written, as far as they are a part worth
+            mentioning: an estimate of what need not be read.
     """
 
     base_offset: int
@@ -31,6 +33,12 @@ class Segment:
     transaction_index_bytes: int | None
     log_kind: FileKind
     log_name: str
+    hole_bytes: int = 0
+
+    @property
+    def data_bytes(self) -> int:
+        """About how much of the log there is to read; holes are skipped."""
+        return self.log_bytes - self.hole_bytes
 
     @property
     def is_0_7(self) -> bool:

@@ -18,10 +18,9 @@ from kdump.scan.batches import (
     Flags,
     StopReason,
     Window,
-    read_chunks,
     read_windows,
 )
-from kdump.scan.source import FileSource
+from kdump.scan.source import FileSource, is_zero
 from kdump.scan.walk import Skipped, walk_windows
 
 NO_OFFSET: Final = -1
@@ -186,5 +185,4 @@ def _is_padding(source: FileSource, part: LogPart, position: int) -> bool:
     if not part.may_be_padded:
         return False
     end = source.size_bytes if part.end is None else part.end
-    chunks = read_chunks(source, position, end)
-    return not any(np.frombuffer(chunk, np.uint8).any() for chunk in chunks)
+    return is_zero(source, position, end)

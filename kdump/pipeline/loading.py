@@ -162,7 +162,7 @@ def is_topic_compacted(settings: Settings, topic: str) -> bool | None:
 def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:
     """How many bytes of logs are gone through from end to end."""
     if policy is not Policy.BROKER or partition.is_cluster_metadata:
-        return partition.log_bytes
+        return partition.data_bytes
     if context.is_clean:
         return 0
     flushed = {
@@ -171,7 +171,7 @@ def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> i
         if following.base_offset <= context.recovery_point
     }
     return sum(
-        segment.log_bytes for segment in partition.segments if segment.base_offset not in flushed
+        segment.data_bytes for segment in partition.segments if segment.base_offset not in flushed
     )
 
 

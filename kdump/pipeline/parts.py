@@ -275,7 +275,7 @@ def _split(target: Target, settings: Settings) -> PartSplit:
     load = load_split(target.partition, target.directory, settings)
     is_read = target.part not in (Part.LEFTOVERS, Part.ALL_OF_DELETED)
     chosen = [
-        segment.log_bytes
+        segment.data_bytes
         for segment in target.partition.segments
         if target.base_offsets is None or segment.base_offset in target.base_offsets
     ]

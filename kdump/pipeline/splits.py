@@ -77,22 +77,24 @@ def segment_splits(
     path = partition.segment_path(segment, segment.log_kind)
     cuts: list[int] = []
     # Half as much again as the target is nothing to cut for, and most segments are not opened.
-    if not segment.is_0_7 and segment.log_bytes >= target_bytes * 3 // 2:
+    if not segment.is_0_7 and segment.data_bytes >= target_bytes * 3 // 2:
         with FileSource(path) as log:
             index = _read_entries(
                 partition.segment_path(segment, FileKind.OFFSET_INDEX), segment.base_offset
             )
             cuts = cut_positions(log, index, target_bytes)
     label = partition.path.name
-    return list(_between(str(path), cuts, segment.log_bytes, label))
+    return list(_between(str(path), cuts, segment, label))
 
 
-def _between(path: str, cuts: Iterable[int], size_bytes: int, label: str) -> Iterator[Split]:
+def _between(path: str, cuts: Iterable[int], segment: Segment, label: str) -> Iterator[Split]:
     start = 0
     for cut in cuts:
         yield Split(path, start, cut, cut - start, label)
         start = cut
-    yield Split(path, start, None, max(0, size_bytes - start), label)
+    # Where a hole is, it is mostly at the end.
+    size_bytes = min(segment.log_bytes - start, segment.data_bytes)
+    yield Split(path, start, None, max(0, size_bytes), label)
 
 
 @dataclass(frozen=True, slots=True)

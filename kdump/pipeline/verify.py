@@ -186,7 +186,7 @@ class _Verification:
 
     def _partitions(self) -> Iterator[Said]:
         targets = self.request.targets
-        total_bytes = sum(target.partition.log_bytes for target in targets)
+        total_bytes = sum(target.partition.data_bytes for target in targets)
         size = split_bytes(total_bytes, available_cores())
         twice = partitions_twice(_directories(self.request))
         with phase("dividing the work", len(targets)) as dividing:
@@ -232,12 +232,12 @@ class _Pieces:
         self._run = PartitionRun(job, scope, load)
         self._segments: list[tuple[Segment, list[SegmentSplit]]] = []
         self._findings: list[Finding] = []
-        self._is_whole = partition.log_bytes <= size_bytes
+        self._is_whole = partition.data_bytes <= size_bytes
         self.splits: list[VerifySplit] = []
         if self._is_whole:
             path, label = str(partition.path), partition.path.name
             self.splits.append(
-                PartitionSplit(path, 0, None, partition.log_bytes, label, scope, load)
+                PartitionSplit(path, 0, None, partition.data_bytes, label, scope, load)
             )
             return
         for segment, segment_scope in scope.segment_scopes():

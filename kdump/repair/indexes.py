@@ -16,7 +16,8 @@ from kdump.formats import offset_index, time_index, transaction_index
 from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.repair.refusal import Refused
-from kdump.repair.workspace import Workspace, Written, without_padding
+from kdump.repair.workspace import Workspace, Written
+from kdump.scan.source import without_padding
 
 NO_TIMESTAMP: Final = -1
 

@@ -44,7 +44,10 @@ def rebuild_indexes(
         return Repaired({})
     workspace = Workspace(partition.path)
     workspace.remove(names.LEADER_EPOCH_CHECKPOINT)
-    segments = unindexed_segments(partition, workspace, context.settings)
+    try:
+        segments = unindexed_segments(partition, workspace, context.settings)
+    except Refused as refused:
+        return Repaired({}, (refused.refusal,))
     rebuilt: list[str] = []
     refusals = []
     for base_offset in segments.bases:

@@ -29,7 +29,7 @@ from kdump.repair.wanted import (
     RenamedFrom,
     WantedFile,
 )
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import ByteSource, FileSource, data_ranges, end_of_data, read_at
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 INDEX_SUFFIXES: Final = (
@@ -37,9 +37,6 @@ INDEX_SUFFIXES: Final = (
     FileKind.TIME_INDEX.value,
     FileKind.TRANSACTION_INDEX.value,
 )
-_STEP_BYTES: Final = 1 << 20
-"""How much is held at a time while looking for the end of data."""
-_ZEROES: Final = bytes(1 << 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +90,12 @@ class RangeSource:
         size = max(0, min(len(buffer), self.size_bytes - position))
         return self._source.read_into(buffer[:size], self._start + position)
 
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As :meth:`kdump.scan.source.SparseSource.data_ranges`."""
+        end = min(end, self.size_bytes)
+        for begin, stop in data_ranges(self._source, self._start + start, self._start + end):
+            yield begin - self._start, stop - self._start
+
 
 class JoinedSource:
     """Other sources one behind the other as one."""
@@ -113,6 +116,13 @@ class JoinedSource:
                 break  # a file became shorter
             at += 1
         return filled
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As :meth:`kdump.scan.source.SparseSource.data_ranges`."""
+        for at, source in zip(self._starts, self._sources, strict=True):
+            own_start, own_end = max(0, start - at), min(source.size_bytes, end - at)
+            for begin, stop in data_ranges(source, own_start, own_end):
+                yield begin + at, stop + at
 
 
 class BytesSource:
@@ -279,14 +289,7 @@ class Workspace:
     def end_of_data(self, content: Content) -> int:
         """How many bytes of ``content`` there are before nothing but zeroes follows."""
         with self.open_content(content) as source:
-            end = source.size_bytes
-            while end:
-                start = max(0, end - _STEP_BYTES)
-                data = without_padding(read_at(source, start, end - start))
-                if data:
-                    return start + len(data)
-                end = start
-        return 0
+            return end_of_data(source, 0, source.size_bytes)
 
     def read(self, name: str) -> bytes:
         """All that is under ``name``; for small files."""
@@ -333,18 +336,6 @@ def file_name(offset: int, kind: FileKind) -> str:
     """Name of a file at ``offset``; Java puts the sign in front of all twenty digits."""
     sign = "-" if offset < 0 else ""
     return f"{sign}{abs(offset):020d}{kind.value}"
-
-
-def without_padding(data: bytes) -> bytes:
-    """``data`` without the zeroes at its end: a block at a time, as ``rstrip`` takes long."""
-    end = len(data)
-    while end:
-        start = max(0, end - len(_ZEROES))
-        block = data[start:end]
-        if block != _ZEROES[: end - start]:
-            return data[: start + len(block.rstrip(b"\0"))]
-        end = start
-    return b""
 
 
 def part_of(content: Content, start: int, end: int) -> Content:

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
 from kdump.storage.regular_files import open_for_reading
+
+_STEP_BYTES: Final = 1 << 20
+"""How much is held at a time while looking for the end of data."""
+_ZEROES: Final = bytes(1 << 16)
 
 
 class ByteSource(Protocol):
@@ -25,6 +30,15 @@ class ByteSource(Protocol):
 
     def read_into(self, buffer: memoryview, position: int) -> int:
         """Fill ``buffer`` from ``position`` on; gives how many bytes there were."""
+        ...
+
+
+@runtime_checkable
+class SparseSource(Protocol):
+    """A source that knows which of its bytes were never written."""
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The ranges from ``start`` to ``end`` outside of holes, in order."""
         ...
 
 
@@ -63,17 +77,21 @@ class FileSource:
             ) from failure
         return filled
 
-    def next_data(self, position: int) -> int:
-        """Where the first byte is, from ``position`` on, that can be another than zero.
-
-        The size where nothing but a hole follows; ``position`` where the file system does not say.
-        """
-        if position >= self.size_bytes:
-            return self.size_bytes
-        try:
-            return os.lseek(self._descriptor, position, os.SEEK_DATA)
-        except OSError as failure:
-            return self.size_bytes if failure.errno == errno.ENXIO else position
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As :meth:`SparseSource.data_ranges`; one range where the file system does not say."""
+        position = start
+        while position < end:
+            try:
+                data = os.lseek(self._descriptor, position, os.SEEK_DATA)
+                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
+            except OSError as failure:
+                if failure.errno == errno.ENXIO:
+                    return  # a hole up to the end of the file, or beyond it
+                data, hole = position, end
+            if data >= end:
+                return
+            yield data, min(hole, end)
+            position = hole
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -92,9 +110,66 @@ class FileSource:
         self.close()
 
 
+def data_ranges(source: ByteSource, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ranges from ``start`` to ``end`` that can hold another byte than zero, in order.
+
+    What lies between them was never written, of which there may be a terabyte.
+    """
+    if isinstance(source, SparseSource):
+        yield from source.data_ranges(start, end)
+    elif start < end:
+        yield start, end
+
+
 def next_data(source: ByteSource, position: int) -> int:
-    """Where the first byte is that can be another than zero, as far as ``source`` knows."""
-    return source.next_data(position) if isinstance(source, FileSource) else position
+    """Where the first byte is, from ``position`` on, that can be another than zero.
+
+    The size where nothing but a hole follows.
+    """
+    first = next(data_ranges(source, position, source.size_bytes), None)
+    return source.size_bytes if first is None else first[0]
+
+
+def is_zero(source: ByteSource, start: int, end: int) -> bool:
+    """Whether all bytes from ``start`` to ``end`` are zero, written or not.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    for begin, stop in data_ranges(source, start, end):
+        for at in range(begin, stop, _STEP_BYTES):
+            data = read_at(source, at, min(_STEP_BYTES, stop - at))
+            if data.count(0) != len(data):
+                return False
+    return True
+
+
+def end_of_data(source: ByteSource, start: int, end: int) -> int:
+    """Where, between ``start`` and ``end``, nothing but zeroes follows, written or not.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    for begin, stop in reversed(list(data_ranges(source, start, end))):
+        while stop > begin:
+            at = max(begin, stop - _STEP_BYTES)
+            data = without_padding(read_at(source, at, stop - at))
+            if data:
+                return at + len(data)
+            stop = at
+    return start
+
+
+def without_padding(data: bytes) -> bytes:
+    """``data`` without the zeroes at its end: a block at a time, as ``rstrip`` takes long."""
+    end = len(data)
+    while end:
+        start = max(0, end - len(_ZEROES))
+        block = data[start:end]
+        if block != _ZEROES[: end - start]:
+            return data[: start + len(block.rstrip(b"\0"))]
+        end = start
+    return b""
 
 
 def read_at(source: ByteSource, position: int, size: int) -> bytes:

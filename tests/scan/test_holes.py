@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from builders.batches import batches
+from builders.in_process import run_kdump
+from builders.log_directories import write_partition
 from builders.recovery import joined
+from kdump.log.partition import read_partition
+from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineChoice, chosen
+from kdump.repair.workspace import Joined, RangeSource, Stored, Workspace
 from kdump.scan.resync import find_batch
-from kdump.scan.source import FileSource, next_data
+from kdump.scan.source import FileSource, data_ranges, end_of_data, is_zero, next_data
 
 TERABYTE = 1 << 40
 
@@ -52,3 +58,77 @@ def test_a_batch_is_found_wherever_it_begins_behind_a_hole(tmp_path: Path, gap: 
         file.write(joined(batches(1)))
     with FileSource(path) as source:
         assert find_batch(source, 5) == (1 << 20) + gap
+
+
+def test_only_what_was_written_is_looked_through_for_the_end_of_data(sparse: Path) -> None:
+    with FileSource(sparse) as source:
+        assert not is_zero(source, 0, source.size_bytes)
+        assert is_zero(source, 1 << 20, TERABYTE)
+        assert end_of_data(source, 1 << 20, TERABYTE) == 1 << 20
+        assert end_of_data(source, 0, TERABYTE) == len(joined(batches(2)).rstrip(b"\0"))
+
+
+def test_parts_of_files_know_their_holes_too(sparse: Path) -> None:
+    workspace = Workspace(sparse.parent)
+    size = sparse.stat().st_size
+    pieces = (Stored(sparse.name, 1 << 20, TERABYTE), Stored(sparse.name, 0, size))
+    with workspace.open_content(Joined(pieces)) as source:
+        assert next_data(source, 0) == TERABYTE - (1 << 20)
+    with FileSource(sparse) as source:
+        part = RangeSource(source, 1 << 20, size - (1 << 20))
+        assert [start for start, _ in data_ranges(part, 0, size)] == [TERABYTE - (1 << 20)]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("verify", "--deep"),
+        ("recover", "--dry-run"),
+        ("recover", "--dry-run", "--policy", "salvage"),
+        ("rebuild-index", "--dry-run"),
+        ("info", "--deep"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("is_last", [True, False], ids=["at the end", "in the middle"])
+def test_a_hole_is_told_as_written_zeroes_are(
+    args: tuple[str, ...], is_last: bool, tmp_path: Path
+) -> None:
+    logs = {0: joined(batches(2)), 100: joined(batches(2, base_offset=100))}
+    partition = write_partition(tmp_path / "logs" / "orders-0", logs)
+    log = partition / f"{100 if is_last else 0:020d}.log"
+    said = []
+    for is_hole in (True, False):
+        with log.open("r+b") as file:
+            size = file.seek(0, 2)
+            if is_hole:
+                file.truncate(size + (2 << 20))
+            else:
+                file.truncate(size - (2 << 20))
+                file.seek(size - (2 << 20))
+                file.write(bytes(2 << 20))
+        with FileSource(log) as source:
+            if is_hole and next_data(source, size + (1 << 20)) == size + (1 << 20):
+                pytest.skip("the file system does not tell holes")
+        done = run_kdump([*args, "--output", "json", "."], tmp_path / "logs")
+        said.append((done.exit_status, done.stderr, _without_cost(done.stdout)))
+    assert said[0] == said[1]
+
+
+def _without_cost(answer: bytes) -> bytes:
+    """What is said but for the time that it took, and the space: a hole takes none."""
+    return re.sub(rb'"(seconds|lost_bytes|needed_bytes)": ?[0-9.]+', b"", answer)
+
+
+def test_a_terabyte_that_was_never_written_is_no_work_for_spark(sparse: Path) -> None:
+    partition = read_partition(sparse.parent, None)
+    assert partition.log_bytes > TERABYTE
+    assert chosen(DEFAULT_OPTIONS, partition.data_bytes) is EngineChoice.LOCAL
+
+
+@pytest.mark.parametrize("command", ["verify", "rebuild-index", "recover"])
+def test_a_terabyte_that_was_never_written_costs_no_time(command: str, sparse: Path) -> None:
+    root = sparse.parent / "logs"
+    (root / "orders-0").mkdir(parents=True)
+    sparse.rename(root / "orders-0" / sparse.name)
+    assert run_kdump([command, str(root)], root).exit_status == 4

@@ -104,7 +104,7 @@ def compact(
         OSError: the disk does not let us.
     """
     total_bytes = sum(
-        partition.log_bytes
+        partition.data_bytes
         for directory in request.directories
         for partition in directory.partitions
         if request.selects(directory, partition) and request.why_left(directory, partition) is None
@@ -176,7 +176,7 @@ def _directory_result(
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
         most_bytes = WAVE_BYTES[engine.name]
-        for wave in taken_together(chosen, lambda each: each.log_bytes, most_bytes):
+        for wave in taken_together(chosen, lambda each: each.data_bytes, most_bytes):
             for result in Wave(request, directory, engine, writer).results(wave):
                 results[result.partition.path] = result
         writer.swap()

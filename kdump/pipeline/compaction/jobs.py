@@ -141,7 +141,7 @@ def _unreadable(split: Split, failure: OSError) -> Unreadable:
 
 def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator[ScanSplit]:
     """The splits for what is to be surveyed: one for each log."""
-    sizes = {partition.path / each.log_name: each.log_bytes for each in partition.segments}
+    sizes = {partition.path / each.log_name: each.data_bytes for each in partition.segments}
     for part in parts:
         yield ScanSplit(
             str(part.path),

@@ -71,7 +71,7 @@ def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
                 f"{each.partition.path} is of Kafka 0.7, which kafka-log does not read:"
                 " kdump dump-segment does"
             )
-    total_bytes = sum(segment.log_bytes for each in found for segment in each.segments)
+    total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
     size = split_bytes(total_bytes, available_cores())
     if options.min_partitions is not None:
         size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
