@@ -10,19 +10,22 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.brief import MOST_LISTED
 from kdump.cli.output import Column, Kind, OutputFormat, Row, open_output, output_option
+from kdump.cli.said import write_line
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.apply.undo import Restored, Undo
 
 RUN_COLUMNS: Final = (
     Column("undo", "Id"),
-    Column("created_ms", "When", Kind.TIMESTAMP_MS, unknown="-"),
+    Column("created_ms", "When", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
     Column("command", "Command", unknown="-"),
     Column("state", "State"),
-    Column("files", "Files", Kind.NUMBER, unknown="-"),
-    Column("kept_bytes", "Size", Kind.BYTES),
+    Column("files", "Files", Kind.NUMBER, unknown="-", dropped=1),
+    Column("kept_bytes", "Size", Kind.BYTES, dropped=2),
 )
 FILE_COLUMNS: Final = (
     Column("undo", "Id", for_people=False),
@@ -45,6 +48,7 @@ FILE_COLUMNS: Final = (
     help="Take nothing back, but give up the undo ID, or all, and with it the space that it takes.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done. Nothing is written.")
+@click.option("--verbose", "-v", is_flag=True, help="List every file (default: the first 20).")
 @output_option
 def command(
     log_dir: Path,
@@ -52,6 +56,7 @@ def command(
     is_list: bool,
     is_discard: bool,
     dry_run: bool,
+    verbose: bool,
     output: OutputFormat,
 ) -> ExitStatus:
     """Take back the newest repair of LOG_DIR: every file is as it was, byte for byte.
@@ -66,7 +71,7 @@ def command(
     elif is_discard:
         _discard(log_dir, undo_id, output, dry_run=dry_run)
     else:
-        _undo(log_dir, undo_id, output, dry_run=dry_run)
+        _undo(log_dir, undo_id, output, dry_run=dry_run, verbose=verbose)
     return ExitStatus.SOUND
 
 
@@ -87,7 +92,9 @@ def _discard(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_ru
         _show_runs(discard(log_dir, undo_id), output)
 
 
-def _undo(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool) -> None:
+def _undo(
+    log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
+) -> None:
     from kdump.apply.lock import hold_locks
     from kdump.apply.undo import foretell, remove_remains, undo
 
@@ -102,11 +109,13 @@ def _undo(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: 
             except KeyboardInterrupt as stop:
                 stop.add_note(f"{log_dir}: may be changed in part; run the command again to finish")
                 raise
-    with (
-        _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"),
-        open_output(output, FILE_COLUMNS) as out,
-    ):
-        out.rows(_file_row(run, each) for each in restored)
+    is_brief = output in (OutputFormat.TEXT, OutputFormat.TABLE) and not verbose
+    shown = restored[:MOST_LISTED] if is_brief else restored
+    with _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"):
+        with open_output(output, FILE_COLUMNS) as out:
+            out.rows(_file_row(run, each) for each in shown)
+        if more := len(restored) - len(shown):
+            write_line(f"… and {counted(more, 'more file')} (--verbose lists all)")
         sys.stdout.flush()
 
 

@@ -173,6 +173,10 @@ class Settings:
     broker: Configs | None = None
     cluster: ClusterImage | None = None
     node_id: int | None = None
+    _of_topics: dict[str, TopicSettings] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was found out already: a topic has many partitions, and each asks several times."""
 
     def topic(self, name: str) -> TopicSettings:
         """The configuration of the topic ``name``.
@@ -180,6 +184,12 @@ class Settings:
         Raises:
             InvalidSettingError: one of the properties has a value that Kafka does not take.
         """
+        known = self._of_topics.get(name)
+        if known is None:
+            known = self._of_topics[name] = self._settings_of(name)
+        return known
+
+    def _settings_of(self, name: str) -> TopicSettings:
         if name == names.CLUSTER_METADATA_TOPIC:
             return TopicSettings()  # the Raft layer has settings of its own
         values: dict[str, Value] = {}

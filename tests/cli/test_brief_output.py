@@ -203,3 +203,15 @@ def test_a_pipe_gets_each_finding_on_one_line(damaged_often: Path) -> None:
 
     assert max(map(len, lines)) > 100
     assert not any(line.startswith("    ") for line in lines)
+
+
+def test_an_undo_lists_twenty_files_and_counts_the_others(tmp_path: Path) -> None:
+    write_partitions(tmp_path / "d", 10)
+    run_kdump(["recover", "d"], tmp_path)
+
+    brief = lines_of(tmp_path, "undo", "--dry-run", "d")
+    verbose = lines_of(tmp_path, "undo", "--dry-run", "-v", "d")
+
+    more = len(verbose) - len(brief) + 1
+    assert brief[:-1] == verbose[:21]
+    assert brief[-1] == f"… and {more} more files (--verbose lists all)"
