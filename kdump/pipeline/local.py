@@ -11,6 +11,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -207,6 +208,8 @@ class _Pool:
 
     def __init__(self, job: Job[Any, Any], processes: int, context: BaseContext) -> None:
         self._workers: dict[Connection[Any, Any], BaseProcess] = {}
+        # A fork inherits output that is not written yet, and would write it once more at its end.
+        sys.stdout.flush()
         with _interrupts_held_back(), _worker_environment():
             try:
                 for _ in range(processes):

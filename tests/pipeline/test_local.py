@@ -49,6 +49,22 @@ def test_a_process_with_threads_is_never_forked() -> None:
         other.join()
 
 
+AFTER_OUTPUT = """
+import contextlib, sys
+from builders.jobs import FailOn
+from kdump.pipeline.job import Split
+from kdump.pipeline.local import LocalEngine
+
+sys.stdout.write("once\\n")
+with contextlib.suppress(Exception), LocalEngine(processes=2) as engine:
+    list(engine.run(FailOn("x"), [Split("x", size_bytes=1), Split("y", size_bytes=1)]))
+"""
+
+
+def test_output_that_waits_to_be_written_is_not_written_by_workers_too() -> None:
+    assert in_a_fresh_process(AFTER_OUTPUT).stdout == "once\n"
+
+
 BESIDE_A_THREAD = """
 import os, threading
 from builders.jobs import TellProcess
