@@ -1,8 +1,8 @@
 """A real broker serves after salvage what kdump said it would.
 
 A broker writes topics and is stopped. One gets an empty ``.swap`` beside a log, one a segment of
-another partition, one loses a segment. A broker started on a copy of that shows what is lost
-without salvage, another one what it serves after salvage.
+another partition, one loses a segment, and in one a bit flips that was flushed. A broker started
+on a copy of that shows what is lost without salvage, another one what it serves after salvage.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from builders.broker import BrokerHost, Consumed
-from builders.freeing import of_type, rows_of
+from builders.freeing import of_type, rows_of, run
 from kdump.formats import names
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
@@ -24,17 +24,23 @@ pytestmark = [pytest.mark.differential, pytest.mark.slow]
 SWAPPED: Final = "empty-swap"
 INVADED: Final = "foreign-segment"
 HOLED: Final = "hole"
+FLIPPED: Final = "flushed-bit-flip"
 SOURCE: Final = "source"
-READ: Final = (SWAPPED, INVADED, HOLED)
+READ: Final = (SWAPPED, INVADED, HOLED, FLIPPED)
 DAMAGE: Final = ("error", "severe")
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What was seen, in the order in which it happened; findings and partitions by topic."""
+    """What was seen, in the order in which it happened; findings and partitions by topic.
+
+    ``advice`` is the last line of what verify said, ``predicted`` are the verdicts of the preview.
+    """
 
     before: dict[str, Consumed]
     found: dict[str, list[dict[str, Any]]]
+    advice: str
+    predicted: dict[str, str]
     unsalvaged: Consumed
     salvaged: dict[str, dict[str, Any]]
     left: dict[str, list[dict[str, Any]]]
@@ -50,6 +56,8 @@ def story(broker_host: BrokerHost, broker_log_dirs: list[Path]) -> Story:
         before = {topic: host.read(topic) for topic in READ}
     damage(log_dirs)
     found = findings(log_dirs)
+    advice = run("verify", *log_dirs).stdout.decode().splitlines()[-1]
+    preview = of_type(rows_of("recover", "--dry-run", *log_dirs), "partition")
     copy = log_dirs[0].parents[1] / "copy"
     shutil.copytree(log_dirs[0].parent, copy)
     with host.broker([copy / path.name for path in log_dirs]):
@@ -59,7 +67,8 @@ def story(broker_host: BrokerHost, broker_log_dirs: list[Path]) -> Story:
     with host.broker(log_dirs):
         after = {topic: host.read(topic) for topic in READ}
     salvaged = {row["topic"]: row for row in said}
-    return Story(before, found, unsalvaged, salvaged, left, after)
+    predicted = {row["topic"]: row["verdict_kind"] for row in preview}
+    return Story(before, found, advice, predicted, unsalvaged, salvaged, left, after)
 
 
 def write(host: BrokerHost) -> None:
@@ -86,6 +95,10 @@ def damage(log_dirs: list[Path]) -> None:
     invaded = logs(log_dirs, INVADED)[0].parent
     assert not (invaded / foreign.name).exists()
     shutil.copy(foreign, invaded)
+    flipped = logs(log_dirs, FLIPPED)[1]
+    content = bytearray(flipped.read_bytes())
+    content[len(content) // 2] ^= 1
+    flipped.write_bytes(content)
     gone = logs(log_dirs, HOLED)[2]
     for file in gone.parent.glob(f"{gone.stem}.*"):
         file.unlink()
@@ -138,11 +151,34 @@ def test_the_segment_of_another_partition_goes_and_nothing_else(story: Story) ->
     assert story.left[INVADED] == []
 
 
-@pytest.mark.parametrize("when", ["found", "left"])
-def test_a_hole_is_named_by_its_offsets(story: Story, when: str) -> None:
-    (gap,) = [row for row in getattr(story, when)[HOLED] if row["code"] == "segment-gap"]
+def test_a_hole_is_named_by_its_offsets(story: Story) -> None:
+    (gap,) = [row for row in story.found[HOLED] if row["code"] == "segment-gap"]
+    (noted,) = story.salvaged[HOLED]["set_aside"]
     lost = missing(story.before[HOLED], story.after[HOLED])
 
     assert gap["severity"] == "error"
     assert f"offsets {lost[0]} to {lost[-1]} are missing" in gap["what"]
     assert lost == list(range(lost[0], lost[-1] + 1))
+    assert (noted["kind"], noted["first_offset"], noted["last_offset"]) == (
+        "missing",
+        lost[0],
+        lost[-1],
+    )
+    assert story.left[HOLED] == []
+
+
+def test_a_flushed_bad_batch_is_found_by_verify_alone(story: Story) -> None:
+    assert [row["code"] for row in story.found[FLIPPED]] == ["batch-checksum"]
+    assert story.predicted[FLIPPED] in ("sound", "unclean")
+    assert "kdump recover --policy salvage" in story.advice
+    assert f"--partition {FLIPPED}-0 " in story.advice
+
+
+def test_after_salvage_exactly_the_flushed_bad_batch_is_missing(story: Story) -> None:
+    (aside,) = story.salvaged[FLIPPED]["set_aside"]
+    lost = missing(story.before[FLIPPED], story.after[FLIPPED])
+
+    assert lost == list(range(aside["first_offset"], aside["last_offset"] + 1)) != []
+    assert len(lost) == aside["records"]
+    assert story.after[FLIPPED].end_offset == story.before[FLIPPED].end_offset
+    assert story.left[FLIPPED] == []
