@@ -37,10 +37,9 @@ Value = bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What a consumer gets of a partition from its beginning to its end.
+    """What a ``read_committed`` consumer gets of a partition from its beginning to its end.
 
-    ``records`` are keys and values by offset; ``end_offset`` is the last stable offset for a
-    ``read_committed`` consumer, the high watermark for another.
+    ``records`` are keys and values by offset; ``end_offset`` is the last stable offset.
     """
 
     start_offset: int
@@ -136,10 +135,9 @@ class BrokerHost(JavaServer):
         yield
         self._ask("commit" if commits else "abort", producer)
 
-    def read(self, topic: str, partition: int = 0, *, committed: bool = True) -> Consumed:
-        """Read a partition, up to the last stable offset or up to the high watermark."""
-        isolation = "read_committed" if committed else "read_uncommitted"
-        said = self._ask("read", topic, str(partition), isolation)
+    def read(self, topic: str) -> Consumed:
+        """Read partition 0."""
+        said = self._ask("read", topic)
         start_offset, end_offset = int(said.pop("start")), int(said.pop("end"))
         records = {int(offset): _key_and_value(what) for offset, what in said.items()}
         return Consumed(start_offset, end_offset, records)

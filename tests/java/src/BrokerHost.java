@@ -52,7 +52,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * input, its fields separated by tabs; keys and values are in base64, "-" is null. An answer is lines of a name, a tab
  * and what is said of it, and an empty line; the only name is "failed" where the request failed.
  *
- * <p>All that is written is partition 0. A producer lives from {@code open} to the end: brokers may come and
+ * <p>All that is written and read is partition 0. A producer lives from {@code open} to the end: brokers may come and
  * go meanwhile.
  */
 public final class BrokerHost {
@@ -108,7 +108,7 @@ public final class BrokerHost {
             case "commit" -> producers.get(words.get(0)).commitTransaction();
             case "abort" -> producers.get(words.get(0)).abortTransaction();
             case "send" -> send(words);
-            case "read" -> read(new TopicPartition(words.get(0), Integer.parseInt(words.get(1))), words.get(2));
+            case "read" -> read(new TopicPartition(words.get(0), 0));
             case "producers" -> describeProducers(new TopicPartition(words.get(0), 0));
             case "clean" -> awaitCleaner();
             case "dirs" -> describeLogDirs();
@@ -273,9 +273,9 @@ public final class BrokerHost {
     }
 
     /** Says key and value of each offset, and the offsets at which the log starts, and ends for the consumer. */
-    private void read(TopicPartition partition, String isolationLevel) {
+    private void read(TopicPartition partition) {
         Map<String, Object> all = new HashMap<>(address);
-        all.put("isolation.level", isolationLevel);
+        all.put("isolation.level", "read_committed");
         all.put("auto.offset.reset", "none");
         all.put("default.api.timeout.ms", (int) PATIENCE.toMillis());
         all.put("enable.auto.commit", false);
