@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -249,21 +249,49 @@ def wrongly_old(
     for fate in fates:
         if fate.reason is not Reason.OVER_AGE:
             continue
-        base_offset = fate.segment.base_offset
-        log, offset_index, time_index = (
-            loaded.path / file_name(base_offset, kind)
-            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
-        )
         if not fate.segment.size_bytes:
             continue
-        with FileSource(log) as source:
-            segment = IndexedLog(source, base_offset, offset_index, time_index)
-            largest_ms = segment.largest_timestamp()
-            if largest_ms is None:
-                largest_ms = segment.read_largest_timestamp()
+        largest_ms = _largest_ms(loaded, fate.segment)
         if largest_ms is None or now_ms - largest_ms <= settings.retention_ms:
             return fate.segment
     return None
+
+
+def dated_by_records(loaded: LoadedLog) -> RetainableLog | LogSegment:
+    """The log with the times of its records, whatever its time indexes say.
+
+    A broker believes them, and deletes a segment too early or too late where they are damaged;
+    what is deleted for space alone, and in the order of age, must not depend on that. An index is
+    used where its last entry is true of the batch that it names.
+
+    Returns:
+        The log; or the first segment with damaged records, whose age cannot be known.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    segments = list(loaded.log.segments)
+    for at, segment in enumerate(segments):
+        if not segment.size_bytes or not loaded.log.may_go(at):
+            continue
+        largest_ms = _largest_ms(loaded, segment)
+        if largest_ms is None:
+            return segment
+        if largest_ms >= 0:  # records of magic 0 have no time
+            segments[at] = replace(segment, timestamp_ms=largest_ms, has_timestamp=True)
+    return replace(loaded.log, segments=tuple(segments))
+
+
+def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
+    """The largest time of the records of a segment; None where some of them are damaged."""
+    log, offset_index, time_index = (
+        loaded.path / file_name(segment.base_offset, kind)
+        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    )
+    with FileSource(log) as source:
+        indexed = IndexedLog(source, segment.base_offset, offset_index, time_index)
+        largest_ms = indexed.largest_timestamp()
+        return indexed.read_largest_timestamp() if largest_ms is None else largest_ms
 
 
 def log_starts_first(

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from kdump.clean.retention import Reason, RetainableLog, SegmentFate
-from kdump.clean.retention_outcome import LoadedLog, Shortened, load_log, retained, wrongly_old
+from kdump.clean.retention_outcome import (
+    LoadedLog,
+    Shortened,
+    dated_by_records,
+    load_log,
+    retained,
+    wrongly_old,
+)
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.settings import Settings, TopicSettings
@@ -58,10 +65,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Looking:
-    """Nothing goes: what there is is to be decided on together with other logs."""
+    """Nothing goes: what there is is to be decided on together with other logs, by age."""
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog:
-        return ShortenedLog(loaded.log)
+    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog | Verdict:
+        found = dated_by_records(loaded)
+        if isinstance(found, RetainableLog):
+            return ShortenedLog(found)
+        return Verdict(
+            VerdictKind.REFUSED,
+            f"segment {found.base_offset} has damaged records: its age is unknown;"
+            " run kdump verify",
+        )
 
 
 @dataclass(frozen=True, slots=True)

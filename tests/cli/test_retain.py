@@ -388,6 +388,39 @@ def test_as_much_is_freed_as_is_asked_for_and_the_oldest_first(root: Path) -> No
     assert verify(root) == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "timestamp_ms"),
+    [("payments-0", 1), ("payments-0", 0), ("orders-0", BASE_TIMESTAMP_MS + 10**9)],
+    ids=["too old", "zeroed", "too young"],
+)
+def test_the_oldest_by_its_records_goes_whatever_time_indexes_say(
+    name: str, timestamp_ms: int, root: Path
+) -> None:
+    second_partition(root, "payments-0", REPLICATED)
+    index = root / name / f"{0:020d}.timeindex"
+    size = index.stat().st_size
+    index.write_bytes((timestamp_ms.to_bytes(8) + bytes(4)) * (size // 12))
+
+    assert run("retain", root, *ALL, "--free", "1").exit_status == 0
+
+    assert (logs_of(root / "orders-0"), logs_of(root / "payments-0")) == ([12], [0, 12])
+
+
+def test_a_log_whose_age_is_unknown_frees_nothing_and_others_do(root: Path) -> None:
+    second_partition(root, "payments-0", REPLICATED)
+    log = root / "orders-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    (root / "orders-0" / f"{0:020d}.timeindex").write_bytes(b"")
+
+    outcome = run("retain", root, *ALL, "--free", "1")
+
+    assert outcome.exit_status == 4
+    assert b"its age is unknown" in outcome.stdout
+    assert (logs_of(root / "orders-0"), logs_of(root / "payments-0")) == ([0, 12], [12])
+
+
 def test_where_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
     before = contents_of(root)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import struct
 from pathlib import Path
 
+import crc32c
 import pytest
 
 from builders.batches import BASE_TIMESTAMP_MS
@@ -12,7 +14,7 @@ from builders.freeing import second_partition
 from builders.trees import tree_of
 from builders.verified import END_OFFSET, LogModel, write_segment
 from kdump.errors import KdumpError
-from kdump.formats import names
+from kdump.formats import names, record_batch
 from kdump.log.directory import read_log_directory
 from kdump.log.settings import Settings
 from kdump.pipeline.engine import EngineChoice, EngineOptions
@@ -33,6 +35,7 @@ from kdump.repair.wanted import NewBytes
 REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
 KNOWN = {"remote.storage.enable": "false", "retention.ms": "1000", "cleanup.policy": "delete"}
 OLD = Settings(given=KNOWN)
+DAY_MS = 86_400_000
 ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
 RULES = (Looking(), Retention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
@@ -43,13 +46,23 @@ WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 def roots(tmp_path: Path) -> tuple[Path, Path]:
     """Give log directories of two brokers, of which the second has the older records."""
     younger = LogModel().write(tmp_path / "younger").parent
-    older = LogModel().write(tmp_path / "older").parent
+    model = LogModel()
+    for base_offset, batches in model.segments.items():
+        model.segments[base_offset] = [_made_earlier(each) for each in batches]
+    older = model.write(tmp_path / "older").parent
     path = older / names.META_PROPERTIES
     path.write_bytes(path.read_bytes().replace(b"node.id=7", b"node.id=8"))
-    for base_offset in (0, 12):
-        index = older / "orders-0" / f"{base_offset:020d}.timeindex"
-        index.write_bytes(b"".join(b"\0" * 7 + bytes([at, 0, 0, 0, at]) for at in (1, 2)))
     return younger, older
+
+
+def _made_earlier(batch: bytes) -> bytes:
+    """A batch whose records are a day older."""
+    times = record_batch.HEADER_BYTES - 34
+    base_ms, largest_ms = struct.unpack_from(">qq", batch, times)
+    earlier = struct.pack(">qq", base_ms - DAY_MS, largest_ms - DAY_MS)
+    checked = batch[record_batch.CHECKED_START : times] + earlier + batch[times + 16 :]
+    crc = crc32c.crc32c(checked)
+    return batch[: record_batch.CRC_START] + struct.pack(">I", crc) + checked
 
 
 def request(*roots: Path, **options: object) -> Request:
