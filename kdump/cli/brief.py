@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kdump.words import counted
@@ -92,6 +93,26 @@ class BriefFindings:
         for (severity, code), count in self._hidden_files.items():
             yield f"{severity.label}: … {counted(count, 'more time', 'more times')} [{code}] {_HOW}"
         self._hidden_files.clear()
+
+
+class Unchanged:
+    """What is left unchanged, by the reason: of each the first few, then a count."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._paths: dict[str, list[Path]] = {}
+
+    def take(self, path: Path, why: str) -> None:
+        """Take a partition or a log directory that is left unchanged."""
+        self._paths.setdefault(why, []).append(path)
+
+    def lines(self) -> Iterator[str]:
+        """All that there is to say of them."""
+        for why, paths in self._paths.items():
+            shown = paths if self._verbose else paths[:MOST_LISTED]
+            yield from (f"{path}: left unchanged: {why}" for path in shown)
+            if more := len(paths) - len(shown):
+                yield f"… and {counted(more, 'more partition')} left unchanged: {why} {_HOW}"
 
 
 class BriefList:

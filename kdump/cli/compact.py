@@ -157,7 +157,7 @@ def command(
                 printer.say(said)
         printer.tell(report.rest())
         printer.say(summary(results, freeing, time.monotonic() - begin))
-        printer.tell([*recovery_report.losses, *report.left])
+        printer.tell([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
         sys.stdout.flush()
     return status
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.brief import BriefList
+from kdump.cli.brief import BriefList, Unchanged
 from kdump.cli.freeing import FreeingArguments
 from kdump.cli.output import format_bytes
 from kdump.cli.recovery_rows import refusal_row
@@ -29,18 +29,24 @@ class CompactReport:
     """All that is to be said of log directories that are compacted.
 
     Attributes:
-        left: lines about what is left unchanged; people are told them last.
+        unchanged: what is left unchanged by a rule; people are told of it last.
+        problems: lines about partitions that cannot be compacted; people are told them after it.
     """
 
     def __init__(self, freeing: FreeingArguments) -> None:
         self._freeing = freeing
         self._compacted = BriefList(verbose=freeing.verbose)
-        self.left: list[str] = []
+        self.unchanged = Unchanged(verbose=freeing.verbose)
+        self.problems: list[str] = []
 
     def said(self, result: DirectoryResult) -> Iterator[Said]:
         """All that is to be said of a log directory, but what is left."""
         for partition in result.partitions:
-            self.left += _left_lines(partition)
+            path = partition.partition.path
+            if partition.left is not None:
+                self.unchanged.take(path, partition.left.value)
+            if partition.problem is not None:
+                self.problems.append(f"{path}: {_problem_sentence(partition)}")
             lines = self._compacted.take(_partition_lines(partition, self._freeing))
             yield Said("partition", _partition_row(partition), lines)
         yield self._said_of_directory(result)
@@ -58,7 +64,7 @@ class CompactReport:
             "undos": list(result.undos),
         }
         if result.left is not None:
-            self.left.append(f"{path}: left unchanged: {result.left.value}")
+            self.unchanged.take(path, result.left.value)
         undos = [f"{shell_command('undo', [path])} {each}" for each in reversed(result.undos)]
         return Said("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
 
@@ -137,14 +143,6 @@ def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArgumen
     if freeing.keep_undo:
         return sum(written)
     return min(sum(written), SWAPPED_BYTES + max(written, default=0))
-
-
-def _left_lines(result: PartitionResult) -> Iterator[str]:
-    path = result.partition.path
-    if result.left is not None:
-        yield f"{path}: left unchanged: {result.left.value}"
-    if result.problem is not None:
-        yield f"{path}: {_problem_sentence(result)}"
 
 
 def _partition_lines(result: PartitionResult, freeing: FreeingArguments) -> list[str]:

@@ -61,7 +61,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.cli.freed_output import FreedReport, status_of, summary
+    from kdump.cli.freed_output import FreedReport, advice, status_of, summary
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.delete_records import Request, delete_records
@@ -108,7 +108,7 @@ def command(
         for said in report.said(result, done[0]):
             printer.say(said)
         printer.say(summary([result], freeing, time.monotonic() - begin))
-        printer.tell(report.refused)
+        printer.tell([*report.unchanged.lines(), *advice([result])])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | status_of([result]) | named
 

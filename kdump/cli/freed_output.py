@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kdump.clean.retention import Reason
-from kdump.cli.brief import BriefList
+from kdump.cli.brief import BriefList, Unchanged
 from kdump.cli.output import format_bytes, format_timestamp
 from kdump.cli.repairing import Operations, plan_lines, plan_row
 from kdump.cli.said import Said
@@ -43,7 +43,7 @@ class FreedReport:
     """All that is to be said of log directories that segments are deleted from.
 
     Attributes:
-        refused: lines about partitions that nothing can be done to; people are told them last.
+        unchanged: partitions that nothing can be done to; people are told of them last.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class FreedReport:
         self._freeing = freeing
         self._explain = explain
         self._listed = BriefList(verbose=freeing.verbose or explain)
-        self.refused: list[str] = []
+        self.unchanged = Unchanged(verbose=freeing.verbose or explain)
 
     def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
         """All that is to be said of a log directory, but what is refused."""
         for partition in result.partitions:
             path = partition.partition.path
             if why := _why_refused(partition):
-                self.refused.append(f"{path}: left unchanged: {why}")
+                self.unchanged.take(path, why)
             lines = list(_partition_lines(partition, self._freeing, explain=self._explain))
             if self._freeing.dry_run:
                 lines += self._operations.lines(path)
@@ -275,11 +275,12 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         f"{counted(len(partitions), 'partition')}: {counted(deleted, 'segment')}"
         f" {'to go' if freeing.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
     )
-    return Said("summary", row, [*_advice(partitions), line])
+    return Said("summary", row, [line])
 
 
-def _advice(partitions: Sequence[PartitionResult]) -> Iterator[str]:
+def advice(results: Sequence[DirectoryResult]) -> Iterator[str]:
     """What to give for partitions of which too little is known."""
+    partitions = [partition for result in results for partition in result.partitions]
     needed = [each.left.needed_config for each in partitions if each.left is not None]
     configs = sorted({config for config in needed if config})
     if configs:

@@ -75,7 +75,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.cli.freed_output import FreedReport, status_of, summary
+    from kdump.cli.freed_output import FreedReport, advice, status_of, summary
     from kdump.log.directory import read_log_directory
     from kdump.pipeline.repairing import carry_out, for_writing
     from kdump.pipeline.retain import Request, Topics, retain
@@ -135,7 +135,7 @@ def command(
         results = [result for result, _ in changed]
         printer.tell(report.rest())
         printer.say(summary(results, freeing, time.monotonic() - begin))
-        printer.tell(report.refused)
+        printer.tell([*report.unchanged.lines(), *advice(results)])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named
 

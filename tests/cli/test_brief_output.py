@@ -215,3 +215,15 @@ def test_an_undo_lists_twenty_files_and_counts_the_others(tmp_path: Path) -> Non
     more = len(verbose) - len(brief) + 1
     assert brief[:-1] == verbose[:21]
     assert brief[-1] == f"… and {more} more files (--verbose lists all)"
+
+
+def test_what_is_left_for_one_reason_is_counted_after_twenty(tmp_path: Path) -> None:
+    write_partitions(tmp_path / "d", COUNT)
+    run_kdump(["recover", "--no-undo", "d"], tmp_path)
+
+    lines = lines_of(tmp_path, "retain", "--topic", "*", "--dry-run", "d")
+
+    assert sum(line.startswith("d/events-") for line in lines) == 20
+    counts, advice = lines[-2:]
+    assert counts.startswith("… and 10 more partitions left unchanged: ")
+    assert advice.endswith("or --config cleanup.policy=...")
