@@ -36,9 +36,7 @@ FILE_COLUMNS: Final = (
 
 
 @click.command("undo")
-@click.argument(
-    "log_dir", metavar="LOG_DIR", type=click.Path(file_okay=False, exists=True, path_type=Path)
-)
+@click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
 @click.argument("undo_id", metavar="[ID]", required=False)
 @click.option("--list", "is_list", is_flag=True, help="Only list what can be taken back.")
 @click.option(

@@ -1,4 +1,4 @@
-"""``kdump dump-segment`` keeps its memory small, whatever a file holds or claims to hold."""
+"""kdump keeps its memory small, whatever a file holds or claims to hold."""
 
 from __future__ import annotations
 
@@ -48,7 +48,13 @@ class Run:
     peak_bytes: int
 
 
-def dump(tmp_path: Path, content: bytes, *options: str, name: str = NAME) -> Run:
+def dump(
+    tmp_path: Path,
+    content: bytes,
+    *options: str,
+    name: str = NAME,
+    command: str = "dump-segment",
+) -> Run:
     """Run kdump in a process of its own over a file of that content."""
     (tmp_path / name).write_bytes(content)
     output = tmp_path / "output"
@@ -59,7 +65,7 @@ def dump(tmp_path: Path, content: bytes, *options: str, name: str = NAME) -> Run
                 "-c",
                 PROGRAM,
                 tmp_path / "peak",
-                "dump-segment",
+                command,
                 *options,
                 tmp_path / name,
             ],
@@ -235,3 +241,19 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, options: tuple[str, 
     )
     assert large < PEAK_BYTES
     assert large - small < 6 * MIB
+
+
+@pytest.mark.parametrize(
+    ("command", "option"), [("dump-segment", "--deep-iteration"), ("verify", "--deep")]
+)
+def test_of_many_malformed_batches_no_more_is_held_than_of_one(
+    tmp_path: Path, command: str, option: str
+) -> None:
+    """Each batch unpacks to some megabytes of zeroes, which are no records."""
+    fields = b"\0\0\0\1" + varint(3 * MIB)
+    head = varint(6) + b"\0\0\0\1\1\0" + varint(len(fields) + 3 * MIB + 1) + fields
+    one = batch_of(Codec.LZ4, packed_zeroes(Codec.LZ4, head, 4 * MIB), 1000)
+    content = b"".join(struct.pack(">q", 1000 * at) + one[8:] for at in range(60))
+    run = dump(tmp_path, content, option, command=command)
+    assert run.exit_status == 4
+    assert run.peak_bytes < PEAK_BYTES

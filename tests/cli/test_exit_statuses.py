@@ -10,10 +10,12 @@ from typing import Final
 import pytest
 
 from builders.in_process import run_kdump
-from builders.verified import NOW_MS, LogModel, file
+from builders.verified import END_OFFSET, NOW_MS, LogModel, file
+from kdump.cli import main
 from kdump.formats import names
 from kdump.formats.names import FileKind
 
+MANUAL: Final = Path(__file__).resolve().parents[2] / "man" / "kdump.rst"
 DENSE: Final = ("--config", "index.interval.bytes=0")
 COMMANDS: Final = {
     "recover": ("recover", "--now", str(NOW_MS)),
@@ -127,3 +129,206 @@ def test_a_recovery_takes_a_crashs_lock_file_away(log_dir: Path) -> None:
     (log_dir / names.LOCK_FILE).touch()
     status("recover", log_dir)
     assert not (log_dir / names.LOCK_FILE).exists()
+
+
+# Every status of every command, as the manual's table has them
+
+
+def malform(name: str) -> Happening:
+    """Let a checkpoint be no checkpoint."""
+
+    def happen(root: Path) -> None:
+        (root / name).write_bytes(b"malformed")
+
+    return happen
+
+
+def lose_the_snapshot(root: Path) -> None:
+    (partition(root) / f"{END_OFFSET:020d}.snapshot").unlink()
+
+
+def damage_the_first_batch(root: Path) -> None:
+    log = file(partition(root), 0, FileKind.LOG)
+    content = bytearray(log.read_bytes())
+    content[70] ^= 1
+    log.write_bytes(content)
+
+
+def break_a_length(root: Path) -> None:
+    log = file(partition(root), 0, FileKind.LOG)
+    content = bytearray(log.read_bytes())
+    content[8] ^= 0x80
+    log.write_bytes(content)
+
+
+def become_unclean_and_lose_an_index(root: Path) -> None:
+    become_unclean(root)
+    lose_an_index(root)
+
+
+def change_a_checkpoint(root: Path) -> None:
+    run_kdump(["checkpoint", "set", str(root), "cleaner-offset", "orders-0=3"], root)
+
+
+def leave_a_swap_of_an_unknown_segment(root: Path) -> None:
+    (partition(root) / f"{12:020d}.log.swap").write_bytes(b"malformed")
+
+
+ORDERS: Final = ("--topic", "orders")
+COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
+DELETE: Final = (
+    "delete-records",
+    *ORDERS,
+    "--partition",
+    "0",
+    "--before",
+    "3",
+    "--config",
+    "cleanup.policy=delete",
+)
+RETAIN: Final = (
+    *("retain", *ORDERS),
+    *("--config", "cleanup.policy=delete", "--config", "retention.ms=1"),
+)
+SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
+DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
+RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
+CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
+    "checkpoint show": {
+        0: (("checkpoint", "show", "."), NOTHING),
+        4: (("checkpoint", "show", "."), malform(RECOVERY_POINTS)),
+    },
+    "checkpoint": {
+        0: (("checkpoint", "rebuild", "."), NOTHING),
+        1: (SET, NOTHING),
+    },
+    "checkpoint --dry-run": {
+        0: (("checkpoint", "rebuild", "--dry-run", "."), NOTHING),
+        1: ((*SET, "--dry-run"), NOTHING),
+    },
+    "compact": {
+        0: ((*COMPACT, "."), NOTHING),
+        1: ((*COMPACT, "--recover", "."), become_unclean_and_lose_an_index),
+        4: ((*COMPACT, "."), become_unclean),
+    },
+    "completion": {0: (("completion", "bash"), NOTHING)},
+    "delete-records": {
+        0: ((*DELETE, "."), NOTHING),
+        4: ((*DELETE, "."), become_unclean),
+    },
+    "dump-segment": {0: (DUMP, NOTHING), 4: (DUMP, damage_the_first_batch)},
+    "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},
+    "ls": {0: (("ls", "."), NOTHING), 4: (("ls", "."), malform(RECOVERY_POINTS))},
+    "rebuild-index": {
+        0: ((*COMMANDS["rebuild-index"], *DENSE, "."), NOTHING),
+        1: ((*COMMANDS["rebuild-index"], *DENSE, "."), lose_an_index),
+        4: ((*COMMANDS["rebuild-index"], *DENSE, "."), damage_the_first_batch),
+    },
+    "recover": {
+        0: ((*COMMANDS["recover"], *DENSE, "."), NOTHING),
+        1: ((*COMMANDS["recover"], *DENSE, "."), damage_the_last_batch),
+        4: ((*COMMANDS["recover"], *DENSE, "."), lose_the_topic_id),
+    },
+    "resolve": {
+        0: ((*COMMANDS["resolve"], *DENSE, "."), NOTHING),
+        1: ((*COMMANDS["resolve"], *DENSE, "."), leave_a_swap),
+        4: ((*COMMANDS["resolve"], *DENSE, "."), leave_a_swap_of_an_unknown_segment),
+    },
+    "retain": {0: ((*RETAIN, "."), NOTHING), 4: ((*RETAIN, "."), become_unclean)},
+    "snapshot": {
+        0: (("snapshot", "rebuild", "."), NOTHING),
+        1: (("snapshot", "rebuild", "."), lose_the_snapshot),
+        4: (("snapshot", "rebuild", "."), break_a_length),
+    },
+    "undo": {0: (("undo", "."), change_a_checkpoint)},
+    "verify": {
+        0: (("verify", "."), NOTHING),
+        4: (("verify", "."), damage_the_first_batch),
+    },
+    "verify --strict": {
+        0: (("verify", "--strict", "."), NOTHING),
+        4: (("verify", "--strict", "."), leave_a_swap),
+    },
+    "verify --repair": {
+        0: ((*COMMANDS["verify --repair"], *DENSE, "."), NOTHING),
+        1: ((*COMMANDS["verify --repair"], *DENSE, "."), lose_an_index),
+        4: ((*COMMANDS["verify --repair"], *DENSE, "."), lose_the_topic_id),
+    },
+}
+CELLS.update(
+    {
+        name: {
+            status: ((*args[:-1], "--dry-run", args[-1]), happening)
+            for status, (args, happening) in CELLS[name.rpartition(" ")[0]].items()
+        }
+        for name in (
+            "rebuild-index --dry-run",
+            "recover --dry-run",
+            "resolve --dry-run",
+            "snapshot --dry-run",
+            "verify --repair --dry-run",
+        )
+    }
+)
+CELLS["verify its preview"] = CELLS.pop("verify --repair --dry-run")
+CELLS["recover --dry-run"][1] = ((*COMMANDS["recover"], *DENSE, "--dry-run", "."), lose_an_index)
+
+
+def table() -> dict[str, dict[int, str]]:
+    """What the table in the manual has for each command, by status."""
+    lines = MANUAL.read_text().splitlines()
+    (begin,) = (at for at, line in enumerate(lines) if line.startswith("    Command  "))
+    starts = [4, *(lines[begin].index(f" {status} ") + 1 for status in (0, 1)), 0]
+    starts[-1] = lines[begin].rindex("4")
+    found: dict[str, dict[int, str]] = {}
+    command = row = ""
+    for line in lines[begin + 1 :]:
+        if not line.strip():
+            break
+        cells = [
+            line[start:end].strip() for start, end in zip(starts, [*starts[1:], None], strict=True)
+        ]
+        if cells[0]:
+            is_variant = line.startswith("      ")
+            row = f"{command} {cells[0]}" if is_variant else cells[0]
+            command = command if is_variant else row
+            found[row] = dict.fromkeys((0, 1, 4), "")
+        for status, said in zip((0, 1, 4), cells[1:], strict=True):
+            found[row][status] = f"{found[row][status]} {said}".strip()
+    return found
+
+
+def test_the_table_in_the_manual_is_tried_in_full() -> None:
+    rows = table()
+    assert {row.split()[0] for row in rows} == main.COMMANDS.keys()
+    assert {
+        row: {status for status, said in cells.items() if said != "-"}
+        for row, cells in rows.items()
+    } == {row: set(cells) for row, cells in CELLS.items()}
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"), [(row, status) for row, cells in CELLS.items() for status in cells]
+)
+def test_each_status_in_the_table_is_had(row: str, expected: int, log_dir: Path) -> None:
+    args, happening = CELLS[row][expected]
+    happening(log_dir)
+    assert run_kdump(args, log_dir).exit_status == expected
+
+
+ARGUMENTS: Final = {
+    "checkpoint": ("checkpoint", "rebuild"),
+    "compact": COMPACT,
+    "delete-records": DELETE,
+    "retain": RETAIN,
+    "snapshot": ("snapshot", "rebuild"),
+}
+
+
+@pytest.mark.parametrize("command", sorted(main.COMMANDS.keys() - {"completion"}))
+def test_what_is_not_there_is_8_and_a_wrong_call_is_16(command: str, tmp_path: Path) -> None:
+    args = ARGUMENTS.get(command, (command,))
+    wrong_call = run_kdump([*args, "--no-such-option", "."], tmp_path)
+    assert wrong_call.exit_status == 16
+    missing = run_kdump([*args, f"missing/{0:020d}.log"], tmp_path)
+    assert missing.exit_status == 8
