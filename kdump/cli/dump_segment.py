@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -304,14 +305,17 @@ def _print_rows(
 def _print_table(
     file: DumpedFile, kind: DumpKind, options: DumpOptions, report: DumpReport
 ) -> ExitStatus:
-    from kdump.dump.fields import table_fields, table_row
+    from kdump.dump.fields import OF_BATCHES, table_fields, table_row
 
     rows = map(table_row, _rows(file, kind, options, report))
     try:
         first_rows = list(itertools.islice(rows, SAMPLE_ROWS))
     except OSError as failure:
         return _unreadable(file, failure)
-    columns = [_column(name) for name in table_fields(kind, first_rows)]
+    columns = [
+        replace(_column(name), dropped=_DROPPED.get(name) if kind in OF_BATCHES else None)
+        for name in table_fields(kind, first_rows)
+    ]
     with open_output(OutputFormat.TABLE, columns) as table:
         return _hand_over(file, itertools.chain(first_rows, rows), table)
 
@@ -335,6 +339,10 @@ def _hand_over(file: DumpedFile, rows: Iterable[dict[str, Any]], output: Output)
     except OSError as failure:
         return _unreadable(file, failure)
     return ExitStatus.SOUND
+
+
+_DROPPED: Final = {"size_bytes": 1, "timestamp_ms": 2, "position": 3, "remarks": 4}
+"""Columns of batches and records that a narrow terminal loses, in this order."""
 
 
 def _column(name: str) -> Column:

@@ -318,7 +318,7 @@ class _ForPeople(_Form):
             self._show()
         if self._left_out:
             titles = ", ".join(column.title.upper() for column in self._left_out)
-            line = f"too narrow to show: {titles} (--output csv has all columns)"
+            line = f"too narrow to show: {titles} (--output json has all columns)"
             self.stream.write(broken(line, self.terminal_columns) + "\n")
 
     def _show(self) -> None:

@@ -156,6 +156,10 @@ _SEGMENT_TABLE: Final = (
 )
 
 
+OF_BATCHES: Final = (DumpKind.SEGMENT, DumpKind.METADATA_SNAPSHOT)
+"""Files of batches and records."""
+
+
 def fields_of(kinds: Iterable[DumpKind]) -> list[str]:
     """The fields that rows of files of these kinds can have, each once, in order."""
     return list(dict.fromkeys(name for kind in kinds for name in _FIELDS[kind]))
@@ -163,7 +167,7 @@ def fields_of(kinds: Iterable[DumpKind]) -> list[str]:
 
 def table_fields(kind: DumpKind, rows: Sequence[Row]) -> list[str]:
     """What a table of one file shows: of a segment a choice, of others what ``rows`` have."""
-    if kind in (DumpKind.SEGMENT, DumpKind.METADATA_SNAPSHOT):
+    if kind in OF_BATCHES:
         return list(_SEGMENT_TABLE)
     return [name for name in _FIELDS[kind][1:] if any(name in row for row in rows)]
 

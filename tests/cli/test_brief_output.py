@@ -81,7 +81,7 @@ def test_a_narrow_listing_loses_the_topic_id_first(many: Path) -> None:
 def test_columns_that_do_not_fit_are_named(many: Path) -> None:
     *_, last = run_on_terminal(["ls", "d"], many, 140)
 
-    assert last == "too narrow to show: TOPIC ID (--output csv has all columns)"
+    assert last == "too narrow to show: TOPIC ID (--output json has all columns)"
 
 
 def test_a_long_name_takes_a_line_of_its_own(tmp_path: Path) -> None:
@@ -227,3 +227,12 @@ def test_what_is_left_for_one_reason_is_counted_after_twenty(tmp_path: Path) -> 
     counts, advice = lines[-2:]
     assert counts.startswith("… and 10 more partitions left unchanged: ")
     assert advice.endswith("or --config cleanup.policy=...")
+
+
+def test_a_table_of_records_keeps_keys_and_values_on_a_narrow_terminal(many: Path) -> None:
+    log = "d/events-0/00000000000000000000.log"
+    _, titles, *_ = run_on_terminal(["dump-segment", "--output", "table", log], many, 60)
+
+    shown = titles.replace("│", "").split()
+    assert {"Type", "Offsets", "Key", "Value"} <= set(shown)
+    assert not {"Size", "Timestamp"} & set(shown)
