@@ -16,6 +16,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from builders import archives, kafka_jars
 from builders.loading import LoaderServer
+from builders.memory import in_memory
 
 hypothesis.settings.register_profile(
     "ci",
@@ -85,6 +86,13 @@ def shared_fixtures(repository_root: Path) -> Path:
     if not collection.is_dir():
         pytest.skip("the larger collection of real directories is not here (../shared/fixtures)")
     return archives.unpack_all(collection, repository_root / "build/shared-fixtures")
+
+
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[Path]:
+    """Give a directory in memory where there is room: a disk takes long to sync and to delete."""
+    with in_memory(tmp_path) as path:
+        yield path
 
 
 @pytest.fixture(scope="session")

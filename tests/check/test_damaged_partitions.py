@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from builders.memory import in_memory
 from builders.once import made_once
 from builders.verified import said_of
 from kdump.check.findings import Finding, Severity
@@ -83,7 +84,7 @@ def trial(
     repository_root: Path,
     kafka_classpath: str,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Trial:
+) -> Iterator[Trial]:
     """Give partitions of one seed."""
     oracle = repository_root.parent / "shared" / "oracle"
     if not oracle.is_dir():
@@ -93,7 +94,8 @@ def trial(
         set_up(oracle, folder)
 
     home = made_once(repository_root / "build/oracle", (oracle / "Oracle.java").read_text(), build)
-    return make_trial(tmp_path_factory.mktemp("trial"), request.param, oracle, set_up(oracle, home))
+    with in_memory(tmp_path_factory.mktemp("trial")) as root:
+        yield make_trial(root, request.param, oracle, set_up(oracle, home))
 
 
 def set_up(oracle: Path, home: Path) -> str:

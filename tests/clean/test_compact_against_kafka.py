@@ -38,10 +38,10 @@ def servers(
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_logs_are_left_as_the_cleaner_leaves_them_round_after_round(
-    servers: tuple[LoaderServer, CleanerServer], tmp_path: Path, seed: int
+    servers: tuple[LoaderServer, CleanerServer], quick_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
-    arena = CleaningArena(*servers, tmp_path / "arena")
+    arena = CleaningArena(*servers, quick_path / "arena")
     arena.generate(rng, 40)
 
     for now_ms in (NOW_MS, NOW_MS, NOW_MS + DAY_MS):
@@ -54,7 +54,7 @@ def test_logs_are_left_as_the_cleaner_leaves_them_round_after_round(
 
 def test_it_does_not_matter_how_much_is_looked_at_at_once(
     servers: tuple[LoaderServer, CleanerServer],
-    tmp_path: Path,
+    quick_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module, window_bytes in ((scan, 400), (rewrite, 700)):
@@ -62,7 +62,7 @@ def test_it_does_not_matter_how_much_is_looked_at_at_once(
         monkeypatch.setattr(module, "read_windows", small)
     monkeypatch.setattr(parts, "LARGEST_PART_BYTES", 1500)
     rng = random.Random(8)
-    arena = CleaningArena(*servers, tmp_path / "arena")
+    arena = CleaningArena(*servers, quick_path / "arena")
     arena.generate(rng, 25)
     arena.set_checkpoints(rng)
 
@@ -75,10 +75,10 @@ def test_it_does_not_matter_how_much_is_looked_at_at_once(
 def test_what_a_real_broker_wrote_is_left_as_the_cleaner_leaves_it(
     servers: tuple[LoaderServer, CleanerServer],
     shared_fixtures: Path,
-    tmp_path: Path,
+    quick_path: Path,
     directory: str,
 ) -> None:
-    arena = CleaningArena(*servers, tmp_path / "arena")
+    arena = CleaningArena(*servers, quick_path / "arena")
     arena.adopt(shared_fixtures / "out" / directory)
 
     differences = arena.compare({"internal.segment.bytes": "5000"}, BASE_TIMESTAMP_MS + DAY_MS)
@@ -87,9 +87,9 @@ def test_what_a_real_broker_wrote_is_left_as_the_cleaner_leaves_it(
 
 
 def test_where_the_cleaner_fails_what_it_did_before_stays(
-    servers: tuple[LoaderServer, CleanerServer], tmp_path: Path
+    servers: tuple[LoaderServer, CleanerServer], quick_path: Path
 ) -> None:
-    arena = CleaningArena(*servers, tmp_path / "arena")
+    arena = CleaningArena(*servers, quick_path / "arena")
     arena.generate(random.Random(6), 25, ends_old=True)
     arena.set_checkpoints(random.Random(6))
 

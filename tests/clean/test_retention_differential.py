@@ -83,10 +83,10 @@ def settings_of(properties: Mapping[str, object]) -> TopicSettings:
     ids=["time", "time and size", "size", "everything", "policy", "both policies"],
 )
 def test_what_is_left_is_what_kafka_leaves(
-    loader_server: LoaderServer, tmp_path: Path, properties: dict[str, object], damage: bool
+    loader_server: LoaderServer, quick_path: Path, properties: dict[str, object], damage: bool
 ) -> None:
     seed = len(properties) * 2 + damage
-    arena = arena_of(loader_server, tmp_path, seed, 25, damage=damage)
+    arena = arena_of(loader_server, quick_path, seed, 25, damage=damage)
     refused = loader_server.ask("retain", arena.theirs, NOW, properties)
     outcomes = retain(arena.ours, settings_of(properties), NOW.now_ms)
     assert differences(arena, refused) == []
@@ -95,9 +95,9 @@ def test_what_is_left_is_what_kafka_leaves(
 
 @pytest.mark.parametrize("offset", [1, 15, 60])
 def test_records_are_deleted_as_the_request_deletes_them(
-    loader_server: LoaderServer, tmp_path: Path, offset: int
+    loader_server: LoaderServer, quick_path: Path, offset: int
 ) -> None:
-    arena = arena_of(loader_server, tmp_path, offset, 25, damage=False)
+    arena = arena_of(loader_server, quick_path, offset, 25, damage=False)
     properties = {"retention.ms": -1}
     refused = loader_server.ask(f"delete-records={offset}", arena.theirs, NOW, properties)
     refusing = delete_before(arena.ours, settings_of(properties), offset)

@@ -55,28 +55,28 @@ def changed_again(said: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", REPAIRS)
-def test_damaged_partitions_that_were_repaired_are_left(command: str, tmp_path: Path) -> None:
-    write_damaged(tmp_path / "logs", 1, 60, clean=False)
-    run(command, "--no-undo", tmp_path / "logs")
+def test_damaged_partitions_that_were_repaired_are_left(command: str, quick_path: Path) -> None:
+    write_damaged(quick_path / "logs", 1, 60, clean=False)
+    run(command, "--no-undo", quick_path / "logs")
 
-    _, said = run(command, "--dry-run", tmp_path / "logs")
+    _, said = run(command, "--dry-run", quick_path / "logs")
 
     assert changed_again(said) == []
 
 
 @pytest.mark.parametrize("seed", [3, 14, 36, 89, 100])
-def test_a_clean_directory_that_was_recovered_is_left(seed: int, tmp_path: Path) -> None:
-    write_damaged(tmp_path / "logs", seed, 1, clean=True)
-    run("recover", "--no-undo", tmp_path / "logs")
+def test_a_clean_directory_that_was_recovered_is_left(seed: int, quick_path: Path) -> None:
+    write_damaged(quick_path / "logs", seed, 1, clean=True)
+    run("recover", "--no-undo", quick_path / "logs")
 
-    status, said = run("recover", "--dry-run", tmp_path / "logs")
+    status, said = run("recover", "--dry-run", quick_path / "logs")
 
     assert changed_again(said) == []
     assert not status & 1
 
 
-def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, tmp_path: Path) -> None:
-    log_dir = tmp_path / "d1"
+def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, quick_path: Path) -> None:
+    log_dir = quick_path / "d1"
     shutil.copytree(fixtures / "out" / "clean" / "d1", log_dir)
     path = log_dir / "delete-records-all-0" / f"{50:020d}.snapshot"
     run("recover", "--no-undo", log_dir)
@@ -92,11 +92,11 @@ def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, tmp_pat
     assert seen in ([True, False, True], [False, True, False])
 
 
-def test_a_marker_that_goes_with_a_refused_partition_is_said_to_go(tmp_path: Path) -> None:
-    write_damaged(tmp_path / "logs", 5, 3, clean=True)
-    (tmp_path / "logs" / "case-1" / names.PARTITION_METADATA).write_bytes(b"")
+def test_a_marker_that_goes_with_a_refused_partition_is_said_to_go(quick_path: Path) -> None:
+    write_damaged(quick_path / "logs", 5, 3, clean=True)
+    (quick_path / "logs" / "case-1" / names.PARTITION_METADATA).write_bytes(b"")
 
-    outcome = run_kdump(["recover", str(tmp_path / "logs")], Path.cwd())
+    outcome = run_kdump(["recover", str(quick_path / "logs")], Path.cwd())
 
     assert "the marker of a clean stop is gone" in outcome.stdout.decode()
-    assert not (tmp_path / "logs" / names.CLEAN_SHUTDOWN_MARKER).exists()
+    assert not (quick_path / "logs" / names.CLEAN_SHUTDOWN_MARKER).exists()

@@ -10,6 +10,7 @@ import pytest
 
 from builders.broker import BrokerHost
 from builders.duel import Duel, Files, files_of, generate
+from builders.memory import in_memory
 from builders.official import OfficialTool
 
 
@@ -23,11 +24,13 @@ def broker_host(
 
 
 @pytest.fixture(scope="module")
-def broker_log_dirs(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def broker_log_dirs(
+    fixtures: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Path]]:
     """Give a copy of the two directories of a broker that was stopped cleanly."""
-    copy = tmp_path_factory.mktemp("broker") / "clean"
-    shutil.copytree(fixtures / "out" / "clean", copy)
-    return [copy / name for name in ("d1", "d2")]
+    with in_memory(tmp_path_factory.mktemp("broker")) as folder:
+        shutil.copytree(fixtures / "out" / "clean", folder / "clean")
+        yield [folder / "clean" / name for name in ("d1", "d2")]
 
 
 @pytest.fixture(scope="session")

@@ -51,9 +51,9 @@ def _refusal(rows: list[dict[str, str]]) -> Refusal | None:
     ("interval_bytes", "clock"), [(0, Clock()), (4096, EXPIRING)], ids=["dense", "some-expire"]
 )
 def test_a_damaged_directory_is_left_as_kafka_leaves_it(
-    loader_server: LoaderServer, tmp_path: Path, clean: bool, interval_bytes: int, clock: Clock
+    loader_server: LoaderServer, quick_path: Path, clean: bool, interval_bytes: int, clock: Clock
 ) -> None:
-    arena = Arena(loader_server, tmp_path, IndexSettings(interval_bytes), clock, recover)
+    arena = Arena(loader_server, quick_path, IndexSettings(interval_bytes), clock, recover)
     arena.generate(random.Random(interval_bytes + clean), 25, clean=clean)
 
     found = arena.compare()

@@ -34,9 +34,9 @@ def no_differences(found: Sequence[Difference]) -> None:
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_an_unclean_directory_is_left_as_kafka_leaves_it(
-    loader_server: LoaderServer, tmp_path: Path, seed: int
+    loader_server: LoaderServer, quick_path: Path, seed: int
 ) -> None:
-    arena = Arena(loader_server, tmp_path, DEFAULTS)
+    arena = Arena(loader_server, quick_path, DEFAULTS)
     arena.generate(random.Random(seed), 150, clean=False)
 
     no_differences(arena.compare())
@@ -44,9 +44,9 @@ def test_an_unclean_directory_is_left_as_kafka_leaves_it(
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_a_clean_directory_is_left_as_kafka_leaves_it(
-    loader_server: LoaderServer, tmp_path: Path, seed: int
+    loader_server: LoaderServer, quick_path: Path, seed: int
 ) -> None:
-    arena = Arena(loader_server, tmp_path, DEFAULTS)
+    arena = Arena(loader_server, quick_path, DEFAULTS)
     arena.generate(random.Random(seed), 80, clean=True)
 
     no_differences(arena.compare())
@@ -54,26 +54,26 @@ def test_a_clean_directory_is_left_as_kafka_leaves_it(
 
 @pytest.mark.parametrize("interval_bytes", [0, 300])
 def test_the_index_interval_decides_alike(
-    loader_server: LoaderServer, tmp_path: Path, interval_bytes: int
+    loader_server: LoaderServer, quick_path: Path, interval_bytes: int
 ) -> None:
-    arena = Arena(loader_server, tmp_path, IndexSettings(interval_bytes=interval_bytes))
+    arena = Arena(loader_server, quick_path, IndexSettings(interval_bytes=interval_bytes))
     arena.generate(random.Random(interval_bytes), 40, clean=False)
 
     no_differences(arena.compare())
 
 
 def test_indexes_that_are_full_are_refused_alike(
-    loader_server: LoaderServer, tmp_path: Path
+    loader_server: LoaderServer, quick_path: Path
 ) -> None:
-    arena = Arena(loader_server, tmp_path, DEFAULTS)
+    arena = Arena(loader_server, quick_path, DEFAULTS)
     arena.generate(random.Random(7), 40, clean=False)
     arena.settings = IndexSettings(interval_bytes=300, max_bytes=240)
 
     no_differences(arena.compare())
 
 
-def test_producers_expire_by_the_clock_alike(loader_server: LoaderServer, tmp_path: Path) -> None:
-    arena = Arena(loader_server, tmp_path, DEFAULTS, EXPIRING)
+def test_producers_expire_by_the_clock_alike(loader_server: LoaderServer, quick_path: Path) -> None:
+    arena = Arena(loader_server, quick_path, DEFAULTS, EXPIRING)
     arena.generate(random.Random(8), 40, clean=False)
 
     no_differences(arena.compare())
@@ -81,27 +81,27 @@ def test_producers_expire_by_the_clock_alike(loader_server: LoaderServer, tmp_pa
 
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
 def test_the_whole_directory_is_left_as_the_log_manager_leaves_it(
-    loader_server: LoaderServer, tmp_path: Path, clean: bool
+    loader_server: LoaderServer, quick_path: Path, clean: bool
 ) -> None:
-    arena = Arena(loader_server, tmp_path, DEFAULTS, Clock())
+    arena = Arena(loader_server, quick_path, DEFAULTS, Clock())
     arena.generate(random.Random(9), 25, clean=clean, damage=False)
 
     no_differences(arena.compare(whole=True))
 
 
 def test_the_snapshot_of_an_empty_log_comes_and_goes_with_kafka_too(
-    loader_server: LoaderServer, fixtures: Path, tmp_path: Path
+    loader_server: LoaderServer, fixtures: Path, quick_path: Path
 ) -> None:
     name = "delete-records-all-0"
     source = fixtures / "out" / "clean" / "d1"
-    shutil.copytree(source / name, tmp_path / name)
+    shutil.copytree(source / name, quick_path / name)
     line = offset_checkpoint({("delete-records-all", 0): 50})
     for checkpoint in (names.LOG_START_OFFSET_CHECKPOINT, names.RECOVERY_POINT_CHECKPOINT):
-        (tmp_path / checkpoint).write_bytes(line)
+        (quick_path / checkpoint).write_bytes(line)
 
     seen = []
     for _ in range(4):
-        loader_server.load(tmp_path, DEFAULTS, Clock(), whole=True)
-        seen.append((tmp_path / name / f"{50:020d}.snapshot").exists())
+        loader_server.load(quick_path, DEFAULTS, Clock(), whole=True)
+        seen.append((quick_path / name / f"{50:020d}.snapshot").exists())
 
     assert seen == [False, True, False, True]

@@ -17,6 +17,7 @@ import pytest
 
 from builders.broker import PROPERTIES, BrokerHost
 from builders.freeing import of_type, rows_of
+from builders.memory import in_memory
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 
@@ -47,19 +48,19 @@ def outcomes(
     broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Outcome]:
     """Let brokers of several configurations apply retention, after kdump foretold it."""
-    folder = tmp_path_factory.mktemp("retention")
     found = {}
-    for name, static, dynamic in (
-        (STATIC, {"log.retention.minutes": "0", "log.retention.ms": old_ms()}, {}),
-        (
-            DYNAMIC,
-            {"log.retention.ms": "1", "log.retention.bytes": "0"},
-            {"": {"log.retention.bytes": "20000"}, "1": {"log.retention.ms": old_ms()}},
-        ),
-        (COMPACTED, COMPACTED_BY_DEFAULT, {}),
-    ):
-        shutil.copytree(fixtures / "out" / "clean", folder / name)
-        found[name] = outcome_of(broker_host, folder / name, static, dynamic)
+    with in_memory(tmp_path_factory.mktemp("retention")) as folder:
+        for name, static, dynamic in (
+            (STATIC, {"log.retention.minutes": "0", "log.retention.ms": old_ms()}, {}),
+            (
+                DYNAMIC,
+                {"log.retention.ms": "1", "log.retention.bytes": "0"},
+                {"": {"log.retention.bytes": "20000"}, "1": {"log.retention.ms": old_ms()}},
+            ),
+            (COMPACTED, COMPACTED_BY_DEFAULT, {}),
+        ):
+            shutil.copytree(fixtures / "out" / "clean", folder / name)
+            found[name] = outcome_of(broker_host, folder / name, static, dynamic)
     return found
 
 

@@ -74,9 +74,9 @@ def _account_for_batches(
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
 def test_kafka_loads_all_that_salvaging_leaves(
-    loader_server: LoaderServer, tmp_path: Path, seed: int, clean: bool
+    loader_server: LoaderServer, quick_path: Path, seed: int, clean: bool
 ) -> None:
-    arena = Arena(loader_server, tmp_path, SETTINGS)
+    arena = Arena(loader_server, quick_path, SETTINGS)
     arena.generate(random.Random(seed), 120, clean=clean)
     shutil.copytree(arena.base, arena.ours)
 

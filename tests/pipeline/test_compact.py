@@ -73,12 +73,12 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_both_engines_come_to_the_same(tmp_path: Path, spark: SparkEngine) -> None:
-    root = varied_directory(tmp_path / "logs", seed=3)
+def test_both_engines_come_to_the_same(quick_path: Path, spark: SparkEngine) -> None:
+    root = varied_directory(quick_path / "logs", seed=3)
     found = {}
     with LocalEngine(2) as workers:
         for name, engine in (("here", LocalEngine(1)), ("workers", workers), ("spark", spark)):
-            copy = shutil.copytree(root, tmp_path / name)
+            copy = shutil.copytree(root, quick_path / name)
             result = compacted(copy, engine, internal_segment_bytes="9000")
             previews = [each.preview for each in result.partitions]
             found[name] = contents_of(copy), previews
@@ -91,20 +91,20 @@ def test_both_engines_come_to_the_same(tmp_path: Path, spark: SparkEngine) -> No
 @pytest.mark.parametrize("is_varied", [True, False])
 @pytest.mark.parametrize("cleaned_to", [None, 40])
 def test_spark_finds_the_last_records_itself(
-    tmp_path: Path,
+    quick_path: Path,
     spark: SparkEngine,
     monkeypatch: pytest.MonkeyPatch,
     is_varied: bool,
     cleaned_to: int | None,
 ) -> None:
     if is_varied:
-        root = varied_directory(tmp_path / "logs", seed=5)
+        root = varied_directory(quick_path / "logs", seed=5)
     else:
-        root = plain_directory(tmp_path / "logs", ("case", "users"))
+        root = plain_directory(quick_path / "logs", ("case", "users"))
     if cleaned_to is not None:
         lines = [OffsetEntry(TopicPartition("case", number), cleaned_to) for number in range(4)]
         (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
-    here, there = (Path(shutil.copytree(root, tmp_path / name)) for name in ("here", "there"))
+    here, there = (Path(shutil.copytree(root, quick_path / name)) for name in ("here", "there"))
     expected = compacted(here)
     monkeypatch.setattr(wave, "BUCKET_BYTES", 2_000)
 
@@ -118,10 +118,10 @@ def test_spark_finds_the_last_records_itself(
 
 
 def test_how_the_work_is_cut_makes_no_difference(
-    tmp_path: Path, request: pytest.FixtureRequest
+    quick_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    root = varied_directory(tmp_path / "logs", seed=4)
-    whole, cut = (Path(shutil.copytree(root, tmp_path / name)) for name in ("whole", "cut"))
+    root = varied_directory(quick_path / "logs", seed=4)
+    whole, cut = (Path(shutil.copytree(root, quick_path / name)) for name in ("whole", "cut"))
 
     compacted(whole)
     request.getfixturevalue("small_parts")
@@ -130,8 +130,8 @@ def test_how_the_work_is_cut_makes_no_difference(
     assert contents_of(cut) == contents_of(whole)
 
 
-def test_what_tasks_are_given_and_give_can_be_pickled(tmp_path: Path) -> None:
-    root = plain_directory(tmp_path / "logs")
+def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
+    root = plain_directory(quick_path / "logs")
     (partition,) = read_log_directory(root).partitions
     begun = wave.Wave(
         Request([], {root: Settings()}, now_ms=NOW_MS),
@@ -151,8 +151,8 @@ def test_what_tasks_are_given_and_give_can_be_pickled(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(RewriteJob().run(pickle.loads(pickle.dumps(rewrite)))))
 
 
-def test_of_each_key_the_last_value_stays(tmp_path: Path) -> None:
-    root = plain_directory(tmp_path / "logs", segments=5)
+def test_of_each_key_the_last_value_stays(quick_path: Path) -> None:
+    root = plain_directory(quick_path / "logs", segments=5)
     before = last_values(root / "users-0")
 
     result = compacted(root)
@@ -168,10 +168,10 @@ def test_of_each_key_the_last_value_stays(tmp_path: Path) -> None:
 
 
 def test_between_two_swaps_the_directory_is_clean_and_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
-    root = plain_directory(tmp_path / "logs", segments=5)
+    root = plain_directory(quick_path / "logs", segments=5)
     expected = last_values(root / "users-0")
     seen = []
     swap = swapping.Swapper.swap
@@ -192,10 +192,10 @@ def test_between_two_swaps_the_directory_is_clean_and_whole(
 
 
 def test_with_an_undo_everything_is_one_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
-    root = plain_directory(tmp_path / "logs", ("a", "b"), segments=5)
+    root = plain_directory(quick_path / "logs", ("a", "b"), segments=5)
 
     result = compacted(root, writing=Writing("compact"), internal_segment_bytes="600")
 
@@ -204,20 +204,20 @@ def test_with_an_undo_everything_is_one_change(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 def test_stopped_anywhere_it_is_finished_by_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
-    base = plain_directory(tmp_path / "base", ("a", "b"))
-    attic = tmp_path / "attic"
+    base = plain_directory(quick_path / "base", ("a", "b"))
+    attic = quick_path / "attic"
     attic.mkdir()
-    done = Path(shutil.copytree(base, tmp_path / "done"))
+    done = Path(shutil.copytree(base, quick_path / "done"))
     counting = VolatileFiles(done, attic)
     compacted(done, files=counting)
     counting.forget_attic()
     expected = contents_of(done)
     assert expected != contents_of(base)
     for at in range(int(unsynced), len(counting.operations), 2):
-        root = Path(shutil.copytree(base, tmp_path / f"at-{at}"))
+        root = Path(shutil.copytree(base, quick_path / f"at-{at}"))
         files = VolatileFiles(root, attic, stop_after=at)
         with pytest.raises(Stopped):
             compacted(root, files=files)
@@ -233,9 +233,9 @@ def test_stopped_anywhere_it_is_finished_by_the_next_run(
 
 
 def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = plain_directory(tmp_path / "logs")
+    root = plain_directory(quick_path / "logs")
     before = tree_of(root / "users-0")
     full = SimpleNamespace(f_bfree=10, f_bavail=10, f_frsize=4096)
     monkeypatch.setattr("kdump.apply.files.os.statvfs", lambda _: full)
@@ -248,11 +248,11 @@ def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
 
 
 def test_a_disk_that_becomes_full_while_a_segment_is_written_is_no_failure_of_the_others(
-    tmp_path: Path,
+    quick_path: Path,
 ) -> None:
-    root = plain_directory(tmp_path / "logs", ("a", "b"))
+    root = plain_directory(quick_path / "logs", ("a", "b"))
     before = contents_of(root / "a-0")
-    files = FullAtFirst(tmp_path, tmp_path)
+    files = FullAtFirst(quick_path, quick_path)
 
     first, second = compacted(root, files=files).partitions
 
