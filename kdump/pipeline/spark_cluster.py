@@ -28,13 +28,18 @@ _MASTERS: Final = (
 _KNOWN: Final = "local[N], spark://HOST:PORT, yarn and k8s://HOST:PORT"
 
 _CONNECT_SECONDS: Final = 5
-_REGISTER_SECONDS: Final = 10
+_REGISTER_SECONDS: Final = 6
 _EXECUTORS_SECONDS: Final = 60
+"""How long executors may take to start that a cluster has granted, or will: of YARN and Kubernetes
+nobody knows before they run."""
+_GRANT_SECONDS: Final = 10
+"""How long a standalone master may take to grant the first; with room it does so at once."""
 _WAITING_PROPERTY: Final = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _POLL_SECONDS: Final = 0.1
 
 _CLIENT_LOGGER: Final = "org.apache.spark.deploy.client.StandaloneAppClient$ClientEndpoint"
 _REGISTERING: Final = "Connecting to master"
+_GRANTED_EXECUTOR: Final = "Executor added: "
 _ENDED_EXECUTOR: Final = re.compile(
     r"Executor updated: \S+ is now (?:EXITED|FAILED|LOST)(?: \((.+)\))?"
 )
@@ -138,11 +143,15 @@ def check_executors(url: str, context: Any, java: JavaProcess, waiting_seconds: 
     # The driver is one of them.
     if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
         return
-    ended = [match[1] for line in java.log_lines() if (match := _ENDED_EXECUTOR.search(line))]
+    lines = java.log_lines()
+    ended = [match[1] for line in lines if (match := _ENDED_EXECUTOR.search(line))]
     if len(ended) >= _ENOUGH_ENDED:
         raise KdumpError(f"{url}: executors end as soon as they start: {ended[-1]}; see their logs")
+    is_granted = any(_GRANTED_EXECUTOR in line for line in lines)
+    is_standalone = url.startswith("spark://")
+    default = _GRANT_SECONDS if is_standalone and not is_granted else _EXECUTORS_SECONDS
     conf = context._jsc.sc().conf()
-    if waiting_seconds > conf.getTimeAsSeconds(_WAITING_PROPERTY, f"{_EXECUTORS_SECONDS}s"):
+    if waiting_seconds > conf.getTimeAsSeconds(_WAITING_PROPERTY, f"{default}s"):
         raise KdumpError(
             f"{url} has started no executor in {waiting_seconds:.0f} seconds: are its cores and"
             f" memory in use? (--spark-conf {_WAITING_PROPERTY}=10min waits longer)"

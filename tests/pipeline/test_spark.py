@@ -233,11 +233,22 @@ def test_executors_that_end_as_they_start_are_not_waited_for() -> None:
         spark_cluster.check_executors("spark://h:1", Cluster(0), java, 1.0)
 
 
-def test_a_cluster_without_room_is_told_after_a_while() -> None:
-    java = cast("Any", ClusterLog())
-    spark_cluster.check_executors("spark://h:1", Cluster(0), java, 1.0)
-    with pytest.raises(KdumpError, match="has started no executor in 100 seconds"):
-        spark_cluster.check_executors("spark://h:1", Cluster(0), java, 100.0)
+@pytest.mark.parametrize(
+    ("url", "lines", "patience_seconds"),
+    [
+        ("spark://h:1", (), 10.0),
+        ("spark://h:1", ("Executor added: app-1/0 on worker-1 (h:2) with 1 core(s)",), 60.0),
+        ("yarn", (), 60.0),
+    ],
+    ids=["without room", "an executor starts", "another cluster"],
+)
+def test_a_cluster_without_executors_is_told_after_a_while(
+    url: str, lines: tuple[str, ...], patience_seconds: float
+) -> None:
+    java = cast("Any", ClusterLog(*lines))
+    spark_cluster.check_executors(url, Cluster(0), java, patience_seconds)
+    with pytest.raises(KdumpError, match=f"no executor in {patience_seconds + 1:.0f} seconds"):
+        spark_cluster.check_executors(url, Cluster(0), java, patience_seconds + 1)
 
 
 def test_a_python_that_workers_do_not_have_is_told_with_the_machine(cache: Path) -> None:
