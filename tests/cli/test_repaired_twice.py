@@ -98,5 +98,5 @@ def test_a_marker_that_goes_with_a_refused_partition_is_said_to_go(quick_path: P
 
     outcome = run_kdump(["recover", str(quick_path / "logs")], Path.cwd())
 
-    assert "the marker of a clean stop is gone" in outcome.stdout.decode()
+    assert "the clean shutdown marker is deleted" in outcome.stdout.decode()
     assert not (quick_path / "logs" / names.CLEAN_SHUTDOWN_MARKER).exists()
