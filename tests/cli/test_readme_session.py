@@ -1,0 +1,41 @@
+"""The session in the README is what these commands print."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.in_process import run_kdump
+
+PAGE = slice(20 * 4096, 21 * 4096)
+"""What the session says was overwritten with zeroes."""
+AS_LONG_AS_QUOTED = 60
+
+
+@pytest.fixture(scope="module")
+def session(repository_root: Path) -> str:
+    text = (repository_root / "README.md").read_text(encoding="utf-8")
+    return text[text.index("## A session") : text.index("## Runbooks")]
+
+
+@pytest.fixture(scope="module")
+def place(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the directory that the session's commands are run in."""
+    root = tmp_path_factory.mktemp("session")
+    shutil.copytree(fixtures / "out" / "crashed" / "d1", root / "d1")
+    log = root / "d1" / "crash-none-0" / "00000000000000000100.log"
+    content = bytearray(log.read_bytes())
+    content[PAGE] = bytes(PAGE.stop - PAGE.start)
+    log.write_bytes(content)
+    return root
+
+
+@pytest.mark.parametrize("command", ["ls d1 --topic crash-*", "verify d1", "recover --dry-run d1"])
+def test_what_is_printed_is_quoted(place: Path, session: str, command: str) -> None:
+    lines = run_kdump(command.split(), place).stdout.decode().splitlines()
+
+    quoted = [line[:AS_LONG_AS_QUOTED] for line in lines if not re.search(r"/s$", line)]
+    assert [line for line in quoted if line not in session] == []
