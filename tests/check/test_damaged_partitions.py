@@ -22,6 +22,7 @@ import pytest
 
 from builders.memory import in_memory
 from builders.once import made_once
+from builders.valid_batches import valid_batches
 from builders.verified import said_of
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
@@ -61,7 +62,10 @@ class Trial:
 
     @property
     def hit(self) -> Iterator[str]:
-        """The partitions that Kafka refuses, or of which it cuts or drops more than zeroes."""
+        """The partitions that Kafka refuses, or of which it loses more than zeroes.
+
+        It cuts or drops it, or deletes an unfinished log that alone has it.
+        """
         for name in self.damages:
             if name in self.refused:
                 yield name
@@ -70,8 +74,17 @@ class Trial:
             if any(
                 path.name not in after or path.read_bytes()[after[path.name] :].strip(b"\0")
                 for path in (self.damaged / name).glob("*.log")
-            ):
+            ) or self._loses_unfinished(name):
                 yield name
+
+    def _loses_unfinished(self, name: str) -> bool:
+        logs = b"".join(path.read_bytes() for path in (self.loaded / name).glob("*.log"))
+        return any(
+            batch not in logs
+            for suffix in ("swap", "cleaned")
+            for path in (self.damaged / name).glob(f"*.log.{suffix}")
+            for batch in valid_batches(path.read_bytes())
+        )
 
 
 def log_sizes(partition: Path) -> dict[str, int]:
