@@ -237,10 +237,10 @@ def host(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def log_dirs(fixtures: Path, quick_path: Path) -> list[Path]:
+def log_dirs(fixtures: Path, tmp_path: Path) -> list[Path]:
     """Give a copy of the two directories of a broker."""
-    shutil.copytree(fixtures / "out" / "clean", quick_path / "clean")
-    return [quick_path / "clean" / name for name in ("d1", "d2")]
+    shutil.copytree(fixtures / "out" / "clean", tmp_path / "clean")
+    return [tmp_path / "clean" / name for name in ("d1", "d2")]
 
 
 def predicted(said: list[dict[str, Any]]) -> Start:
