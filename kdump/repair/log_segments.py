@@ -24,6 +24,10 @@ class LogSegments:
     def bases(self) -> list[int]:
         return list(self._bases)
 
+    def last_bases(self, count: int) -> list[int]:
+        """The base offsets of the last ones, without a look at the others."""
+        return self._bases[-count:]
+
     @property
     def first(self) -> LoadedSegment:
         return self._by_base[self._bases[0]]

@@ -32,7 +32,7 @@ def rebuild_producers(
     Raises:
         Refused: Kafka cannot take in a batch.
     """
-    to_snapshot = [*segments.bases[-2:], end_offset]
+    to_snapshot = [*segments.last_bases(2), end_offset]
     if is_clean and not state.has_snapshots:
         # As after an upgrade from a Kafka that had none: nothing is replayed.
         for offset in to_snapshot:
