@@ -25,10 +25,10 @@ MILLION = 1_000_000
 
 def read_in_process(paths: Sequence[str], columns: str) -> int:
     """Read all records to Arrow batches of ``columns``; gives how many there are."""
-    from kdump.pipeline.kafka_log.filters import Wanted
-    from kdump.pipeline.kafka_log.options import parse_options
-    from kdump.pipeline.kafka_log.reader import SourceReading
-    from kdump.pipeline.kafka_log.splits import plan_splits
+    from kdump.tables.kafka_log.filters import Wanted
+    from kdump.tables.kafka_log.options import parse_options
+    from kdump.tables.kafka_log.reader import SourceReading
+    from kdump.tables.kafka_log.splits import plan_splits
 
     count = 0
     for path in paths:

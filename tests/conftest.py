@@ -17,6 +17,9 @@ from xdist.scheduler import LoadScopeScheduling
 from builders import archives, kafka_jars
 from builders.loading import LoaderServer
 from builders.memory import in_memory
+from kdump.engine.engine import EngineOptions
+from kdump.engine.spark import SparkEngine
+from kdump.target.workspace import Workspace
 
 hypothesis.settings.register_profile(
     "ci",
@@ -112,6 +115,34 @@ def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
     """Give Kafka's loader, ready to be asked again and again; a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def cache(repository_root: Path) -> Iterator[Path]:
+    """Let the cache be in the repository, where the archive of Spark's classes stays."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = repository_root / "build" / "cache"
+        patch.setenv("XDG_CACHE_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture
+def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a JVM that kdump does not start itself compile little, as it lives for seconds only."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+
+@pytest.fixture(scope="session")
+def spark(cache: Path) -> Iterator[SparkEngine]:
+    """Give Spark on two cores, started once for all tests of a process."""
+    with SparkEngine(EngineOptions(master="local[2]")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Give the workspace of a directory without files."""
+    return Workspace(tmp_path_factory.mktemp("empty"))
 
 
 def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:

@@ -1,9 +1,10 @@
-"""Imports point one way: a layer knows those below it, and nothing of those above."""
+"""Imports go down the floors of the house: a room knows none above it, and not its neighbours."""
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +14,20 @@ import pytest
 
 import kdump
 
-LAYERS: Final = (
-    "formats",
-    "storage",
-    "scan",
-    "log",
-    "check",
-    "repair",
-    "clean",
-    "apply",
-    "dump",
-    "pipeline",
-    "cli",
+FLOORS: Final = (
+    ("storage", "formats"),
+    ("scan",),
+    ("target",),
+    ("log",),
+    ("dump", "apply"),
+    ("state",),
+    ("check", "broker", "engine"),
+    ("repair", "tables"),
+    ("jobs",),
+    ("cli", "pipeline"),
 )
-"""From the bottom up. Each may import itself and those before it."""
+"""The rooms from the ground up. A room may import itself and the rooms of the floors below."""
+FLOOR_OF: Final = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 CODECS: Final = {"crc32c", "lz4", "snappy", "cramjam", "zstandard"}
 TOUCHES_THE_SYSTEM: Final = {
@@ -62,8 +63,8 @@ class Import:
         return f"{self.path.relative_to(PACKAGE.parent)}:{self.line} imports {self.name}"
 
     @property
-    def layer(self) -> str:
-        """The layer that imports, or "" for a module beside the layers."""
+    def room(self) -> str:
+        """The room that imports, or "" for a module beside the rooms."""
         parts = self.path.relative_to(PACKAGE).parts
         return parts[0] if len(parts) > 1 else ""
 
@@ -72,10 +73,10 @@ class Import:
         return self.name.partition(".")[0]
 
     @property
-    def imported_layer(self) -> str:
-        """The layer that is imported, or "" for what is none."""
+    def imported_room(self) -> str:
+        """The room that is imported, or "" for what is none."""
         parts = self.name.split(".")
-        return parts[1] if parts[0] == "kdump" and len(parts) > 1 and parts[1] in LAYERS else ""
+        return parts[1] if parts[0] == "kdump" and len(parts) > 1 and parts[1] in FLOOR_OF else ""
 
 
 def imports_of(path: Path) -> Iterator[Import]:
@@ -84,7 +85,7 @@ def imports_of(path: Path) -> Iterator[Import]:
             for alias in node.names:
                 yield Import(path, node.lineno, alias.name, inside_function)
         elif isinstance(node, ast.ImportFrom):
-            # "from kdump import formats" names a layer as "import kdump.formats" does.
+            # "from kdump import formats" names a room as "import kdump.formats" does.
             for alias in node.names:
                 yield Import(path, node.lineno, f"{node.module}.{alias.name}", inside_function)
         inside_function |= isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -102,24 +103,32 @@ def listing(offences: Iterator[Import]) -> list[str]:
     return [str(offence) for offence in offences]
 
 
-def test_every_package_is_a_layer() -> None:
+def test_every_package_is_a_room() -> None:
     packages = {path.parent.relative_to(PACKAGE).parts[0] for path in PACKAGE.glob("*/*.py")}
-    assert packages <= set(LAYERS)
+    assert packages == set(FLOOR_OF)
 
 
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_imports_nothing_from_above(layer: str) -> None:
-    above = LAYERS[LAYERS.index(layer) + 1 :]
-    assert not listing(
-        found for found in IMPORTS if found.layer == layer and found.imported_layer in above
-    )
-
-
-def test_only_the_entry_point_stands_outside_the_layers_and_uses_them() -> None:
+@pytest.mark.parametrize("room", FLOOR_OF)
+def test_a_room_imports_only_from_the_floors_below(room: str) -> None:
     assert not listing(
         found
         for found in IMPORTS
-        if not found.layer and found.imported_layer and found.path.name != "__main__.py"
+        if found.room == room
+        and found.imported_room not in ("", room)
+        and FLOOR_OF[found.imported_room] >= FLOOR_OF[room]
+    )
+
+
+def test_no_name_of_a_module_stands_more_than_twice() -> None:
+    counts = Counter(path.name for path in MODULES if path.name != "__init__.py")
+    assert not {name: count for name, count in counts.items() if count > 2}
+
+
+def test_only_the_entry_point_stands_outside_the_rooms_and_uses_them() -> None:
+    assert not listing(
+        found
+        for found in IMPORTS
+        if not found.room and found.imported_room and found.path.name != "__main__.py"
     )
 
 
@@ -127,14 +136,14 @@ def test_formats_know_nothing_of_how_failures_are_worded() -> None:
     assert not listing(
         found
         for found in IMPORTS
-        if found.layer == "formats" and found.name.startswith("kdump.errors")
+        if found.room == "formats" and found.name.startswith("kdump.errors")
     )
 
 
 def test_formats_import_only_pure_things_and_codecs() -> None:
     allowed = ((sys.stdlib_module_names - TOUCHES_THE_SYSTEM) | CODECS) | {"kdump", "numpy"}
     assert not listing(
-        found for found in IMPORTS if found.layer == "formats" and found.distribution not in allowed
+        found for found in IMPORTS if found.room == "formats" and found.distribution not in allowed
     )
 
 
@@ -153,14 +162,14 @@ OPENS_OTHER_FILES: Final = {
     "apply/entries.py",
     "apply/files.py",
     "apply/lock.py",
-    "cli/config_options.py",
+    "cli/options/config_options.py",
     "cli/main.py",
-    "cli/streams.py",
-    "pipeline/class_archive.py",
-    "pipeline/local.py",
-    "pipeline/spark.py",
-    "pipeline/spark_installation.py",
-    "pipeline/spark_java.py",
+    "cli/output/streams.py",
+    "engine/class_archive.py",
+    "engine/local.py",
+    "engine/spark.py",
+    "engine/spark_installation.py",
+    "engine/spark_java.py",
     "storage/regular_files.py",
 }
 """Modules that write, or read files that are not of a log directory."""
@@ -184,14 +193,14 @@ def test_files_of_log_directories_are_opened_in_one_place() -> None:
 @pytest.mark.parametrize("distribution", ["click", "rich"])
 def test_only_the_command_line_knows_terminals(distribution: str) -> None:
     assert not listing(
-        found for found in IMPORTS if found.layer != "cli" and found.distribution == distribution
+        found for found in IMPORTS if found.room != "cli" and found.distribution == distribution
     )
 
 
-def test_only_the_pipeline_knows_spark_and_only_once_a_job_begins() -> None:
+def test_only_engine_and_tables_know_spark_and_only_once_a_job_begins() -> None:
     assert not listing(
         found
         for found in IMPORTS
         if found.distribution in {"pyspark", "py4j"}
-        and not (found.layer == "pipeline" and found.inside_function)
+        and not (found.room in {"engine", "tables"} and found.inside_function)
     )

@@ -15,9 +15,9 @@ import pytest
 from docutils import nodes
 
 from hatch_build import roff_of
-from kdump.cli import info, ls
+from kdump.cli.commands import info, ls
 from kdump.cli.main import COMMANDS, cli
-from kdump.cli.output import Column
+from kdump.cli.output.rendering import Column
 
 PAGES: Final = ("kdump", *(f"kdump-{name}" for name in COMMANDS))
 MANUAL: Final = Path(__file__).resolve().parents[1] / "man"

@@ -9,7 +9,8 @@ from pathlib import Path
 from kdump.apply.operations import FileState
 from kdump.apply.segment_names import SWAP
 from kdump.errors import KdumpError
-from kdump.repair.wanted import (
+from kdump.storage.regular_files import read_file
+from kdump.target.target_file import (
     CopiedFrom,
     Gone,
     JoinedFrom,
@@ -19,7 +20,6 @@ from kdump.repair.wanted import (
     RenamedFrom,
     WantedFile,
 )
-from kdump.storage.regular_files import read_file
 
 
 def different(

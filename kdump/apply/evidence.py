@@ -38,8 +38,8 @@ from kdump.apply.segment_names import CLEANED, is_log
 from kdump.apply.steps import cut_file, relative
 from kdump.formats.names import leading_offset
 from kdump.phases import during
-from kdump.repair.wanted import CopiedFrom, JoinedFrom, NewBytes
 from kdump.storage.regular_files import open_file
+from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes
 
 _CHUNK_BYTES: Final = 1 << 20
 _DERIVED_FROM_BYTES: Final = 1 << 20

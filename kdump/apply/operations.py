@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kdump.apply.entries import identity_of
 from kdump.apply.files import Metadata
-from kdump.repair.wanted import WantedFile
+from kdump.target.target_file import WantedFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ from kdump.apply.segment_names import (
 )
 from kdump.errors import KdumpError
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, PARTITION_FILES, FileKind, leading_offset
-from kdump.repair.wanted import (
+from kdump.storage.regular_files import read_file
+from kdump.target.target_file import (
     Gone,
     Kept,
     KeptUpTo,
@@ -62,7 +63,6 @@ from kdump.repair.wanted import (
     RenamedFrom,
     WantedFile,
 )
-from kdump.storage.regular_files import read_file
 
 _NO_OFFSET: Final = -(2**63) - 1
 

@@ -17,7 +17,7 @@ from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phas
 from kdump.apply.order import partition_operations, root_operations
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
-from kdump.repair.wanted import WantedFile
+from kdump.target.target_file import WantedFile
 
 
 @dataclass(frozen=True, slots=True)

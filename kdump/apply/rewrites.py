@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from kdump.apply.operations import FileState
 from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP, is_log
 from kdump.formats.names import FileKind, leading_offset
-from kdump.repair.wanted import (
+from kdump.target.target_file import (
     CopiedFrom,
     Gone,
     JoinedFrom,

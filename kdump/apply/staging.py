@@ -17,7 +17,7 @@ from kdump.apply.segment_names import CLEANED
 def stage_file(
     path: Path, content: Content, *, like: Path, modified_ns: int, files: Files = DISK
 ) -> None:
-    """Write a file that a later plan names in :class:`~kdump.repair.wanted.RenamedFrom`.
+    """Write a file that a later plan names in :class:`~kdump.target.target_file.RenamedFrom`.
 
     What a reader finds if the machine stops:
 

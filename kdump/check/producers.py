@@ -23,8 +23,8 @@ from kdump.formats import record_batch
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
 from kdump.formats.transaction_index import AbortedTxn
-from kdump.log.open_txns import OpenTxns
 from kdump.scan.batches import BatchColumns
+from kdump.state.open_txns import OpenTxns
 
 NO_COORDINATOR_EPOCH: Final = -1
 NO_TRANSACTION: Final = -1

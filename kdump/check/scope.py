@@ -13,10 +13,10 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
 from kdump.formats.uuids import format_uuid
 from kdump.log.broker import needs_partition_metadata
-from kdump.log.cluster import ClusterImage
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.state.cluster import ClusterImage
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,9 @@ from kdump.check import invariants
 from kdump.check.findings import Finding, Place
 from kdump.formats import names
 from kdump.formats.java_numbers import parse_int, parse_long
-from kdump.log.cluster import ClusterImage
-from kdump.log.config_keys import (
+from kdump.log.directory import LogDirectory
+from kdump.state.cluster import ClusterImage
+from kdump.state.config_keys import (
     A_BOOLEAN,
     BLANKS,
     TOPIC_KEYS,
@@ -28,7 +29,6 @@ from kdump.log.config_keys import (
     parse_boolean,
     whole_number,
 )
-from kdump.log.directory import LogDirectory
 
 _DOUBLE: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.ASCII)
 

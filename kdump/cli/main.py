@@ -15,10 +15,15 @@ from typing import Any, Final, NoReturn
 import click
 
 import kdump
-from kdump.cli.json_output import JsonAnswer
-from kdump.cli.streams import OutputError, abandon_output, flush_output, open_standard_streams
+from kdump.cli.output.json_output import JsonAnswer
+from kdump.cli.output.streams import (
+    OutputError,
+    abandon_output,
+    flush_output,
+    open_standard_streams,
+)
+from kdump.engine.isolation import protect_process
 from kdump.errors import ExitStatus, KdumpError, Terminated
-from kdump.pipeline.isolation import protect_process
 
 COMMANDS: Final = {
     "checkpoint": "Show, set and rebuild the offset checkpoints of log directories.",
@@ -36,7 +41,7 @@ COMMANDS: Final = {
     "undo": "Take back what a repair did.",
     "verify": "What is sound in log directories, what is damaged, what would be lost.",
 }
-"""Name and summary of each command; the module is ``kdump.cli.<name with underscores>``.
+"""Name and summary of each command; the module is ``kdump.cli.commands.<name with underscores>``.
 
 The table is what ``--help`` and completion read, so that neither imports every command.
 """
@@ -55,7 +60,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module("kdump.cli." + cmd_name.replace("-", "_"))
+        module = importlib.import_module("kdump.cli.commands." + cmd_name.replace("-", "_"))
         command: click.Command = module.command
         return command
 
@@ -176,7 +181,7 @@ def _progress_shown() -> contextlib.AbstractContextManager[object]:
     """Show on a terminal what takes long; elsewhere ``--progress`` may ask for it."""
     if not sys.stderr.isatty():
         return contextlib.nullcontext()
-    from kdump.cli.progress import shown
+    from kdump.cli.output.progress_bar import shown
 
     return shown()
 
@@ -195,8 +200,8 @@ def _sentence(problem: click.UsageError) -> str:
 
 def _say(line: str, failure: BaseException) -> None:
     """Report the notes of a failure, then the failure itself, on standard error."""
-    from kdump.cli.output import escape_controls
-    from kdump.cli.terminal import broken, terminal_columns
+    from kdump.cli.output.rendering import escape_controls
+    from kdump.cli.output.terminal import broken, terminal_columns
 
     # What was printed comes first. Whether that can be written is seen later.
     with contextlib.suppress(OSError, KdumpError, ValueError):

@@ -1,4 +1,4 @@
-"""Jobs over many segments, in this process and its workers or on Spark; the Spark data source."""
+"""The Spark data source ``kafka-log``, for programs that import it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
     """Make ``spark.read.format("kafka-log")`` known to a ``pyspark.sql.SparkSession``.
 
     With ``push_filters`` filters spare reading, and each query needs a ``load`` of its own: see
-    :func:`kdump.pipeline.kafka_log.data_source.register`, which is imported when this is called.
+    :func:`kdump.tables.kafka_log.data_source.register`, which is imported when this is called.
     """
-    from kdump.pipeline.kafka_log import data_source
+    from kdump.tables.kafka_log import data_source
 
     data_source.register(spark, push_filters=push_filters)

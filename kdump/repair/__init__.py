@@ -1,1 +1,1 @@
-"""From a partition as it is to what it should be: what a starting broker makes of it."""
+"""Repairs that no broker does: salvage, rebuilt files, predictions in words."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 from dataclasses import replace
 
+from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
+from kdump.broker.loader.metadata_log import finish_snapshots, metadata_context
 from kdump.log.partition import Partition
-from kdump.repair.loader import LoadContext, Recovered, recover_partition
-from kdump.repair.metadata_log import finish_snapshots, metadata_context
-from kdump.repair.refusal import Refusal
-from kdump.repair.salvage import salvage_partition
-from kdump.repair.workspace import Workspace
+from kdump.repair.salvage.salvage import salvage_partition
+from kdump.target.refusal import Refusal
+from kdump.target.workspace import Workspace
 
 
 class Policy(enum.Enum):
@@ -35,7 +35,7 @@ def repair_partition(
     is for whoever asks to decide.
 
     Args:
-        partition: of Kafka 0.8 or later; for one of 0.7 see ``kdump.repair.kafka07``.
+        partition: of Kafka 0.8 or later; for one of 0.7 see ``kdump.repair.salvage.recover_0_7``.
         context: as for the loader.
         policy: what becomes of damaged data.
 

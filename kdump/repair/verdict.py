@@ -7,11 +7,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.repair.account import Account, Cut, Dropped, Loss, Outcome, SetAside, SwapLoss, Why
-from kdump.repair.kafka07 import Recovered07
-from kdump.repair.loader import Recovered
+from kdump.broker.loader.account import (
+    Account,
+    Cut,
+    Dropped,
+    Loss,
+    Outcome,
+    SetAside,
+    SwapLoss,
+    Why,
+)
+from kdump.broker.loader.loader import Recovered
 from kdump.repair.policies import Policy
-from kdump.repair.refusal import Refusal
+from kdump.repair.salvage.recover_0_7 import Recovered07
+from kdump.target.refusal import Refusal
 from kdump.words import counted
 
 

@@ -19,7 +19,7 @@ from kdump.apply.files import DISK, Content, Disk, Metadata
 from kdump.apply.plan import make_plan
 from kdump.apply.undo import list_undos, undo
 from kdump.errors import KdumpError
-from kdump.repair.wanted import (
+from kdump.target.target_file import (
     CopiedFrom,
     Gone,
     JoinedFrom,

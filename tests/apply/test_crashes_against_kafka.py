@@ -17,11 +17,11 @@ from builders.log_directories import offset_checkpoint
 from builders.recovery import log_name
 from builders.repair_bench import Bench
 from builders.repair_cases import BASES, CASES, PARTITION, RETENTION_CASES, compaction
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import read_log_directory
-from kdump.repair.segment import IndexSettings
 
 STATES_OF_A_CASE: Final = 24
 

@@ -45,7 +45,7 @@ from kdump.apply.journal_values import Journal, State
 from kdump.apply.steps import Step, StepKind
 from kdump.apply.undo import Restored, finish_interrupted, foretell, undo
 from kdump.errors import KdumpError
-from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, KeptUpTo
+from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, KeptUpTo
 
 NOBODY = 65534
 BIG = "00000000000000000009.log"

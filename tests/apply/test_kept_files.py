@@ -19,7 +19,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.journal_values import State
 from kdump.apply.undo import finish_interrupted, undo
 from kdump.errors import KdumpError
-from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, KeptUpTo, NewBytes
+from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, KeptUpTo, NewBytes
 
 LOG = "00000000000000000000.log"
 BIG = "00000000000000000005.log"

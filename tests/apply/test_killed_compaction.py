@@ -12,8 +12,8 @@ from builders.in_process import run_kdump
 from builders.killed_process import KillableKdump
 from builders.loading import Clock, LoaderServer
 from builders.trees import contents_of
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
-from kdump.repair.segment import IndexSettings
 
 SAMPLES = 9
 # Two new segments of each partition, so that one is there when the other is written.

@@ -13,7 +13,7 @@ from builders.written_files import plan_of, wanted_of, write_files
 from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.repair.wanted import (
+from kdump.target.target_file import (
     CopiedFrom,
     Gone,
     JoinedFrom,

@@ -16,7 +16,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.files import Content, FileRange
 from kdump.apply.staging import stage_file
 from kdump.apply.undo import finish_interrupted
-from kdump.repair.wanted import Gone, RenamedFrom, WantedFile
+from kdump.target.target_file import Gone, RenamedFrom, WantedFile
 
 LOG = "00000000000000000000.log"
 TIME_NS = 1_600_000_000_123_000_000

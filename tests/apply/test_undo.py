@@ -14,7 +14,7 @@ from kdump.apply.lock import hold_locks
 from kdump.apply.undo import discard, finish_interrupted, foretell, list_undos, undo
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.repair.wanted import Gone, KeptUpTo, NewBytes, WantedFile
+from kdump.target.target_file import Gone, KeptUpTo, NewBytes, WantedFile
 
 LOG = "00000000000000000000.log"
 

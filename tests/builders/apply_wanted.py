@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kdump.repair.wanted import (
+from kdump.target.target_file import (
     CopiedFrom,
     Gone,
     JoinedFrom,

@@ -14,19 +14,19 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from builders.apply_wanted import apply_wanted
-from kdump.clean.compaction.keys import LiveRecords, live_records
-from kdump.clean.compaction.rewrite import Piece
-from kdump.clean.compaction.root import compacted_root
-from kdump.clean.compaction.round import Compacted, Round, begin_round, staged_name
-from kdump.clean.compaction.scan import ScannedPart, scan_part, survey_part
-from kdump.clean.compaction.segment import GroupRewriter, GroupToRewrite, RewrittenGroup
+from kdump.broker.cleaner.cleaned_root import compacted_root
+from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
+from kdump.broker.cleaner.keys import LiveRecords, live_records
+from kdump.broker.cleaner.rewrite import Piece
+from kdump.broker.cleaner.round import Compacted, Round, begin_round, staged_name
+from kdump.broker.cleaner.scan import ScannedPart, scan_part, survey_part
+from kdump.broker.loader.checkpoints import is_loaded, load_context
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.log.settings import Settings
-from kdump.repair.checkpoints import is_loaded, load_context
-from kdump.repair.refusal import Refusal
-from kdump.repair.segment import IndexSettings
-from kdump.repair.wanted import CopiedFrom
+from kdump.state.settings import Settings
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import CopiedFrom
 
 
 def compact(

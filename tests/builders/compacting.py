@@ -21,17 +21,17 @@ from builders.compact_for_differ import compact
 from builders.compactable_logs import NOW_MS, compactable_logs, random_properties
 from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer, files_of
-from kdump.clean.compaction.round import Compacted
+from kdump.broker.cleaner.round import Compacted
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.refusal import Refusal
-from kdump.repair.segment import IndexSettings
 from kdump.scan.records import RecordColumns
 from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, walk_segment
+from kdump.target.refusal import Refusal
 
 TOPIC: Final = "case"
 _RECODED: Final = (".log", ".index", ".timeindex")

@@ -17,7 +17,7 @@ from kdump.apply.journal import read_journal, write_journal
 from kdump.apply.journal_values import Before, Cut, Journal, Mark, State
 from kdump.apply.steps import Step, StepKind
 from kdump.formats import names
-from kdump.repair.wanted import Gone, KeptUpTo, NewBytes
+from kdump.target.target_file import Gone, KeptUpTo, NewBytes
 
 LOG = "00000000000000000000.log"
 FOREIGN = "foreign"

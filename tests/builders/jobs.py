@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kdump.pipeline.job import Split
+from kdump.engine.job import Split
 from kdump.scan.batches import read_windows
 from kdump.scan.source import FileSource
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import kdump
-from kdump.cli.json_output import SCHEMA
+from kdump.cli.output.json_output import SCHEMA
 
 Row = dict[str, Any]
 

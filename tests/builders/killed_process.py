@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, Self
 import kdump
 from kdump.apply.files import Disk
 from kdump.cli import main
-from kdump.pipeline import local
+from kdump.engine import local
 
 _CHANGES: Final = (
     "create",

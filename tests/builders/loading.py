@@ -22,13 +22,13 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.java_server import JavaServer
 from builders.random_partitions import Files
 from builders.recover_for_differ import recover
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.refusal import Refusal
-from kdump.repair.segment import IndexSettings
+from kdump.target.refusal import Refusal
 
 TOPIC: Final = "case"
 MINUTE_MS: Final = 60_000

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from builders.apply_wanted import apply_wanted
+from kdump.broker.loader.checkpoints import is_loaded, load_context, recovered_root
+from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.checkpoints import is_loaded, load_context, recovered_root
-from kdump.repair.loader import Recovered, recover_partition
-from kdump.repair.refusal import Refusal
-from kdump.repair.segment import IndexSettings
+from kdump.target.refusal import Refusal
 
 INTERVAL: Final = "index.interval.bytes"
 MAX_BYTES: Final = "segment.index.bytes"

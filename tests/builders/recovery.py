@@ -9,14 +9,14 @@ from typing import Any
 
 from builders.apply_wanted import apply_wanted
 from builders.batches import batch, record
+from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import offset_index, producer_snapshot, time_index, transaction_index
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.directory import read_lone_partition
-from kdump.repair.loader import LoadContext, Recovered, recover_partition
-from kdump.repair.refusal import Refusal
-from kdump.repair.segment import IndexSettings
+from kdump.target.refusal import Refusal
 
 
 def load(path: Path, *, interval_bytes: int = 4096, **context: Any) -> Recovered | Refusal:

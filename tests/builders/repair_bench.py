@@ -18,7 +18,7 @@ from kdump.apply.files import Disk, Files
 from kdump.apply.plan import PartitionChange, WantedDirectory, make_plan
 from kdump.apply.segment_names import CLEANED
 from kdump.apply.undo import finish_interrupted, list_undos, undo
-from kdump.repair.wanted import RenamedFrom
+from kdump.target.target_file import RenamedFrom
 
 
 class HastyDisk(Disk):

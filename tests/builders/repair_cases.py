@@ -14,12 +14,12 @@ from builders.recover_for_differ import recover
 from builders.recovery import joined, log_name, positions
 from kdump.apply.plan import PartitionChange, WantedDirectory
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
+from kdump.broker.loader.checkpoints import is_loaded, load_context, recovered_root
+from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats import names
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.checkpoints import is_loaded, load_context, recovered_root
-from kdump.repair.loader import Recovered, recover_partition
-from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, NewBytes, RenamedFrom, WantedFile
+from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, NewBytes, RenamedFrom, WantedFile
 
 PARTITION: Final = "orders-0"
 BASES: Final = (0, 60, 120, 180)

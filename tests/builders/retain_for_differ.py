@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 from builders.apply_wanted import apply_wanted
-from kdump.clean.retention_outcome import Retained, load_log, retained, retained_root
+from kdump.broker.loader.checkpoints import is_loaded, load_context
+from kdump.broker.retention.retention_outcome import Retained, load_log, retained, retained_root
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.log.settings import Settings, TopicSettings
-from kdump.repair.checkpoints import is_loaded, load_context
-from kdump.repair.refusal import Refusal
+from kdump.state.settings import Settings, TopicSettings
+from kdump.target.refusal import Refusal
 
 
 def retain(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from kdump.pipeline.kafka_log.columns import arrow_schema
-from kdump.pipeline.kafka_log.filters import Wanted, push
-from kdump.pipeline.kafka_log.options import parse_options
-from kdump.pipeline.kafka_log.reader import SourceReading
-from kdump.pipeline.kafka_log.splits import SourceSplit, plan_splits
+from kdump.tables.kafka_log.columns import arrow_schema
+from kdump.tables.kafka_log.filters import Wanted, push
+from kdump.tables.kafka_log.options import parse_options
+from kdump.tables.kafka_log.reader import SourceReading
+from kdump.tables.kafka_log.splits import SourceSplit, plan_splits
 
 Filter = tuple[str, str, Any]
 """Name of a filter's class, column, value."""

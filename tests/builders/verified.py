@@ -15,6 +15,7 @@ from builders.index_files import offset_index_bytes, time_index_bytes
 from builders.log_directories import write_log_directory
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
+from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions
 from kdump.formats import names, producer_snapshot, record_batch, transaction_index
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName
@@ -22,10 +23,9 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import BatchHeader, Record, decode_header, encode_batch
 from kdump.formats.transaction_index import AbortedTxn
+from kdump.jobs.verify.verify import Request, Said, Summary, Target, verify
 from kdump.log.directory import read_log_directory
-from kdump.log.settings import read_settings
-from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineOptions
-from kdump.pipeline.verify import Request, Said, Summary, Target, verify
+from kdump.state.settings import read_settings
 
 NOW_MS: Final = BASE_TIMESTAMP_MS + 60_000
 END_OFFSET: Final = 18

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
-from kdump.repair.wanted import WantedFile
+from kdump.target.target_file import WantedFile
 
 PARTITION = "orders-0"
 

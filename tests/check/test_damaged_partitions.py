@@ -28,7 +28,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_offset_checkpoint
-from kdump.pipeline.verify_partition import PartitionReport
+from kdump.jobs.verify.verify_partition import PartitionReport
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 

@@ -15,10 +15,10 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.errors import ExitStatus
 from kdump.formats import names
+from kdump.jobs.verify.verify import Request, Target, verify
+from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
-from kdump.log.settings import read_settings
-from kdump.pipeline.verify import Request, Target, verify
-from kdump.pipeline.verify_partition import PartitionReport
+from kdump.state.settings import read_settings
 
 HOLE = {0: 6, 12: 6}
 """Records by segment: 6 to 11 are missing."""

@@ -9,7 +9,7 @@ import pytest
 from builders.verified import NOW_MS
 from kdump.check.batches import SegmentScope
 from kdump.check.part import Level, SegmentPart
-from kdump.check.segment import check_part
+from kdump.check.segment_check import check_part
 from kdump.formats.compression import Codec
 from kdump.formats.kafka07 import encode_message
 

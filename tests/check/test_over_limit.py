@@ -16,7 +16,7 @@ from builders.log_directories import write_partition
 from builders.message_sets import message
 from builders.source_tables import table_of
 from kdump.formats.compression import Codec
-from kdump.pipeline.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.damage import DamagedLogError
 
 LARGE = 40 << 20
 ENOUGH = ("--max-record-bytes", "64MiB")

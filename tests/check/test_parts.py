@@ -20,7 +20,7 @@ from kdump.check.findings import Finding
 from kdump.check.part import Level, SegmentPart
 from kdump.check.partition import PartitionCheck
 from kdump.check.scope import PartitionScope
-from kdump.check.segment import check_part
+from kdump.check.segment_check import check_part
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.partition import read_partition
 

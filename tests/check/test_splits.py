@@ -12,12 +12,12 @@ from builders.batches import batches
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file, write_segment
 from kdump.check.findings import Finding
 from kdump.check.part import ByteAccount, Level
+from kdump.engine.engine import EngineChoice, EngineOptions
 from kdump.formats.names import FileKind
+from kdump.jobs.verify import verify as pipeline
+from kdump.jobs.verify.verify import Request, Summary, Target
 from kdump.log.directory import read_log_directory
-from kdump.log.settings import read_settings
-from kdump.pipeline import verify as pipeline
-from kdump.pipeline.engine import EngineChoice, EngineOptions
-from kdump.pipeline.verify import Request, Summary, Target
+from kdump.state.settings import read_settings
 
 SPLIT_BYTES = 400
 IN_HERE = EngineOptions(EngineChoice.LOCAL, processes=1)

@@ -12,8 +12,8 @@ from builders.in_process import run_kdump, run_on_terminal
 from builders.many_partitions import write_partitions
 from builders.verified import LogModel, file, records
 from kdump.check.findings import Finding, Place, Severity
-from kdump.cli.brief import BriefFindings
-from kdump.cli.terminal import broken
+from kdump.cli.output.brief import BriefFindings
+from kdump.cli.output.terminal import broken
 from kdump.formats.names import FileKind
 
 COUNT = 30

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from kdump.cli.completion import SHELLS
+from kdump.cli.commands.completion import SHELLS
 from kdump.cli.main import COMMANDS, cli, run
 from kdump.errors import ExitStatus
 

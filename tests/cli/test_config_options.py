@@ -165,7 +165,7 @@ def test_verify_goes_on_where_the_metadata_of_the_cluster_cannot_be_read(
     def broken(partition: Partition) -> None:
         raise OSError(errno.EIO, "Input/output error", str(partition.path))
 
-    monkeypatch.setattr("kdump.log.cluster.read_cluster_image", broken)
+    monkeypatch.setattr("kdump.state.cluster.read_cluster_image", broken)
     outcome = run("verify", root / args[0], *args[1:], "--output", "jsonl")
 
     assert outcome.exit_status == 8

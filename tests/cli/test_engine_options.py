@@ -4,8 +4,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from kdump.cli.engine_options import EngineArguments, engine_options
-from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineChoice, EngineOptions
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.engine.engine import DEFAULT_OPTIONS, EngineChoice, EngineOptions
 
 
 def parsed(*args: str) -> EngineArguments:

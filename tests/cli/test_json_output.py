@@ -25,8 +25,8 @@ from builders.lock_holder import held_elsewhere
 from builders.programs import PYTHON_PATH
 from builders.repair_cases import bad_batch_in_the_middle
 from kdump.cli import main
-from kdump.cli.json_output import JsonAnswer, format_json
-from kdump.cli.output import OutputFormat, open_output, output_option
+from kdump.cli.output.json_output import JsonAnswer, format_json
+from kdump.cli.output.rendering import OutputFormat, open_output, output_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 
 FORMS = ("json", "jsonl")

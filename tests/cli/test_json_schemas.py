@@ -22,8 +22,8 @@ from builders.message_sets import message_07, wrapper_07
 from builders.repair_cases import CASES
 from builders.verified import with_body
 from kdump.apply.undo import Restored
-from kdump.cli.repairing import said_of_interrupted
-from kdump.pipeline.repairing import Interrupted
+from kdump.cli.shared.repairing import said_of_interrupted
+from kdump.jobs.execution import Interrupted
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "json.md"
 CONFIG: Final = (

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.cli.output import (
+from kdump.cli.output.rendering import (
     SAMPLE_ROWS,
     Column,
     Kind,
@@ -238,7 +238,7 @@ def test_nothing_harmful_is_left_after_escaping(text: str, name: bytes) -> None:
 
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
     program = (
-        "from kdump.cli import output\n"
+        "from kdump.cli.output import rendering as output\n"
         "import kdump.cli.main as main, click\n"
         "@main.cli.command('flood')\n"
         "def flood():\n"

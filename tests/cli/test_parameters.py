@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.cli.parameters import TIME, NumberParameter, SizeParameter, parse_integer
+from kdump.cli.options.parameters import TIME, NumberParameter, SizeParameter, parse_integer
 
 LIKE_NUMBERS = st.text("0123456789+-_ .,eEx\u0660\uff11\n\x00", max_size=22)
 

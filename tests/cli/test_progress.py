@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kdump import phases
-from kdump.cli import progress
-from kdump.cli.progress import Bar, Display, Lines, open_progress
+from kdump.cli.output import progress_bar
+from kdump.cli.output.progress_bar import Bar, Display, Lines, open_progress
 from kdump.phases import phase
 from kdump.scan.source import FileSource, read_at
 
@@ -152,7 +152,7 @@ def test_what_is_over_at_once_draws_no_bar(bar: tuple[Bar, Clock], terminal: Ter
     display, clock = bar
     with phase("verifying"):
         display.begin(GIB)
-        clock.now += progress.BAR_AFTER_SECONDS / 2
+        clock.now += progress_bar.BAR_AFTER_SECONDS / 2
         display.advance(GIB)
         display.end()
     assert terminal.getvalue() == ""
@@ -208,4 +208,4 @@ def test_a_bar_makes_way_for_output_and_comes_back_on_a_line_of_its_own(
     [(0.4, "0 s"), (59.4, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
 )
 def test_durations_are_short(seconds: float, text: str) -> None:
-    assert progress._duration(seconds) == text
+    assert progress_bar._duration(seconds) == text

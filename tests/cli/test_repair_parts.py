@@ -13,7 +13,7 @@ from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file
-from kdump.cli.checkpoint import CHECKPOINTS
+from kdump.cli.commands.checkpoint import CHECKPOINTS
 from kdump.formats import names, producer_snapshot
 from kdump.formats.names import FileKind
 

@@ -25,8 +25,8 @@ import sys
 import click
 import kdump.cli.main as main
 from builders.jobs import FailOn
-from kdump.pipeline.job import Split
-from kdump.pipeline.local import LocalEngine
+from kdump.engine.job import Split
+from kdump.engine.local import LocalEngine
 
 @main.cli.command("fail")
 @click.argument("how")

@@ -16,8 +16,8 @@ import pytest
 
 from builders.loading import EXPIRING, Arena, Clock, Difference, LoaderServer
 from builders.log_directories import offset_checkpoint
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
-from kdump.repair.segment import IndexSettings
 
 pytestmark = pytest.mark.differential
 

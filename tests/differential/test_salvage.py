@@ -15,15 +15,15 @@ import pytest
 from builders.apply_wanted import apply_wanted
 from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.valid_batches import offsets_of, valid_batches_of
+from kdump.broker.loader.account import Why
+from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.repair.account import Why
-from kdump.repair.checkpoints import load_context
-from kdump.repair.loader import Recovered
 from kdump.repair.policies import Policy, repair_partition
-from kdump.repair.segment import IndexSettings
 
 pytestmark = pytest.mark.differential
 

@@ -12,11 +12,11 @@ from builders.apply_wanted import apply_wanted
 from kdump.formats.kafka07 import encode_message
 from kdump.formats.names import TopicPartition
 from kdump.log.partition import Partition, read_partition
-from kdump.repair.kafka07 import Recovered07, repair_0_7
 from kdump.repair.policies import Policy
-from kdump.repair.wanted import CopiedFrom, Gone, Kept, KeptUpTo
-from kdump.scan.kafka07 import Skipped, valid_messages
+from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.scan.source import FileSource
+from kdump.scan.walk_0_7 import Skipped, valid_messages
+from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo
 
 PAYLOADS = [b"first", b"", b"third message", b"x" * 300]
 MESSAGES = [encode_message(payload, magic=at % 2) for at, payload in enumerate(PAYLOADS)]

@@ -12,13 +12,13 @@ from builders.apply_wanted import apply_wanted
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, recovered
+from kdump.broker.loader.account import Leftover, Outcome
+from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.log.directory import read_lone_partition
-from kdump.repair.account import Leftover, Outcome
-from kdump.repair.leftovers import resolve_leftovers
-from kdump.repair.loader import LoadContext, Recovered, recover_partition
-from kdump.repair.refusal import Refusal
-from kdump.repair.repaired import Repaired
-from kdump.repair.wanted import Gone, RenamedFrom
+from kdump.repair.rebuild.leftovers import resolve_leftovers
+from kdump.repair.rebuild.repaired import Repaired
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, RenamedFrom
 
 FIRST, SECOND = log_name(0), log_name(12)
 HAPPENINGS = (

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.repair.offset_order import log_order, rising_batches
-from kdump.repair.sound_batches import SoundBatches
+from kdump.broker.loader.sound_batches import SoundBatches
+from kdump.repair.salvage.offset_order import log_order, rising_batches
 
 Spans = list[tuple[int, int]]
 

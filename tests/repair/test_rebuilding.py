@@ -12,14 +12,14 @@ from builders.apply_wanted import apply_wanted
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, producers, recovered
+from kdump.broker.loader.loader import LoadContext
 from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
-from kdump.repair.epoch_checkpoint import rebuild_leader_epochs
-from kdump.repair.loader import LoadContext
-from kdump.repair.rebuild_index import rebuild_indexes
-from kdump.repair.snapshots import rebuild_snapshots
+from kdump.repair.rebuild.epoch_checkpoint import rebuild_leader_epochs
+from kdump.repair.rebuild.rebuild_index import rebuild_indexes
+from kdump.repair.rebuild.snapshots import rebuild_snapshots
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 SEEDS = range(25)

@@ -15,13 +15,13 @@ from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
+from kdump.broker.loader.account import MadeMarker, Split, Why
+from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.account import MadeMarker, Split, Why
-from kdump.repair.loader import LoadContext, Recovered, recover_partition
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.verdict import VerdictKind, verdict
-from kdump.repair.wanted import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo
+from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo
 
 FIRST, SECOND, THIRD = log_name(0), log_name(12), log_name(24)
 

@@ -16,14 +16,14 @@ from builders.log_directories import write_log_directory
 from builders.recovery import joined, log_name
 from builders.valid_batches import valid_batches_of
 from builders.verified import findings_in
+from kdump.broker.loader.account import Why
+from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.formats.names import leading_offset
 from kdump.log.directory import read_lone_partition
-from kdump.repair.account import Why
-from kdump.repair.loader import LoadContext, Recovered
 from kdump.repair.policies import Policy, repair_partition
-from kdump.repair.segment import IndexSettings
 from kdump.repair.verdict import VerdictKind, verdict
 
 SETTINGS: Final = IndexSettings(interval_bytes=200)

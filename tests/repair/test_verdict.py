@@ -9,9 +9,9 @@ import pytest
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, load, log_name, of_producer, positions
+from kdump.broker.loader.loader import LoadContext
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
-from kdump.repair.loader import LoadContext
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 

@@ -11,11 +11,11 @@ from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import write_partition
 from builders.recovery import joined
+from kdump.engine.engine import DEFAULT_OPTIONS, EngineChoice, chosen
 from kdump.log.partition import read_partition
-from kdump.pipeline.engine import DEFAULT_OPTIONS, EngineChoice, chosen
-from kdump.repair.workspace import Joined, RangeSource, Stored, Workspace
 from kdump.scan.resync import find_batch
 from kdump.scan.source import FileSource, data_ranges, end_of_data, is_zero, next_data
+from kdump.target.workspace import Joined, RangeSource, Stored, Workspace
 
 TERABYTE = 1 << 40
 

@@ -1,0 +1,1 @@
+"""What Kafka does to a log directory, identically."""

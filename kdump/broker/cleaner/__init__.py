@@ -1,0 +1,1 @@
+"""Compacting a log as a broker's log cleaner does."""

@@ -1,0 +1,52 @@
+"""What compaction changes in the root of a log directory.
+
+Follows ``LogCleanerManager.updateCheckpoints``, and ``LogManager.shutdown`` as
+:mod:`kdump.broker.loader.checkpoints` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kdump.broker.cleaner.round import Compacted
+from kdump.formats import names
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import LogDirectory, Offsets
+from kdump.target.target_file import NewBytes, WantedFile
+
+
+def compacted_root(
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Compacted]
+) -> dict[str, WantedFile]:
+    """What becomes of the checkpoints in the root of ``directory``.
+
+    Args:
+        directory: as it is, stopped cleanly; the marker of that stays as it is.
+        outcomes: of the partitions that were compacted; the lines of others stay.
+
+    Returns:
+        The checkpoints that change, by name.
+    """
+    checkpoints = directory.checkpoints
+    recovery_points = dict(checkpoints.recovery_points or {})
+    log_starts = dict(checkpoints.log_start_offsets or {})
+    cleaner_offsets = dict(checkpoints.cleaner_offsets or {})
+    for topic_partition, outcome in outcomes.items():
+        loaded = outcome.loaded
+        recovery_points[topic_partition] = loaded.recovery_point
+        log_starts.pop(topic_partition, None)
+        if loaded.checkpointed_log_start_offset is not None:
+            log_starts[topic_partition] = loaded.checkpointed_log_start_offset
+        if outcome.cleaner_offset is not None:
+            cleaner_offsets[topic_partition] = outcome.cleaner_offset
+    wanted: tuple[tuple[str, Offsets | None, dict[TopicPartition, int]], ...] = (
+        (names.RECOVERY_POINT_CHECKPOINT, checkpoints.recovery_points, recovery_points),
+        (names.LOG_START_OFFSET_CHECKPOINT, checkpoints.log_start_offsets, log_starts),
+        (names.CLEANER_OFFSET_CHECKPOINT, checkpoints.cleaner_offsets, cleaner_offsets),
+    )
+    return {
+        name: NewBytes(encode_offset_checkpoint(OffsetEntry(*line) for line in after.items()))
+        for name, before, after in wanted
+        if after != dict(before or {})
+    }

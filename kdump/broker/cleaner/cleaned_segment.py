@@ -1,0 +1,242 @@
+"""The segment that takes the place of a group of segments, with its indexes.
+
+Its content comes in pieces, one behind the other, and when the last one has been taken, the
+indexes are known. Batches that stay as they are are named, not copied.
+
+Follows ``Cleaner.cleanSegments``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kdump.broker.cleaner.parts import Amount, PartToRewrite
+from kdump.broker.cleaner.rewrite import Chunk, Piece, rewrite_part
+from kdump.broker.loader.index_builder import IndexBuilder
+from kdump.broker.loader.indexes import InvalidOffset
+from kdump.broker.loader.segment_recovery import SEGMENT_KINDS, IndexSettings, LoadedSegment
+from kdump.formats.names import FileKind, FileStage
+from kdump.formats.transaction_index import AbortedTxn
+from kdump.scan.batches import BatchColumns
+from kdump.target.refusal import Refusal, Refused
+from kdump.target.target_file import CopiedFrom
+from kdump.target.workspace import Workspace, Written, file_name
+
+_INT32_MAX: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class GroupToRewrite:
+    """Segments that become one.
+
+    Attributes:
+        path: the partition's directory.
+        base_offsets: of the segments.
+        parts: what of them is read again, in order.
+        passed_over: how much is not, because nothing of it stays.
+        aborted_txns: what the transaction index is to hold.
+        settings: of the indexes.
+        modified_ms: when the last of them was modified, which the outcome is said to be.
+    """
+
+    path: Path
+    base_offsets: tuple[int, ...]
+    parts: tuple[PartToRewrite, ...]
+    passed_over: Amount
+    aborted_txns: tuple[AbortedTxn, ...]
+    settings: IndexSettings
+    modified_ms: int
+
+    @property
+    def base_offset(self) -> int:
+        """Of the new segment."""
+        return self.base_offsets[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenGroup:
+    """What became of a group, but for the content itself.
+
+    Attributes:
+        base_offset: of the new segment.
+        replaced: base offsets of those that it replaces, the same among them.
+        before: how much was in them.
+        after: how much is in the new one.
+        tombstones_dropped: how many went because their time was over.
+        offset_index: content of the file.
+        time_index: likewise.
+        transaction_index: likewise; empty where there is no file.
+        modified_ms: when the new segment is said to have been modified.
+        is_unchanged: whether its log is that of its one old segment, byte for byte.
+    """
+
+    base_offset: int
+    replaced: tuple[int, ...]
+    before: Amount
+    after: Amount
+    tombstones_dropped: int
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes
+    modified_ms: int
+    is_unchanged: bool
+
+
+class GroupRewriter:
+    """Rewrites one group, once.
+
+    Take all of :meth:`pieces`, and then the :attr:`outcome`.
+    """
+
+    def __init__(self, group: GroupToRewrite) -> None:
+        self._group = group
+        self._outcome: RewrittenGroup | Refusal | None = None
+
+    @property
+    def outcome(self) -> RewrittenGroup | Refusal:
+        """What became of the group; or why Kafka's cleaner cannot rewrite it."""
+        assert self._outcome is not None, "not all pieces have been taken"
+        return self._outcome
+
+    def pieces(
+        self, rewritten: Iterable[Iterable[Chunk] | Refusal] | None = None
+    ) -> Iterator[Piece]:
+        """The content of the new log; it is not complete where the outcome is a refusal.
+
+        Where the new log is to be the old one, its name is the only piece.
+
+        Args:
+            rewritten: what was made of each part, in order; made here if not given.
+
+        Raises:
+            OSError: an old log cannot be read.
+        """
+        new = _NewSegment(self._group)
+        if rewritten is None:
+            rewritten = map(rewrite_part, self._group.parts)
+        try:
+            yield from _coalesced(new.pieces(rewritten))
+            self._outcome = new.finish()
+        except Refused as refused:
+            self._outcome = refused.refusal
+
+
+def _coalesced(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """Put ranges that follow one another together."""
+    pending: CopiedFrom | None = None
+    for piece in pieces:
+        if not isinstance(piece, CopiedFrom):
+            if pending is not None:
+                yield pending
+                pending = None
+            yield piece
+        elif pending is not None and (pending.name, pending.end) == (piece.name, piece.start):
+            pending = replace(pending, end=piece.end)
+        else:
+            if pending is not None:
+                yield pending
+            pending = piece
+    if pending is not None:
+        yield pending
+
+
+class _NewSegment:
+    """What has been written so far."""
+
+    def __init__(self, group: GroupToRewrite) -> None:
+        self._group = group
+        self._segment = _cleaned_segment(group)
+        self._builder = IndexBuilder(group.base_offset, group.settings.interval_bytes)
+        self._before = group.passed_over
+        self._after = Amount()
+        self._tombstones_dropped = 0
+        self._is_unchanged = len(group.base_offsets) == 1
+
+    def pieces(self, rewritten: Iterable[Iterable[Chunk] | Refusal]) -> Iterator[Piece]:
+        for chunks in rewritten:
+            if isinstance(chunks, Refusal):
+                raise Refused(chunks.reason, chunks.file, chunks.exception, chunks.position)
+            for chunk in chunks:
+                self._before += chunk.before
+                self._tombstones_dropped += chunk.tombstones_dropped
+                if chunk.piece is None or chunk.written is None:
+                    continue
+                self._is_unchanged &= isinstance(chunk.piece, CopiedFrom)
+                self._take(chunk.written, chunk.records)
+                yield chunk.piece
+
+    def finish(self) -> RewrittenGroup:
+        group, segment = self._group, self._segment
+        segment.max_timestamp = self._builder.max_timestamp
+        self._builder.store(segment.offset_index, segment.time_index)
+        try:
+            segment.become_inactive()
+        except InvalidOffset as problem:
+            raise self._refused(str(problem), "InvalidOffsetException") from problem
+        for txn in group.aborted_txns:
+            segment.transaction_index.append(txn)
+        segment.transaction_index.store()
+        workspace = segment.workspace
+        contents = {
+            kind: workspace.read(name) if (name := segment.name(kind)) in workspace else b""
+            for kind in SEGMENT_KINDS
+        }
+        is_same_size = self._before.size_bytes == self._after.size_bytes
+        return RewrittenGroup(
+            base_offset=group.base_offset,
+            replaced=group.base_offsets,
+            before=self._before,
+            after=self._after,
+            tombstones_dropped=self._tombstones_dropped,
+            offset_index=contents[FileKind.OFFSET_INDEX],
+            time_index=contents[FileKind.TIME_INDEX],
+            transaction_index=contents[FileKind.TRANSACTION_INDEX],
+            modified_ms=group.modified_ms,
+            is_unchanged=self._is_unchanged and is_same_size,
+        )
+
+    def _take(self, batches: BatchColumns, records: int) -> None:
+        """Take batches as they are written into the indexes.
+
+        Raises:
+            Refused: they do not fit.
+        """
+        size_bytes = batches.size_bytes
+        position = self._after.size_bytes + np.cumsum(size_bytes) - size_bytes
+        relative = batches.last_offset - self._group.base_offset
+        if (relative > _INT32_MAX).any():
+            raise self._refused(
+                "an offset does not fit the segment", "LogSegmentOffsetOverflowException"
+            )
+        plan = self._builder.plan(BatchColumns(**{**batches.columns(), "position": position}))
+        if plan.invalid is not None:
+            raise self._refused(str(plan.invalid), "InvalidOffsetException")
+        self._builder.commit(
+            plan, batches.count, self._segment.offset_index, self._segment.time_index
+        )
+        self._after += Amount(int(size_bytes.sum()), batches.count, records)
+        if self._after.size_bytes > _INT32_MAX:
+            raise self._refused(
+                "the compacted segment is larger than 2147483647 bytes",
+                "IllegalArgumentException",
+            )
+
+    def _refused(self, reason: str, exception: str) -> Refused:
+        return Refused(reason, self._segment.log_name, exception)
+
+
+def _cleaned_segment(group: GroupToRewrite) -> LoadedSegment:
+    """The new segment while it is written, empty."""
+    workspace = Workspace(group.path)
+    suffix = FileStage.CLEANED.value
+    for kind in SEGMENT_KINDS:
+        workspace.remove(file_name(group.base_offset, kind) + suffix)
+    workspace.put(file_name(group.base_offset, FileKind.LOG) + suffix, Written(b""))
+    segment = LoadedSegment(workspace, group.base_offset, group.settings, suffix)
+    segment.load_indexes()
+    return segment

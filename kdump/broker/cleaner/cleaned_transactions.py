@@ -1,0 +1,208 @@
+"""What the cleaner knows of transactions while it goes through a log.
+
+Only batches of transactions and markers tell it something, so they alone are collected
+(:class:`TxnBatches`); what follows from them is then found for a whole log at once.
+
+Follows ``CleanedTransactionMetadata`` and ``LocalLog.collectAbortedTransactions``.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from kdump.formats import record_batch
+from kdump.formats.transaction_index import AbortedTxn
+from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.records import read_records
+from kdump.target.refusal import Refused
+
+
+class Marker(enum.IntEnum):
+    """What a batch is to transactions; the first two values are those of the record's key."""
+
+    ABORT = 0
+    COMMIT = 1
+    OTHER = 2
+    """A control record about something else."""
+    EMPTY = 3
+    """A control batch whose record is gone."""
+    NONE = 4
+    """Data."""
+
+
+@dataclass(frozen=True, slots=True)
+class TxnBatches:
+    """The batches of a segment, or a part of one, that are transactional or control batches.
+
+    Each column is int64 of shape (n,); ``marker`` holds values of :class:`Marker`.
+    """
+
+    position: Column
+    base_offset: Column
+    last_offset: Column
+    producer_id: Column
+    marker: Column
+
+    @classmethod
+    def joined(cls, parts: Iterable[TxnBatches]) -> TxnBatches:
+        """Those of neighbouring parts as one."""
+        columns = list(zip(*(part.columns for part in parts), strict=True))
+        return cls(*map(np.concatenate, columns)) if columns else NO_TXN_BATCHES
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (self.position, self.base_offset, self.last_offset, self.producer_id, self.marker)
+
+    def rows(self) -> Iterator[tuple[int, ...]]:
+        return zip(*(column.tolist() for column in self.columns), strict=True)
+
+
+NO_TXN_BATCHES = TxnBatches(*(np.empty(0, np.int64) for _ in range(5)))
+
+
+def txn_batches(window: Window, log_name: str) -> TxnBatches:
+    """Those of ``window``.
+
+    Raises:
+        Refused: the record of a control batch cannot be read.
+    """
+    batches = window.batches
+    rows = np.flatnonzero(is_transactional(batches) | is_control(batches))
+    marker = np.full(len(rows), int(Marker.NONE), np.int64)
+    for at in np.flatnonzero(is_control(batches)[rows]).tolist():
+        marker[at] = _marker(window, int(rows[at]), log_name)
+    return TxnBatches(
+        batches.position[rows],
+        batches.base_offset[rows],
+        batches.last_offset[rows],
+        batches.producer_id[rows],
+        marker,
+    )
+
+
+def is_transactional(batches: BatchColumns) -> Flags:
+    """Which of them are part of a transaction, its marker included."""
+    return _has_flag(batches, record_batch.TRANSACTIONAL_FLAG)
+
+
+def is_control(batches: BatchColumns) -> Flags:
+    """Which of them hold a control record, not data."""
+    return _has_flag(batches, record_batch.CONTROL_FLAG)
+
+
+def _has_flag(batches: BatchColumns, flag: int) -> Flags:
+    has_it: Flags = ((batches.attributes & flag) != 0) & (batches.magic >= 2)
+    return has_it
+
+
+def _marker(window: Window, row: int, log_name: str) -> Marker:
+    if window.batches.records_count[row] == 0:
+        return Marker.EMPTY
+    one = window if window.is_giant else window.rows(slice(row, row + 1))
+    columns = next(read_records(one))
+    key = columns.key(0) if columns.count else None
+    if key is None or len(key) < 4 or key[0] & 0x80:
+        raise Refused(
+            "the record of a control batch has no key that says what it is",
+            log_name,
+            "InvalidRecordException",
+            int(window.batches.position[row]),
+        )
+    kind = int.from_bytes(key[2:4], signed=True)
+    return Marker(kind) if kind in (Marker.ABORT, Marker.COMMIT) else Marker.OTHER
+
+
+@dataclass(slots=True)
+class _Ongoing:
+    """An aborted transaction whose marker has not come yet."""
+
+    txn: AbortedTxn
+    has_batches: bool = False
+
+
+@dataclass(slots=True)
+class CleanedTransactions:
+    """The transactions that are open where the cleaner is.
+
+    Attributes:
+        kept: the aborted transactions whose markers were come by since that was last emptied,
+            and of which batches were still there: what the transaction index is to hold.
+    """
+
+    kept: list[AbortedTxn] = field(default_factory=list)
+    _coming: list[tuple[int, int, AbortedTxn]] = field(default_factory=list)
+    _added: int = 0
+    _aborted: dict[int, _Ongoing] = field(default_factory=dict)
+    _committed: set[int] = field(default_factory=set)
+
+    def add(self, aborted: Iterable[AbortedTxn]) -> None:
+        """Take in transactions that are known to be aborted from where they begin."""
+        for txn in aborted:
+            heapq.heappush(self._coming, (txn.first_offset, self._added, txn))
+            self._added += 1
+
+    def discardable(self, batches: TxnBatches) -> Flags:
+        """Go over ``batches``; gives for each whether transactions need it no more.
+
+        That is data of aborted transactions, and markers of which no batch was left.
+        """
+        found = [
+            self._is_aborted(producer_id, last_offset)
+            if marker == Marker.NONE
+            else self._is_obsolete(producer_id, last_offset, marker)
+            for _, _, last_offset, producer_id, marker in batches.rows()
+        ]
+        return np.array(found, np.bool_)
+
+    def _is_aborted(self, producer_id: int, last_offset: int) -> bool:
+        self._begin_up_to(last_offset)
+        ongoing = self._aborted.get(producer_id)
+        if ongoing is None:
+            self._committed.add(producer_id)
+            return False
+        ongoing.has_batches = True
+        return True
+
+    def _is_obsolete(self, producer_id: int, last_offset: int, marker: int) -> bool:
+        self._begin_up_to(last_offset)
+        if marker == Marker.ABORT:
+            ongoing = self._aborted.pop(producer_id, None)
+            if ongoing is not None and ongoing.has_batches:
+                self.kept.append(ongoing.txn)
+                return False
+            return True
+        if marker == Marker.COMMIT:
+            had_batches = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not had_batches
+        return marker == Marker.EMPTY
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._coming and self._coming[0][0] <= offset:
+            txn = heapq.heappop(self._coming)[-1]
+            self._aborted.setdefault(txn.producer_id, _Ongoing(txn))
+
+
+def collect_aborted(
+    indexes: Iterable[Iterable[AbortedTxn]], log_start_offset: int, end_offset: int
+) -> list[AbortedTxn]:
+    """The aborted transactions of which data may lie below ``end_offset``.
+
+    Args:
+        indexes: the entries of the transaction indexes of one segment and all behind it.
+        log_start_offset: where the log begins.
+        end_offset: of what is looked at, exclusive.
+    """
+    found = []
+    for entries in indexes:
+        for txn in entries:
+            if txn.last_offset >= log_start_offset and txn.first_offset < end_offset:
+                found.append(txn)
+            if txn.last_stable_offset >= end_offset:
+                return found
+    return found

@@ -1,0 +1,85 @@
+"""Messages of magic 0 and 1 that become batches of magic 2.
+
+The cleaner writes no others. Follows ``MemoryRecords.filterTo``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kdump.broker.cleaner.rebuild import NewBatch
+from kdump.broker.cleaner.record_retention import NO_HORIZON, RetentionRules
+from kdump.formats import record_batch
+from kdump.formats.compression import Codec, compress
+from kdump.formats.message_set import Message
+from kdump.formats.record_batch import BatchHeader, Record
+from kdump.scan.batches import BatchColumns
+from kdump.scan.walk import MessageSet
+from kdump.target.refusal import Refused
+
+
+def live_messages(found: MessageSet, rules: RetentionRules) -> list[Message]:
+    """The messages that no later one replaces."""
+    offsets = np.array([message.offset for message in found.messages], np.int64)
+    is_live = rules.live.has(offsets)
+    return [message for message, stays in zip(found.messages, is_live, strict=True) if stays]
+
+
+def rewritten(
+    found: MessageSet, kept: list[Message], rules: RetentionRules, log_name: str
+) -> NewBatch:
+    """A batch of magic 2 with the messages ``kept``, of which there are some.
+
+    Raises:
+        Refused: Kafka's cleaner fails on them.
+    """
+    batches = found.window.batches
+    position = int(batches.position[0])
+    outer = _outer_flags(batches)
+    is_append_time = bool(outer & record_batch.LOG_APPEND_TIME_FLAG)
+    append_time = int(batches.max_timestamp[0])
+    timestamps = [message.timestamp for message in kept]
+    if min(timestamps) < record_batch.NO_TIMESTAMP:
+        raise Refused(
+            f"a message has the timestamp {min(timestamps)}",
+            log_name,
+            "IllegalArgumentException",
+            position,
+        )
+    has_tombstones = any(message.value is None for message in kept)
+    horizon_ms = rules.new_horizon_ms if has_tombstones else NO_HORIZON
+    base_timestamp = horizon_ms if horizon_ms >= 0 else timestamps[0]
+    base_offset, last_offset = kept[0].offset, kept[-1].offset
+    body = b"".join(_encoded(message, base_offset, base_timestamp) for message in kept)
+    codec = Codec.of_attributes(int(batches.attributes[0]))
+    max_timestamp = append_time if is_append_time else max(timestamps)
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=0,
+        partition_leader_epoch=record_batch.NO_PARTITION_LEADER_EPOCH,
+        magic=2,
+        crc=0,
+        attributes=outer | (record_batch.DELETE_HORIZON_FLAG if horizon_ms >= 0 else 0),
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=record_batch.NO_PRODUCER_ID,
+        producer_epoch=record_batch.NO_PRODUCER_EPOCH,
+        base_sequence=record_batch.NO_SEQUENCE,
+        records_count=len(kept),
+    )
+    content = body if codec is Codec.NONE else compress(codec, body)
+    return NewBatch(record_batch.encode_batch(header, content), max_timestamp)
+
+
+def _outer_flags(batches: BatchColumns) -> int:
+    """Codec and type of time; magic 0 has no times, and is taken to be the producer's."""
+    mask = record_batch.CODEC_MASK
+    if batches.magic[0] > 0:
+        mask |= record_batch.LOG_APPEND_TIME_FLAG
+    return int(batches.attributes[0]) & mask
+
+
+def _encoded(message: Message, base_offset: int, base_timestamp: int) -> bytes:
+    record = Record(message.offset, message.timestamp, -1, message.key, message.value)
+    return record_batch.encode_record(record, base_offset, base_timestamp)

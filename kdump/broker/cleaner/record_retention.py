@@ -1,0 +1,128 @@
+"""What becomes of each batch when a log is compacted.
+
+Follows the ``RecordFilter`` of ``Cleaner.cleanInto`` and ``MemoryRecords.filterTo``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from kdump.broker.cleaner.cleanable_log import LastRecord
+from kdump.broker.cleaner.cleaned_transactions import is_control
+from kdump.broker.cleaner.keys import LiveRecords
+from kdump.formats import record_batch
+from kdump.scan.batches import BatchColumns, Column, Flags
+
+NO_HORIZON = -1
+
+
+class Fate(enum.IntEnum):
+    """What becomes of a batch."""
+
+    DROPPED = 0
+    COPIED = 1
+    """Every byte of it stays."""
+    EMPTIED = 2
+    """Its header stays, for the offsets and the producer in it."""
+    REBUILT = 3
+    """Some of its records stay, or it is given a delete horizon."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionRules:
+    """What decides about batches and records, wherever in the log they are.
+
+    Attributes:
+        live: the records that no later one replaces.
+        last_records: of the active producers, by producer id.
+        end_offset: of the round, exclusive.
+        now_ms: the clock.
+        delete_retention_ms: how long tombstones and markers stay once nothing else needs them;
+            None where that is not known, and none is given a delete horizon.
+    """
+
+    live: LiveRecords
+    last_records: Mapping[int, LastRecord]
+    end_offset: int
+    now_ms: int
+    delete_retention_ms: int | None
+
+    @property
+    def new_horizon_ms(self) -> int:
+        """Of batches that have none; :data:`NO_HORIZON` where they are given none."""
+        if self.delete_retention_ms is None:
+            return NO_HORIZON
+        return self.now_ms + self.delete_retention_ms
+
+    def keeps_empty(self, batches: BatchColumns) -> Flags:
+        """Which batches stay although no record of them does."""
+        is_last: Flags = batches.last_offset + 1 == self.end_offset
+        known = np.array(sorted(self.last_records), np.int64)
+        if not len(known):
+            return is_last
+        of_known = np.flatnonzero(np.isin(batches.producer_id, known) & (batches.producer_id >= 0))
+        control = is_control(batches)
+        for row in of_known.tolist():
+            last = self.last_records[int(batches.producer_id[row])]
+            if last.last_data_offset is None:
+                is_last[row] |= control[row] and batches.producer_epoch[row] == last.epoch
+            else:
+                is_last[row] |= batches.last_offset[row] == last.last_data_offset
+        return is_last
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What becomes of n batches of magic 2; each column is of shape (n,).
+
+    Attributes:
+        fate: values of :class:`Fate`.
+        records_count: how many records stay.
+        horizon_ms: the delete horizon of those that are rebuilt; :data:`NO_HORIZON` for none.
+        drops_tombstones: whether tombstones go, for their time is over.
+        tombstones_dropped: how many that are.
+    """
+
+    fate: Column
+    records_count: Column
+    horizon_ms: Column
+    drops_tombstones: Flags
+    tombstones_dropped: Column
+
+
+def fates_of(batches: BatchColumns, discardable: Flags, rules: RetentionRules) -> Fates:
+    """Decide about ``batches``, all of magic 2.
+
+    Args:
+        batches: the batches.
+        discardable: which of them transactions need no more.
+        rules: all else that decides.
+    """
+    control = is_control(batches)
+    has_horizon = (batches.attributes & record_batch.DELETE_HORIZON_FLAG) != 0
+    is_over = has_horizon & (batches.base_timestamp <= rules.now_ms)
+    is_discarded = discardable & (~control | is_over)
+    live, tombstones = rules.live.count_between(batches.base_offset, batches.last_offset + 1)
+    kept = np.where(control, batches.records_count, live - np.where(is_over, tombstones, 0))
+    kept = np.where(is_discarded, 0, kept)
+    needs_horizon = np.where(control, discardable, (tombstones > 0) & ~is_over) & ~has_horizon
+    needs_horizon &= rules.new_horizon_ms != NO_HORIZON
+    fate = np.where(
+        kept > 0,
+        np.where(
+            (kept == batches.records_count) & ~needs_horizon, int(Fate.COPIED), int(Fate.REBUILT)
+        ),
+        np.where(rules.keeps_empty(batches), int(Fate.EMPTIED), int(Fate.DROPPED)),
+    )
+    horizon = np.where(has_horizon, batches.base_timestamp, NO_HORIZON)
+    return Fates(
+        fate=fate,
+        records_count=kept,
+        horizon_ms=np.where(needs_horizon, rules.new_horizon_ms, horizon),
+        drops_tombstones=is_over & ~control,
+        tombstones_dropped=np.where(is_over & ~control & ~is_discarded, tombstones, 0),
+    )

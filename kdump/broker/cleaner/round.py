@@ -1,0 +1,395 @@
+"""A round of compaction over one partition, in steps that can be taken anywhere.
+
+1. :func:`begin_round` loads the partition as a broker does, and finds the range and the groups.
+2. Where transactions were aborted (:attr:`Round.needs_survey`), the parts of
+   :meth:`Round.parts_to_survey` are surveyed.
+3. The parts of :meth:`Round.parts_to_scan` are scanned; a part may be cut into smaller ones where
+   a batch begins. :meth:`Round.disorder` looks for what makes that useless.
+4. :meth:`Round.groups_to_rewrite` says what to write, and each group is rewritten.
+5. :meth:`Round.finish` says what becomes of the partition's files.
+
+Steps 2 to 4 are pure functions of values that can be pickled: of a part (``scan.survey_part``,
+``scan.scan_part``), or of a group (``segment.GroupRewriter``), whose parts can be rewritten apart
+(``rewrite.rewrite_part``).
+
+Follows ``Cleaner.doClean``, ``UnifiedLog.replaceSegments`` and what ``LogManager`` does before and
+after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles, last_records, loaded_log
+from kdump.broker.cleaner.cleanable_range import CleanableRange, cleanable_range
+from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
+from kdump.broker.cleaner.cleaned_transactions import (
+    CleanedTransactions,
+    Marker,
+    TxnBatches,
+    collect_aborted,
+)
+from kdump.broker.cleaner.groups import Group, group_segments
+from kdump.broker.cleaner.keys import NO_LIVE_RECORDS, LiveRecords
+from kdump.broker.cleaner.parts import (
+    Amount,
+    Extents,
+    PartToRewrite,
+    ScannedSegment,
+    parts_to_rewrite,
+)
+from kdump.broker.cleaner.record_retention import RetentionRules
+from kdump.broker.cleaner.scan import PartToScan, ScannedPart
+from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
+from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
+from kdump.formats import offset_index, transaction_index
+from kdump.formats.names import FileKind, FileStage
+from kdump.formats.transaction_index import AbortedTxn
+from kdump.log.partition import Partition
+from kdump.state.settings import TopicSettings
+from kdump.storage.regular_files import read_file
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, WantedFile
+from kdump.target.workspace import file_name
+
+_NOTHING = np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A partition as a round of compaction leaves it.
+
+    Attributes:
+        files: what becomes of each file, by name. A log that is new is renamed from a file that
+            has yet to be written: the same name with ``.cleaned`` behind it.
+        loaded: what a broker makes of the partition when it loads it, before it compacts it.
+        cleaner_offset: what the cleaner's checkpoint then says; None where it stays as it is.
+        groups: what became of the groups that are replaced.
+        modified_ms: when files are said to have been modified, by name.
+        stopped_by: why the groups behind those are left as they are; None where there are none.
+    """
+
+    files: dict[str, WantedFile]
+    loaded: Recovered
+    cleaner_offset: int | None
+    groups: tuple[RewrittenGroup, ...]
+    modified_ms: dict[str, int]
+    stopped_by: Refusal | None = None
+
+
+def staged_name(base_offset: int) -> str:
+    """What the log of a new segment is called while it is written."""
+    return file_name(base_offset, FileKind.LOG) + FileStage.CLEANED.value
+
+
+def begin_round(
+    partition: Partition,
+    context: LoadContext,
+    settings: TopicSettings,
+    cleaner_offset: int | None,
+) -> Round | Refusal:
+    """Load ``partition``, and find what there is to be compacted.
+
+    Args:
+        partition: the partition; its log was closed cleanly.
+        context: what loading it depends on; says the high watermark and the clock.
+        settings: of the topic.
+        cleaner_offset: what ``cleaner-offset-checkpoint`` says; None where it has no line.
+
+    Returns:
+        The round; or why the partition cannot be loaded, or has to be recovered first.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    loaded = recover_partition(partition, context)
+    if isinstance(loaded, Refusal):
+        return loaded
+    log = loaded_log(partition, loaded, context.high_watermark, settings, context.now_ms)
+    cleanable = cleanable_range(log, cleaner_offset)
+    segments = () if cleanable.is_empty else log.between(0, cleanable.end_offset)
+    for name in _names_of(segment.base_offset for segment in segments):
+        if not isinstance(loaded.files.get(name, Kept()), Kept):
+            return Refusal(
+                "loading the partition changes it: recover it first", name, "refused by kdump"
+            )
+    groups = group_segments(segments, settings, cleanable.end_offset)
+    return Round(log, loaded, cleanable, tuple(groups), context)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round of compaction over one partition.
+
+    Attributes:
+        log: the log as it is.
+        loaded: what loading the partition does to it.
+        cleanable: the range.
+        groups: the segments that become one each; none where there is nothing to be done.
+        context: with which the partition was loaded.
+    """
+
+    log: CompactedLog
+    loaded: Recovered
+    cleanable: CleanableRange
+    groups: tuple[Group, ...]
+    context: LoadContext = field(repr=False)
+
+    @property
+    def segments(self) -> list[SegmentFiles]:
+        """Those that are compacted."""
+        return [segment for group in self.groups for segment in group]
+
+    @property
+    def needs_survey(self) -> bool:
+        """Whether it has to be known of which transactions dirty batches are, to scan them."""
+        cleanable = self.cleanable
+        return bool(self.groups) and bool(
+            self._collect_aborted(cleanable.first_dirty_offset, cleanable.end_offset)
+        )
+
+    def parts_to_survey(self) -> list[PartToScan]:
+        """The dirty part of each segment.
+
+        Raises:
+            OSError: an index cannot be read.
+        """
+        return [
+            PartToScan(part.path, part.mapped_position)
+            for part in self.parts_to_scan()
+            if part.mapped_position is not None
+        ]
+
+    def parts_to_scan(self, surveyed: Mapping[Path, TxnBatches] | None = None) -> list[PartToScan]:
+        """All of each segment.
+
+        Args:
+            surveyed: the outcome of the survey, by log; None where there was none.
+
+        Raises:
+            OSError: an index cannot be read.
+        """
+        if not self.groups:
+            return []
+        first_dirty, end = self.cleanable.first_dirty_offset, self.cleanable.end_offset
+        dirty = {segment.base_offset for segment in self.log.between(first_dirty, end)}
+        aborted = {} if surveyed is None else self._aborted_batches(surveyed)
+        return [
+            PartToScan(
+                path=self._path(segment),
+                mapped_position=(
+                    self._indexed_position(segment) if segment.base_offset in dirty else None
+                ),
+                first_dirty_offset=first_dirty,
+                aborted=aborted.get(self._path(segment), _NOTHING),
+            )
+            for segment in self.segments
+        ]
+
+    def disorder(self, scanned: Mapping[Path, Sequence[ScannedPart]]) -> Refusal | None:
+        """Why records cannot be told apart by their offsets; None if they can.
+
+        Args:
+            scanned: what was found in the parts of each log, in their order.
+        """
+        bases = [segment.base_offset for segment in self.segments]
+        ends = [*bases[1:], self.cleanable.end_offset]
+        for segment, end in zip(self.segments, ends, strict=True):
+            extents = Extents.joined(part.extents for part in scanned[self._path(segment)])
+            reached = np.concatenate(([segment.base_offset - 1], extents.last_offset))
+            if (extents.first_offset <= reached[:-1]).any() or reached[-1] >= end:
+                return Refusal(
+                    f"the offsets of its batches do not rise from {segment.base_offset} to {end}",
+                    segment.log_name,
+                    "refused by kdump",
+                )
+        return None
+
+    def groups_to_rewrite(
+        self, scanned: Mapping[Path, Sequence[ScannedPart]], live: LiveRecords
+    ) -> Iterator[GroupToRewrite]:
+        """What to write.
+
+        Args:
+            scanned: what was found in the parts of each log, in their order; keys are not looked
+                at, and there is no :meth:`disorder` in it.
+            live: the live records of all logs.
+        """
+        transactions = CleanedTransactions()
+        rules = RetentionRules(
+            live=NO_LIVE_RECORDS,
+            last_records=last_records(self.log.producers),
+            end_offset=self.cleanable.end_offset,
+            now_ms=self.log.now_ms,
+            delete_retention_ms=self.log.settings.delete_retention_ms,
+        )
+        for group in self.groups:
+            transactions.kept.clear()
+            parts: list[PartToRewrite] = []
+            passed_over = Amount()
+            for at, segment in enumerate(group):
+                found = self._scanned_segment(
+                    segment, group[at + 1 : at + 2], scanned[self._path(segment)], transactions
+                )
+                own_live = live.between(segment.base_offset, found.end_offset)
+                own, gone = parts_to_rewrite(found, replace(rules, live=own_live))
+                parts.extend(own)
+                passed_over += gone
+            yield GroupToRewrite(
+                path=self.log.path,
+                base_offsets=tuple(segment.base_offset for segment in group),
+                parts=tuple(parts),
+                passed_over=passed_over,
+                aborted_txns=tuple(transactions.kept),
+                settings=self.context.settings,
+                modified_ms=group[-1].modified_ms,
+            )
+
+    def _scanned_segment(
+        self,
+        segment: SegmentFiles,
+        following: Group,
+        parts: Sequence[ScannedPart],
+        transactions: CleanedTransactions,
+    ) -> ScannedSegment:
+        """What is known of a segment, when ``transactions`` have gone over those before it."""
+        batches = TxnBatches.joined(part.txn_batches for part in parts)
+        found = ScannedSegment(
+            path=self._path(segment),
+            base_offset=segment.base_offset,
+            extents=Extents.joined(part.extents for part in parts),
+            txn_batches=batches,
+            discardable=np.zeros(len(batches.position), np.bool_),
+            keeps_legacy_tombstones=segment.modified_ms > self._legacy_delete_horizon_ms(),
+        )
+        end = following[0].base_offset if following else found.end_offset
+        transactions.add(self._collect_aborted(segment.base_offset, end))
+        return replace(found, discardable=transactions.discardable(batches))
+
+    def finish(self, outcomes: Sequence[RewrittenGroup | Refusal] = ()) -> Compacted:
+        """What becomes of the partition's files.
+
+        Args:
+            outcomes: of all groups, in their order, or of the first ones. Kafka's cleaner ends at
+                the first group that it cannot rewrite: it and those behind it are left as they
+                are.
+
+        Raises:
+            OSError: an index cannot be read.
+        """
+        groups: list[RewrittenGroup] = []
+        stopped_by = None
+        for outcome in outcomes:
+            if isinstance(outcome, Refusal):
+                stopped_by = outcome
+                break
+            groups.append(outcome)
+        files = dict(self.loaded.files)
+        modified_ms: dict[str, int] = {}
+        for group in groups:
+            files.update(self.files_of(group))
+            for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+                name = file_name(group.base_offset, kind)
+                if not isinstance(files[name], Kept):
+                    modified_ms[name] = group.modified_ms
+        cleaner_offset = self.cleanable.first_dirty_offset if self.cleanable.is_reset else None
+        if self.groups and len(groups) == len(self.groups):
+            cleaner_offset = self.cleanable.end_offset
+        return Compacted(files, self.loaded, cleaner_offset, tuple(groups), modified_ms, stopped_by)
+
+    def files_of(self, group: RewrittenGroup) -> dict[str, WantedFile]:
+        """What becomes of the files that one group is about, whatever becomes of the others.
+
+        Raises:
+            OSError: an index cannot be read.
+        """
+        files: dict[str, WantedFile] = {}
+        for base_offset in group.replaced:
+            if base_offset != group.base_offset:
+                gone = [*_names_of([base_offset]), _snapshot_name(base_offset)]
+                files.update((name, Gone()) for name in gone if name in self.loaded.files)
+        log = file_name(group.base_offset, FileKind.LOG)
+        files[log] = Kept()
+        if not group.is_unchanged:
+            staged = staged_name(group.base_offset)
+            files[log] = RenamedFrom(staged, group.after.size_bytes)
+            files[staged] = Gone()
+        for kind, data in (
+            (FileKind.OFFSET_INDEX, group.offset_index),
+            (FileKind.TIME_INDEX, group.time_index),
+        ):
+            name = file_name(group.base_offset, kind)
+            files[name] = Kept() if self._holds(name, data) else NewBytes(data)
+        name = file_name(group.base_offset, FileKind.TRANSACTION_INDEX)
+        if group.transaction_index:
+            is_there = self._holds(name, group.transaction_index)
+            files[name] = Kept() if is_there else NewBytes(group.transaction_index)
+        elif name in self.loaded.files:
+            files[name] = Gone()
+        return files
+
+    def _holds(self, name: str, data: bytes) -> bool:
+        path = self.log.path / name
+        return path.exists() and path.stat().st_size == len(data) and read_file(path) == data
+
+    def _path(self, segment: SegmentFiles) -> Path:
+        return self.log.path / segment.log_name
+
+    def _indexed_position(self, segment: SegmentFiles) -> int:
+        """From where on Kafka reads a segment to come upon the first dirty offset."""
+        first_dirty = self.cleanable.first_dirty_offset
+        if segment.base_offset >= first_dirty or not segment.offset_index_bytes:
+            return 0
+        data = read_file(self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX))
+        index = offset_index.decode(data, segment.base_offset)
+        return offset_index.lookup(index, first_dirty)[1]
+
+    def _aborted_batches(
+        self, surveyed: Mapping[Path, TxnBatches]
+    ) -> dict[Path, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+        """Base offsets of the dirty batches whose transactions were aborted, by log."""
+        transactions = CleanedTransactions()
+        first_dirty, end = self.cleanable.first_dirty_offset, self.cleanable.end_offset
+        transactions.add(self._collect_aborted(first_dirty, end))
+        found = {}
+        for segment in self.log.between(first_dirty, end):
+            batches = surveyed[self._path(segment)]
+            is_discardable = transactions.discardable(batches)
+            is_data = batches.marker == Marker.NONE
+            found[self._path(segment)] = batches.base_offset[is_discardable & is_data]
+        return found
+
+    def _collect_aborted(self, start: int, end: int) -> list[AbortedTxn]:
+        first = self.log.between(start, max(start, self.log.log_end_offset) + 1)[:1]
+        indexes = (
+            self._aborted_txns(segment)
+            for segment in self.log.with_aborted_txns
+            if first and segment.base_offset >= first[0].base_offset
+        )
+        return collect_aborted(indexes, self.log.log_start_offset, end)
+
+    def _aborted_txns(self, segment: SegmentFiles) -> tuple[AbortedTxn, ...]:
+        path = self.log.path / file_name(segment.base_offset, FileKind.TRANSACTION_INDEX)
+        return transaction_index.decode(read_file(path)).entries
+
+    def _legacy_delete_horizon_ms(self) -> int:
+        """Segments modified later than this keep their tombstones of magic 0 and 1."""
+        clean = self.log.between(0, self.cleanable.first_dirty_offset)
+        delete_retention_ms = self.log.settings.delete_retention_ms
+        if not clean or delete_retention_ms is None:
+            return 0
+        return clean[-1].modified_ms - delete_retention_ms
+
+
+def _names_of(base_offsets: Iterator[int] | Sequence[int]) -> Iterator[str]:
+    for base_offset in base_offsets:
+        for kind in SEGMENT_KINDS:
+            yield file_name(base_offset, kind)
+
+
+def _snapshot_name(base_offset: int) -> str:
+    return file_name(base_offset, FileKind.PRODUCER_SNAPSHOT)

@@ -1,0 +1,1 @@
+"""Loading a partition as a starting broker does."""

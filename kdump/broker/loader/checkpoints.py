@@ -1,0 +1,218 @@
+"""What a broker that stops cleanly leaves in the root of a log directory.
+
+Follows ``LogManager.shutdown``. The recovery points and the log start offsets are written anew,
+for the logs that were loaded; the other two checkpoints are not the loader's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.formats import names
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.clean_shutdown import encode_clean_shutdown
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.bounds import read_bounds
+from kdump.log.directory import LogDirectory, Offsets
+from kdump.log.partition import Partition
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, Kept, NewBytes, WantedFile
+
+NO_BROKER_EPOCH = -1
+
+
+def is_loaded(partition: Partition) -> bool:
+    """Whether a broker's log manager recovers it, and speaks of it in the checkpoints.
+
+    The cluster's metadata is loaded by the Raft layer. What is to be deleted, or was set aside,
+    is loaded only to be deleted or left.
+    """
+    return partition.state in (PartitionState.LIVE, PartitionState.FUTURE) and not (
+        partition.is_cluster_metadata or partition.is_0_7
+    )
+
+
+def load_context(
+    directory: LogDirectory,
+    topic_partition: TopicPartition,
+    settings: IndexSettings | None = None,
+    *,
+    now_ms: int = 0,
+    producer_id_expiration_ms: int | None = None,
+    is_compacted: bool | None = None,
+) -> LoadContext:
+    """What ``directory`` says about loading one of its partitions.
+
+    Args:
+        directory: in which it lies.
+        topic_partition: which.
+        settings: of its indexes.
+        now_ms: what time it is.
+        producer_id_expiration_ms: after how long a producer is forgotten; None forgets none.
+        is_compacted: whether its topic is compacted; None where that is not known.
+    """
+
+    def offset(offsets: Offsets | None) -> int:
+        return 0 if offsets is None else offsets.get(topic_partition, 0)
+
+    checkpoints = directory.checkpoints
+    return LoadContext(
+        is_clean=directory.is_clean,
+        recovery_point=offset(checkpoints.recovery_points),
+        log_start_offset=offset(checkpoints.log_start_offsets),
+        high_watermark=offset(checkpoints.high_watermarks),
+        settings=IndexSettings() if settings is None else settings,
+        now_ms=now_ms,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+        # A topic that is not compacted any more may have been.
+        is_compacted=True if offset(checkpoints.cleaner_offsets) > 0 else is_compacted,
+    )
+
+
+def recovered_root(
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered | Refusal]
+) -> dict[str, WantedFile]:
+    """What becomes of the files in the root of ``directory``.
+
+    Args:
+        directory: as it is.
+        outcomes: of the partitions that were gone through. Where that is not every one that a
+            broker loads, or one was refused, the lines of the others stay as they are, and the
+            marker of a clean stop is not there afterwards.
+
+    Returns:
+        The two checkpoints, what is left from writing them, and the marker, by name; nothing for
+        a clean directory in which nothing changes.
+    """
+    loaded = {p.topic_partition for p in directory.partitions if is_loaded(p)}
+    recovered = {
+        topic_partition: outcome
+        for topic_partition, outcome in outcomes.items()
+        if isinstance(outcome, Recovered)
+    }
+    # What has a name that a broker refuses may be a log that is given its name back.
+    is_whole = loaded == recovered.keys() and not (directory.unreadable or directory.refused)
+    checkpoints = directory.checkpoints
+    others = loaded - recovered.keys()
+    recovery_points = _kept(checkpoints.recovery_points, others, is_whole=is_whole)
+    log_starts = _kept(checkpoints.log_start_offsets, others, is_whole=is_whole)
+    for topic_partition, outcome in recovered.items():
+        recovery_points[topic_partition] = outcome.recovery_point
+        log_starts.pop(topic_partition, None)
+        if outcome.checkpointed_log_start_offset is not None:
+            log_starts[topic_partition] = outcome.checkpointed_log_start_offset
+    temporary = [
+        name + names.TEMPORARY_SUFFIX
+        for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT)
+    ]
+    is_settled = (
+        directory.is_clean
+        and len(recovered) == len(outcomes)
+        and all(map(_is_kept, recovered.values()))
+        and checkpoints.recovery_points == recovery_points
+        and checkpoints.log_start_offsets == log_starts
+        and not any((directory.path / name).exists() for name in temporary)
+    )
+    if is_settled:
+        return {}
+    marker = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH)) if is_whole else Gone()
+    return {
+        names.RECOVERY_POINT_CHECKPOINT: _checkpoint(recovery_points),
+        names.LOG_START_OFFSET_CHECKPOINT: _checkpoint(log_starts),
+        **dict.fromkeys(temporary, Gone()),
+        names.CLEAN_SHUTDOWN_MARKER: marker,
+    }
+
+
+def _is_kept(outcome: Recovered) -> bool:
+    return all(isinstance(wanted, Kept) for wanted in outcome.files.values())
+
+
+def _kept(
+    offsets: Offsets | None, others: Iterable[TopicPartition | None], *, is_whole: bool
+) -> dict[TopicPartition, int]:
+    """The lines that stay: none of a whole directory, for a broker writes only what it loaded."""
+    return {} if is_whole else dict(offsets or {})
+
+
+def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
+    return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+
+
+def with_lines(
+    directory: LogDirectory, name: str, lines: Mapping[TopicPartition, int | None]
+) -> dict[str, WantedFile]:
+    """The checkpoint ``name`` with other lines about some partitions, or none where that is None.
+
+    Lines about others stay, in their order.
+    """
+    offsets = dict(directory.checkpoints.by_file_name()[name] or {})
+    for key, offset in lines.items():
+        if offset is None:
+            offsets.pop(key, None)
+        else:
+            offsets[key] = offset
+    return {name: _checkpoint(offsets)}
+
+
+_NOT_THE_LOADERS: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
+
+
+def rebuilt_root(directory: LogDirectory) -> dict[str, WantedFile]:
+    """What the checkpoints in the root of ``directory`` should say, by the logs themselves.
+
+    The other two, where they cannot be read, become empty: then high watermarks rise again from
+    the start of their logs, and the cleaner begins there.
+
+    Lines of partitions that are not there go. A recovery point behind the end of its log is
+    lowered to that. What is missing is added: the end of the log after a clean stop, else 0, for
+    what was flushed cannot be told from the files, and 0 has a broker look at all of it. A log
+    start offset goes where the log begins there anyway, or ends before it: a broker would delete
+    every segment then.
+
+    Args:
+        directory: as it is, with all of its partitions listed.
+
+    Returns:
+        The files that differ.
+
+    Raises:
+        OSError: a file of a partition cannot be read.
+    """
+    recovery_points = dict(directory.checkpoints.recovery_points or {})
+    log_starts = dict(directory.checkpoints.log_start_offsets or {})
+    found = {p.topic_partition: p for p in directory.partitions if p.topic_partition is not None}
+    loaded = {name: partition for name, partition in found.items() if is_loaded(partition)}
+    unreadable = set(map(_named, directory.unreadable))
+    for offsets in (recovery_points, log_starts):
+        for topic_partition in offsets.keys() - loaded.keys() - unreadable:
+            del offsets[topic_partition]
+    for topic_partition, partition in loaded.items():
+        end_offset = read_bounds(partition).log_end_offset
+        if not partition.segments:
+            # A broker begins the log anew, where it is to begin.
+            end_offset = log_starts.get(topic_partition, 0)
+        if end_offset is None:
+            continue
+        known = recovery_points.get(topic_partition, end_offset if directory.is_clean else 0)
+        recovery_points[topic_partition] = min(known, end_offset)
+        log_start = log_starts.get(topic_partition, -1)
+        if partition.segments and not partition.segments[0].base_offset < log_start <= end_offset:
+            log_starts.pop(topic_partition, None)
+    checkpoints = directory.checkpoints
+    rebuilt: dict[str, WantedFile] = {}
+    if recovery_points != checkpoints.recovery_points:
+        rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
+    if log_starts != checkpoints.log_start_offsets:
+        rebuilt[names.LOG_START_OFFSET_CHECKPOINT] = _checkpoint(log_starts)
+    for problem in directory.problems:
+        if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
+            rebuilt[problem.path.name] = _checkpoint({})
+    return rebuilt
+
+
+def _named(directory_name: str) -> TopicPartition:
+    return names.parse_partition_directory_name(directory_name).topic_partition

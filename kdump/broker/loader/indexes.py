@@ -1,0 +1,325 @@
+"""The three indexes of a segment while it is loaded: read when first asked for, cut when closed.
+
+Follows ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex``. A file that is
+there is believed: it counts as full to its last whole entry, padding included. What a broker does
+to the length of a file while it runs (an active segment's indexes are as long as they may get)
+is undone when it closes it, and is not followed here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kdump.formats import offset_index, time_index, transaction_index
+from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
+from kdump.formats.transaction_index import AbortedTxn
+from kdump.scan.source import without_padding
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Workspace, Written
+
+NO_TIMESTAMP: Final = -1
+
+
+class InvalidOffset(Exception):
+    """An index was to take an entry at or below its last one.
+
+    A recovering broker takes that for the end of the log, and empties the segment.
+    """
+
+    def __init__(self, offset: int, last_offset: int) -> None:
+        super().__init__(f"offset {offset} follows {last_offset} in the index")
+        self.offset = offset
+
+
+class OffsetIndexFile:
+    """An offset index that has been loaded.
+
+    Attributes:
+        offset: of each entry, absolute.
+        position: of each entry.
+    """
+
+    def __init__(self, workspace: Workspace, name: str, base_offset: int, max_bytes: int) -> None:
+        self._workspace = workspace
+        self.name = name
+        self.base_offset = base_offset
+        self._stale = b""
+        self._max_bytes = max_bytes // offset_index.ENTRY_BYTES * offset_index.ENTRY_BYTES
+        self.offset: Column
+        self.position: Column
+        workspace.require_no_directory(name, "FileNotFoundException")
+        if name in workspace:
+            data = workspace.read(name)
+            index = offset_index.decode(data, base_offset)
+            self._stale = without_padding(data[: self._max_bytes])
+            self.offset, self.position = index.offset, index.position
+            self._is_rebuilt = False
+        else:
+            self.reset()
+
+    @property
+    def room(self) -> int:
+        """How many entries may still come."""
+        return self._max_bytes // offset_index.ENTRY_BYTES - len(self.offset)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last entry; the base offset where there is none."""
+        return int(self.offset[-1]) if len(self.offset) else self.base_offset
+
+    def reset(self) -> None:
+        """Begin anew, as long as an index may be."""
+        self._set(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def extend(self, offset: Column, position: Column) -> None:
+        """Append entries whose offsets are known to rise."""
+        if len(offset):
+            self._set(
+                np.concatenate((self.offset, offset)), np.concatenate((self.position, position))
+            )
+
+    def lookup(self, offset: int) -> int:
+        """Position of the last entry at or below ``offset``; 0 where there is none."""
+        slot = _slot(self.offset, offset, offset_index.ENTRY_BYTES)
+        return 0 if slot == NO_SLOT else int(self.position[slot])
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        count = _count_below(self.offset, offset, offset_index.ENTRY_BYTES)
+        self._set(self.offset[:count], self.position[:count])
+
+    def require_resizable(self) -> None:
+        """Refuse what cannot be given the length of an active segment's index."""
+        _require_resizable(self.name, len(self.offset) * offset_index.ENTRY_BYTES, self._max_bytes)
+
+    def trim(self) -> None:
+        """Let the file end behind its last entry."""
+        if self._is_rebuilt:
+            self._workspace.put(self.name, Written(self._encoded()))
+        else:
+            self._workspace.truncate(self.name, len(self.offset) * offset_index.ENTRY_BYTES)
+
+    def _set(self, offset: Column, position: Column) -> None:
+        self.offset, self.position = offset, position
+        self._is_rebuilt = True
+        self._workspace.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
+
+    def _encoded(self) -> bytes:
+        rows = np.zeros(len(self.offset), offset_index.ENTRY_DTYPE)
+        rows["relative_offset"] = self.offset - self.base_offset
+        rows["position"] = self.position
+        return rows.tobytes()
+
+
+class TimeIndexFile:
+    """A time index that has been loaded.
+
+    Attributes:
+        timestamp: of each entry.
+        offset: of each entry, absolute.
+    """
+
+    def __init__(self, workspace: Workspace, name: str, base_offset: int, max_bytes: int) -> None:
+        self._workspace = workspace
+        self.name = name
+        self.base_offset = base_offset
+        self._stale = b""
+        self._max_bytes = max_bytes // time_index.ENTRY_BYTES * time_index.ENTRY_BYTES
+        self.timestamp: Column
+        self.offset: Column
+        workspace.require_no_directory(name, "FileNotFoundException")
+        if name in workspace:
+            data = workspace.read(name)
+            index = time_index.decode(data, base_offset)
+            self._stale = without_padding(data[: self._max_bytes])
+            self.timestamp, self.offset = index.timestamp, index.offset
+            self._is_rebuilt = False
+        else:
+            self.reset()
+
+    @property
+    def room(self) -> int:
+        """How many entries may still come; the last slot is for when the segment ends."""
+        return self._max_bytes // time_index.ENTRY_BYTES - 1 - len(self.offset)
+
+    @property
+    def last_entry(self) -> tuple[int, int]:
+        """Timestamp and offset; -1 and the base offset where there is none."""
+        if not len(self.offset):
+            return NO_TIMESTAMP, self.base_offset
+        return int(self.timestamp[-1]), int(self.offset[-1])
+
+    def reset(self) -> None:
+        self._set(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def extend(self, timestamp: Column, offset: Column) -> None:
+        """Append entries that are known to rise in both."""
+        if len(offset):
+            self._set(
+                np.concatenate((self.timestamp, timestamp)), np.concatenate((self.offset, offset))
+            )
+
+    def append_last(self, timestamp: int, offset: int) -> None:
+        """Append a segment's largest timestamp when the segment ends, if it is news.
+
+        Raises:
+            InvalidOffset: the offset lies below that of the last entry.
+            Refused: the time lies below that of the last entry, or there is no room.
+        """
+        last_timestamp, last_offset = self.last_entry
+        if len(self.offset):
+            if offset < last_offset:
+                raise InvalidOffset(offset, last_offset)
+            if timestamp < last_timestamp:
+                raise Refused(
+                    f"timestamp {timestamp} follows {last_timestamp} in the index",
+                    self.name,
+                    "IllegalStateException",
+                )
+        if timestamp > last_timestamp:
+            if self.room < 0:
+                raise Refused("the time index is full", self.name, "BufferOverflowException")
+            self.extend(np.array([timestamp], np.int64), np.array([offset], np.int64))
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the entries at or above ``offset``."""
+        count = _count_below(self.offset, offset, time_index.ENTRY_BYTES)
+        self._set(self.timestamp[:count], self.offset[:count])
+
+    def require_resizable(self) -> None:
+        """Refuse what cannot be given the length of an active segment's index."""
+        _require_resizable(self.name, len(self.offset) * time_index.ENTRY_BYTES, self._max_bytes)
+
+    def trim(self) -> None:
+        """Let the file end behind its last entry."""
+        if self._is_rebuilt:
+            self._workspace.put(self.name, Written(self._encoded()))
+        else:
+            self._workspace.truncate(self.name, len(self.offset) * time_index.ENTRY_BYTES)
+
+    def _set(self, timestamp: Column, offset: Column) -> None:
+        self.timestamp, self.offset = timestamp, offset
+        self._is_rebuilt = True
+        self._workspace.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
+
+    def _encoded(self) -> bytes:
+        rows = np.zeros(len(self.offset), time_index.ENTRY_DTYPE)
+        rows["timestamp"] = self.timestamp
+        rows["relative_offset"] = self.offset - self.base_offset
+        return rows.tobytes()
+
+
+class TransactionIndexFile:
+    """A transaction index; there is no file before there is an entry, and none is padded.
+
+    Raises:
+        Refused: a directory has its name.
+    """
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self._workspace = workspace
+        self.name = name
+        self._last_offset: int | None = None
+        self._appended: list[AbortedTxn] = []
+        workspace.require_no_directory(name, "FileSystemException")
+
+    def entries(self) -> tuple[AbortedTxn, ...]:
+        """All whole ones."""
+        if self.name not in self._workspace:
+            return ()
+        return transaction_index.decode(self._workspace.read(self.name)).entries
+
+    def is_sane(self, base_offset: int) -> bool:
+        """Whether no transaction ends before its segment begins.
+
+        Raises:
+            Refused: an entry is of a version that Kafka does not know.
+        """
+        for slot, entry in enumerate(self.entries()):
+            self._require_known(slot, entry)
+            if entry.last_offset < base_offset:
+                return False
+        return True
+
+    def reset(self) -> None:
+        """Empty the file, if there is one."""
+        self._last_offset = None
+        if self.name in self._workspace:
+            self._workspace.put(self.name, Written(b""))
+
+    def append(self, aborted: AbortedTxn) -> None:
+        """Append an entry, which is not in the file before :meth:`store`.
+
+        Raises:
+            Refused: it ends no later than the one before.
+        """
+        if self._last_offset is not None and self._last_offset >= aborted.last_offset:
+            raise Refused(
+                f"the aborted transaction that ends at offset {aborted.last_offset} follows one"
+                f" that ends at {self._last_offset}",
+                self.name,
+                "IllegalArgumentException",
+            )
+        self._last_offset = aborted.last_offset
+        self._appended.append(aborted)
+
+    def store(self) -> None:
+        """Put what was appended into the file."""
+        if self._appended:
+            before = self._workspace.read(self.name) if self.name in self._workspace else b""
+            after = before + transaction_index.encode(self._appended)
+            self._workspace.put(self.name, Written(after))
+            self._appended.clear()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the first entry that ends at or above ``offset``, and all behind it.
+
+        Raises:
+            Refused: an entry before it is of a version that Kafka does not know.
+        """
+        for slot, entry in enumerate(self.entries()):
+            self._require_known(slot, entry)
+            if entry.last_offset >= offset:
+                self._workspace.truncate(self.name, slot * transaction_index.ENTRY_BYTES)
+                return
+
+    def _require_known(self, slot: int, entry: AbortedTxn) -> None:
+        if not entry.has_known_version:
+            raise Refused(
+                f"an aborted transaction has the unknown version {entry.version_in_kafka}",
+                self.name,
+                "KafkaException",
+                slot * transaction_index.ENTRY_BYTES,
+            )
+
+
+def _mapped(entries: bytes, stale: bytes, max_bytes: int) -> Written:
+    """What the file of an index has while it is in use.
+
+    Kafka maps it into memory and counts entries: what was there before stays behind them, until
+    the index is trimmed. That of a segment on whose offsets loading ends never is.
+    """
+    data = entries + stale[len(entries) :]
+    return Written(data, max(0, max_bytes - len(data)))
+
+
+def _slot(keys: Column, target: int, entry_bytes: int) -> int:
+    return int(largest_lower_bounds(keys, np.array([target], np.int64), entry_bytes)[0])
+
+
+def _count_below(offsets: Column, offset: int, entry_bytes: int) -> int:
+    slot = _slot(offsets, offset, entry_bytes)
+    if slot == NO_SLOT:
+        return 0
+    return slot if int(offsets[slot]) == offset else slot + 1
+
+
+def _require_resizable(name: str, size_bytes: int, max_bytes: int) -> None:
+    if size_bytes > max_bytes:
+        raise Refused(
+            f"the index holds {size_bytes} bytes, more than segment.index.bytes ({max_bytes})",
+            name,
+            "IllegalArgumentException",
+        )

@@ -1,0 +1,372 @@
+"""What a starting and then cleanly stopping broker leaves of a partition.
+
+Follows ``LogLoader.load``, what ``UnifiedLog`` does when it is made, and ``LogManager.shutdown``
+as far as it is about one log. The state of the directory is changed in a
+:class:`~kdump.target.workspace.Workspace`, so nothing is written: what comes out is compared with
+Kafka's own outcome, shown to people, and applied elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kdump.broker.loader.account import Account, Recorder
+from kdump.broker.loader.indexes import InvalidOffset
+from kdump.broker.loader.log_segments import LogSegments
+from kdump.broker.loader.producer_replay import rebuild_producers
+from kdump.broker.loader.segment_recovery import (
+    IndexSettings,
+    LoadedSegment,
+    OffsetOverflow,
+    open_segment,
+)
+from kdump.broker.loader.split import put_in_place, split_segment
+from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
+from kdump.broker.loader.swaps import drop_orphan, required_offset
+from kdump.formats import names
+from kdump.formats.checkpoints import EpochEntry
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind
+from kdump.formats.partition_metadata import decode_partition_metadata
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.record_batch import wrap_int64
+from kdump.log.partition import Partition
+from kdump.state.leader_epochs import LeaderEpochs
+from kdump.state.producer_state import ProducerState
+from kdump.target.refusal import Refusal, Refused
+from kdump.target.target_file import WantedFile
+from kdump.target.workspace import INDEX_SUFFIXES, Content, Workspace, file_name, part_of
+
+Value = TypeVar("Value")
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LoadContext:
+    """What loading a partition depends on besides its directory.
+
+    Attributes:
+        is_clean: whether the marker of a clean stop is in the log directory.
+        recovery_point: what ``recovery-point-offset-checkpoint`` says; 0 where it has no line.
+        log_start_offset: what ``log-start-offset-checkpoint`` says; 0 likewise.
+        high_watermark: what ``replication-offset-checkpoint`` says; 0 likewise.
+        settings: of the topic, for its indexes.
+        now_ms: the clock; with ``producer_id_expiration_ms`` it says which producers are
+            forgotten when a snapshot is read.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``; None forgets none.
+        is_compacted: whether the cleaner works on the log, or has; None where that is not known.
+            Decides only what counts as lost, not what is done.
+    """
+
+    is_clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    settings: IndexSettings = field(default_factory=IndexSettings)
+    now_ms: int = 0
+    producer_id_expiration_ms: int | None = None
+    is_compacted: bool | None = None
+
+    @property
+    def swap_rules(self) -> SwapRules:
+        """What may be missing from a swap."""
+        return SwapRules(self.is_compacted, self.log_start_offset)
+
+    @property
+    def expire_before_ms(self) -> int | None:
+        """Producers that were last seen then or before are forgotten; None forgets none."""
+        if self.producer_id_expiration_ms is None:
+            return None
+        return self.now_ms - self.producer_id_expiration_ms
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A partition as a broker leaves it.
+
+    Attributes:
+        files: what becomes of each file, by name.
+        log_start_offset: where the log begins.
+        log_end_offset: where it ends, exclusive.
+        recovery_point: what the recovery point checkpoint then says.
+        checkpointed_log_start_offset: what the log start checkpoint then says; None for no line.
+        active_base_offset: of the last segment.
+        leader_epochs: as a broker then has them in memory.
+        account: what was done, for people.
+        producers: as a broker then has them in memory.
+        first_unstable_offset: where the first transaction begins whose outcome is open, or not
+            replicated; None where there is none.
+    """
+
+    files: dict[str, WantedFile]
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    checkpointed_log_start_offset: int | None
+    active_base_offset: int
+    leader_epochs: tuple[EpochEntry, ...]
+    account: Account
+    producers: tuple[ProducerEntry, ...] = ()
+    first_unstable_offset: int | None = None
+
+
+def recover_partition(partition: Partition, context: LoadContext) -> Recovered | Refusal:
+    """Say what Kafka leaves of ``partition`` after loading it and stopping cleanly.
+
+    Reads its directory, and every unflushed segment from end to end where the stop was not
+    clean; writes nothing, and holds no more than a window of a segment at a time.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    return load_workspace(Workspace(partition.path), context)
+
+
+def load_workspace(workspace: Workspace, context: LoadContext) -> Recovered | Refusal:
+    """The same for a directory in which something was changed before, which this goes on with.
+
+    Raises:
+        OSError: as :func:`recover_partition`.
+    """
+    try:
+        return _Loader(workspace, context).load()
+    except Refused as refused:
+        return refused.refusal
+    except OffsetOverflow as problem:
+        file = problem.segment.log_name
+        return Refusal(str(problem), file, "LogSegmentOffsetOverflowException")
+    except InvalidOffset as problem:
+        return Refusal(str(problem), workspace.path.name, "InvalidOffsetException")
+
+
+class _Loader:
+    """One loading of one partition."""
+
+    def __init__(self, workspace: Workspace, context: LoadContext) -> None:
+        self.workspace = workspace
+        self.context = context
+        self.segments = LogSegments()
+        self.recorder = Recorder(workspace)
+
+    def load(self) -> Recovered:
+        context = self.context
+        self.epochs = LeaderEpochs(self.workspace)
+        self.producers = ProducerState(self.workspace, context.expire_before_ms)
+        resolve_swaps(self.workspace, context.settings, self.recorder, context.swap_rules)
+        self._retry_on_overflow(self._load_segment_files)
+        recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
+        self.segments.last.resize_indexes()
+        self.epochs.truncate_from_end(end_offset)
+        start_offset = max(context.log_start_offset, self.segments.first.base_offset)
+        self.epochs.truncate_from_start(context.log_start_offset)
+        self.producers.remove_stray_snapshots(self.segments.bases)
+        rebuild_producers(
+            self.producers, self.segments, start_offset, end_offset, is_clean=context.is_clean
+        )
+        recovery_point = max(recovery_point, start_offset)
+        self._find_unstable_offset(start_offset, end_offset)
+        self._read_partition_metadata()
+        mark = min(context.high_watermark, end_offset)
+        self.producers.advance_high_watermark(max(mark, start_offset))
+        self._find_unstable_offset(start_offset, end_offset)
+        return self._stop(start_offset, end_offset, recovery_point)
+
+    def _stop(self, start_offset: int, end_offset: int, recovery_point: int) -> Recovered:
+        """Flush, take the last snapshot and close (``LogManager.shutdown``)."""
+        flushed_to = wrap_int64(end_offset + 1)  # in Kafka's numbers nothing lies behind the last
+        if flushed_to > recovery_point:
+            for segment in self.segments.between(recovery_point, flushed_to):
+                segment.load_indexes()
+            recovery_point = max(recovery_point, end_offset)
+        self.producers.take_snapshot()
+        for segment in self.segments.all():
+            segment.close()
+        is_ahead = start_offset > self.segments.first.base_offset
+        files = self.workspace.wanted()
+        return Recovered(
+            files=files,
+            log_start_offset=start_offset,
+            log_end_offset=end_offset,
+            recovery_point=recovery_point,
+            checkpointed_log_start_offset=start_offset if is_ahead else None,
+            active_base_offset=self.segments.last.base_offset,
+            leader_epochs=self.epochs.entries,
+            account=self.recorder.finish(files),
+            producers=tuple(each.entry() for each in self.producers.producers.values()),
+            first_unstable_offset=self.producers.first_unstable_offset,
+        )
+
+    # Loading and recovering segments
+
+    def _retry_on_overflow(self, step: Callable[[], Value]) -> Value:
+        while True:
+            try:
+                return step()
+            except OffsetOverflow as overflow:
+                self._split(overflow.segment)
+
+    def _split(self, segment: LoadedSegment) -> None:
+        parts = split_segment(segment)
+        old = [segment] if segment.base_offset in self.segments else []
+        for part in parts:
+            self.segments.add(part)
+        for replaced in old:
+            if replaced.base_offset != min(part.base_offset for part in parts):
+                self.segments.remove(replaced.base_offset)
+        self.recorder.split(segment.log_name, [part.base_offset for part in parts])
+        put_in_place(parts, old)
+        for replaced in old:
+            if all(replaced.base_offset != part.base_offset for part in parts):
+                self.producers.delete_segment_snapshot(replaced.base_offset)
+
+    def _load_segment_files(self) -> None:
+        for segment in self.segments.all():
+            segment.close()
+        self.segments.clear()
+        for name in self.workspace.names():
+            if name.endswith(INDEX_SUFFIXES):
+                drop_orphan(self.workspace, name, self.recorder)
+            elif name.endswith(FileKind.LOG.value):
+                base_offset = required_offset(name)
+                time_index = file_name(base_offset, FileKind.TIME_INDEX)
+                has_time_index = time_index in self.workspace
+                segment = self._open(base_offset)
+                why = segment.needs_recovery(has_time_index=has_time_index)
+                if why is not None:
+                    self._recover_segment(segment, why, is_rebuilt=True)
+                self.segments.add(segment)
+
+    def _open(self, base_offset: int) -> LoadedSegment:
+        return open_segment(self.workspace, base_offset, self.context.settings)
+
+    def _recover_segment(
+        self, segment: LoadedSegment, why: str, *, is_rebuilt: bool = False
+    ) -> int:
+        producers = ProducerState(self.workspace, self.context.expire_before_ms)
+        start_offset = self.context.log_start_offset
+        rebuild_producers(producers, self.segments, start_offset, segment.base_offset)
+        before = self.workspace.content(segment.log_name)
+        self.recorder.recovering(segment.base_offset, why, is_rebuilt=is_rebuilt)
+        truncated_bytes = segment.recover(producers, self.epochs)
+        if truncated_bytes:
+            self._record_cut(segment, before, str(segment.problem))
+        producers.take_snapshot()
+        return truncated_bytes
+
+    def _record_cut(self, segment: LoadedSegment, before: Content, why: str) -> None:
+        self.recorder.cut(
+            segment.log_name,
+            before,
+            segment.size_bytes,
+            why,
+            is_padding=self._is_padding(segment, before),
+        )
+
+    def _is_padding(self, segment: LoadedSegment, before: Content) -> bool:
+        """Whether what was cut off is space that was set aside and never written.
+
+        That is zeroes where nothing says that the log went on: no later segment, and no
+        checkpoint of how far it was flushed or replicated.
+        """
+        lost = part_of(before, segment.size_bytes, before.size_bytes)
+        if self.workspace.end_of_data(lost):
+            return False
+        following = [base for base in self._live_bases() if base > segment.base_offset]
+        checkpointed = max(self.context.recovery_point, self.context.high_watermark)
+        try:
+            return segment.next_offset() >= min(following, default=checkpointed)
+        except Refused:
+            return False
+
+    def _live_bases(self) -> Iterator[int]:
+        """Base offsets of the logs that are there, whether or not they are loaded yet."""
+        for name in self.workspace.names():
+            parsed = names.parse_offset_file_name(name)
+            if parsed is not None and str(parsed) == name and parsed.kind is FileKind.LOG:
+                yield parsed.offset
+
+    def _recover_log(self) -> tuple[int, int]:
+        """Recover what is not known to be flushed; gives recovery point and end offset."""
+        context = self.context
+        if not context.is_clean:
+            self._recover_unflushed()
+        end_offset = self._delete_all_below_start()
+        is_whole = end_offset is not None
+        if not len(self.segments):
+            self.segments.add(self._open(context.log_start_offset))
+        if end_offset is None:
+            end_offset = self.segments.last.next_offset()
+        if context.is_clean and is_whole:
+            return end_offset, end_offset
+        return min(context.recovery_point, end_offset), end_offset
+
+    def _recover_unflushed(self) -> None:
+        unflushed = self.segments.between(self.context.recovery_point, _INT64_MAX)
+        for at, segment in enumerate(unflushed):
+            before = self.workspace.content(segment.log_name)
+            try:
+                truncated_bytes = self._recover_segment(segment, "it was not flushed")
+            except (InvalidOffset, Refused) as problem:
+                if isinstance(problem, Refused) and not problem.refusal.is_io_error:
+                    raise
+                truncated_bytes = segment.truncate_to(segment.base_offset)
+                if truncated_bytes:
+                    self._record_cut(segment, before, str(problem))
+            if truncated_bytes:
+                segment.next_offset()  # Kafka says it in its log, which may end the loading
+                self._delete_segments(unflushed[at + 1 :], "it follows what was cut")
+                return
+
+    def _delete_all_below_start(self) -> int | None:
+        """The end of the log; all segments go if the log is to begin behind it."""
+        if not len(self.segments):
+            return None
+        end_offset = self.segments.last.next_offset()
+        start_offset = self.context.log_start_offset
+        if end_offset >= start_offset:
+            return end_offset
+        self._delete_segments(
+            self.segments.all(),
+            f"the log ends at {end_offset}, and is to begin at {start_offset}",
+            with_snapshots=False,
+        )
+        self.epochs.clear()
+        self.producers.truncate_fully(start_offset)
+        return None
+
+    def _delete_segments(
+        self, segments: list[LoadedSegment], why: str, *, with_snapshots: bool = True
+    ) -> None:
+        for segment in segments:
+            self.recorder.dropped(segment.log_name, why)
+            self.segments.remove(segment.base_offset)
+            segment.delete()
+            if with_snapshots:
+                self.producers.delete_segment_snapshot(segment.base_offset)
+
+    def _find_unstable_offset(self, start_offset: int, end_offset: int) -> None:
+        """Look for the first open transaction in the log; only the looking has consequences."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return
+        offset = max(unstable, start_offset)
+        segment = self.segments.floor(offset)
+        if segment is None or offset >= end_offset:
+            return
+        for candidate in self.segments.between(offset, _INT64_MAX):
+            if candidate.translate(offset) is not None:
+                return
+
+    def _read_partition_metadata(self) -> None:
+        self.workspace.require_no_directory(names.PARTITION_METADATA, "KafkaStorageException")
+        if names.PARTITION_METADATA not in self.workspace:
+            return
+        try:
+            decode_partition_metadata(self.workspace.read(names.PARTITION_METADATA))
+        except FormatError as problem:
+            raise Refused(
+                str(problem), names.PARTITION_METADATA, "KafkaStorageException"
+            ) from problem

@@ -1,0 +1,120 @@
+"""The cluster's metadata, as its own layer loads it.
+
+Follows ``KafkaRaftLog.createLog``. That log is loaded as after a crash each time, and from its
+first offset on, whatever the checkpoints and the marker in the log directory say. Then snapshots
+that were being written or deleted go, and those below the log's start; and where the newest one
+that stays is ahead of the log, all of the log goes, and begins anew where the snapshot ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from kdump.broker.loader.account import Dropped, Leftover, Outcome, measure_loss
+from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.formats import names
+from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
+from kdump.formats.names import FileKind, MetadataSnapshotName, SnapshotStage
+from kdump.log.partition import Partition
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, NewBytes
+from kdump.target.workspace import Workspace, file_name
+
+_SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
+
+
+def metadata_context(context: LoadContext) -> LoadContext:
+    """What loading that log depends on: of ``context``, only the settings."""
+    return LoadContext(settings=context.settings)
+
+
+def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Refusal:
+    """Apply the rules for snapshots to the log as the loader leaves it.
+
+    Args:
+        partition: the cluster's metadata.
+        outcome: of the loader, with :func:`metadata_context`.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    kept: list[MetadataSnapshotName] = []
+    gone: list[str] = []
+    for name in outcome.files:
+        snapshot = names.parse_metadata_snapshot_name(name)
+        if snapshot is None and name.endswith(_SNAPSHOT_SUFFIXES):
+            return Refusal(
+                "the name of a snapshot has no offset and epoch", name, "NumberFormatException"
+            )
+        if snapshot is None:
+            continue
+        is_live = snapshot.stage is SnapshotStage.LIVE
+        if is_live and snapshot.end_offset >= outcome.log_start_offset:
+            kept.append(snapshot)
+        else:
+            gone.append(name)
+    if outcome.log_start_offset > 0 and not kept:
+        return Refusal(
+            f"the log begins at offset {outcome.log_start_offset}, and no snapshot says what was"
+            " before",
+            partition.path.name,
+            "IllegalStateException",
+        )
+    if kept:
+        newest = max(kept, key=_age)
+        if _is_ahead(newest, outcome):
+            gone.extend(str(snapshot) for snapshot in kept if _age(snapshot) < _age(newest))
+            outcome = _begun_anew(partition, outcome, newest.end_offset)
+    leftovers = tuple(Leftover(name, Outcome.DELETED) for name in gone)
+    return replace(
+        outcome,
+        files=outcome.files | dict.fromkeys(gone, Gone()),
+        account=replace(outcome.account, leftovers=(*outcome.account.leftovers, *leftovers)),
+    )
+
+
+def _age(snapshot: MetadataSnapshotName) -> tuple[int, int]:
+    return snapshot.epoch, snapshot.end_offset
+
+
+def _is_ahead(snapshot: MetadataSnapshotName, outcome: Recovered) -> bool:
+    latest_epoch = outcome.leader_epochs[-1].epoch if outcome.leader_epochs else 0
+    return _age(snapshot) > (latest_epoch, outcome.log_end_offset)
+
+
+def _begun_anew(partition: Partition, outcome: Recovered, offset: int) -> Recovered:
+    """The log emptied, and begun at ``offset``."""
+    parsed = {name: names.parse_offset_file_name(name) for name in outcome.files}
+    old = [name for name, of in parsed.items() if of is not None and str(of) == name]
+    made = [
+        file_name(offset, kind)
+        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    ]
+    return replace(
+        outcome,
+        files={
+            **outcome.files,
+            **dict.fromkeys(old, Gone()),
+            **dict.fromkeys(made, NewBytes(b"")),
+            names.LEADER_EPOCH_CHECKPOINT: NewBytes(encode_leader_epoch_checkpoint([])),
+        },
+        log_start_offset=offset,
+        log_end_offset=offset,
+        recovery_point=offset,
+        active_base_offset=offset,
+        leader_epochs=(),
+        producers=(),
+        first_unstable_offset=None,
+        account=replace(outcome.account, dropped=_dropped(partition, old, offset)),
+    )
+
+
+def _dropped(partition: Partition, old: Collection[str], offset: int) -> tuple[Dropped, ...]:
+    workspace = Workspace(partition.path)
+    why = f"the newest snapshot reaches up to {offset}, which the log does not"
+    return tuple(
+        Dropped(name, why, measure_loss(workspace, workspace.content(name)))
+        for name in old
+        if name.endswith(FileKind.LOG.value) and name in workspace
+    )

@@ -1,0 +1,77 @@
+"""Bringing the producers of a log up to an offset.
+
+Follows ``UnifiedLog.rebuildProducerState`` and ``loadProducersFromRecords``.
+"""
+
+from __future__ import annotations
+
+from kdump.broker.loader.log_segments import LogSegments
+from kdump.state.producer_state import ProducerState
+from kdump.target.refusal import Refused
+
+
+def rebuild_producers(
+    state: ProducerState,
+    segments: LogSegments,
+    start_offset: int,
+    end_offset: int,
+    *,
+    is_clean: bool = False,
+) -> None:
+    """Bring ``state`` to ``end_offset`` from the newest snapshot and the batches behind it.
+
+    Snapshots are taken as Kafka takes them on the way.
+
+    Args:
+        state: of a log that has ``segments``.
+        segments: of the log, as far as they are loaded.
+        start_offset: where the log begins.
+        end_offset: exclusive.
+        is_clean: whether this is the loading of a log that was stopped cleanly.
+
+    Raises:
+        Refused: Kafka cannot take in a batch.
+    """
+    to_snapshot = [*segments.last_bases(2), end_offset]
+    if is_clean and not state.has_snapshots:
+        # As after an upgrade from a Kafka that had none: nothing is replayed.
+        for offset in to_snapshot:
+            state.map_end_offset = offset
+            state.take_snapshot()
+        return
+    was_empty = state.is_empty and state.map_end_offset >= end_offset
+    state.truncate_and_reload(start_offset, end_offset)
+    if end_offset > state.map_end_offset and not was_empty:
+        _replay(state, segments, start_offset, end_offset, to_snapshot)
+    state.map_end_offset = end_offset
+    state.take_snapshot()
+
+
+def _replay(
+    state: ProducerState,
+    segments: LogSegments,
+    start_offset: int,
+    end_offset: int,
+    to_snapshot: list[int],
+) -> None:
+    last = segments.floor(end_offset)
+    for segment in segments.between(state.map_end_offset, end_offset):
+        begin = max(segment.base_offset, state.map_end_offset, start_offset)
+        state.map_end_offset = begin
+        if segment.base_offset in to_snapshot:
+            state.take_snapshot()
+        end = segment.size_bytes
+        if segment is last:
+            found = segment.translate(end_offset)
+            end = segment.size_bytes if found is None else found.position
+        first = segment.translate(begin)
+        if first is None:
+            continue
+        if end < first.position:
+            raise Refused(
+                f"the batch at offset {begin} lies behind that at {end_offset}",
+                segment.log_name,
+                "IllegalArgumentException",
+                first.position,
+            )
+        state.load_segment_part(segment.windows(first.position, end), segment.log_name)

@@ -1,0 +1,254 @@
+"""Which batches of a log are valid, wherever damage has put them, and which bytes are no batch.
+
+Every byte of a file belongs to a valid batch or to a damaged range. Where a batch is not valid,
+the next one is looked for from its second byte on, so that a header that lies about its length
+costs only itself, whether it claims too much or too little.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+import numpy as np
+
+from kdump.formats import record_batch
+from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.resync import find_batch
+from kdump.scan.source import ByteSource
+from kdump.scan.walk import Skipped, walk_windows
+from kdump.state.producers import InvalidMarker, read_marker
+from kdump.target.refusal import Refused
+
+_LARGEST_MAGIC: Final = 2
+_LEAST_TO_COLLAPSE: Final = 2
+_COLUMNS: Final = (
+    "position",
+    "size_bytes",
+    "base_offset",
+    "last_offset",
+    "records_count",
+    "crc",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "last_offset_delta",
+    "partition_leader_epoch",
+    "attributes",
+    "magic",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Bytes that are no valid batch; ``batch`` is what they claim to be, where they claim it."""
+
+    start: int
+    end: int
+    reason: str
+    batch: record_batch.BatchHeader | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SoundBatches:
+    """The valid batches of a log, as columns in the order of the file.
+
+    A row stands for one batch, or, when :meth:`collapsed`, for all of a log without damage.
+
+    Attributes:
+        batches: how many each row stands for.
+        position: where each begins.
+        size_bytes: of each.
+        first_offset: the lower of what each says is its first and its last.
+        last_offset: the higher of those.
+        records_count: of each; -1 where only decompressing tells.
+        crc: of each, as stored.
+        producer_id: of each; -1 for none.
+        producer_epoch: of each; -1 for none.
+        base_sequence: of each; -1 for none.
+        last_sequence: of each; -1 for none.
+        leader_epoch: of each; -1 for none.
+        attributes: of each.
+        damaged: the other bytes of the file, in order; no two touch each other.
+    """
+
+    batches: Column
+    position: Column
+    size_bytes: Column
+    first_offset: Column
+    last_offset: Column
+    records_count: Column
+    crc: Column
+    producer_id: Column
+    producer_epoch: Column
+    base_sequence: Column
+    last_sequence: Column
+    leader_epoch: Column
+    attributes: Column
+    damaged: tuple[DamagedRange, ...]
+
+    @property
+    def count(self) -> int:
+        """How many rows."""
+        return len(self.position)
+
+    @property
+    def is_collapsed(self) -> bool:
+        return self.count == 1 and bool(self.batches[0] > 1)
+
+    def chosen(self, rows: Column) -> SoundBatches:
+        """Some of the rows, in the same order; what is damaged stays."""
+        columns = {
+            each.name: getattr(self, each.name)[rows]
+            for each in fields(self)
+            if each.name != "damaged"
+        }
+        return replace(self, **columns)
+
+    def collapsed(self) -> SoundBatches:
+        """All of it as one row, where nothing is damaged and offsets rise; else as it is.
+
+        That is what nearly all logs are, and what their batches are does not have to be held.
+        """
+        rises = bool((self.first_offset[1:] > self.last_offset[:-1]).all())
+        if self.damaged or not rises or self.count < _LEAST_TO_COLLAPSE:
+            return self
+        return replace(
+            self,
+            batches=np.array([self.count], np.int64),
+            position=self.position[:1].copy(),
+            size_bytes=self.size_bytes.sum(keepdims=True),
+            first_offset=self.first_offset[:1].copy(),
+            last_offset=self.last_offset[-1:].copy(),
+            records_count=np.array([-1], np.int64),
+            crc=self.crc[:1].copy(),
+            producer_id=np.array([-1], np.int64),
+            producer_epoch=np.array([-1], np.int64),
+            base_sequence=np.array([-1], np.int64),
+            last_sequence=np.array([-1], np.int64),
+            leader_epoch=np.array([-1], np.int64),
+            attributes=np.array([0], np.int64),
+        )
+
+
+def find_sound_batches(source: ByteSource) -> SoundBatches:
+    """Look through a whole log.
+
+    A batch is valid if its checksum holds, its magic is known, its offsets are none below 0,
+    and, if it is a marker, Kafka can read it.
+
+    Raises:
+        OSError: when reading fails.
+    """
+    finder = _Finder(source)
+    finder.find(0, source.size_bytes)
+    return finder.finish()
+
+
+class _Finder:
+    def __init__(self, source: ByteSource) -> None:
+        self._source = source
+        self._sound: dict[str, list[Column]] = {name: [] for name in _COLUMNS}
+        self._damaged: list[DamagedRange] = []
+
+    def find(self, start: int, end: int) -> None:
+        """Look through the bytes from ``start`` to ``end``, where a batch is to begin."""
+        for step in walk_windows(self._source, start, end, follow_bad=True):
+            if isinstance(step, Skipped):
+                self._add_damaged(DamagedRange(step.start, step.end, step.problem.what))
+            elif isinstance(step, Window):
+                self._take(step)
+
+    def finish(self) -> SoundBatches:
+        columns = {
+            name: np.concatenate([np.empty(0, np.int64), *parts])
+            for name, parts in self._sound.items()
+        }
+        base_offset, last_offset = columns["base_offset"], columns["last_offset"]
+        is_plain = (columns["attributes"] & record_batch.CODEC_MASK) == 0
+        is_single = (columns["magic"] < _LARGEST_MAGIC) & is_plain
+        return SoundBatches(
+            batches=np.ones(len(base_offset), np.int64),
+            position=columns["position"],
+            size_bytes=columns["size_bytes"],
+            first_offset=np.minimum(base_offset, last_offset),
+            last_offset=np.maximum(base_offset, last_offset),
+            records_count=np.where(is_single, 1, columns["records_count"]),
+            crc=columns["crc"],
+            producer_id=columns["producer_id"],
+            producer_epoch=columns["producer_epoch"],
+            base_sequence=columns["base_sequence"],
+            last_sequence=np.where(
+                columns["base_sequence"] >= 0,
+                record_batch.increment_sequences(
+                    columns["base_sequence"], columns["last_offset_delta"]
+                ),
+                record_batch.NO_SEQUENCE,
+            ),
+            leader_epoch=columns["partition_leader_epoch"],
+            attributes=columns["attributes"],
+            damaged=tuple(self._damaged),
+        )
+
+    def _take(self, window: Window) -> None:
+        batches = window.batches
+        is_sound, reasons = _judge(window)
+        begin = 0
+        for row in np.flatnonzero(~is_sound).tolist():
+            self._add_sound(batches, slice(begin, row))
+            self._search_within(batches, row, reasons.get(row, "its checksum does not hold"))
+            begin = row + 1
+        self._add_sound(batches, slice(begin, None))
+
+    def _add_sound(self, batches: BatchColumns, rows: slice) -> None:
+        for name, parts in self._sound.items():
+            parts.append(getattr(batches, name)[rows])
+
+    def _search_within(self, batches: BatchColumns, row: int, reason: str) -> None:
+        """Take a batch that is not valid for damage, up to a valid one inside of it."""
+        start, end = int(batches.position[row]), int(batches.next_position[row])
+        header = batches.header(row) if batches.magic[row] == _LARGEST_MAGIC else None
+        found = None
+        if not batches.is_valid[row]:
+            found = find_batch(self._source, start + 1, end)
+        until = end if found is None else found
+        self._add_damaged(DamagedRange(start, until, reason, header if found is None else None))
+        if found is not None:
+            self.find(found, end)
+
+    def _add_damaged(self, damaged: DamagedRange) -> None:
+        last = self._damaged[-1] if self._damaged else None
+        if last is not None and last.end == damaged.start:
+            self._damaged[-1] = DamagedRange(last.start, damaged.end, last.reason)
+        else:
+            self._damaged.append(damaged)
+
+
+def _judge(window: Window) -> tuple[Flags, dict[int, str]]:
+    """Which batches of ``window`` are valid, and why others with a good checksum are not."""
+    batches = window.batches
+    reasons: dict[int, str] = {}
+    is_known = (batches.magic >= 0) & (batches.magic <= _LARGEST_MAGIC)
+    is_offset = (batches.base_offset >= 0) & (batches.last_offset >= 0)
+    is_sound = batches.is_valid & is_known & is_offset
+    if not is_sound.all():
+        for row in np.flatnonzero(batches.is_valid & ~is_sound).tolist():
+            reasons[row] = "its magic is unknown" if not is_known[row] else "its offset is negative"
+    is_marker = (
+        is_sound
+        & (batches.magic == _LARGEST_MAGIC)
+        & (batches.producer_id >= 0)
+        & ((batches.attributes & record_batch.CONTROL_FLAG) != 0)
+        & (batches.records_count != 0)
+    )
+    for row in np.flatnonzero(is_marker).tolist():
+        try:
+            read_marker(window, row, "")
+        except InvalidMarker as problem:
+            reasons[row] = str(problem)
+        except Refused as refused:
+            reasons[row] = refused.refusal.reason
+        else:
+            continue
+        is_sound[row] = False
+    return is_sound, reasons

@@ -1,0 +1,69 @@
+"""The segments of a partition as a starting broker sees them.
+
+A partition that was left in the middle of a swap holds records twice, or holds some only in files
+that end in ``.swap``. Whoever reads records, or counts them, asks here first: the loader's own
+rules decide (``LogLoader.load``), and nothing is written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kdump.broker.loader.account import Recorder
+from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.swaps import finish_swaps
+from kdump.errors import ExitStatus, KdumpError
+from kdump.formats.names import FileStage
+from kdump.log.partition import Partition, list_partition
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Stored, Workspace
+
+
+class UnfinishedSwapError(KdumpError):
+    """A swap that was interrupted, and that a starting broker cannot finish."""
+
+    exit_status = ExitStatus.DAMAGE_LEFT
+
+
+def as_loaded(partition: Partition) -> Partition:
+    """Give ``partition`` with the segments and snapshots that a starting broker loads.
+
+    Complete ``.swap`` files take the place of what they replace; ``names_on_disk`` says where
+    they lie. Leftovers, foreign names and the total size stay those of the directory. Without a
+    ``.swap`` file this costs nothing, and gives the same partition.
+
+    Raises:
+        UnfinishedSwapError: a broker cannot load the partition because of what the swap left.
+        OSError: a file of the partition cannot be read.
+    """
+    if partition.is_0_7 or not any(
+        name.endswith(FileStage.SWAP.value) for name in partition.unused_names()
+    ):
+        return partition
+    workspace = Workspace(partition.path)
+    try:
+        finish_swaps(workspace, IndexSettings(), Recorder(workspace))
+    except Refused as refused:
+        raise UnfinishedSwapError(
+            f"{partition.path}: an interrupted swap cannot be finished: {refused.refusal};"
+            " kdump verify says more"
+        ) from None
+    stored = {
+        name: content
+        for name in workspace.names()
+        if isinstance(content := workspace.content(name), Stored)
+    }
+    loaded = list_partition(
+        partition.path,
+        partition.topic_partition,
+        partition.state,
+        ((name, content.size_bytes) for name, content in stored.items()),
+    )
+    return replace(
+        partition,
+        segments=loaded.segments,
+        producer_snapshots=loaded.producer_snapshots,
+        names_on_disk={
+            name: content.name for name, content in stored.items() if content.name != name
+        },
+    )

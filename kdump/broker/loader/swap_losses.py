@@ -1,0 +1,437 @@
+"""What swaps would lose of the logs that they replace.
+
+A broker puts complete ``.swap`` files in place of the logs between their offsets without looking
+into either. What a swap holds is right where it comes from a split, which keeps every batch, or
+from the cleaner, which removes only what its rules let go (``Cleaner.shouldRetainRecord``). Here
+the logs that a swap replaces are compared with it, record by record where batches differ:
+
+- A record counts as kept where a swap has one with the same offset, key and value.
+- Control batches, and records of aborted transactions, lose nothing that a consumer reads.
+- In a compacted log a record may go if a later one has its key. So may a tombstone, if no
+  earlier record of its key is left; and a record without a key.
+- Where it is not known whether the log is compacted, a record without a key may not go. A swap
+  that is not what compaction would have made is no swap of a compacted log: then no record may go.
+
+All other records are lost. Logs that are gone already cannot be compared, and count for nothing.
+
+A broker deletes the ``.cleaned`` files, and the ``.swap`` files at or above the lowest of them.
+What these hold was made of logs that are still there; records of theirs that no log has are lost
+by the same rules.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from kdump.broker.loader.account import Loss, Recorder, SwapLoss
+from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
+from kdump.broker.loader.swaps import finish_swaps
+from kdump.formats.names import FileKind, FileStage
+from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from kdump.scan.batches import Column, Flags, Window
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet, walk_segment
+from kdump.state.producers import InvalidMarker, read_marker
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Content, Stored, Workspace
+
+_NO_PRODUCER = -1
+_UNFINISHED_LOGS = tuple(
+    FileKind.LOG.value + stage.value for stage in (FileStage.SWAP, FileStage.CLEANED)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SwapRules:
+    """What decides whether a record may be missing from a swap.
+
+    Attributes:
+        is_compacted: whether the cleaner works on the log; None where that is not known.
+        log_start_offset: records before it are no longer part of the log.
+    """
+
+    is_compacted: bool | None = None
+    log_start_offset: int = 0
+
+
+def resolve_swaps(
+    workspace: Workspace, settings: IndexSettings, recorder: Recorder, rules: SwapRules
+) -> None:
+    """Finish swaps as a broker does, and record what is lost by that.
+
+    Raises:
+        OSError: a log cannot be read.
+        Refused: as for :func:`~kdump.broker.loader.swaps.finish_swaps`.
+    """
+    before = live_logs(workspace) if _has_swap(workspace) else {}
+    unfinished = _unfinished_logs(workspace)
+    finish_swaps(workspace, settings, recorder)
+    for loss in find_losses(workspace, before, rules):
+        recorder.swap_loss(loss)
+    for loss in _find_dropped(workspace, unfinished, rules):
+        recorder.swap_loss(loss)
+
+
+def live_logs(workspace: Workspace) -> dict[str, Content]:
+    """The logs in use, by name."""
+    return {
+        name: workspace.content(name)
+        for name in workspace.names()
+        if name.endswith(FileKind.LOG.value)
+    }
+
+
+def find_losses(
+    workspace: Workspace, before: Mapping[str, Content], rules: SwapRules
+) -> list[SwapLoss]:
+    """What logs held that were replaced, and is lost.
+
+    Args:
+        workspace: with the swaps in place.
+        before: the logs that were in use before, by name.
+        rules: what decides.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    after = live_logs(workspace)
+    replaced = {name: each for name, each in before.items() if after.get(name) != each}
+    if not replaced:
+        return []
+    swaps = [each for each in after.values() if _was_swap(each)]
+    others = [each for each in after.values() if not _was_swap(each)]
+    return _Comparison(workspace, replaced, swaps, others, rules).losses()
+
+
+def _find_dropped(
+    workspace: Workspace, unfinished: Mapping[str, Content], rules: SwapRules
+) -> Iterator[SwapLoss]:
+    """What logs held that were never put in use and are gone, and no log holds."""
+    logs = list(live_logs(workspace).values())
+    for name, content in unfinished.items():
+        if content in logs:
+            continue
+        yield from _Comparison(workspace, {name: content}, logs, [], rules).losses()
+        logs.append(content)  # what two of them hold is lost once
+
+
+def holds_all(workspace: Workspace, log: Content, others: Iterable[Content]) -> bool:
+    """Whether ``others`` hold every record of ``log``, and every marker.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    rules = SwapRules(is_compacted=False)
+    return not _Comparison(workspace, {"": log}, list(others), [], rules).losses(with_control=True)
+
+
+def _unfinished_logs(workspace: Workspace) -> dict[str, Content]:
+    """The logs that were never put in use, by name."""
+    return {
+        name: workspace.content(name)
+        for name in workspace.names()
+        if name.endswith(_UNFINISHED_LOGS)
+    }
+
+
+def _has_swap(workspace: Workspace) -> bool:
+    return any(name.endswith(FileStage.SWAP.value) for name in workspace.names())
+
+
+def _was_swap(content: Content) -> bool:
+    return isinstance(content, Stored) and content.name.endswith(FileStage.SWAP.value)
+
+
+class _Record(NamedTuple):
+    """A record of a log.
+
+    Attributes:
+        position: byte of the log at which its batch begins.
+        offset: its own.
+        key: None for none.
+        has_value: whether it is no tombstone.
+        digest: equal for equal keys and values.
+        producer_id: of its transaction; -1 where it is in none.
+    """
+
+    position: int
+    offset: int
+    key: bytes | None
+    has_value: bool
+    digest: int
+    producer_id: int
+
+
+@dataclass(slots=True)
+class _Markers:
+    """Where transactions end, by producer id: offsets, rising, and whether they abort."""
+
+    offsets: dict[int, list[int]] = field(default_factory=dict)
+    aborts: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    def is_aborted(self, record: _Record) -> bool:
+        """Whether the marker after a record aborts its transaction."""
+        if record.producer_id == _NO_PRODUCER:
+            return False
+        offsets = self.offsets.get(record.producer_id, [])
+        at = bisect_right(offsets, record.offset)
+        return at < len(offsets) and self.aborts[record.producer_id, offsets[at]]
+
+
+class _Comparison:
+    """Logs that are replaced, and what is there instead."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        replaced: Mapping[str, Content],
+        swaps: list[Content],
+        others: list[Content],
+        rules: SwapRules,
+    ) -> None:
+        self._workspace = workspace
+        self._replaced = replaced
+        self._swaps = swaps
+        self._others = others
+        self._rules = rules
+
+    def losses(self, *, with_control: bool = False) -> list[SwapLoss]:
+        """What is lost, by log.
+
+        Args:
+            with_control: whether control batches that a swap does not have count as lost, too.
+        """
+        found = {name: self._batches(content) for name, content in self._replaced.items()}
+        held = [self._batches(content) for content in self._swaps]
+        differing = {name: ~_is_in(batches, held) for name, batches in found.items()}
+        lost: dict[str, set[int]] = {}
+        if with_control:
+            for name, batches in found.items():
+                is_lost = differing[name] & _is_control(batches)
+                lost[name] = set(batches.position[is_lost].tolist())
+        missing: dict[str, list[_Record]] = {}
+        digests: dict[int, int] | None = None
+        for name, batches in found.items():
+            positions = batches.position[
+                differing[name]
+                & ~_is_control(batches)
+                & (batches.last_offset >= self._rules.log_start_offset)
+                & (batches.records_count != 0)
+            ]
+            if not positions.size:
+                continue
+            if digests is None:
+                digests = {
+                    record.offset: record.digest
+                    for content in self._swaps
+                    for record in self._records(content)
+                }
+            unreadable = lost.setdefault(name, set())
+            missing[name] = [
+                record
+                for record in self._records(self._replaced[name], positions, unreadable)
+                if digests.get(record.offset) != record.digest
+                and record.offset >= self._rules.log_start_offset
+            ]
+        counts = self._lost_records(missing)
+        return [
+            loss
+            for name, batches in found.items()
+            if (loss := _loss(name, batches, lost.get(name, set()), counts.get(name, [])))
+        ]
+
+    def _batches(self, content: Content) -> SoundBatches:
+        with self._workspace.open_content(content) as source:
+            return find_sound_batches(source)
+
+    def _lost_records(self, missing: Mapping[str, list[_Record]]) -> dict[str, list[_Record]]:
+        """The records that no rule of the cleaner's lets go."""
+        if self._rules.is_compacted is False:
+            return dict(missing)
+        every = [record for records in missing.values() for record in records]
+        if not every:
+            return {}
+        markers = self._markers()
+        standing = [record for record in every if not markers.is_aborted(record)]
+        last: dict[bytes, _Record] = {}
+        for record in standing:
+            if record.key is not None:
+                before = last.get(record.key)
+                if before is None or before.offset < record.offset:
+                    last[record.key] = record
+        self._drop_removable(last, markers)
+        lost = {id(record) for record in last.values()}
+        has_keyless = any(record.key is None for record in standing)
+        if self._rules.is_compacted is None and (lost or has_keyless):
+            return dict(missing)
+        return {
+            name: [record for record in records if id(record) in lost]
+            for name, records in missing.items()
+        }
+
+    def _drop_removable(self, last: dict[bytes, _Record], markers: _Markers) -> None:
+        """Take out of ``last`` the records that compaction may have removed."""
+        revived: set[bytes] = set()
+        for content in (*self._swaps, *self._others):
+            if not last:
+                return
+            for record in self._records(content):
+                pending = None if record.key is None else last.get(record.key)
+                if record.key is None or pending is None or markers.is_aborted(record):
+                    continue
+                if record.offset > pending.offset:
+                    del last[record.key]
+                elif record.has_value:
+                    revived.add(record.key)
+        for key in [key for key, record in last.items() if not record.has_value]:
+            if key not in revived:
+                del last[key]
+
+    def _records(
+        self,
+        content: Content,
+        positions: Column | None = None,
+        unreadable: set[int] | None = None,
+    ) -> Iterator[_Record]:
+        """The records of valid batches, without control batches.
+
+        Args:
+            content: of the log.
+            positions: of the batches that are wanted; None for all.
+            unreadable: takes the positions of those whose records cannot be read.
+        """
+        wanted = None if positions is None else set(positions.tolist())
+        with self._workspace.open_content(content) as source:
+            for step in walk_segment(source, with_records=True, follow_bad=True):
+                if isinstance(step, RecordColumns):
+                    if unreadable is not None:
+                        for row in step.problems:
+                            position = int(step.batches.position[row])
+                            if wanted is None or position in wanted:
+                                unreadable.add(position)
+                    yield from _of_columns(step, wanted)
+                elif isinstance(step, MessageSet):
+                    position = int(step.window.batches.position[0])
+                    if not step.window.batches.is_valid[0]:
+                        continue
+                    if wanted is not None and position not in wanted:
+                        continue
+                    if step.problem is not None and unreadable is not None:
+                        unreadable.add(position)
+                    for message in step.messages:
+                        yield _Record(
+                            position,
+                            message.offset,
+                            message.key,
+                            message.value is not None,
+                            hash((message.key, message.value)),
+                            _NO_PRODUCER,
+                        )
+
+    def _markers(self) -> _Markers:
+        """The markers of all logs."""
+        markers = _Markers()
+        for content in (*self._replaced.values(), *self._swaps, *self._others):
+            with self._workspace.open_content(content) as source:
+                for step in walk_segment(source, with_records=False, follow_bad=True):
+                    if isinstance(step, Window):
+                        _take_markers(step, markers)
+        for producer_id, offset in sorted(markers.aborts):
+            markers.offsets.setdefault(producer_id, []).append(offset)
+        return markers
+
+
+def _of_columns(columns: RecordColumns, wanted: set[int] | None) -> Iterator[_Record]:
+    batches = columns.batches
+    is_wanted = batches.is_valid & ((batches.attributes & CONTROL_FLAG) == 0)
+    positions = batches.position.tolist()
+    if wanted is not None:
+        is_wanted &= np.array([position in wanted for position in positions], np.bool_)
+    if not is_wanted.any():
+        return
+    in_txn = (batches.attributes & TRANSACTIONAL_FLAG) != 0
+    producer_ids = np.where(in_txn, batches.producer_id, _NO_PRODUCER).tolist()
+    chosen = np.flatnonzero(is_wanted[columns.batch]).tolist()
+    offsets, rows = columns.offset.tolist(), columns.batch.tolist()
+    for row in chosen:
+        key, value = columns.key(row), columns.value(row)
+        yield _Record(
+            positions[rows[row]],
+            offsets[row],
+            key,
+            value is not None,
+            hash((key, value)),
+            producer_ids[rows[row]],
+        )
+
+
+def _take_markers(window: Window, markers: _Markers) -> None:
+    batches = window.batches
+    is_marker = (
+        batches.is_valid
+        & (batches.magic >= 2)
+        & (batches.producer_id >= 0)
+        & ((batches.attributes & CONTROL_FLAG) != 0)
+        & (batches.records_count != 0)
+    )
+    for row in np.flatnonzero(is_marker).tolist():
+        try:
+            is_abort, _, _ = read_marker(window, row, "")
+        except (InvalidMarker, Refused):
+            continue
+        key = int(batches.producer_id[row]), int(batches.base_offset[row])
+        markers.aborts[key] = is_abort
+
+
+def _is_control(batches: SoundBatches) -> Flags:
+    is_control: Flags = (batches.attributes & CONTROL_FLAG) != 0
+    return is_control
+
+
+def _is_in(batches: SoundBatches, held: Iterable[SoundBatches]) -> Flags:
+    """Which of ``batches`` are in one of ``held`` with the same offsets and content."""
+    known = [_identities(each) for each in held]
+    if not known or not batches.count:
+        return np.zeros(batches.count, np.bool_)
+    is_in: Flags = np.isin(_identities(batches), np.concatenate(known))
+    return is_in
+
+
+def _identities(batches: SoundBatches) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+    """What tells batches apart, as one value each."""
+    columns = (batches.first_offset, batches.last_offset, batches.size_bytes, batches.crc)
+    stacked = np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
+    return stacked.view(np.dtype((np.void, stacked.dtype.itemsize * len(columns)))).ravel()
+
+
+def _loss(
+    name: str, batches: SoundBatches, whole: set[int], records: list[_Record]
+) -> SwapLoss | None:
+    """What is lost of a log: batches as a whole, and records of others."""
+    positions = whole | {record.position for record in records}
+    if not positions:
+        return None
+    rows = np.flatnonzero(np.isin(batches.position, np.array(sorted(positions), np.int64)))
+    of_whole = np.isin(batches.position[rows], np.array(sorted(whole), np.int64))
+    whole_rows = rows[of_whole]
+    counts = batches.records_count[whole_rows]
+    known = sum(record.position not in whole for record in records)
+    offsets = [record.offset for record in records if record.position not in whole]
+    offsets += batches.first_offset[whole_rows].tolist() + batches.last_offset[whole_rows].tolist()
+    return SwapLoss(
+        name,
+        Loss(
+            size_bytes=int(batches.size_bytes[rows].sum()),
+            batches=len(rows),
+            records=None if (counts < 0).any() else known + int(counts.sum()),
+            first_offset=min(offsets),
+            last_offset=max(offsets),
+            damaged_bytes=0,
+        ),
+    )

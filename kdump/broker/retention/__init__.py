@@ -1,0 +1,1 @@
+"""Deleting old segments as a broker does."""

@@ -1,0 +1,217 @@
+"""Which of a log's segments retention deletes, and why it keeps the others.
+
+Follows ``UnifiedLog.deleteOldSegments``: from the oldest segment on, first what lies below the log
+start offset, then what is too much by size, then what is too old, each until a segment is met that
+stays. Pure: what a log is like comes in, what becomes of each segment goes out.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from kdump.state.config_keys import CleanupPolicy
+from kdump.state.settings import TopicSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """A segment, as retention looks at it.
+
+    Attributes:
+        base_offset: from its name.
+        size_bytes: of its log, which is what Kafka counts.
+        disk_bytes: of its log and its indexes.
+        timestamp_ms: its largest timestamp, as its time index says it; where there is none, when
+            its log was last modified.
+        has_timestamp: whether it is the former.
+    """
+
+    base_offset: int
+    size_bytes: int
+    disk_bytes: int
+    timestamp_ms: int
+    has_timestamp: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetainableLog:
+    """A log, as retention looks at it.
+
+    Attributes:
+        segments: by base offset; the last one is active.
+        log_start_offset: where it begins.
+        log_end_offset: where it ends, exclusive.
+        high_watermark: up to where it is known to be replicated.
+        has_high_watermark: whether ``replication-offset-checkpoint`` says it; if not, the log
+            start offset stands in for it, and nothing behind that goes.
+    """
+
+    segments: tuple[LogSegment, ...]
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    has_high_watermark: bool = True
+
+    def upper_bound(self, at: int) -> int:
+        """The offset behind the segment at that place."""
+        return self.segments[at + 1].base_offset if self.has_next(at) else self.log_end_offset
+
+    def has_next(self, at: int) -> bool:
+        """Whether another segment follows."""
+        return at + 1 < len(self.segments)
+
+    def may_go(self, at: int) -> bool:
+        """Whether a segment could go at all: it is replicated, and not empty and active."""
+        is_empty_active = not self.has_next(at) and not self.segments[at].size_bytes
+        return self.high_watermark >= self.upper_bound(at) and not is_empty_active
+
+
+class Reason(enum.Enum):
+    """Why a segment goes, or stays; the value says it in words."""
+
+    BELOW_LOG_START = "it lies below the log start offset"
+    OVER_SIZE = "the log is larger than retention.bytes"
+    OVER_AGE = "it is older than retention.ms"
+
+    EMPTY_ACTIVE = "it is the active segment, and empty"
+    POLICY = "cleanup.policy has no delete"
+    NO_HIGH_WATERMARK = "the partition has no line in replication-offset-checkpoint"
+    HIGH_WATERMARK = "it reaches above the high watermark"
+    UNLIMITED = "no retention.ms is set that limits its age, and the log is within retention.bytes"
+    FUTURE_TIMESTAMP = "it holds a timestamp that lies in the future"
+    TOO_YOUNG = "it is not older than retention.ms"
+    BEHIND_KEPT = "a segment before it stays"
+
+    @property
+    def is_deletion(self) -> bool:
+        return self in (Reason.BELOW_LOG_START, Reason.OVER_SIZE, Reason.OVER_AGE)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFate:
+    """What becomes of a segment.
+
+    Attributes:
+        segment: which.
+        reason: why.
+        goes_at_ms: the first moment at which its age lets it go; None where it goes now, or where
+            time alone does not do it.
+    """
+
+    segment: LogSegment
+    reason: Reason
+    goes_at_ms: int | None = None
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.reason.is_deletion
+
+
+def fates(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[SegmentFate, ...]:
+    """What becomes of each segment of ``log`` when a broker applies retention at ``now_ms``."""
+    reasons = _deletions(log, settings, now_ms)
+    found = [
+        SegmentFate(segment, reason) for segment, reason in zip(log.segments, reasons, strict=False)
+    ]
+    goes_at_ms: int | None = now_ms
+    for at in range(len(found), len(log.segments)):
+        reason, own_ms = _why_kept(log, at, settings, now_ms)
+        goes_at_ms = None if goes_at_ms is None or own_ms is None else max(goes_at_ms, own_ms)
+        found.append(SegmentFate(log.segments[at], reason, goes_at_ms))
+    return tuple(found)
+
+
+def below_log_start(log: RetainableLog) -> int:
+    """How many segments lie below the log start offset: they go whatever the policy."""
+    return _count_from(
+        log, 0, lambda at: log.has_next(at) and log.upper_bound(at) <= log.log_start_offset
+    )
+
+
+def _deletions(log: RetainableLog, settings: TopicSettings, now_ms: int) -> list[Reason]:
+    """The reasons of the segments that go, which are the first ones."""
+    reasons = [Reason.BELOW_LOG_START] * below_log_start(log)
+    if settings.is_deleted:
+        reasons += [Reason.OVER_SIZE] * _over_size(log, len(reasons), settings.retention_bytes)
+        reasons += [Reason.OVER_AGE] * _over_age(log, len(reasons), settings.retention_ms, now_ms)
+    return reasons
+
+
+def _over_size(log: RetainableLog, first: int, retention_bytes: int) -> int:
+    excess = sum(segment.size_bytes for segment in log.segments[first:]) - retention_bytes
+    if retention_bytes < 0 or excess < 0:
+        return 0
+
+    def is_too_much(at: int) -> bool:
+        nonlocal excess
+        if excess < log.segments[at].size_bytes:
+            return False
+        excess -= log.segments[at].size_bytes
+        return True
+
+    return _count_from(log, first, is_too_much)
+
+
+def _over_age(log: RetainableLog, first: int, retention_ms: int, now_ms: int) -> int:
+    if retention_ms < 0:
+        return 0
+    return _count_from(log, first, lambda at: now_ms - log.segments[at].timestamp_ms > retention_ms)
+
+
+def _count_from(log: RetainableLog, first: int, goes: Callable[[int], bool]) -> int:
+    """How many segments in a row from ``first`` on may go, and do."""
+    at = first
+    while at < len(log.segments) and log.may_go(at) and goes(at):
+        at += 1
+    return at - first
+
+
+def _why_kept(
+    log: RetainableLog, at: int, settings: TopicSettings, now_ms: int
+) -> tuple[Reason, int | None]:
+    """Why a segment stays by itself, and the first moment at which it would not."""
+    segment = log.segments[at]
+    if not log.has_next(at) and not segment.size_bytes:
+        return Reason.EMPTY_ACTIVE, None
+    if not settings.is_deleted:
+        return Reason.POLICY, None
+    if log.high_watermark < log.upper_bound(at):
+        has_mark = log.has_high_watermark
+        return Reason.HIGH_WATERMARK if has_mark else Reason.NO_HIGH_WATERMARK, None
+    if settings.retention_ms < 0:
+        return Reason.UNLIMITED, None
+    goes_at_ms = segment.timestamp_ms + settings.retention_ms + 1
+    if goes_at_ms <= now_ms:
+        return Reason.BEHIND_KEPT, goes_at_ms
+    is_future = segment.timestamp_ms > now_ms
+    return Reason.FUTURE_TIMESTAMP if is_future else Reason.TOO_YOUNG, goes_at_ms
+
+
+def held_back(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[Reason, ...]:
+    """What keeps segments that would go now if it were not for that."""
+    count = len(_deletions(log, settings, now_ms))
+    return tuple(
+        reason
+        for reason, other_log, other_settings in _without_holds(log, settings, now_ms)
+        if len(_deletions(other_log, other_settings, now_ms)) > count
+    )
+
+
+def _without_holds(
+    log: RetainableLog, settings: TopicSettings, now_ms: int
+) -> Iterator[tuple[Reason, RetainableLog, TopicSettings]]:
+    """Each thing that may keep segments, and how it would be without that."""
+    if log.high_watermark < log.log_end_offset:
+        mark = Reason.HIGH_WATERMARK if log.has_high_watermark else Reason.NO_HIGH_WATERMARK
+        yield mark, replace(log, high_watermark=log.log_end_offset), settings
+    if any(segment.timestamp_ms > now_ms for segment in log.segments):
+        past = tuple(
+            replace(segment, timestamp_ms=0) if segment.timestamp_ms > now_ms else segment
+            for segment in log.segments
+        )
+        yield Reason.FUTURE_TIMESTAMP, replace(log, segments=past), settings
+    if not settings.is_deleted:
+        policies = settings.cleanup_policy | {CleanupPolicy.DELETE}
+        yield Reason.POLICY, log, replace(settings, cleanup_policy=policies)

@@ -1,0 +1,353 @@
+"""What retention leaves of a partition: the first segments gone, and the log beginning behind them.
+
+Goes on where loading ends (``kdump.broker.loader.loader``): a broker loads the directory, applies
+retention and stops cleanly. Follows ``UnifiedLog.deleteSegments`` and
+``UnifiedLog.maybeIncrementLogStartOffset``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kdump.broker.loader.loader import LoadContext, Recovered, load_workspace
+from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
+from kdump.broker.retention.retention import (
+    LogSegment,
+    Reason,
+    RetainableLog,
+    SegmentFate,
+    fates,
+    held_back,
+)
+from kdump.formats import names, time_index
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.names import FileKind, TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.seek import IndexedLog
+from kdump.scan.source import FileSource, read_at
+from kdump.state.leader_epochs import LeaderEpochs
+from kdump.state.producer_state import snapshot_name
+from kdump.state.settings import TopicSettings
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Kept, NewBytes, WantedFile
+from kdump.target.workspace import SNAPSHOT_SUFFIX, Stored, Workspace, Written, file_name
+
+_NS_PER_MS: Final = 1_000_000
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+@dataclass(frozen=True, slots=True)
+class Shortened:
+    """What is left of a partition.
+
+    Attributes:
+        files: what becomes of those that do not stay as they are, by name.
+        log_start_offset: where the log begins.
+        recovery_point: what the recovery point checkpoint then says.
+        checkpointed_log_start_offset: what the log start checkpoint then says; None for no line.
+    """
+
+    files: dict[str, WantedFile]
+    log_start_offset: int
+    recovery_point: int
+    checkpointed_log_start_offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """A partition as a broker has loaded it, from which segments can be taken.
+
+    Attributes:
+        path: its directory.
+        loaded: what loading leaves of it.
+        log: what retention looks at.
+    """
+
+    path: Path
+    loaded: Recovered
+    log: RetainableLog
+    _workspace: Workspace
+
+    @property
+    def is_as_left(self) -> bool:
+        """Whether loading it changes nothing but what it changes at one start or another anyway.
+
+        At its first start after segments went a broker drops a producer snapshot that they leave
+        behind; of an empty log it drops and makes one by turns, and forgets the leader epoch.
+        Nobody who runs retention has asked for that, and a second run would not find the directory
+        as the first one left it.
+        """
+        is_empty = not any(segment.size_bytes for segment in self.log.segments)
+        return is_empty or all(
+            name.endswith(SNAPSHOT_SUFFIX) for name in _changed(self.loaded.files)
+        )
+
+    def without_first(self, count: int, log_start_offset: int | None = None) -> Shortened:
+        """What is left once the first ``count`` segments are gone.
+
+        Args:
+            count: how many; where that is all of them, an empty one takes their place.
+            log_start_offset: where the log is to begin, if that is not where its first segment
+                does; it never begins sooner than before.
+        """
+        segments = self.log.segments
+        workspace = self._workspace.copy()
+        remaining = [segment.base_offset for segment in segments[count:]]
+        if not remaining:
+            remaining = [self.log.log_end_offset]
+            _add_empty_segment(workspace, self.log.log_end_offset)
+        for segment in segments[:count]:
+            for kind in SEGMENT_KINDS:
+                workspace.remove(file_name(segment.base_offset, kind))
+            workspace.remove(snapshot_name(segment.base_offset))
+        start = max(
+            self.log.log_start_offset,
+            log_start_offset or 0,
+            remaining[0] if count else 0,
+        )
+        if start > self.log.log_start_offset:
+            LeaderEpochs(workspace).truncate_from_start(start)
+        return Shortened(
+            files=_changed(workspace.wanted()),
+            log_start_offset=start,
+            recovery_point=self.loaded.recovery_point,
+            checkpointed_log_start_offset=start if start > remaining[0] else None,
+        )
+
+
+def _changed(files: Mapping[str, WantedFile]) -> dict[str, WantedFile]:
+    return {name: each for name, each in files.items() if not isinstance(each, Kept)}
+
+
+def load_log(path: Path, context: LoadContext, high_watermark: int | None) -> LoadedLog | Refusal:
+    """Load a partition as a broker does before it looks for old segments.
+
+    Args:
+        path: of its directory.
+        context: what its log directory says of it.
+        high_watermark: what ``replication-offset-checkpoint`` says, or the operator; None where
+            nobody does.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    workspace = Workspace(path)
+    loaded = load_workspace(workspace, context)
+    if isinstance(loaded, Refusal):
+        return loaded
+    start, end = loaded.log_start_offset, loaded.log_end_offset
+    segments = [
+        _segment(workspace, parsed.offset, context)
+        for name in workspace.names()
+        if name.endswith(FileKind.LOG.value)
+        and (parsed := names.parse_offset_file_name(name)) is not None
+        and parsed.stage is names.FileStage.LIVE
+    ]
+    log = RetainableLog(
+        segments=tuple(sorted(segments, key=lambda segment: segment.base_offset)),
+        log_start_offset=start,
+        log_end_offset=end,
+        high_watermark=max(start, min(high_watermark or 0, end)),
+        has_high_watermark=high_watermark is not None,
+    )
+    return LoadedLog(path, loaded, log, workspace)
+
+
+def _segment(workspace: Workspace, base_offset: int, context: LoadContext) -> LogSegment:
+    log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
+    timestamp_ms = _last_timestamp(workspace, file_name(base_offset, FileKind.TIME_INDEX))
+    # Where an index holds no time, the file's own counts (``LogSegment.largestTimestamp``).
+    has_timestamp = timestamp_ms is not None and timestamp_ms >= 0
+    if timestamp_ms is None or not has_timestamp:
+        timestamp_ms = _modified_ms(workspace, log, context)
+    size_bytes = workspace.size_bytes(log)
+    index_bytes = sum(workspace.size_bytes(name) for name in indexes if name in workspace)
+    return LogSegment(
+        base_offset=base_offset,
+        size_bytes=size_bytes,
+        disk_bytes=size_bytes + index_bytes,
+        timestamp_ms=timestamp_ms,
+        has_timestamp=has_timestamp,
+    )
+
+
+def _last_timestamp(workspace: Workspace, name: str) -> int | None:
+    """Of the last entry of a time index, which is the largest of its segment."""
+    if name not in workspace:
+        return None
+    last = workspace.size_bytes(name) // time_index.ENTRY_BYTES - 1
+    if last < 0:
+        return None
+    with workspace.open(name) as source:
+        data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
+    return int(_TIMESTAMP.unpack(data)[0])
+
+
+def _modified_ms(workspace: Workspace, log_name: str, context: LoadContext) -> int:
+    """When a log was last modified; a log that loading makes is as new as can be."""
+    content = workspace.content(log_name)
+    if not isinstance(content, Stored):
+        return context.now_ms
+    return (workspace.path / content.name).stat().st_mtime_ns // _NS_PER_MS
+
+
+def _add_empty_segment(workspace: Workspace, base_offset: int) -> None:
+    """Roll the log: a segment that holds nothing yet, as it is when it is closed."""
+    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        workspace.put(file_name(base_offset, kind), Written(b""))
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """What retention leaves of a partition.
+
+    Attributes:
+        outcome: the partition afterwards.
+        fates: what becomes of each segment, and why.
+        held_back: what keeps segments that would go now otherwise.
+    """
+
+    outcome: Shortened
+    fates: tuple[SegmentFate, ...]
+    held_back: tuple[Reason, ...]
+
+    @property
+    def deleted(self) -> tuple[SegmentFate, ...]:
+        return tuple(fate for fate in self.fates if fate.is_deleted)
+
+    @property
+    def freed_bytes(self) -> int:
+        """On disk, of the logs and indexes that go."""
+        return sum(fate.segment.disk_bytes for fate in self.deleted)
+
+
+def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retained:
+    """Apply retention to a log."""
+    found = fates(loaded.log, settings, now_ms)
+    count = sum(fate.is_deleted for fate in found)
+    return Retained(
+        outcome=loaded.without_first(count),
+        fates=found,
+        held_back=held_back(loaded.log, settings, now_ms),
+    )
+
+
+def wrongly_old(
+    loaded: LoadedLog, fates: Iterable[SegmentFate], settings: TopicSettings, now_ms: int
+) -> LogSegment | None:
+    """The first segment whose age alone deletes it, though one of its records is younger.
+
+    Its time index says less than its records then: it is damaged, or was made for another log.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    for fate in fates:
+        if fate.reason is not Reason.OVER_AGE:
+            continue
+        if not fate.segment.size_bytes:
+            continue
+        largest_ms = _largest_ms(loaded, fate.segment)
+        if largest_ms is None or now_ms - largest_ms <= settings.retention_ms:
+            return fate.segment
+    return None
+
+
+def dated_by_records(loaded: LoadedLog) -> RetainableLog | LogSegment:
+    """The log with the times of its records, whatever its time indexes say.
+
+    A broker believes them, and deletes a segment too early or too late where they are damaged;
+    what is deleted for space alone, and in the order of age, must not depend on that. An index is
+    used where its last entry is true of the batch that it names.
+
+    Returns:
+        The log; or the first segment with damaged records, whose age cannot be known.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    segments = list(loaded.log.segments)
+    for at, segment in enumerate(segments):
+        if not segment.size_bytes or not loaded.log.may_go(at):
+            continue
+        largest_ms = _largest_ms(loaded, segment)
+        if largest_ms is None:
+            return segment
+        if largest_ms >= 0:  # records of magic 0 have no time
+            segments[at] = replace(segment, timestamp_ms=largest_ms, has_timestamp=True)
+    return replace(loaded.log, segments=tuple(segments))
+
+
+def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
+    """The largest time of the records of a segment; None where some of them are damaged."""
+    log, offset_index, time_index = (
+        loaded.path / file_name(segment.base_offset, kind)
+        for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    )
+    with FileSource(log) as source:
+        indexed = IndexedLog(source, segment.base_offset, offset_index, time_index)
+        largest_ms = indexed.largest_timestamp()
+        return indexed.read_largest_timestamp() if largest_ms is None else largest_ms
+
+
+def log_starts_first(
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, Shortened]
+) -> WantedFile:
+    """What ``log-start-offset-checkpoint`` has to say before anything is deleted.
+
+    A broker that is started while segments go finds a log with a hole, or none. By this it lets
+    the log begin where it is to begin all the same: what is deleted is never shown again, and no
+    offset is given twice.
+    """
+    log_starts = dict(directory.checkpoints.log_start_offsets or {})
+    for key, outcome in outcomes.items():
+        if outcome.log_start_offset > 0:
+            log_starts[key] = outcome.log_start_offset
+    return _checkpoint(log_starts)
+
+
+def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
+    return NewBytes(encode_offset_checkpoint(OffsetEntry(*item) for item in offsets.items()))
+
+
+def retained_root(
+    directory: LogDirectory,
+    outcomes: Mapping[TopicPartition, Shortened],
+    stale: frozenset[TopicPartition] = frozenset(),
+) -> dict[str, WantedFile]:
+    """What becomes of the files in the root of a directory that was left by a clean stop.
+
+    It stays clean, and the marker stays all the while: every state in between is one of a clean
+    stop, so a broker that is started then does not recover segments that nobody asked about. This
+    is what the directory holds in the end; :func:`log_starts_first` is what it has to hold before.
+
+    Args:
+        directory: as it is.
+        outcomes: of the partitions that change; the lines of others stay.
+        stale: other partitions whose line about the log start says nothing.
+
+    Returns:
+        The checkpoints that change, by name.
+    """
+    checkpoints = directory.checkpoints
+    recovery_points = dict(checkpoints.recovery_points or {})
+    log_starts = dict(checkpoints.log_start_offsets or {})
+    for key in stale:
+        log_starts.pop(key, None)
+    for key, outcome in outcomes.items():
+        recovery_points[key] = outcome.recovery_point
+        log_starts.pop(key, None)
+        if outcome.checkpointed_log_start_offset is not None:
+            log_starts[key] = outcome.checkpointed_log_start_offset
+    changed: dict[str, WantedFile] = {}
+    for name, before, after in (
+        (names.LOG_START_OFFSET_CHECKPOINT, checkpoints.log_start_offsets, log_starts),
+        (names.RECOVERY_POINT_CHECKPOINT, checkpoints.recovery_points, recovery_points),
+    ):
+        if before != after:
+            changed[name] = _checkpoint(after)
+    return changed

@@ -1,0 +1,421 @@
+"""A part of a segment, checked: its log byte by byte, and the index entries that lead into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from kdump.check import batches as batch_checks
+from kdump.check import log_0_7
+from kdump.check.batches import SegmentScope
+from kdump.check.collector import Collector
+from kdump.check.index_entries import OffsetEntries, TimeEntries
+from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
+from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
+from kdump.check.producers import RunBuilder
+from kdump.check.records import BatchRecords, check_message_set, control_records
+from kdump.formats import offset_index, record_batch, time_index
+from kdump.formats.compression import Codec
+from kdump.formats.names import FileKind
+from kdump.formats.offset_index import OffsetIndex
+from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.formats.time_index import TimeIndex
+from kdump.scan.batches import (
+    LARGEST_WINDOW_BYTES,
+    WINDOW_BYTES,
+    BatchColumns,
+    Column,
+    Flags,
+    Stop,
+    Window,
+    new_buffer,
+)
+from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.scan.source import ByteSource, FileSource, is_zero, read_at
+from kdump.scan.walk import Skipped, walk_windows
+from kdump.storage.regular_files import open_file
+
+_BEFORE_ALL: Final = -1
+_WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
+"""More than readers of records take together: there is less to do for each batch."""
+_DEEP_WINDOW_BYTES: Final = WINDOW_BYTES
+
+
+def check_part(
+    scope: SegmentScope,
+    start: int,
+    end: int | None,
+    level: Level,
+    now_ms: int,
+    largest_record_bytes: int = LARGEST_RECORD_BYTES,
+) -> SegmentPart:
+    """Check the batches of a segment that begin from byte ``start`` on and before byte ``end``.
+
+    Args:
+        scope: the segment.
+        start: byte at which a batch begins.
+        end: byte at which the next part begins; None for the last part.
+        level: how far to go.
+        now_ms: what time it is.
+        largest_record_bytes: records of compressed batches that are larger are not decoded.
+
+    Raises:
+        OSError: the log, or an index that is there, cannot be read.
+    """
+    if scope.is_0_7:
+        return log_0_7.check_segment(scope, level)
+    with FileSource(Path(scope.path)) as source:
+        check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
+        return check.run()
+
+
+class _PartCheck:
+    """What a part has come to so far."""
+
+    def __init__(
+        self,
+        scope: SegmentScope,
+        source: ByteSource,
+        start: int,
+        end: int | None,
+        level: Level,
+        now_ms: int,
+        largest_record_bytes: int,
+    ) -> None:
+        self.scope = scope
+        self.source = source
+        self.start = start
+        self.limit = source.size_bytes if end is None else min(end, source.size_bytes)
+        self.is_last = end is None
+        self.level = level
+        self.now_ms = now_ms
+        self.findings = Collector()
+        self.position = start
+        self.sound_bytes = self.padding_bytes = self.damaged_bytes = 0
+        self.batches = self.records = 0
+        self.is_counted = True
+        self.first_offset: int | None = None
+        self.first_position: int | None = None
+        self.last_offset: int | None = None
+        self.sound_end = start
+        self.max_offset = _BEFORE_ALL
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
+        self.epochs: list[EpochRun] = []
+        self.runs = RunBuilder()
+        self.is_thinned = False
+        self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
+        self.has_legacy = self.has_untimed = self.has_transactions = False
+        self.largest_record_bytes = largest_record_bytes
+        self.deep = BatchRecords(scope, self.findings, largest_record_bytes)
+        self.not_decoded = 0
+        self.offset_entries: OffsetEntries | None = None
+        self.time_entries: TimeEntries | None = None
+
+    def _take_indexes(self) -> ByteAccount:
+        """Read the offset and time index; gives their account in the first part of a segment.
+
+        The first part looks at them as files, all of them hold their entries against batches.
+        """
+        scope = self.scope
+        offset_path = scope.file(FileKind.OFFSET_INDEX)
+        time_path = scope.file(FileKind.TIME_INDEX)
+        account = ByteAccount()
+        offsets: OffsetIndex | None
+        times: TimeIndex | None
+        if self.start == 0:
+            account, offsets = check_offset_index(offset_path, scope, self.findings)
+            times_account, times = check_time_index(time_path, scope, self.findings)
+            account += times_account
+        else:
+            used = scope.used_index_bytes or (
+                used_bytes(offset_path, offset_index.ENTRY_BYTES),
+                used_bytes(time_path, time_index.ENTRY_BYTES),
+            )
+            offsets = offset_index.decode(_read_first(offset_path, used[0]), scope.base_offset)
+            times = time_index.decode(_read_first(time_path, used[1]), scope.base_offset)
+        if offsets is not None and len(offsets.offset):
+            self.offset_entries = OffsetEntries(
+                str(offset_path), offsets, self.start, self.findings
+            )
+        if times is not None and len(times.offset):
+            self.time_entries = TimeEntries(str(time_path), times, self.findings)
+        return account
+
+    def run(self) -> SegmentPart:
+        index_account = self._take_indexes()
+        for step in self._steps():
+            if isinstance(step, Window):
+                self._take_window(step)
+            else:
+                self._take_skipped(step)
+            if self.position >= self.limit:
+                break
+        self._finish_indexes()
+        return SegmentPart(
+            path=self.scope.path,
+            start=self.start,
+            end=self.position,
+            findings=self.findings.findings(),
+            account=ByteAccount(self.sound_bytes, self.padding_bytes, self.damaged_bytes),
+            index_account=index_account,
+            batches=self.batches,
+            records=self.records if self.is_counted else None,
+            not_decoded=self.deep.not_decoded + self.not_decoded,
+            first_offset=self.first_offset,
+            first_position=self.first_position,
+            last_offset=self.last_offset,
+            max_offset=None if self.max_offset == _BEFORE_ALL else self.max_offset,
+            max_timestamp=self.max_timestamp,
+            max_timestamp_offset=self.max_timestamp_offset,
+            epochs=tuple(self.epochs),
+            events=self.runs.events(),
+            is_thinned=self.is_thinned,
+            starts_legacy=self.starts_legacy,
+            has_legacy=self.has_legacy,
+            has_untimed=self.has_untimed,
+            has_transactions=self.has_transactions,
+            starts_damaged=self.starts_damaged,
+            ends_damaged=self.is_behind_damage,
+        )
+
+    def _finish_indexes(self) -> None:
+        """Check the entries past the last batch of this part."""
+        is_whole = not self.damaged_bytes
+        if self.offset_entries is not None:
+            if self.is_last:
+                self.offset_entries.finish(self.source.size_bytes, is_whole=is_whole)
+            else:
+                self.offset_entries.finish_part()
+        if self.time_entries is not None and (is_whole or not self.is_last):
+            self.time_entries.finish(is_first=self.start == 0, is_last=self.is_last)
+
+    def _steps(self) -> Iterator[Window | Skipped]:
+        """Windows of batches, and what lies between them; to the end of the file at the latest."""
+        window_bytes = _DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES
+        # The last part reads to the end of the file, the others little more than their own.
+        size_bytes = min(window_bytes, self.source.size_bytes - self.start)
+        steps = walk_windows(
+            self.source,
+            self.start,
+            follow_bad=True,
+            checksums=self.level > Level.QUICK,
+            window_bytes=window_bytes,
+            buffer=new_buffer(max(0, size_bytes)),
+        )
+        return (step for step in steps if not isinstance(step, Stop))
+
+    # ---- Batches ----
+
+    def _take_window(self, window: Window) -> None:
+        if int(window.batches.position[-1]) >= self.limit:
+            window = window.rows(window.batches.position < self.limit)
+        batches = good = window.batches
+        if not batches.count:
+            return
+        end = int(batches.next_position[-1])
+        last_offset = batches.last_offset
+        is_usual = self._is_usual(batches, last_offset)
+        if not is_usual:
+            window, good = self._check_each(window)
+        if self.level >= Level.DEEP and good.count:
+            window, good = self._check_records(window)
+        if good.count:
+            if good is not batches:
+                last_offset = good.last_offset
+            self._take_sound(window, last_offset, is_usual=is_usual)
+        if self.offset_entries is not None:
+            self.offset_entries.check(good, end)
+        self.is_behind_damage = not good.count or int(good.next_position[-1]) != end
+        self.position = end
+
+    def _is_usual(self, batches: BatchColumns, last_offset: Column) -> bool:
+        """Whether nothing about the headers needs a second look: most windows are such.
+
+        What this says of many batches at once, :mod:`kdump.check.batches` says of each.
+        """
+        scope = self.scope
+        base_offset = batches.base_offset
+        first, last = int(base_offset[0]), int(last_offset[-1])
+        next_base_offset = scope.next_base_offset
+        return bool(
+            batches.is_valid.all()
+            and (batches.magic == 2).all()
+            and (batches.records_count == batches.last_offset_delta + 1).all()
+            and batches.records_count.min() > 0
+            and (self.last_offset is None or first == self.last_offset + 1)
+            and first >= scope.base_offset
+            and (base_offset[1:] - last_offset[:-1] == 1).all()
+            and last - scope.base_offset <= batch_checks.MOST_RELATIVE_OFFSET
+            and last <= batch_checks.GREATEST_OFFSET
+            and (next_base_offset is None or last < next_base_offset)
+            and batches.max_timestamp.max() <= self.now_ms + batch_checks.CLOCK_SKEW_MS
+            and (batches.attributes & record_batch.CODEC_MASK).max() <= batch_checks.HIGHEST_CODEC
+        )
+
+    def _check_each(self, window: Window) -> tuple[Window, BatchColumns]:
+        """Look for batches that are damaged in themselves; gives the others."""
+        good = window.batches
+        for find in (
+            batch_checks.bad_checksums,
+            batch_checks.unknown_magics,
+            batch_checks.impossible_headers,
+        ):
+            is_bad = find(good, self.scope, self.findings)
+            if is_bad.any():
+                window, good = self._set_aside(window, is_bad)
+            if not good.count:
+                break
+        return window, good
+
+    def _set_aside(self, window: Window, is_bad: Flags) -> tuple[Window, BatchColumns]:
+        self.damaged_bytes += int(window.batches.size_bytes[is_bad].sum())
+        window = window.rows(~is_bad)
+        return window, window.batches
+
+    def _check_records(self, window: Window) -> tuple[Window, BatchColumns]:
+        """Decode all records; gives the batches in which nothing is wrong."""
+        batches = window.batches
+        is_legacy = batches.magic < 2
+        is_bad = np.zeros(batches.count, np.bool_)
+        new = np.flatnonzero(~is_legacy)
+        if new.size:
+            before = self.deep.records
+            damaged = self.deep.check(
+                window if new.size == batches.count else window.rows(~is_legacy)
+            )
+            is_bad[new[sorted(damaged)]] = True
+            self.records += self.deep.records - before
+            self.is_counted &= self.deep.not_decoded == 0
+        for row in np.flatnonzero(is_legacy).tolist():
+            count, is_damaged = check_message_set(
+                window, row, self.scope, self.findings, self.largest_record_bytes
+            )
+            self.records += count or 0
+            self.is_counted &= count is not None
+            self.not_decoded += count is None
+            is_bad[row] = is_damaged
+        if not is_bad.any():
+            return window, batches
+        return self._set_aside(window, is_bad)
+
+    def _take_sound(self, window: Window, last_offset: Column, *, is_usual: bool) -> None:
+        """Take batches that are sound in themselves: hold them against each other."""
+        batches = window.batches
+        if self.first_offset is None:
+            self.first_offset = int(batches.base_offset[0])
+            self.first_position = int(batches.position[0])
+            self.starts_damaged = self.first_position != self.start
+            self.starts_legacy = bool(batches.magic[0] < 2)
+        if not is_usual:
+            self.has_legacy |= bool((batches.magic < 2).any())
+            self.has_untimed |= bool((batches.magic < 1).any())
+            self._check_offsets(batches)
+        self.sound_bytes += int(batches.size_bytes.sum())
+        self.batches += batches.count
+        if self.level < Level.DEEP:
+            self._count_records(batches)
+        self.last_offset = int(last_offset[-1])
+        self.sound_end = int(batches.next_position[-1])
+        self.max_offset = max(
+            self.max_offset, self.last_offset if is_usual else int(last_offset.max())
+        )
+        self._take_timestamps(batches)
+        self._take_epochs(batches)
+        self._take_producers(window, batches)
+        if self.time_entries is not None:
+            self.time_entries.check(batches, is_first=self.start == 0)
+
+    def _count_records(self, batches: BatchColumns) -> None:
+        """Count by headers; that of a compressed message set does not say how many it holds."""
+        is_legacy = batches.magic < 2
+        self.records += int(np.where(is_legacy, 1, batches.records_count).sum())
+        if is_legacy.any():
+            codec = batches.attributes & record_batch.CODEC_MASK
+            self.is_counted &= not (is_legacy & (codec != Codec.NONE)).any()
+
+    def _check_offsets(self, batches: BatchColumns) -> None:
+        scope, into = self.scope, self.findings
+        before = int(batches.base_offset[0]) - 1 if self.last_offset is None else self.last_offset
+        if batch_checks.offsets_out_of_order(batches, before, scope, into).any():
+            # Where offsets go back, looking one up is no use.
+            self.time_entries = None
+        batch_checks.offset_gaps(batches, before, self.sound_end, scope, into)
+        has_holes = (batches.records_count != batches.last_offset_delta + 1) & (batches.magic >= 2)
+        self.is_thinned |= bool(has_holes.any())
+        batch_checks.outside_segment(batches, scope, into)
+        batch_checks.beyond_index(batches, scope, into)
+        batch_checks.in_the_future(batches, self.now_ms, scope, into)
+
+    def _take_timestamps(self, batches: BatchColumns) -> None:
+        row = int(batches.max_timestamp.argmax())
+        if int(batches.max_timestamp[row]) > self.max_timestamp:
+            self.max_timestamp = int(batches.max_timestamp[row])
+            self.max_timestamp_offset = int(batches.last_offset[row])
+
+    def _take_epochs(self, batches: BatchColumns) -> None:
+        epoch = batches.partition_leader_epoch
+        before = self.epochs[-1].epoch if self.epochs else None
+        if before is not None and (epoch == before).all():
+            return
+        changes = np.flatnonzero(epoch[1:] != epoch[:-1]) + 1
+        rows = changes.tolist() if before == int(epoch[0]) else [0, *changes.tolist()]
+        self.epochs.extend(
+            EpochRun(int(epoch[row]), int(batches.base_offset[row]), int(batches.position[row]))
+            for row in rows
+            if batches.magic[row] >= 2
+        )
+
+    def _take_producers(self, window: Window, batches: BatchColumns) -> None:
+        marked = batches.attributes & (record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG)
+        if not marked.any():
+            self.runs.add_batches(batches)
+            return
+        self.has_transactions |= bool((marked.astype(np.bool_) & (batches.producer_id >= 0)).any())
+        is_control = (marked & record_batch.CONTROL_FLAG) != 0
+        begin = 0
+        for row in np.flatnonzero(is_control & (batches.magic >= 2)).tolist():
+            if row > begin:
+                self.runs.add_batches(batches.rows(slice(begin, row)))
+            begin = row + 1
+            if self.level > Level.QUICK and not window.is_giant:
+                for marker in control_records(window, row, self.scope, self.findings):
+                    if marker.producer_id >= 0:
+                        self.runs.add_marker(marker)
+        if begin < batches.count:
+            self.runs.add_batches(batches.rows(slice(begin, None)))
+
+    # ---- What is no batch ----
+
+    def _take_skipped(self, skipped: Skipped) -> None:
+        if skipped.start >= self.limit:
+            self.position = max(self.position, skipped.start)
+            return
+        head = read_at(self.source, skipped.start, record_batch.PREFIX_BYTES + 1)
+        finding, is_padding = batch_checks.passed_over(
+            head,
+            skipped.start,
+            skipped.end,
+            self.source.size_bytes,
+            is_zero=is_zero(self.source, skipped.start, skipped.end),
+            scope=self.scope,
+        )
+        self.findings.add(finding)
+        size = skipped.end - skipped.start
+        if is_padding:
+            self.padding_bytes += size
+        else:
+            self.damaged_bytes += size
+            self.is_behind_damage = True
+        self.position = skipped.end
+
+
+def _read_first(path: Path, size_bytes: int) -> bytes:
+    """The first bytes of an index; nothing where it is not there."""
+    try:
+        with open_file(path) as file:
+            return file.read(size_bytes)
+    except FileNotFoundError:
+        return b""

@@ -1,1 +1,0 @@
-"""Compaction and retention: from a partition as it is to what is left of it."""

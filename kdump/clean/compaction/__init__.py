@@ -1,1 +1,0 @@
-"""Log compaction, as Kafka's cleaner does it."""

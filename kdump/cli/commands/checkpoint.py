@@ -1,0 +1,276 @@
+"""``kdump checkpoint``: the files that say how far each partition of a log directory has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kdump.cli.options.parameters import parse_integer, paths_argument
+from kdump.cli.output.events import Said
+from kdump.cli.output.rendering import Column, Kind, OutputFormat, open_output, output_option
+from kdump.cli.shared.repairing import (
+    Operations,
+    RepairArguments,
+    open_report,
+    plan_lines,
+    plan_row,
+    previewed,
+    repair_options,
+    report_failures,
+    said_of_failed,
+    said_of_interrupted,
+)
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.formats import names
+from kdump.formats.errors import FormatError
+from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
+from kdump.phases import phase
+
+if TYPE_CHECKING:
+    from kdump.jobs.execution import Done
+    from kdump.log.directory import LogDirectory, Offsets
+    from kdump.target.target_file import WantedFile
+
+COLUMNS: Final = (
+    Column("log_dir", "Log dir", dropped=4),
+    Column("topic", "Topic"),
+    Column("partition", "Partition", Kind.NUMBER),
+    Column("recovery_point", "Recovery point", Kind.NUMBER, unknown="-"),
+    Column("log_start_offset", "Log start", Kind.NUMBER, unknown="-", dropped=2),
+    Column("high_watermark", "High watermark", Kind.NUMBER, unknown="-", dropped=3),
+    Column("cleaner_offset", "Cleaned to", Kind.NUMBER, unknown="-", dropped=1),
+    Column("is_there", "There", dropped=5),
+)
+CHECKPOINTS: Final = {
+    "recovery-point": names.RECOVERY_POINT_CHECKPOINT,
+    "log-start-offset": names.LOG_START_OFFSET_CHECKPOINT,
+    "replication-offset": names.REPLICATION_OFFSET_CHECKPOINT,
+    "cleaner-offset": names.CLEANER_OFFSET_CHECKPOINT,
+}
+"""The checkpoints by the words that stand for them on the command line."""
+
+_NO_LINE: Final = "none"
+_REPAIRED: Final = ExitStatus.REPAIRED | ExitStatus.DAMAGE_LEFT
+
+
+@click.group("checkpoint")
+def command() -> None:
+    """Show, set and rebuild the offset checkpoints in the root of log directories."""
+
+
+def _log_dirs(paths: Sequence[Path]) -> tuple[list[Path], ExitStatus]:
+    from kdump.cli.shared.directories import Diagnostics, find_log_directories
+
+    diagnostics = Diagnostics()
+    found = find_log_directories(paths, diagnostics)
+    return list(found), diagnostics.status
+
+
+@command.command("show")
+@paths_argument("LOG_DIR")
+@output_option
+def show(paths: Sequence[Path], output: OutputFormat) -> ExitStatus:
+    """Show what the four checkpoints say of each partition."""
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.log.directory import read_log_directory
+
+    log_dirs, status = _log_dirs(paths)
+    diagnostics = Diagnostics()
+    with open_output(output, COLUMNS) as shown:
+        for log_dir in log_dirs:
+            found = read_log_directory(log_dir)
+            diagnostics.report_problems(found)
+            shown.rows(_rows(found))
+    return status | diagnostics.status
+
+
+def _rows(directory: LogDirectory) -> list[dict[str, Any]]:
+    checkpoints = directory.checkpoints
+    columns: dict[str, Offsets] = {
+        "recovery_point": checkpoints.recovery_points or {},
+        "log_start_offset": checkpoints.log_start_offsets or {},
+        "high_watermark": checkpoints.high_watermarks or {},
+        "cleaner_offset": checkpoints.cleaner_offsets or {},
+    }
+    there = {partition.topic_partition for partition in directory.partitions}
+    keys = sorted(set().union(*columns.values()))
+    return [
+        {
+            "type": "partition",
+            "log_dir": str(directory.path),
+            "topic": key.topic,
+            "partition": key.partition,
+            **{name: offsets.get(key) for name, offsets in columns.items()},
+            "is_there": key in there,
+        }
+        for key in keys
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a checkpoint as it is to be.
+
+    Attributes:
+        key: which partition it is about.
+        offset: what it says; None for no line.
+    """
+
+    key: TopicPartition
+    offset: int | None
+
+
+class LineParameter(click.ParamType[Line]):
+    """A partition and its offset, as ``TOPIC-PARTITION=OFFSET``; ``none`` for no line."""
+
+    name = "line"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Line:
+        text = str(value)
+        name, _, number = text.rpartition("=")
+        offset = parse_integer(number)
+        try:
+            parsed = parse_partition_directory_name(name)
+        except FormatError:
+            parsed = None
+        is_offset = offset is not None and offset >= 0
+        if (
+            parsed is None
+            or parsed.state is not PartitionState.LIVE
+            # Java reads 00 as 0; but a broker never writes it.
+            or str(parsed.topic_partition) != name
+            or not (is_offset or number == _NO_LINE)
+        ):
+            self.fail(
+                f"{text!r} is not of the form TOPIC-PARTITION=OFFSET, or ...={_NO_LINE}",
+                param,
+                ctx,
+            )
+        return Line(parsed.topic_partition, offset if is_offset else None)
+
+
+@command.command("set")
+@click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
+@click.argument("checkpoint", metavar="CHECKPOINT", type=click.Choice(list(CHECKPOINTS)))
+@click.argument("lines", metavar="LINE...", nargs=-1, required=True, type=LineParameter())
+@repair_options
+def set_lines(
+    log_dir: Path, checkpoint: str, lines: Sequence[Line], repair: RepairArguments
+) -> ExitStatus:
+    """Set lines of a checkpoint; all others stay as they are.
+
+    CHECKPOINT is recovery-point, log-start-offset, replication-offset or cleaner-offset. LINE is
+    TOPIC-PARTITION=OFFSET, or TOPIC-PARTITION=none to take the line away.
+    """
+    return _write(
+        [log_dir], repair, "checkpoint set", lambda found: _with(found, checkpoint, lines)
+    )
+
+
+def _with(
+    directory: LogDirectory, checkpoint: str, lines: Iterable[Line]
+) -> Mapping[str, WantedFile]:
+    from kdump.broker.loader.checkpoints import with_lines
+
+    name = CHECKPOINTS[checkpoint]
+    path = directory.path / name
+    if any(problem.path.name == name for problem in directory.problems):
+        raise KdumpError(
+            f"{path}: cannot be read, and all its other lines would be lost; "
+            f"first: kdump checkpoint rebuild {directory.path}"
+        )
+    there = {partition.topic_partition for partition in directory.partitions}
+    for line in lines:
+        if line.offset is not None and line.key not in there:
+            raise UsageProblem(f"{directory.path}: there is no partition {line.key}")
+    _require_reached(directory, name, lines)
+    return with_lines(directory, name, {line.key: line.offset for line in lines})
+
+
+_PAST_THE_END: Final = {
+    names.RECOVERY_POINT_CHECKPOINT: "nothing after it can have been flushed",
+    names.LOG_START_OFFSET_CHECKPOINT: "a broker would delete every segment of it",
+    names.REPLICATION_OFFSET_CHECKPOINT: "nothing after it can have been replicated",
+    names.CLEANER_OFFSET_CHECKPOINT: "nothing after it can have been compacted",
+}
+"""Why a line of a checkpoint is wrong whose offset is past the end of its log."""
+
+
+def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) -> None:
+    """Refuse offsets past the end of a log: it never had them."""
+    from kdump.log.bounds import read_bounds
+
+    wanted = {line.key: line.offset for line in lines}
+    for partition in directory.partitions:
+        offset = partition.topic_partition and wanted.get(partition.topic_partition)
+        if offset is None or partition.state is not PartitionState.LIVE:
+            continue
+        bounds = read_bounds(partition, directory.checkpoints, is_clean=directory.is_clean)
+        if bounds.log_end_offset is not None and offset > bounds.log_end_offset:
+            raise UsageProblem(
+                f"{partition.path}: offset {offset} is past the end of the log,"
+                f" {bounds.log_end_offset}: {_PAST_THE_END[name]}"
+            )
+
+
+@command.command("rebuild")
+@paths_argument("LOG_DIR")
+@repair_options
+def rebuild(paths: Sequence[Path], repair: RepairArguments) -> ExitStatus:
+    """Let the recovery points and log start offsets say what the logs themselves say."""
+    from kdump.broker.loader.checkpoints import rebuilt_root
+
+    return _write(paths, repair, "checkpoint rebuild", rebuilt_root)
+
+
+def _write(
+    paths: Sequence[Path],
+    repair: RepairArguments,
+    command_name: str,
+    wanted_root: Callable[[LogDirectory], Mapping[str, WantedFile]],
+) -> ExitStatus:
+    """Let the files in the root of log directories be what ``wanted_root`` says."""
+    from kdump.apply.plan import WantedDirectory
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.execution import carry_out, for_writing
+    from kdump.log.directory import read_log_directory
+
+    log_dirs, status = _log_dirs(paths)
+    writing = repair.writing(command_name)
+    with for_writing(log_dirs, writing) as interrupted:
+        found = [read_log_directory(log_dir) for log_dir in log_dirs]
+        diagnostics = Diagnostics()
+        for directory in found:
+            diagnostics.report_unreadable(directory)
+        status |= diagnostics.status
+        with phase("reading the ends of logs"):
+            wanted = [WantedDirectory(each.path, (), wanted_root(each)) for each in found]
+        done = carry_out(wanted, writing)
+    operations = Operations(done)
+    with open_report(repair.form, done) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for said in said_of_failed(done):
+            printer.say(said)
+        for each in done:
+            if each.failure is not None:
+                continue
+            printer.say(_said(each, operations))
+            if not each.plan.is_empty:
+                status |= ExitStatus.REPAIRED
+    status |= report_failures(done)
+    return previewed(status) if repair.dry_run else status
+
+
+def _said(done: Done, operations: Operations) -> Said:
+    path = done.plan.path
+    row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
+    return Said(
+        "directory", row, [*plan_lines(done), *operations.counts(done), *operations.lines(path)]
+    )

@@ -1,0 +1,214 @@
+"""``kdump compact``: of each key the last record, as Kafka's log cleaner leaves it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.commands import recover
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
+from kdump.cli.output.brief import BriefFindings
+from kdump.cli.output.events import open_printer
+from kdump.cli.shared.repairing import (
+    Operations,
+    outcomes_noted,
+    said_of_findings,
+    said_of_interrupted,
+)
+from kdump.errors import ExitStatus, UsageProblem
+
+if TYPE_CHECKING:
+    from kdump.jobs.compact.request import Request
+    from kdump.log.directory import DirectoryKind
+
+
+@click.command("compact")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--topic",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Topics whose name matches, or partitions whose directory does (*, ?, [...]); more than "
+    "one may be given.",
+)
+@click.option(
+    "--all-compacted",
+    is_flag=True,
+    help="All topics of which it is known that their cleanup.policy is compact.",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Compact topics, too, of which it is known that their cleanup.policy is not compact.",
+)
+@click.option(
+    "--recover",
+    "recovers",
+    is_flag=True,
+    help="First recover log directories that were not left cleanly, or in which there are "
+    "leftovers, as kdump recover does.",
+)
+@max_record_bytes_option
+@freeing_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Path],
+    globs: Sequence[str],
+    all_compacted: bool,
+    force: bool,
+    recovers: bool,
+    max_record_bytes: int | None,
+    freeing: FreeingArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Keep of each key the last record, as a broker's log cleaner does.
+
+    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
+    several.
+    """
+    from kdump.cli.output.compact_output import CompactReport, status_of, summary
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.jobs.compact.compact import compact, outcome_of, recover_first
+    from kdump.jobs.compact.request import Request
+    from kdump.jobs.execution import for_writing
+    from kdump.jobs.recover import Selection
+    from kdump.jobs.start_blockers import severe_findings
+    from kdump.scan.records import LARGEST_RECORD_BYTES
+
+    if bool(globs) == all_compacted:
+        raise UsageProblem("say which topics: either --topic GLOB, or --all-compacted")
+    if all_compacted and force:
+        raise UsageProblem("--force goes with --topic: --all-compacted takes no other topics")
+    if recovers and freeing.dry_run:
+        raise UsageProblem(
+            "--recover does not go with --dry-run, because what is compacted is what recovery"
+            " leaves; what that does is said by kdump recover --dry-run"
+        )
+    begin = time.monotonic()
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    writing = freeing.writing("compact")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        request = _request(
+            log_dirs,
+            config,
+            Request(
+                selection=Selection(tuple(globs)),
+                all_compacted=all_compacted,
+                force=force,
+                is_replicated=freeing.is_replicated,
+                now_ms=freeing.now_ms,
+                largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
+            ),
+        )
+        _require_match(request)
+        recovered = []
+        if recovers:
+            recovered = recover_first(request, writing, engine.options, engine.progress)
+            request = _request(log_dirs, config, request)
+        for directory in request.directories:
+            diagnostics.report_problems(directory)
+        severe = severe_findings(
+            request.directories,
+            request.settings,
+            {
+                each.path: [one for one in each.partitions if request.selects(each, one)]
+                for each in request.directories
+            },
+        )
+        results = compact(request, writing, engine.options, engine.progress)
+    operations = Operations([done for _, done in recovered], verbose=freeing.verbose)
+    recovery_report = recover.RecoveryReport(operations, freeing)
+    report = CompactReport(freeing)
+    findings = BriefFindings(verbose=freeing.verbose)
+    status = diagnostics.status | status_of(results)
+    with (
+        outcomes_noted(done for _, done in recovered),
+        _noted(map(outcome_of, results)),
+        open_printer(freeing.form) as printer,
+    ):
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for recovery, done in recovered:
+            for said in recovery_report.said(recovery, done):
+                printer.say(dataclasses.replace(said, type=f"recovery_{said.type}"))
+            status |= recover.status_of(recovery, done, freeing)
+        printer.tell(recovery_report.rest())
+        for said in said_of_findings(severe, findings):
+            printer.say(said)
+            status |= ExitStatus.DAMAGE_LEFT
+        printer.tell(findings.rest())
+        for result in results:
+            for said in report.said(result):
+                printer.say(said)
+        printer.tell(report.rest())
+        printer.say(summary(results, freeing, time.monotonic() - begin))
+        printer.tell([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
+        sys.stdout.flush()
+    return status
+
+
+@contextlib.contextmanager
+def _noted(outcomes: Iterable[str]) -> Iterator[None]:
+    """Add to every exception, as notes, what became of log directories."""
+    try:
+        yield
+    except BaseException as failure:
+        for each in outcomes:
+            failure.add_note(each)
+        raise
+
+
+def _request(
+    log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: Request
+) -> Request:
+    """The same request for the directories as they are now."""
+    from kdump.log.broker import partitions_twice
+    from kdump.log.directory import read_log_directory
+
+    directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+    settings = config.settings_of(directories)
+    return dataclasses.replace(
+        request,
+        directories=directories,
+        settings=settings,
+        twice=partitions_twice(directories),
+    )
+
+
+def _require_match(request: Request) -> None:
+    """Refuse what matches nothing: it is misspelt, or nothing is known of the topics."""
+    if any(
+        request.selects(directory, partition)
+        for directory in request.directories
+        for partition in directory.partitions
+    ):
+        return
+    paths = " ".join(str(directory.path) for directory in request.directories)
+    if request.all_compacted:
+        raise UsageProblem(
+            f"no topic in {paths} is known to be compacted: name it with --topic, or say with"
+            " --metadata DIR where the cluster's metadata is"
+        )
+    raise UsageProblem(
+        f"no topic in {paths} matches {' '.join(request.selection.globs)}: kdump ls lists them all"
+    )

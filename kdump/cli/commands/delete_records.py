@@ -1,0 +1,134 @@
+"""``kdump delete-records``: what lies before an offset deleted, as the request does it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
+from kdump.cli.options.parameters import PARTITION_NUMBER, NumberParameter, paths_argument
+from kdump.cli.output.brief import BriefFindings
+from kdump.cli.shared.repairing import (
+    Operations,
+    open_report,
+    said_of_findings,
+    said_of_interrupted,
+)
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats import names
+from kdump.formats.names import TopicPartition
+
+if TYPE_CHECKING:
+    from kdump.log.directory import LogDirectory
+    from kdump.log.partition import Partition
+
+
+@click.command("delete-records")
+@paths_argument("LOG_DIR")
+@click.option("--topic", metavar="TOPIC", required=True, help="The topic.")
+@click.option(
+    "--partition",
+    "number",
+    metavar="NUMBER",
+    type=PARTITION_NUMBER,
+    required=True,
+    help="Which partition of it.",
+)
+@click.option(
+    "--before",
+    metavar="OFFSET",
+    type=NumberParameter(least=-1),
+    required=True,
+    help="Delete all records below this offset; -1 is the high watermark.",
+)
+@freeing_options
+@config_options
+def command(
+    paths: Sequence[Path],
+    topic: str,
+    number: int,
+    before: int,
+    freeing: FreeingArguments,
+    config: ConfigArguments,
+) -> ExitStatus:
+    """Let the log of a partition begin at an offset, and delete the segments before it.
+
+    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
+    several.
+    """
+    from kdump.cli.output.deletion_output import FreedReport, advice, status_of, summary
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.jobs.execution import carry_out, for_writing
+    from kdump.jobs.retain.delete_records import Request, delete_records
+    from kdump.jobs.start_blockers import severe_findings
+    from kdump.log.broker import partitions_twice
+    from kdump.log.directory import read_log_directory
+
+    begin = time.monotonic()
+    if topic == names.CLUSTER_METADATA_TOPIC:
+        raise UsageProblem(
+            f"--topic {topic}: the controller's Raft layer deletes from it what its snapshots"
+            " hold, and nobody else may"
+        )
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    writing = freeing.writing("delete-records")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        directory, partition = _found(directories, TopicPartition(topic, number))
+        settings = config.settings_of(directories)
+        selected = {each.path: [partition] if each is directory else [] for each in directories}
+        severe = severe_findings(directories, settings, selected)
+        request = Request(
+            directory=directory,
+            partition=partition,
+            settings=settings[directory.path],
+            before=before,
+            now_ms=freeing.now_ms,
+            is_replicated=freeing.is_replicated,
+            twice=partitions_twice(directories),
+        )
+        result = delete_records(request)
+        diagnostics.report_problems(directory)
+        done = carry_out([result.wanted], writing)
+    report = FreedReport(Operations(done, verbose=freeing.verbose), freeing)
+    findings = BriefFindings(verbose=freeing.verbose)
+    with open_report(freeing.form, done) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for said in said_of_findings(severe, findings):
+            printer.say(said)
+        printer.tell(findings.rest())
+        for said in report.said(result, done[0]):
+            printer.say(said)
+        printer.say(summary([result], freeing, time.monotonic() - begin))
+        printer.tell([*report.unchanged.lines(), *advice([result])])
+    named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
+    return diagnostics.status | status_of([result]) | named
+
+
+def _found(
+    directories: Sequence[LogDirectory], wanted: TopicPartition
+) -> tuple[LogDirectory, Partition]:
+    from kdump.broker.loader.checkpoints import is_loaded
+
+    for directory in directories:
+        for partition in directory.partitions:
+            if partition.topic_partition == wanted and is_loaded(partition):
+                return directory, partition
+    paths = " ".join(str(directory.path) for directory in directories)
+    raise UsageProblem(
+        f"no partition {wanted.partition} of topic {wanted.topic} in {paths}: kdump ls lists them"
+        " all"
+    )

@@ -1,0 +1,381 @@
+"""``kdump dump-segment``: print any file of a log directory."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
+from kdump.cli.output.rendering import (
+    SAMPLE_ROWS,
+    Column,
+    Kind,
+    Output,
+    OutputFormat,
+    escape_controls,
+    open_output,
+    output_option,
+)
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import each_during
+
+if TYPE_CHECKING:
+    from kdump.dump.contents import Contents
+    from kdump.dump.dumped_file import DumpedFile
+    from kdump.dump.files import DumpKind, DumpOptions
+    from kdump.dump.report import DumpReport
+    from kdump.dump.workers import Worker
+
+_STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
+_TOPIC_DECODERS: Final = {
+    "offsets_decoder": "offsets",
+    "transaction_log_decoder": "transaction-log",
+    "cluster_metadata_decoder": "cluster-metadata",
+    "remote_log_metadata_decoder": "remote-log-metadata",
+    "share_group_state_decoder": "share-group-state",
+}
+"""Options that name an internal topic; the first of them that is given counts."""
+
+_MAX_INT: Final = 2**31 - 1
+
+
+def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) -> list[str]:
+    from kdump.dump.contents import DECODERS
+
+    return [name for name in DECODERS if name.startswith(typed)]
+
+
+@click.command("dump-segment")
+@click.argument("arguments", metavar="FILE...", nargs=-1, type=click.Path())
+@click.option(
+    "--files",
+    type=click.Path(),
+    metavar="FILE[,FILE...]",
+    help="Files to print, separated by commas.",
+)
+@click.option("--print-data-log", is_flag=True, help="Print records with keys and values.")
+@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches.")
+@click.option(
+    "--skip-record-metadata",
+    is_flag=True,
+    help="Print only keys and values of records, and no control records.",
+)
+@click.option(
+    "--max-bytes",
+    type=NumberParameter(most=_MAX_INT),
+    default=_MAX_INT,
+    metavar="BYTES",
+    help="Read only so much of each segment.",
+)
+@max_record_bytes_option
+@click.option(
+    "--max-message-size",
+    type=NumberParameter(most=_MAX_INT),
+    default=5 * 1024 * 1024,
+    show_default=True,
+    metavar="BYTES",
+    help="How far from an index entry's position its batch may reach.",
+)
+@click.option(
+    "--verify-index-only", is_flag=True, help="Check indexes without printing their entries."
+)
+@click.option(
+    "--index-sanity-check",
+    is_flag=True,
+    help="Check indexes only as a starting broker does.",
+)
+@click.option("--offsets-decoder", is_flag=True, help="Records are those of __consumer_offsets.")
+@click.option(
+    "--transaction-log-decoder",
+    is_flag=True,
+    help="Records are those of __transaction_state.",
+)
+@click.option(
+    "--cluster-metadata-decoder",
+    is_flag=True,
+    help="Records are those of __cluster_metadata.",
+)
+@click.option(
+    "--remote-log-metadata-decoder",
+    is_flag=True,
+    help="Records are those of __remote_log_metadata.",
+)
+@click.option(
+    "--share-group-state-decoder",
+    is_flag=True,
+    help="Records are those of __share_group_state.",
+)
+@click.option(
+    "--key-decoder-class",
+    metavar="DECODER",
+    shell_complete=_complete_decoder,
+    is_flag=False,
+    flag_value=_STRING_DECODER,
+    help="How to read keys: one of Kafka's decoder classes, or in Python MODULE:FUNCTION or "
+    "FILE.py:FUNCTION.",
+)
+@click.option(
+    "--value-decoder-class",
+    metavar="DECODER",
+    shell_complete=_complete_decoder,
+    is_flag=False,
+    flag_value=_STRING_DECODER,
+    help="How to read values, likewise.",
+)
+@output_option
+@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Begin with this offset.")
+@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="End before this offset.")
+@click.option("--from-time", type=TIME, metavar="TIME", help="Only records of this time or later.")
+@click.option("--to-time", type=TIME, metavar="TIME", help="Only records before this time.")
+@click.option(
+    "--limit",
+    type=NumberParameter(least=1),
+    metavar="COUNT",
+    help="Stop after so many records of all files together (or batches, without records).",
+)
+@click.option("--key", metavar="KEY", help="Only records with this key.")
+@click.option(
+    "--follow-bad",
+    is_flag=True,
+    help="Behind a bad batch, go on with the next sound one.",
+)
+def command(
+    arguments: tuple[str, ...], files: str | None, output: OutputFormat, **options: Any
+) -> ExitStatus:
+    """Print any file of a log directory, as kafka-dump-log does and beyond.
+
+    Exits 4 where a file is damaged, 8 where one cannot be read.
+    """
+    from kdump.dump.dumped_file import DumpedFile
+    from kdump.dump.report import DumpReport
+
+    names = [*(files.split(",") if files else []), *arguments]
+    if not names:
+        raise UsageProblem("which files? Name them, or give --files FILE[,FILE...]")
+    dumped = [DumpedFile.named(name) for name in names]
+    is_text = output is OutputFormat.TEXT
+    dump_options = _dump_options(options, is_text=is_text)
+    report = DumpReport(_say)
+    if is_text:
+        status = _print_text(dumped, dump_options, report)
+    else:
+        status = _print_rows(dumped, dump_options, report, output)
+    report.finish()
+    if report.is_incomplete:
+        status |= ExitStatus.OPERATIONAL_ERROR
+    return status | (ExitStatus.DAMAGE_LEFT if report.damaged else ExitStatus.SOUND)
+
+
+def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
+    from kdump.dump.files import DumpOptions
+    from kdump.dump.index_options import IndexDumpOptions
+    from kdump.dump.segment import SegmentOptions
+    from kdump.dump.text_options import TextOptions
+    from kdump.scan.records import LARGEST_RECORD_BYTES
+    from kdump.scan.selection import Selection
+
+    key = options["key"]
+    contents = _contents(options)
+    if contents is not None and is_text and sys.stdout.isatty():
+        from kdump.dump.contents import EscapedContents
+
+        contents = EscapedContents(contents, escape_controls)
+    return DumpOptions(
+        segment=SegmentOptions(
+            deep=not is_text
+            or options["deep_iteration"]
+            or contents is not None
+            or key is not None,
+            max_bytes=None if options["max_bytes"] == _MAX_INT else options["max_bytes"],
+            selection=Selection(
+                from_offset=options["from_offset"],
+                to_offset=options["to_offset"],
+                from_time_ms=options["from_time"],
+                to_time_ms=options["to_time"],
+                key=None if key is None else key.encode("utf-8", "surrogateescape"),
+                limit=options["limit"],
+            ),
+            follow_bad=options["follow_bad"],
+            text=TextOptions(
+                contents,
+                options["skip_record_metadata"],
+                options["max_record_bytes"] or LARGEST_RECORD_BYTES,
+            ),
+        ),
+        index=IndexDumpOptions(
+            verify_index_only=options["verify_index_only"],
+            index_sanity_check=options["index_sanity_check"],
+            max_message_size_bytes=options["max_message_size"],
+        ),
+    )
+
+
+def _contents(options: dict[str, Any]) -> Contents | None:
+    """How to show keys and values; None where they are not asked for."""
+    names = [name for option, name in _TOPIC_DECODERS.items() if options[option]]
+    key_decoder, value_decoder = options["key_decoder_class"], options["value_decoder_class"]
+    is_wanted = names or key_decoder or value_decoder or options["print_data_log"]
+    if not is_wanted:
+        return None
+    from kdump.dump import contents
+
+    if names:
+        return contents.topic_contents(names[0])
+    return contents.find_contents(key_decoder or _STRING_DECODER, value_decoder or _STRING_DECODER)
+
+
+def _print_text(
+    files: Sequence[DumpedFile], options: DumpOptions, report: DumpReport
+) -> ExitStatus:
+    from kdump.dump.files import dump_text
+
+    out = sys.stdout.buffer
+    is_terminal = sys.stdout.isatty()
+    status = ExitStatus.SOUND
+    with _workers(files, options) as workers:
+        for file in files:
+            if report.left_of(options.segment.selection.limit) == 0:
+                break
+            out.write(f"Dumping {file.name}\n".encode("utf-8", "surrogateescape"))
+            kind = _kind(file)
+            if kind is None:
+                status |= ExitStatus.OPERATIONAL_ERROR
+                continue
+            try:
+                texts = dump_text(file, kind, options, report, workers)
+                for text in each_during(f"reading {file.name}", texts):
+                    out.write(_for_terminal(text) if is_terminal else text)
+            except BrokenPipeError:
+                raise
+            except OSError as failure:
+                status |= _unreadable(file, failure)
+        out.flush()
+    return status
+
+
+def _workers(
+    files: Sequence[DumpedFile], options: DumpOptions
+) -> contextlib.AbstractContextManager[Sequence[Worker]]:
+    """Processes to share the work with, where records of much are to be printed."""
+    if not options.segment.deep or not options.segment.is_whole:
+        return contextlib.nullcontext(())
+    from kdump.dump.workers import start_workers
+
+    sizes = (file.path.stat().st_size for file in files if file.path.is_file())
+    return start_workers(options.segment.text, sum(sizes))
+
+
+def _for_terminal(text: bytes | memoryview) -> bytes:
+    lines = str(text, "utf-8", "surrogateescape").split("\n")
+    return "\n".join(map(escape_controls, lines)).encode("utf-8", "surrogateescape")
+
+
+def _print_rows(
+    files: list[DumpedFile], options: DumpOptions, report: DumpReport, output: OutputFormat
+) -> ExitStatus:
+    """The rows of all files as one answer; for people, a table a file."""
+    from kdump.dump.fields import fields_of
+
+    kinds = [_kind(file) for file in files]
+    status = ExitStatus.OPERATIONAL_ERROR if None in kinds else ExitStatus.SOUND
+    known = [(file, kind) for file, kind in zip(files, kinds, strict=True) if kind is not None]
+    if output is OutputFormat.TABLE:
+        for file, kind in known:
+            if report.left_of(options.segment.selection.limit) == 0:
+                break
+            if len(files) > 1:
+                click.echo(escape_controls(file.name))
+            status |= _print_table(file, kind, options, report)
+        return status
+    columns = [_column(name) for name in fields_of(kind for _, kind in known)]
+    with open_output(output, columns) as rows:
+        for file, kind in known:
+            if report.left_of(options.segment.selection.limit) == 0:
+                break
+            status |= _hand_over(file, _rows(file, kind, options, report), rows)
+    return status
+
+
+def _print_table(
+    file: DumpedFile, kind: DumpKind, options: DumpOptions, report: DumpReport
+) -> ExitStatus:
+    from kdump.dump.fields import OF_BATCHES, table_fields, table_row
+
+    rows = map(table_row, _rows(file, kind, options, report))
+    try:
+        first_rows = list(itertools.islice(rows, SAMPLE_ROWS))
+    except OSError as failure:
+        return _unreadable(file, failure)
+    columns = [
+        replace(_column(name), dropped=_DROPPED.get(name) if kind in OF_BATCHES else None)
+        for name in table_fields(kind, first_rows)
+    ]
+    with open_output(OutputFormat.TABLE, columns) as table:
+        return _hand_over(file, itertools.chain(first_rows, rows), table)
+
+
+def _rows(
+    file: DumpedFile, kind: DumpKind, options: DumpOptions, report: DumpReport
+) -> Iterator[dict[str, Any]]:
+    from kdump.dump.files import DumpKind, dump_rows
+
+    rows = dump_rows(file, kind, options, report)
+    if kind is not DumpKind.SEGMENT:  # which says itself how far it is, and less often
+        rows = each_during(f"reading {file.name}", rows)
+    return ({"type": row["type"], "path": file.name, **row} for row in rows)
+
+
+def _hand_over(file: DumpedFile, rows: Iterable[dict[str, Any]], output: Output) -> ExitStatus:
+    try:
+        output.rows(rows)
+    except BrokenPipeError:
+        raise
+    except OSError as failure:
+        return _unreadable(file, failure)
+    return ExitStatus.SOUND
+
+
+_DROPPED: Final = {"size_bytes": 1, "timestamp_ms": 2, "position": 3, "remarks": 4}
+"""Columns of batches and records that a narrow terminal loses, in this order."""
+
+
+def _column(name: str) -> Column:
+    title = name.removesuffix("_ms").removesuffix("_bytes").replace("_", " ").capitalize()
+    if name.endswith("timestamp_ms"):
+        return Column(name, title, Kind.TIMESTAMP_MS, unknown="")
+    if name.endswith("_bytes"):
+        return Column(name, title, Kind.BYTES, unknown="")
+    return Column(name, title, unknown="")
+
+
+def _kind(file: DumpedFile) -> DumpKind | None:
+    from kdump.dump.files import DumpKind
+
+    if file.path.is_dir():
+        _say(f"kdump: {file.name} is a directory; name its files, or see kdump ls and info")
+        return None
+    if file.path.exists() and not file.path.is_file():
+        # Opening a pipe would wait for somebody to write into it.
+        _say(f"kdump: {file.name} is not a regular file")
+        return None
+    kind = DumpKind.of(file.path.name)
+    if kind is None:
+        _say(f"Ignoring unknown file {file.name}")
+    return kind
+
+
+def _unreadable(file: DumpedFile, failure: OSError) -> ExitStatus:
+    _say(f"kdump: {file.name}: {failure.strerror or failure}")
+    return ExitStatus.OPERATIONAL_ERROR
+
+
+def _say(line: str) -> None:
+    # What was printed comes first, so that on a terminal a remark stands under what it is about.
+    sys.stdout.flush()
+    click.echo(escape_controls(line) if sys.stderr.isatty() else line, err=True)

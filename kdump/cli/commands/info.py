@@ -1,0 +1,268 @@
+"""``kdump info``: what a directory is, and what it holds in all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
+from kdump.errors import ExitStatus
+from kdump.phases import phase
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.log.directory import LogDirectory
+    from kdump.log.partition import Partition
+
+COLUMNS: Final = (
+    Column("path", "Directory"),
+    Column("kind", "Kind"),
+    Column("log_directories", "Log directories in it"),
+    Column("cluster_id", "Cluster id"),
+    Column("node_id", "Node id", Kind.NUMBER),
+    Column("directory_id", "Directory id"),
+    Column("is_clean", "Stopped cleanly", alert=True),
+    Column("broker_epoch", "Broker epoch", Kind.NUMBER),
+    Column("in_use_by", "In use by", unknown="-", alert=True),
+    Column("has_lock_file", "Lock file"),
+    Column("broker_generation", "Last broker", unknown="-"),
+    Column("topic", "Topic"),
+    Column("partition", "Partition", Kind.NUMBER),
+    Column("state", "State"),
+    Column("topic_id", "Topic id", unknown="-"),
+    Column("topics", "Topics", Kind.NUMBER),
+    Column("partitions", "Partitions", Kind.NUMBER),
+    Column("future_partitions", "  on their way here", Kind.NUMBER),
+    Column("delete_partitions", "  to be deleted", Kind.NUMBER),
+    Column("stray_partitions", "  stray", Kind.NUMBER),
+    Column("segments", "Segments", Kind.NUMBER),
+    Column("generations", "  written by Kafka"),
+    Column("log_bytes", "Size of logs", Kind.BYTES),
+    Column("total_bytes", "Size of all files", Kind.BYTES),
+    Column("log_start_offset", "Log start offset", Kind.NUMBER),
+    Column("log_end_offset", "Log end offset", Kind.NUMBER),
+    Column("gaps", "Gaps between segments", Kind.NUMBER),
+    Column("recovery_point", "Recovery point", Kind.NUMBER),
+    Column("high_watermark", "High watermark", Kind.NUMBER),
+    Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-"),
+    Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-"),
+    Column("leader_epoch", "Leader epoch", Kind.NUMBER, unknown="-"),
+    Column("quorum_leader_id", "Quorum leader", Kind.NUMBER),
+    Column("quorum_leader_epoch", "Quorum epoch", Kind.NUMBER),
+    Column("metadata_snapshot", "Metadata snapshot", unknown="-"),
+    Column("leftovers", "Leftovers", alert=True),
+    Column("refused", "Refused names", alert=True),
+    Column("unreadable", "Unreadable", alert=True),
+    Column("foreign", "Foreign files"),
+    Column("batches", "Batches", Kind.NUMBER),
+    Column("records", "Records", Kind.NUMBER),
+    Column("formats", "Formats"),
+    Column("codecs", "Codecs"),
+    Column("producers", "Producer ids", Kind.NUMBER),
+    Column("transactional_batches", "Transactional", Kind.NUMBER),
+    Column("control_batches", "Control batches", Kind.NUMBER),
+)
+
+
+@click.command("info")
+@click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(file_okay=False, readable=False, path_type=Path),
+)
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Also go over every batch, and count formats, codecs, producers and records.",
+)
+@output_option
+def command(directories: Sequence[Path], deep: bool, output: OutputFormat) -> ExitStatus:
+    """Say what a directory is, whether it was left cleanly, and what it holds in all.
+
+    DIR can be any directory: one where a broker keeps logs, one of cluster metadata only, a
+    single partition, one of Kafka 0.7, or none of Kafka's. Nothing is written, and without --deep
+    no record is read.
+
+    A broker takes a directory for clean while .kafka_cleanshutdown is in it, and then checks
+    nothing. A lock file means that a broker is running, or was killed.
+    """
+    from kdump.cli.shared.directories import Diagnostics
+
+    diagnostics = Diagnostics()
+    with open_output(output, COLUMNS, upright=True) as out:
+        for path in directories:
+            try:
+                with phase(f"looking at {path}"):
+                    row = _row(path, deep, diagnostics)
+                out.row(row)
+            except OSError as failure:
+                diagnostics.report(path, failure)
+    return diagnostics.status
+
+
+def _row(path: Path, deep: bool, diagnostics: Diagnostics) -> Row:
+    from kdump.cli.shared.directories import as_loaded, without_garbage_collection
+    from kdump.log.directory import directory_kind, log_directories_below, read_log_directory
+
+    kind = directory_kind(path)
+    row: dict[str, Any] = {"type": "directory", "path": str(path), "kind": kind.value}
+    partitions: Sequence[Partition | None] = ()
+    if kind.is_log_directory:
+        with without_garbage_collection():
+            found = read_log_directory(path, kind)
+        diagnostics.report_directory(found)
+        partitions = [as_loaded(partition, diagnostics) for partition in found.partitions]
+        row |= _log_directory_fields(found, partitions, diagnostics)
+    elif kind.is_partition:
+        fields, partitions = _partition_fields(path, diagnostics)
+        row |= fields
+    else:
+        row["log_directories"] = [str(inside) for inside in log_directories_below(path)]
+    if deep:
+        row |= _deep_fields(filter(None, partitions), diagnostics)
+    return row
+
+
+def _log_directory_fields(
+    found: LogDirectory, loaded: Iterable[Partition | None], diagnostics: Diagnostics
+) -> Row:
+    from kdump.apply.lock import holder_of
+    from kdump.formats.names import PartitionState
+    from kdump.formats.uuids import format_uuid
+    from kdump.log.directory import DirectoryKind
+    from kdump.log.generations import broker_generation
+
+    meta = found.meta_properties
+    by_state = Counter(partition.state for partition in found.partitions)
+    fields: dict[str, Any] = {
+        "cluster_id": meta and meta.cluster_id,
+        "node_id": meta and meta.node_id,
+        "directory_id": format_uuid(meta.directory_id) if meta and meta.directory_id else None,
+    }
+    if found.kind is not DirectoryKind.METADATA_DIRECTORY:
+        # The metadata log is always loaded as after a crash, and leaves no such mark.
+        fields["is_clean"] = found.is_clean
+    if found.clean_shutdown and found.clean_shutdown.broker_epoch is not None:
+        fields["broker_epoch"] = found.clean_shutdown.broker_epoch
+    fields |= {
+        "in_use_by": holder_of(found.path) if found.has_lock_file else None,
+        "has_lock_file": found.has_lock_file,
+        "broker_generation": str(broker_generation(found)),
+        "topics": len({p.topic_partition.topic for p in found.partitions if p.topic_partition}),
+        "partitions": len(found.partitions) + len(found.unreadable),
+        "future_partitions": by_state[PartitionState.FUTURE],
+        "delete_partitions": by_state[PartitionState.DELETE],
+        "stray_partitions": by_state[PartitionState.STRAY],
+        **_totals(zip(found.partitions, loaded, strict=True), diagnostics),
+        "refused": list(found.refused),
+        "unreadable": list(found.unreadable),
+        "foreign": list(found.foreign),
+    }
+    for partition in found.partitions:
+        if partition.is_cluster_metadata:
+            fields |= _quorum_fields(partition, diagnostics)
+    return fields
+
+
+def _totals(
+    partitions: Iterable[tuple[Partition, Partition | None]], diagnostics: Diagnostics
+) -> Row:
+    from kdump.log.generations import segment_generations
+
+    """Sums over partitions, each as it lies on disk and as a broker loads it."""
+    segments = log_bytes = total_bytes = 0
+    leftovers, generations = Counter[str](), Counter[str]()
+    with phase("looking at partitions") as looking:
+        for partition, loaded in looking.over(partitions):
+            segments += len((loaded or partition).segments)
+            log_bytes += (loaded or partition).log_bytes
+            total_bytes += partition.total_bytes
+            leftovers.update(leftover.kind.value for leftover in partition.leftovers)
+            try:
+                generations.update(segment_generations(loaded or partition))
+            except OSError as failure:
+                diagnostics.report(partition.path, failure)
+    return {
+        "segments": segments,
+        "generations": dict(sorted(generations.items())),
+        "log_bytes": log_bytes,
+        "total_bytes": total_bytes,
+        "leftovers": dict(leftovers),
+    }
+
+
+def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
+    from kdump.cli.shared.directories import readable
+    from kdump.formats.names import QUORUM_STATE, MetadataSnapshotName
+
+    state = readable(partition.path / QUORUM_STATE, partition.read_quorum_state, diagnostics)
+    latest = partition.metadata_snapshots[-1:]
+    return {
+        "quorum_leader_id": state and state.leader_id,
+        "quorum_leader_epoch": state and state.leader_epoch,
+        "metadata_snapshot": str(MetadataSnapshotName(latest[0].end_offset, latest[0].epoch))
+        if latest
+        else None,
+    }
+
+
+def _partition_fields(
+    path: Path, diagnostics: Diagnostics
+) -> tuple[Row, Sequence[Partition | None]]:
+    from kdump.cli.shared.directories import (
+        as_loaded,
+        bounds_fields,
+        read_lone_partition,
+        readable,
+        topic_id,
+    )
+    from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
+
+    lone = read_lone_partition(path)
+    partition = lone.partition
+    loaded = as_loaded(partition, diagnostics)
+    if lone.log_directory is not None:
+        diagnostics.report_problems(lone.log_directory)
+    topic, number = partition.topic_partition or (None, None)
+    epochs = readable(path / LEADER_EPOCH_CHECKPOINT, partition.read_leader_epochs, diagnostics)
+    fields: dict[str, Any] = {
+        "topic": topic,
+        "partition": number,
+        "state": partition.state.name.lower(),
+        "topic_id": topic_id(partition, diagnostics),
+        **_totals([(partition, loaded)], diagnostics),
+        **bounds_fields(loaded, lone.log_directory, diagnostics),
+        "leader_epoch": epochs[-1].epoch if epochs else None,
+        "foreign": list(partition.foreign),
+    }
+    if partition.is_cluster_metadata:
+        fields |= _quorum_fields(partition, diagnostics)
+    return fields, [loaded]
+
+
+def _deep_fields(partitions: Iterable[Partition], diagnostics: Diagnostics) -> Row:
+    from kdump.log.contents import merged, survey_partition
+
+    parts = []
+    for partition in partitions:
+        with phase(f"reading {partition.path}"):
+            contents, problems = survey_partition(partition)
+        parts.append(contents)
+        for problem in problems:
+            diagnostics.report(problem.path, problem.error)
+    total = merged(parts)
+    return {
+        "batches": total.batches,
+        "records": total.records,
+        "formats": dict(total.formats),
+        "codecs": dict(total.codecs),
+        "producers": len(total.producer_ids),
+        "transactional_batches": total.transactional_batches,
+        "control_batches": total.control_batches,
+    }

@@ -1,0 +1,213 @@
+"""``kdump ls``: the partitions of log directories, a line each."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.log.directory import LogDirectory
+    from kdump.log.partition import Partition
+
+COLUMNS: Final = (
+    Column("log_dir", "Log dir", dropped=11),
+    Column("directory", "Directory", for_people=False),
+    Column("topic", "Topic"),
+    Column("partition", "Partition", Kind.NUMBER),
+    Column("state", "State", dropped=9),
+    Column("segments", "Segments", Kind.NUMBER, dropped=5),
+    Column("log_bytes", "Size", Kind.BYTES, dropped=12),
+    Column("total_bytes", "Total", Kind.BYTES, for_people=False),
+    Column("log_start_offset", "Start", Kind.NUMBER, dropped=8),
+    Column("log_end_offset", "End", Kind.NUMBER),
+    Column("gaps", "Gaps", Kind.NUMBER, dropped=4),
+    Column("recovery_point", "Recovery", Kind.NUMBER, dropped=7),
+    Column("high_watermark", "HW", Kind.NUMBER, dropped=6),
+    Column("earliest_timestamp_ms", "Earliest", Kind.TIMESTAMP_MS, unknown="-", dropped=2),
+    Column("latest_timestamp_ms", "Latest", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
+    Column("topic_id", "Topic id", unknown="-", dropped=1),
+    Column("leftovers", "Leftovers", alert=True, dropped=10),
+    Column("foreign", "Foreign", for_people=False),
+)
+
+COLUMNS_OF_ONE: Final = tuple(
+    dataclasses.replace(column, for_people=column.for_people and column.name != "log_dir")
+    for column in COLUMNS
+)
+"""The same, without the one that would say the same in every line."""
+
+SORT_KEYS: Final = {
+    "name": "topic",
+    "size": "log_bytes",
+    "total": "total_bytes",
+    "segments": "segments",
+    "start": "log_start_offset",
+    "end": "log_end_offset",
+    "gaps": "gaps",
+    "recovery": "recovery_point",
+    "high-watermark": "high_watermark",
+    "earliest": "earliest_timestamp_ms",
+    "latest": "latest_timestamp_ms",
+    "leftovers": "leftovers",
+}
+"""What ``--sort`` can name, and the column that it means."""
+
+
+_COLUMNS_HELP: Final = """\b
+Size       bytes of the segments' logs, as Kafka counts them
+Start      log start offset: the checkpointed one or the first segment's, the larger
+End        log end offset: found by following batch headers to the first that does
+           not fit (checksums unseen)
+Gaps       segments that begin after the end of the one before: compaction leaves such
+           gaps, otherwise a segment is missing
+Recovery   recovery point: up to here, exclusive, the log was flushed for sure
+HW         high watermark, as checkpointed
+Earliest   time of the first record, where the header of its batch tells it
+Latest     largest time of a record, by the time indexes and the last batch headers
+Leftovers  files of Kafka's that are not in use: deleted, swap, cleaned, orphan (an
+           index without its log), temporary
+"""
+
+
+@click.command("ls", epilog=_COLUMNS_HELP)
+@click.argument(
+    "directories",
+    metavar="DIR...",
+    nargs=-1,
+    required=True,
+    type=click.Path(file_okay=False, readable=False, path_type=Path),
+)
+@click.option(
+    "--topic",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Only partitions of topics that match (*, ?, [...]); more than one may be given.",
+)
+@click.option(
+    "--sort",
+    "sort_key",
+    type=click.Choice(list(SORT_KEYS)),
+    default="name",
+    show_default=True,
+    help="Order by this column, smallest first; what is unknown comes last.",
+)
+@click.option("--reverse", is_flag=True, help="Largest first.")
+@output_option
+def command(
+    directories: Sequence[Path],
+    globs: Sequence[str],
+    sort_key: str,
+    reverse: bool,
+    output: OutputFormat,
+) -> ExitStatus:
+    """List the partitions in log directories, or single partitions.
+
+    DIR is a log directory (name several for a broker that has several), or the directory of one
+    partition. Nothing is written, and no record is read: offsets and times come from the
+    checkpoints, a few index entries and a few batch headers. An offset that is not on disk is
+    shown as "?".
+    """
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        rows: list[Row] = []
+        for path in directories:
+            with phase(f"looking at the partitions in {path}") as looking:
+                rows += looking.over(_rows(path, globs, diagnostics))
+    if globs and not rows and not diagnostics.status:
+        raise UsageProblem(
+            f"no topic in {' '.join(map(str, directories))} matches {' '.join(globs)}: "
+            "kdump ls without --topic lists them all"
+        )
+    columns = COLUMNS if len(directories) > 1 else COLUMNS_OF_ONE
+    if rows or not diagnostics.status:
+        with open_output(output, columns) as out:
+            out.rows(_sorted(rows, SORT_KEYS[sort_key], reverse=reverse))
+    return diagnostics.status
+
+
+def _rows(path: Path, globs: Sequence[str], diagnostics: Diagnostics) -> Iterator[Row]:
+    """The rows of a log directory, or the one of a partition."""
+    from kdump.cli.shared.directories import read_lone_partition
+    from kdump.log.directory import directory_kind, read_log_directory
+
+    def is_wanted(topic: str) -> bool:
+        return not globs or any(fnmatch.fnmatchcase(topic, glob) for glob in globs)
+
+    try:
+        kind = directory_kind(path)
+        if kind.is_log_directory:
+            found = read_log_directory(path, kind, select=lambda _, tp: is_wanted(tp.topic))
+            diagnostics.report_directory(found)
+            for partition in found.partitions:
+                yield _row(partition, found, diagnostics)
+            for name in found.unreadable:
+                yield {"type": "partition", "log_dir": str(path), "directory": name, **_UNKNOWN}
+        elif kind.is_partition:
+            lone = read_lone_partition(path)
+            if lone.log_directory is not None:
+                diagnostics.report_problems(lone.log_directory)
+            topic_partition = lone.partition.topic_partition
+            if topic_partition is None or is_wanted(topic_partition.topic):
+                yield _row(lone.partition, lone.log_directory, diagnostics)
+        else:
+            diagnostics.refuse(path)
+    except OSError as failure:
+        diagnostics.report(path, failure)
+
+
+_UNKNOWN: Final = {
+    column.name: None for column in COLUMNS if column.name not in ("log_dir", "directory")
+}
+
+
+def _row(partition: Partition, log_directory: LogDirectory | None, diagnostics: Diagnostics) -> Row:
+    from kdump.cli.shared.directories import as_loaded, bounds_fields, topic_id
+
+    loaded = as_loaded(partition, diagnostics)
+    topic, number = partition.topic_partition or (None, None)
+    return {
+        "type": "partition",
+        "log_dir": str(log_directory.path if log_directory else partition.path.parent),
+        "directory": partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "state": partition.state.name.lower(),
+        "segments": len((loaded or partition).segments),
+        "log_bytes": (loaded or partition).log_bytes,
+        "total_bytes": partition.total_bytes,
+        **bounds_fields(loaded, log_directory, diagnostics),
+        "topic_id": topic_id(partition, diagnostics),
+        "leftovers": {kind.value: count for kind, count in partition.leftover_counts.items()},
+        "foreign": list(partition.foreign),
+    }
+
+
+def _sorted(rows: list[Row], column: str, *, reverse: bool) -> list[Row]:
+    """By one column, then by name; what is unknown comes last either way."""
+    rows = sorted(rows, key=_by_name)
+    known = [row for row in rows if row[column] is not None]
+    unknown = [row for row in rows if row[column] is None]
+    if column == "topic":
+        known.sort(key=_by_name, reverse=reverse)
+    elif column == "leftovers":
+        known.sort(key=lambda row: sum(row[column].values()), reverse=reverse)
+    else:
+        known.sort(key=lambda row: row[column], reverse=reverse)
+    return known + unknown
+
+
+def _by_name(row: Row) -> tuple[str, int, str, str]:
+    return row["topic"] or "", row["partition"] or 0, row["directory"], row["log_dir"]

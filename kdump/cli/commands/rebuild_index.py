@@ -1,0 +1,40 @@
+"""``kdump rebuild-index``: the indexes of segments, made anew from their batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import paths_argument
+from kdump.cli.shared.repairing import RepairArguments, repair_options
+from kdump.errors import ExitStatus
+
+
+@click.command("rebuild-index")
+@paths_argument("PATH")
+@repair_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Path],
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Make offset, time and transaction indexes what they would be if Kafka recovered the segment.
+
+    PATH is the log of a segment, the directory of a partition, or a log directory. Indexes that
+    are right already are left as they are, and logs always.
+    """
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.shared.part_commands import find_named, in_use, run_parts
+    from kdump.jobs.rebuild_parts import Part
+
+    diagnostics = Diagnostics()
+    named = find_named(paths, diagnostics, segments=True)
+    status = run_parts("rebuild-index", in_use(Part.INDEXES), named, repair, config, engine)
+    return diagnostics.status | status

@@ -1,0 +1,358 @@
+"""``kdump recover``: what a broker does to log directories when it starts, without the broker."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import TIME, paths_argument
+from kdump.cli.output.brief import BriefFindings, BriefList
+from kdump.cli.output.events import Said
+from kdump.cli.output.recovery_rows import directory_row, partition_row
+from kdump.cli.output.terminal import shell_command
+from kdump.cli.shared.repairing import (
+    Operations,
+    RepairArguments,
+    open_report,
+    plan_lines,
+    plan_row,
+    previewed,
+    repair_options,
+    report_failures,
+    said_of_failed,
+    said_of_findings,
+    said_of_interrupted,
+    undo_command,
+)
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.jobs.execution import Done
+    from kdump.jobs.recover import DirectoryResult, PartitionResult, Selection
+    from kdump.log.directory import LogDirectory
+
+
+class PolicyName(enum.Enum):
+    """What becomes of damaged data; the value is the word behind ``--policy``."""
+
+    BROKER = "broker"
+    SALVAGE = "salvage"
+
+
+_LOSS: Final = "loss"
+_DAMAGED: Final = ("rebuilt", _LOSS)
+_REFUSED: Final = "refused"
+_UNREADABLE: Final = "unreadable"
+_BAD: Final = (_LOSS, _REFUSED, _UNREADABLE)
+"""Verdicts that people are told of last."""
+_QUIET: Final = ("sound", "unclean", "deleted", "stray")
+"""Verdicts that people are not told of unless they ask."""
+
+
+@click.command("recover")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--policy",
+    "policy_name",
+    type=click.Choice(PolicyName, case_sensitive=False),
+    default=PolicyName.BROKER,
+    help="What becomes of damaged data: broker (the default) does what a starting broker does; "
+    "salvage keeps every valid batch, and sets the damaged bytes aside.",
+)
+@click.option(
+    "--partition",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Only partitions whose directory, or topic, matches (*, ?, [...]); more than one may be "
+    "given.",
+)
+@click.option(
+    "--now",
+    "now_ms",
+    type=TIME,
+    metavar="TIME",
+    help="What time it is: ISO 8601 or epoch milliseconds; decides which producers have expired.",
+)
+@repair_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Path],
+    policy_name: PolicyName,
+    globs: Sequence[str],
+    now_ms: int | None,
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Do to log directories what a broker does to them when it starts, and stop as it stops.
+
+    LOG_DIR is a log directory; name all of a broker that has several.
+    """
+    from kdump.cli.output.advice import preview_advice
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.jobs.execution import carry_out, for_writing
+    from kdump.jobs.recover import Request, Selection, recover
+    from kdump.log.directory import read_log_directory
+    from kdump.repair.policies import Policy
+
+    begin = time.monotonic()
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    selection = Selection(tuple(globs))
+    writing = repair.writing("recover")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        _require_match(directories, selection)
+        request = Request(
+            directories=directories,
+            settings=config.settings_of(directories),
+            selection=selection,
+            policy=Policy(policy_name.value),
+            now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
+        )
+        results = recover(request, engine.options, engine.progress)
+        done = carry_out([result.wanted for result in results], writing)
+    operations = Operations(done, verbose=repair.verbose)
+    report = RecoveryReport(operations, repair)
+    status = diagnostics.status
+    with open_report(repair.form, done) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        changed = [
+            (result, each)
+            for result, each in zip(results, done, strict=True)
+            if each.failure is None
+        ]
+        for result, each in changed:
+            for said in report.said(result, each):
+                printer.say(said)
+            status |= status_of(result, each, repair)
+        for said in said_of_failed(done):
+            printer.say(said)
+        printer.tell(report.rest())
+        if repair.dry_run and policy_name is PolicyName.BROKER:
+            printer.tell(preview_advice(results, config.words, is_selection=bool(globs)))
+        printer.say(_summary(changed, repair, time.monotonic() - begin))
+        printer.tell(report.losses)
+        printer.tell(_advice(report, changed, repair, policy_name, globs))
+    status |= report_failures(done)
+    return previewed(status) if repair.dry_run else status
+
+
+def _require_match(directories: Iterable[LogDirectory], selection: Selection) -> None:
+    """Refuse globs that match nothing: they are misspelt."""
+    found = list(directories)
+    if selection.globs and not any(
+        partition in selection for directory in found for partition in directory.partitions
+    ):
+        paths = " ".join(str(directory.path) for directory in found)
+        raise UsageProblem(
+            f"no partition in {paths} matches {' '.join(selection.globs)}: kdump ls lists them all"
+        )
+
+
+class RecoveryReport:
+    """All that is to be said of log directories that are recovered.
+
+    Attributes:
+        losses: lines about partitions that lose records, or that a broker would not serve; people
+            are told them last, where they do not scroll away.
+        lossy: how many partitions lose records.
+        unserved: how many a broker would refuse, or set aside.
+    """
+
+    def __init__(self, operations: Operations, repair: RepairArguments) -> None:
+        self._operations = operations
+        self._repair = repair
+        self._findings = BriefFindings(verbose=repair.verbose)
+        self._harmless = BriefList(verbose=repair.verbose)
+        self.losses: list[str] = []
+        self.lossy = self.unserved = 0
+
+    def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
+        """All that is to be said of a log directory, but the losses."""
+        yield from said_of_findings(result.findings, self._findings)
+        for partition in result.partitions:
+            yield from said_of_findings(partition.findings, self._findings)
+            yield self._said_of_partition(partition)
+        yield self._said_of_directory(result, done)
+
+    def rest(self) -> list[str]:
+        """Counts of what people were not told one by one."""
+        return [*self._findings.rest(), *self._harmless.rest()]
+
+    def _said_of_partition(self, result: PartitionResult) -> Said:
+        path = result.partition.path
+        row = partition_row(result) | {"operations": self._operations.rows(path)}
+        kind, _ = result.verdict
+        self.lossy += kind == _LOSS
+        self.unserved += kind == _REFUSED or result.becomes_stray
+        planned = self._operations.lines(path) if self._repair.dry_run else []
+        counts = list(self._findings.more())
+        if kind in _BAD or result.becomes_stray:
+            self.losses += [*_verdict_lines(result, self._repair), *planned]
+            return Said("partition", row, counts)
+        lines: list[str] = []
+        if self._repair.verbose or planned or kind not in _QUIET:
+            lines = [*_verdict_lines(result, self._repair), *planned]
+        return Said("partition", row, [*counts, *self._harmless.take(lines)])
+
+    def _said_of_directory(self, result: DirectoryResult, done: Done) -> Said:
+        path = result.directory.path
+        lines = [*plan_lines(done), *self._operations.counts(done)]
+        if result.directory.is_clean and not result.becomes_clean:
+            lines.append(
+                f"{path}: the clean shutdown marker"
+                f" {'would be deleted' if self._repair.dry_run else 'is deleted'}, because"
+                " something is left: the next start, or run, recovers all logs as after a crash"
+            )
+        if self._repair.dry_run:
+            lines += self._operations.lines(path)
+        operations = self._operations.rows(path)
+        row = {**directory_row(result), **plan_row(done), "operations": operations}
+        return Said("directory", row, lines)
+
+
+def _verdict_lines(result: PartitionResult, repair: RepairArguments) -> list[str]:
+    kind, sentence = result.verdict
+    path = result.partition.path
+    if kind == _REFUSED:
+        return [f"{path}: left unchanged: {sentence}"]
+    lines = [f"{path}: {sentence if repair.dry_run or result.left else _done(sentence)}"]
+    if result.left:
+        lines.append(f"{path}: left unchanged: {result.left.value}")
+    return lines
+
+
+_WOULD: Final = ("a broker would ", "salvaging would ", "truncating would ")
+_NOT_DONE: Final = ("rename it", "load it", "then rename", "then load", "refuse")
+"""What only a broker does, and is said of a run as of its preview."""
+
+
+def _done(sentence: str) -> str:
+    """A verdict, as it is said of a partition that was recovered by it."""
+    for would in _WOULD:
+        before, found, after = sentence.partition(would)
+        if found and not after.startswith(_NOT_DONE):
+            return f"{before}done: {after.replace('all would hold', 'all of it holds')}"
+    return sentence
+
+
+def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> ExitStatus:
+    """How the run ends, as far as it is about one log directory.
+
+    A dry run ends with 1 where there is something to do, and with 4 instead where records would be
+    lost, or something is left.
+    """
+    status = _status_of_run(result)
+    if not repair.dry_run:
+        return status
+    if any(partition.verdict[0] == _LOSS for partition in result.partitions):
+        status |= ExitStatus.DAMAGE_LEFT
+    is_settled = done.plan.is_empty or result.is_settled
+    return previewed(status if is_settled else status | ExitStatus.REPAIRED)
+
+
+def _status_of_run(result: DirectoryResult) -> ExitStatus:
+    """How a run ends that does everything."""
+    from kdump.check.invariants import FILE_UNREADABLE
+    from kdump.jobs.recover import Left
+
+    repaired = ExitStatus.REPAIRED
+    status = ExitStatus.SOUND
+    for partition in result.partitions:
+        kind, _ = partition.verdict
+        if kind in _DAMAGED:
+            status |= ExitStatus.DAMAGE_LEFT if partition.left else repaired
+        elif kind == _UNREADABLE:
+            status |= ExitStatus.OPERATIONAL_ERROR
+        if partition.left is Left.REMOTE_STORAGE:
+            status |= ExitStatus.DAMAGE_LEFT
+        if any(finding.severity.is_damage for finding in partition.findings):
+            status |= ExitStatus.DAMAGE_LEFT
+    for finding in result.findings:
+        if finding.code == FILE_UNREADABLE.code:
+            status |= ExitStatus.OPERATIONAL_ERROR
+        elif finding.severity.is_damage:
+            status |= repaired if result.ends(finding) else ExitStatus.DAMAGE_LEFT
+    return status
+
+
+def _summary(
+    changed: Sequence[tuple[DirectoryResult, Done]],
+    repair: RepairArguments,
+    seconds: float,
+) -> Said:
+    from kdump.check.findings import Severity
+
+    partitions = [partition for result, _ in changed for partition in result.partitions]
+    verdicts = Counter(partition.verdict[0] for partition in partitions)
+    row = {
+        "partitions": len(partitions),
+        "verdicts": dict(verdicts),
+        "left": sum(partition.left is not None for partition in partitions),
+        "lost_bytes": sum(each.plan.lost_bytes for _, each in changed),
+        "is_dry_run": repair.dry_run,
+        "seconds": round(seconds, 3),
+    }
+    counts = ", ".join(f"{count} {kind}" for kind, count in verdicts.most_common())
+    count = counted(len(partitions), "partition")
+    when = "" if repair.dry_run or not any(each.is_applied for _, each in changed) else ", as found"
+    lines = [f"{count}{when}: {counts or 'nothing to do'}"]
+    severe = sum(
+        finding.severity is Severity.SEVERE and not result.ends(finding)
+        for result, _ in changed
+        for finding in result.findings
+    )
+    if severe:
+        lines.append(f"{counted(severe, 'severe finding')} about log directories: see above")
+    return Said("summary", row, lines)
+
+
+def _advice(
+    report: RecoveryReport,
+    changed: Sequence[tuple[DirectoryResult, Done]],
+    repair: RepairArguments,
+    policy_name: PolicyName,
+    globs: Sequence[str],
+) -> Iterator[str]:
+    """What to do next where records are lost, or a broker would not serve a partition."""
+    paths = [result.directory.path for result, _ in changed]
+    selected = "".join(f" --partition {shlex.quote(glob)}" for glob in globs)
+    if report.lossy:
+        lossy = counted(report.lossy, "partition")
+        if not repair.dry_run:
+            yield f"records were lost in {lossy}"
+            for _, done in changed:
+                if done.undo is not None:
+                    yield f"to undo: {undo_command(done)}"
+        elif policy_name is PolicyName.BROKER:
+            yield f"records would be lost in {lossy}"
+            salvage = shell_command(f"recover --policy salvage --dry-run{selected}", paths)
+            yield f"without another replica, preview keeping the valid batches: {salvage}"
+        else:
+            yield f"records would be lost in {lossy}"
+    if report.unserved:
+        repairing = shell_command("verify --repair --dry-run", paths)
+        yield (
+            f"a broker would refuse or set aside {counted(report.unserved, 'partition')};"
+            f" preview the repair: {repairing}"
+        )

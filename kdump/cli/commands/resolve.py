@@ -1,0 +1,49 @@
+"""``kdump resolve``: what interrupted work left behind, put in place or taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import paths_argument
+from kdump.cli.shared.repairing import RepairArguments, repair_options
+from kdump.errors import ExitStatus
+from kdump.formats.names import PartitionState
+
+
+@click.command("resolve")
+@paths_argument("PATH")
+@click.option(
+    "--drop-deleted",
+    is_flag=True,
+    help="Delete the files of partitions whose topic was deleted (-delete), too.",
+)
+@repair_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Path],
+    drop_deleted: bool,
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Finish or drop what was interrupted: .swap, .cleaned and .deleted files, and lone indexes.
+
+    PATH is a log directory, or the directory of a partition. Nothing else is changed: no segment
+    is recovered, and no batch is looked at but those of .swap files.
+    """
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.shared.part_commands import find_named, in_use, run_parts
+    from kdump.jobs.rebuild_parts import Part
+
+    diagnostics = Diagnostics()
+    named = find_named(paths, diagnostics)
+    parts = in_use(Part.LEFTOVERS)
+    if drop_deleted:
+        parts[PartitionState.DELETE] = Part.ALL_OF_DELETED
+    return diagnostics.status | run_parts("resolve", parts, named, repair, config, engine)

@@ -1,0 +1,149 @@
+"""``kdump retain``: old segments deleted, as a broker deletes them or to free so much space."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import SizeParameter, paths_argument
+from kdump.cli.output.brief import BriefFindings
+from kdump.cli.shared.repairing import (
+    Operations,
+    open_report,
+    report_failures,
+    said_of_failed,
+    said_of_findings,
+    said_of_interrupted,
+)
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats import names
+
+if TYPE_CHECKING:
+    from kdump.jobs.retain.retain import Topics
+    from kdump.log.directory import LogDirectory
+
+
+@click.command("retain")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--topic",
+    "globs",
+    metavar="GLOB",
+    multiple=True,
+    required=True,
+    help="Topics whose name matches (*, ?, [...]); more than one may be given. Internal topics "
+    "only where they are named without a pattern.",
+)
+@click.option(
+    "--free",
+    "free_bytes",
+    type=SizeParameter(),
+    metavar="SIZE",
+    help="Whatever retention says, delete the oldest segments until SIZE is freed, and no more.",
+)
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Say of each segment why it goes or stays, and when it would go.",
+)
+@freeing_options
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Path],
+    globs: Sequence[str],
+    free_bytes: int | None,
+    explain: bool,
+    freeing: FreeingArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Delete the segments that a broker would delete: below the log start, too many, or too old.
+
+    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
+    several.
+    """
+    from kdump.cli.output.deletion_output import FreedReport, advice, status_of, summary
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.jobs.execution import carry_out, for_writing
+    from kdump.jobs.retain.retain import Request, Topics, retain
+    from kdump.jobs.start_blockers import severe_findings
+    from kdump.log.directory import read_log_directory
+
+    begin = time.monotonic()
+    topics = Topics(tuple(globs))
+    if topics.names(names.CLUSTER_METADATA_TOPIC):
+        raise UsageProblem(
+            f"--topic {names.CLUSTER_METADATA_TOPIC}: the controller's Raft layer deletes from it"
+            " what its snapshots hold, and nobody else may"
+        )
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    writing = freeing.writing("retain")
+    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        _require_match(directories, topics)
+        settings = config.settings_of(directories)
+        selected = {
+            each.path: [one for one in each.partitions if one in topics] for each in directories
+        }
+        severe = severe_findings(directories, settings, selected)
+        request = Request(
+            directories=directories,
+            settings=settings,
+            topics=topics,
+            now_ms=freeing.now_ms,
+            is_replicated=freeing.is_replicated,
+            free_bytes=free_bytes,
+        )
+        results = retain(request, engine.options, engine.progress)
+        for directory in directories:
+            diagnostics.report_problems(directory)
+        done = carry_out([result.wanted for result in results], writing)
+    operations = Operations(done, verbose=freeing.verbose or explain)
+    report = FreedReport(operations, freeing, explain=explain)
+    findings = BriefFindings(verbose=freeing.verbose)
+    with open_report(freeing.form, done) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for said in said_of_findings(severe, findings):
+            printer.say(said)
+        printer.tell(findings.rest())
+        changed = [
+            (result, each)
+            for result, each in zip(results, done, strict=True)
+            if each.failure is None
+        ]
+        for result, each in changed:
+            for said in report.said(result, each):
+                printer.say(said)
+        for said in said_of_failed(done):
+            printer.say(said)
+        results = [result for result, _ in changed]
+        printer.tell(report.rest())
+        printer.say(summary(results, freeing, time.monotonic() - begin))
+        printer.tell([*report.unchanged.lines(), *advice(results)])
+    named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
+    return diagnostics.status | report_failures(done) | status_of(results) | named
+
+
+def _require_match(directories: Sequence[LogDirectory], topics: Topics) -> None:
+    """Refuse globs that match nothing: they are misspelt."""
+    if not any(partition in topics for each in directories for partition in each.partitions):
+        paths = " ".join(str(directory.path) for directory in directories)
+        raise UsageProblem(
+            f"no topic in {paths} matches {' '.join(topics.globs)}: kdump ls lists them all"
+        )

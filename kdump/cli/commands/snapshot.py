@@ -1,0 +1,44 @@
+"""``kdump snapshot``: the snapshots of producers' state, made anew from the batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import paths_argument
+from kdump.cli.shared.repairing import RepairArguments, repair_options
+from kdump.errors import ExitStatus
+
+
+@click.group("snapshot")
+def command() -> None:
+    """Make producer snapshots anew. To look into one, use kdump dump-segment."""
+
+
+@command.command("rebuild")
+@paths_argument("PATH")
+@repair_options
+@config_options
+@engine_options
+def rebuild(
+    paths: Sequence[Path],
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Make producer snapshots say what all batches before them say.
+
+    PATH is a log directory, or the directory of a partition.
+    """
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.shared.part_commands import find_named, in_use, run_parts
+    from kdump.jobs.rebuild_parts import Part
+
+    diagnostics = Diagnostics()
+    named = find_named(paths, diagnostics)
+    status = run_parts("snapshot rebuild", in_use(Part.SNAPSHOTS), named, repair, config, engine)
+    return diagnostics.status | status

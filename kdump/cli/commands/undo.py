@@ -1,0 +1,160 @@
+"""``kdump undo``: takes back what a repair did, byte for byte."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.output.brief import MOST_LISTED
+from kdump.cli.output.events import write_line
+from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.apply.undo import Restored, Undo
+
+RUN_COLUMNS: Final = (
+    Column("undo", "Id"),
+    Column("created_ms", "When", Kind.TIMESTAMP_MS, unknown="-", dropped=3),
+    Column("command", "Command", unknown="-"),
+    Column("state", "State"),
+    Column("files", "Files", Kind.NUMBER, unknown="-", dropped=1),
+    Column("kept_bytes", "Size", Kind.BYTES, dropped=2),
+)
+FILE_COLUMNS: Final = (
+    Column("undo", "Id", for_people=False),
+    Column("action", "Action"),
+    Column("size_bytes", "Size", Kind.BYTES, unknown="-"),
+    Column("file", "File"),
+)
+
+
+@click.command("undo")
+@click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
+@click.argument("undo_id", metavar="[ID]", required=False)
+@click.option("--list", "is_list", is_flag=True, help="Only list what can be taken back.")
+@click.option(
+    "--discard",
+    "is_discard",
+    is_flag=True,
+    help="Take nothing back, but give up the undo ID, or all, and with it the space that it takes.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done. Nothing is written.")
+@click.option("--verbose", "-v", is_flag=True, help="List every file (default: the first 20).")
+@output_option
+def command(
+    log_dir: Path,
+    undo_id: str | None,
+    is_list: bool,
+    is_discard: bool,
+    dry_run: bool,
+    verbose: bool,
+    output: OutputFormat,
+) -> ExitStatus:
+    """Take back the newest repair of LOG_DIR: every file is as it was, byte for byte.
+
+    Only the newest can be taken back; ID makes sure that it is the one that is meant. What has
+    changed since in the same partitions would be lost: then it is refused.
+    """
+    if is_list and (is_discard or undo_id is not None):
+        raise UsageProblem("--list goes with neither --discard nor an ID")
+    if is_list:
+        _list(log_dir, output)
+    elif is_discard:
+        _discard(log_dir, undo_id, output, dry_run=dry_run)
+    else:
+        _undo(log_dir, undo_id, output, dry_run=dry_run, verbose=verbose)
+    return ExitStatus.SOUND
+
+
+def _list(log_dir: Path, output: OutputFormat) -> None:
+    from kdump.apply.undo import list_undos
+
+    _show_runs(list_undos(log_dir), output)
+
+
+def _discard(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool) -> None:
+    from kdump.apply.lock import hold_locks
+    from kdump.apply.undo import discard, discardable
+
+    if dry_run:
+        _show_runs(discardable(log_dir, undo_id), output)
+        return
+    with hold_locks([log_dir]):
+        _show_runs(discard(log_dir, undo_id), output)
+
+
+def _undo(
+    log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
+) -> None:
+    from kdump.apply.lock import hold_locks
+    from kdump.apply.undo import foretell, remove_remains, undo
+
+    if dry_run:
+        run, restored = foretell(log_dir, undo_id)
+    else:
+        with hold_locks([log_dir]):
+            remove_remains(log_dir)
+            run, restored = foretell(log_dir, undo_id)
+            try:
+                undo(log_dir, run.undo_id)
+            except KeyboardInterrupt as stop:
+                stop.add_note(f"{log_dir}: may be changed in part; run the command again to finish")
+                raise
+    is_brief = output in (OutputFormat.TEXT, OutputFormat.TABLE) and not verbose
+    shown = restored[:MOST_LISTED] if is_brief else restored
+    with _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"):
+        with open_output(output, FILE_COLUMNS) as out:
+            out.rows(_file_row(run, each) for each in shown)
+        if more := len(restored) - len(shown):
+            write_line(f"… and {counted(more, 'more file')} (--verbose lists all)")
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _note(outcome: str) -> Iterator[None]:
+    """Add to every exception what became of the directory before it."""
+    try:
+        yield
+    except BaseException as failure:
+        if outcome:
+            failure.add_note(outcome)
+        raise
+
+
+def _show_runs(runs: Iterable[Undo], output: OutputFormat) -> None:
+    with open_output(output, RUN_COLUMNS) as out:
+        for run in runs:
+            out.row(
+                {
+                    "type": "undo",
+                    "undo": run.undo_id,
+                    "created_ms": None if run.problem else run.created_ms,
+                    "command": run.command or None,
+                    "state": _state(run),
+                    "files": None if run.problem else run.files,
+                    "kept_bytes": run.kept_bytes,
+                }
+            )
+
+
+def _state(run: Undo) -> str:
+    if run.problem:
+        return "unusable"
+    return "interrupted" if run.is_interrupted else "complete"
+
+
+def _file_row(run: Undo, restored: Restored) -> Row:
+    return {
+        "type": "file",
+        "undo": run.undo_id,
+        "action": "remove" if restored.is_removed else "restore",
+        "size_bytes": None if restored.is_removed else restored.size_bytes,
+        "file": restored.path,
+    }

@@ -1,0 +1,1 @@
+"""Options and types of values that several commands have."""

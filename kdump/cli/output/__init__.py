@@ -1,0 +1,1 @@
+"""Every form of output."""

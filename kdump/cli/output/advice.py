@@ -1,0 +1,176 @@
+"""Which command to run next, in full, where damage was found that only one command ends well.
+
+Nothing that a broker does by itself keeps the valid batches after a damaged one, and damage in
+flushed segments is not even looked at: whoever reads the findings is told of salvage.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from kdump.cli.output.terminal import shell_command
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.check.findings import Finding
+    from kdump.cli.output.verify_output import VerifyPrinter
+    from kdump.jobs.recover import DirectoryResult, PartitionResult
+    from kdump.jobs.verify.verify import Summary
+    from kdump.jobs.verify.verify_partition import PartitionReport
+
+_LOSS: Final = "loss"
+"""The verdict that a broker would cut the log, or replace it; a preview shows what is lost."""
+_LOG: Final = ".log"
+_MOST_NAMED: Final = 8
+"""With more partitions, the command is for all of them."""
+
+
+def salvage_command(
+    partitions: Sequence[str], log_dirs: Iterable[Path], options: Sequence[str]
+) -> str:
+    """The command that salvages partitions, as a shell takes it.
+
+    Args:
+        partitions: names of their directories; without any, all are salvaged.
+        log_dirs: all log directories of the broker.
+        options: on configuration, as they were given.
+    """
+    words = ["kdump", "recover", "--policy", "salvage"]
+    for name in partitions if len(partitions) <= _MOST_NAMED else ():
+        words += ["--partition", name]
+    return shlex.join([*words, *options, *map(str, dict.fromkeys(log_dirs))])
+
+
+class AdvisingPrinter:
+    """Shows what a verification says, and remembers what salvage is the answer to.
+
+    Args:
+        shown: what shows it.
+        paths: what is verified, as it was named.
+        options: on configuration, as they were given.
+    """
+
+    def __init__(self, shown: VerifyPrinter, paths: Sequence[Path], options: Sequence[str]) -> None:
+        self._shown = shown
+        self._paths = paths
+        self._options = options
+        self._codes: set[str] = set()
+        self._found: dict[Path, tuple[str, set[str]]] = {}
+
+    def finding(self, finding: Finding) -> None:
+        self._shown.finding(finding)
+        if finding.severity.is_damage:
+            self._codes.add(finding.code)
+
+    def partition(self, report: PartitionReport) -> None:
+        self._shown.partition(report)
+        if report.verdict_kind not in ("deleted", "stray"):
+            self._found[report.partition.path] = report.verdict_kind, self._codes
+        self._codes = set()
+
+    def summary(self, summary: Summary) -> None:
+        self._shown.summary(summary)
+
+    def tell(self, lines: Iterable[str]) -> None:
+        self._shown.tell(lines)
+
+    def advice(self, *, after_repair: bool = False) -> Iterator[str]:
+        """What to run next where a preview of recovery does not say it.
+
+        Args:
+            after_repair: whether a repair has just done what it could.
+        """
+        from kdump.check import invariants
+        from kdump.jobs.verify.minimal_repair import REMEDIES, Remedy
+
+        gaps = {invariants.SEGMENT_GAP.code, invariants.OFFSET_GAP.code}
+        ended = {
+            code for code, remedy in REMEDIES.items() if remedy in (Remedy.DATA, Remedy.SALVAGE)
+        }
+        damaged: list[Path] = []
+        holed: list[Path] = []
+        others: list[Path] = []
+        for path, (kind, codes) in self._found.items():
+            if not codes or kind == _LOSS:
+                continue
+            if codes & ended - gaps:
+                damaged.append(path)
+            else:
+                (holed if codes & gaps else others).append(path)
+        if others and not after_repair:
+            log_dirs = dict.fromkeys(_parent(path) for path in others)
+            yield f"to preview a repair: {shell_command('verify --repair --dry-run', log_dirs)}"
+        if holed:
+            yield (
+                f"missing offsets in {counted(len(holed), 'partition')}: fetch it from an in-sync"
+                f" replica; if there is none, note that they are known: {self._command(holed)}"
+            )
+        if damaged:
+            yield (
+                f"damage in {counted(len(damaged), 'partition')}: fetch it from an in-sync replica;"
+                f" if there is none, keep every valid batch: {self._command(damaged)}"
+            )
+
+    def _command(self, partitions: Sequence[Path]) -> str:
+        named = [path for path in self._paths if path.is_dir() and path not in self._found]
+        log_dirs = [*named, *(_parent(path) for path in partitions if path.parent not in named)]
+        names = [path.absolute().name for path in partitions]
+        return salvage_command(names, log_dirs, self._options)
+
+
+def _parent(path: Path) -> Path:
+    return path.parent if path.name else path.absolute().parent
+
+
+def preview_advice(
+    results: Sequence[DirectoryResult], options: Sequence[str], *, is_selection: bool
+) -> Iterator[str]:
+    """What a preview of a broker's recovery says of salvage, and of what it does not look at.
+
+    Args:
+        results: what becomes of each log directory.
+        options: on configuration, as they were given.
+        is_selection: whether only some partitions were asked for.
+    """
+    log_dirs = [result.directory.path for result in results]
+    partitions = [each for result in results for each in result.partitions]
+    refused = [each.partition.path.name for each in partitions if _is_log_refused(each)]
+    if refused:
+        command = salvage_command(refused, log_dirs, options)
+        yield (
+            f"a broker would refuse the data of {counted(len(refused), 'partition')}; if no in-sync"
+            f" replica has it, keep every valid batch: {command}"
+        )
+    unread = {each.partition.path.name: _unread_segments(each) for each in partitions}
+    count = sum(unread.values())
+    if count:
+        names = [name for name, segments in unread.items() if segments] if is_selection else []
+        were = "segment was" if count == 1 else "segments were"
+        verify = shlex.join(["kdump", "verify", *options, *map(str, log_dirs)])
+        salvage = salvage_command(names, log_dirs, options)
+        yield (
+            f"{count} {were} not checked, as a broker does not check them: '{verify}' does; where a"
+            f" batch is damaged, '{salvage}' keeps every valid one"
+        )
+
+
+def _is_log_refused(result: PartitionResult) -> bool:
+    """Whether a broker does not load a partition because of what is in a log."""
+    from kdump.target.refusal import Refusal
+
+    outcome = result.outcome
+    return not result.left and isinstance(outcome, Refusal) and outcome.file.endswith(_LOG)
+
+
+def _unread_segments(result: PartitionResult) -> int:
+    """How many of a partition's segments loading does not go through."""
+    from kdump.broker.loader.loader import Recovered
+
+    if result.left or not isinstance(result.outcome, Recovered):
+        return 0
+    read = {segment.base_offset for segment in result.outcome.account.recovered}
+    with_data = [each for each in result.partition.segments if each.log_bytes]
+    return sum(segment.base_offset not in read for segment in with_data)

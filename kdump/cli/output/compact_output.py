@@ -1,0 +1,284 @@
+"""How ``kdump compact`` says what it does: to programs rows, to people lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.options.deletion_options import FreeingArguments
+from kdump.cli.output.brief import BriefList, Unchanged
+from kdump.cli.output.events import Said
+from kdump.cli.output.recovery_rows import refusal_row
+from kdump.cli.output.rendering import format_bytes
+from kdump.cli.output.terminal import shell_command
+from kdump.errors import ExitStatus
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.broker.cleaner.cleaned_segment import RewrittenGroup
+    from kdump.broker.cleaner.parts import Amount
+    from kdump.broker.cleaner.preview import Preview
+    from kdump.jobs.compact.compact import DirectoryResult
+    from kdump.jobs.compact.request import PartitionResult, Problem
+
+WRITTEN_BYTES_PER_SECOND: Final = 150_000_000
+"""What a disk is trusted with when it is foretold how long a run takes."""
+
+
+class CompactReport:
+    """All that is to be said of log directories that are compacted.
+
+    Attributes:
+        unchanged: what is left unchanged by a rule; people are told of it last.
+        problems: lines about partitions that cannot be compacted; people are told them after it.
+    """
+
+    def __init__(self, freeing: FreeingArguments) -> None:
+        self._freeing = freeing
+        self._compacted = BriefList(verbose=freeing.verbose)
+        self.unchanged = Unchanged(verbose=freeing.verbose)
+        self.problems: list[str] = []
+
+    def said(self, result: DirectoryResult) -> Iterator[Said]:
+        """All that is to be said of a log directory, but what is left."""
+        for partition in result.partitions:
+            path = partition.partition.path
+            if partition.left is not None:
+                self.unchanged.take(path, partition.left.value)
+            if partition.problem is not None:
+                self.problems.append(f"{path}: {_problem_sentence(partition)}")
+            lines = self._compacted.take(_partition_lines(partition, self._freeing))
+            yield Said("partition", _partition_row(partition), lines)
+        yield self._said_of_directory(result)
+
+    def rest(self) -> Iterator[str]:
+        """Counts of what people were not told one by one."""
+        return self._compacted.rest()
+
+    def _said_of_directory(self, result: DirectoryResult) -> Said:
+        path = result.directory.path
+        row = {
+            "log_dir": str(path),
+            "left_because": None if result.left is None else result.left.value,
+            "is_applied": result.left is None and not self._freeing.dry_run,
+            "undos": list(result.undos),
+        }
+        if result.left is not None:
+            self.unchanged.take(path, result.left.value)
+        undos = [f"{shell_command('undo', [path])} {each}" for each in reversed(result.undos)]
+        return Said("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
+
+
+def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
+    """How the run ends."""
+    from kdump.target.refusal import Refusal
+
+    status = ExitStatus.SOUND
+    for result in results:
+        if result.left is not None:
+            status |= ExitStatus.DAMAGE_LEFT
+        for partition in result.partitions:
+            if partition.left is not None or isinstance(partition.problem, Refusal):
+                status |= ExitStatus.DAMAGE_LEFT
+            elif partition.problem is not None:
+                status |= ExitStatus.OPERATIONAL_ERROR
+    return status
+
+
+def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, seconds: float) -> Said:
+    """What it came to; of a dry run also how long a run should take."""
+    partitions = [partition for result in results for partition in result.partitions]
+    previews = [each.preview for each in partitions if each.preview is not None]
+    freed_bytes = sum(each.freed_bytes for each in previews)
+    written_bytes = sum(_written_bytes(each) for each in partitions)
+    expected = seconds + written_bytes / WRITTEN_BYTES_PER_SECOND if freeing.dry_run else None
+    needed_bytes = _needed_bytes(partitions, freeing)
+    row = {
+        "partitions": len(partitions),
+        "compacted": sum(_written_bytes(each) > 0 for each in partitions),
+        "left": sum(each.left is not None or each.problem is not None for each in partitions),
+        "freed_bytes": freed_bytes,
+        "written_bytes": written_bytes,
+        "needed_bytes": needed_bytes,
+        "is_dry_run": freeing.dry_run,
+        "seconds": round(seconds, 3),
+        "expected_seconds": None if expected is None else round(expected, 3),
+    }
+    if expected is not None:
+        what = (
+            f"{format_bytes(freed_bytes)} would be freed, {format_bytes(written_bytes)} written,"
+            f" in about {max(1, round(expected))} s; it takes"
+            f" {format_bytes(needed_bytes)} of space at most before it gives any back"
+        )
+    elif freeing.keep_undo and freed_bytes:
+        what = (
+            f"{format_bytes(freed_bytes)} are freed when the undo is discarded: kdump undo"
+            " --discard"
+        )
+    else:
+        what = f"{format_bytes(freed_bytes)} freed"
+    return Said("summary", row, [f"{counted(len(partitions), 'partition')}: {what}"])
+
+
+def _written_bytes(result: PartitionResult) -> int:
+    """How much is in new segments."""
+    if result.compacted is None:
+        return 0
+    return sum(
+        group.after.size_bytes for group in result.compacted.groups if not group.is_unchanged
+    )
+
+
+def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArguments) -> int:
+    """How much space new logs take at a time; all, where an undo keeps the old ones."""
+    from kdump.jobs.compact.swap import SWAPPED_BYTES
+
+    written = [
+        group.after.size_bytes
+        for partition in partitions
+        if partition.compacted is not None
+        for group in partition.compacted.groups
+        if not group.is_unchanged
+    ]
+    if freeing.keep_undo:
+        return sum(written)
+    return min(sum(written), SWAPPED_BYTES + max(written, default=0))
+
+
+def _partition_lines(result: PartitionResult, freeing: FreeingArguments) -> list[str]:
+    path = result.partition.path
+    lines: list[str] = []
+    preview = result.preview
+    if preview is not None and (_written_bytes(result) or freeing.verbose):
+        lines += [f"{path}: {line}" for line in _preview_lines(preview)]
+        lines += [
+            f"{path}: {name} is not known; give --server-properties FILE, or --config {name}=..."
+            for name in result.unknown
+        ]
+        if freeing.dry_run:
+            assert result.compacted is not None
+            lines += [f"  {_group_line(group)}" for group in result.compacted.groups]
+    return lines
+
+
+def _preview_lines(preview: Preview) -> Iterator[str]:
+    before, after = preview.before, preview.after
+    if before.size_bytes or after.size_bytes:
+        yield (
+            f"{counted(before.records, 'record')} in"
+            f" {counted(preview.segments_before, 'segment')} of"
+            f" {format_bytes(before.size_bytes)} become {after.records} in"
+            f" {preview.segments_after} of {format_bytes(after.size_bytes)};"
+            f" {preview.keys_after} of {counted(preview.keys_before, 'key')} stay"
+        )
+    if preview.records_without_key:
+        yield f"delete {counted(preview.records_without_key, 'record')} without a key"
+    if preview.tombstones_dropped:
+        keys = counted(preview.tombstones_dropped, "key")
+        yield f"delete {keys} whose last record is a tombstone"
+    held = preview.cleanable
+    what = f"offsets from {held.first_dirty_offset} to {held.end_offset} are compacted"
+    if held.is_empty:
+        what = f"nothing is to be compacted from offset {held.first_dirty_offset} on"
+    yield f"{what}; it ends at the {held.held_by.value}, offset {held.held_at}"
+
+
+def _group_line(group: RewrittenGroup) -> str:
+    if group.is_unchanged:
+        return f"segment {group.base_offset} stays as it is"
+    old, before = f"segment {group.base_offset}", format_bytes(group.before.size_bytes)
+    if len(group.replaced) > 1:
+        old = f"{len(group.replaced)} segments, {group.base_offset} to {group.replaced[-1]},"
+    return f"{old} of {before} will be one of {format_bytes(group.after.size_bytes)}"
+
+
+def _problem_sentence(result: PartitionResult) -> str:
+    from kdump.jobs.compact.swap import NoSpace
+    from kdump.jobs.loading import Unreadable
+
+    problem = result.problem
+    if isinstance(problem, NoSpace):
+        return (
+            f"no room for the new segment {problem.base_offset}: it needs"
+            f" {format_bytes(problem.needed_bytes)}, and {format_bytes(problem.free_bytes)} are"
+            " free; segments from there on are left as they are; make room, and run the command"
+            " again"
+        )
+    if isinstance(problem, Unreadable):
+        return f"left unchanged: {problem.path} cannot be read: {problem.what}"
+    compacted = result.compacted
+    if compacted is not None and compacted.groups:
+        return f"left unchanged from a segment on that cannot be compacted: {problem}"
+    return f"left unchanged: {problem}; kdump verify says more"
+
+
+def _partition_row(result: PartitionResult) -> dict[str, Any]:
+    partition = result.partition
+    topic, number = partition.topic_partition or (None, None)
+    groups = () if result.compacted is None else result.compacted.groups
+    return {
+        "log_dir": str(partition.path.parent),
+        "directory": partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "left_because": None if result.left is None else result.left.value,
+        "refusals": [] if result.problem is None else [_problem_row(result.problem)],
+        "unknown_properties": list(result.unknown),
+        **_preview_row(result.preview),
+        "cleaner_offset": None if result.compacted is None else result.compacted.cleaner_offset,
+        "groups": [_group_row(group) for group in groups],
+    }
+
+
+def _problem_row(problem: Problem) -> dict[str, Any]:
+    from kdump.jobs.compact.swap import NoSpace
+
+    if isinstance(problem, NoSpace):
+        why = f"needs {problem.needed_bytes} bytes of space, and {problem.free_bytes} are free"
+        return {"why": why, "file": None, "position": None, "exception": None}
+    return refusal_row(problem)
+
+
+_PREVIEW_FIELDS: Final = (
+    "segments_before",
+    "segments_after",
+    "keys_before",
+    "keys_after",
+    "records_without_key",
+    "tombstones_before",
+    "tombstones_dropped",
+    "freed_bytes",
+)
+_RANGE_FIELDS: Final = ("first_dirty_offset", "end_offset", "held_at")
+
+
+def _preview_row(preview: Preview | None) -> dict[str, Any]:
+    if preview is None:
+        names = (*_RANGE_FIELDS, "held_by", "before", "after", *_PREVIEW_FIELDS)
+        return dict.fromkeys(names)
+    cleanable = preview.cleanable
+    return {
+        **{name: getattr(cleanable, name) for name in _RANGE_FIELDS},
+        "held_by": cleanable.held_by.value,
+        "before": _amount_row(preview.before),
+        "after": _amount_row(preview.after),
+        **{name: getattr(preview, name) for name in _PREVIEW_FIELDS},
+    }
+
+
+def _amount_row(amount: Amount) -> dict[str, Any]:
+    return {
+        "size_bytes": amount.size_bytes,
+        "batches": amount.batches,
+        "records": amount.records,
+    }
+
+
+def _group_row(group: RewrittenGroup) -> dict[str, Any]:
+    return {
+        "base_offset": group.base_offset,
+        "replaced": list(group.replaced),
+        "is_unchanged": group.is_unchanged,
+        "before": _amount_row(group.before),
+        "after": _amount_row(group.after),
+    }

@@ -1,0 +1,293 @@
+"""How commands that give up old segments say what goes, and why the rest stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.broker.retention.retention import Reason
+from kdump.cli.output.brief import BriefList, Unchanged
+from kdump.cli.output.events import Said
+from kdump.cli.output.rendering import format_bytes, format_timestamp
+from kdump.cli.shared.repairing import Operations, plan_lines, plan_row
+from kdump.errors import ExitStatus
+from kdump.jobs.execution import Done
+from kdump.jobs.loading import Unreadable
+from kdump.jobs.retain.old_segments import DirectoryResult, Fate, PartitionResult
+from kdump.repair.verdict import VerdictKind
+from kdump.state.config_keys import (
+    CLEANUP_POLICY,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+)
+from kdump.state.settings import TopicSettings
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.options.deletion_options import FreeingArguments
+
+_HOLDS: Final = {
+    Reason.FUTURE_TIMESTAMP: "a timestamp that lies in the future",
+    Reason.HIGH_WATERMARK: "the high watermark: it is not replicated up to its end",
+    Reason.NO_HIGH_WATERMARK: (
+        "the high watermark, which is not known: replication-offset-checkpoint has no line about"
+        " it, and --high-watermark end says that all of it is replicated"
+    ),
+    Reason.POLICY: "cleanup.policy, which has no delete",
+}
+"""What keeps segments of a log that would go otherwise, in words."""
+
+
+class FreedReport:
+    """All that is to be said of log directories that segments are deleted from.
+
+    Attributes:
+        unchanged: partitions that nothing can be done to; people are told of them last.
+    """
+
+    def __init__(
+        self, operations: Operations, freeing: FreeingArguments, *, explain: bool = False
+    ) -> None:
+        self._operations = operations
+        self._freeing = freeing
+        self._explain = explain
+        self._listed = BriefList(verbose=freeing.verbose or explain)
+        self.unchanged = Unchanged(verbose=freeing.verbose or explain)
+
+    def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
+        """All that is to be said of a log directory, but what is refused."""
+        for partition in result.partitions:
+            path = partition.partition.path
+            if why := _why_refused(partition):
+                self.unchanged.take(path, why)
+            lines = list(_partition_lines(partition, self._freeing, explain=self._explain))
+            if self._freeing.dry_run:
+                lines += self._operations.lines(path)
+            row = partition_row(partition) | {"operations": self._operations.rows(path)}
+            yield Said("partition", row, self._listed.take(lines))
+        yield self._said_of_directory(result, done)
+
+    def rest(self) -> Iterator[str]:
+        """Counts of what people were not told one by one."""
+        return self._listed.rest()
+
+    def _said_of_directory(self, result: DirectoryResult, done: Done) -> Said:
+        path = result.directory.path
+        lines = [
+            *plan_lines(done),
+            *self._operations.counts(done),
+            *_freed_lines(result, done, self._freeing),
+        ]
+        if self._freeing.dry_run:
+            lines += self._operations.lines(path)
+        row = {
+            "log_dir": str(path),
+            "freed_bytes": _freed_bytes([result]),
+            **plan_row(done),
+            "operations": self._operations.rows(path),
+        }
+        return Said("directory", row, lines)
+
+
+def _partition_lines(
+    result: PartitionResult, freeing: FreeingArguments, *, explain: bool
+) -> Iterator[str]:
+    path = result.partition.path
+    is_told = freeing.verbose or explain
+    if _why_refused(result):
+        pass  # this is told last
+    elif result.left is not None:
+        if is_told:
+            yield f"{path}: left unchanged: {result.left.value}"
+    elif what := _what_goes(result, freeing):
+        yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
+    elif is_told or (freeing.dry_run and result.files):
+        yield f"{path}: nothing goes"
+    if is_told or result.left is None:
+        yield from _unknown_lines(result)
+    for reason in result.held_back:
+        # That a topic is not deleted from is what most of those that are compacted are for.
+        if is_told or reason is not Reason.POLICY:
+            yield f"{path}: held back by {_HOLDS[reason]}"
+    if explain:
+        yield from _setting_lines(result.settings)
+        yield from map(_fate_line, result.fates)
+
+
+def _unknown_lines(result: PartitionResult) -> Iterator[str]:
+    """What of a log's retention is not known, where something of it is."""
+    settings = result.settings
+    if result.log is None or not settings.is_deleted or not settings.is_retention_known:
+        return
+    for name in (RETENTION_MS, RETENTION_BYTES):
+        if name not in settings.origins:
+            yield f"{result.partition.path}: {name} is not known, and deletes nothing"
+
+
+def _setting_lines(settings: TopicSettings) -> Iterator[str]:
+    """The values that decide what goes, each with its origin."""
+    values = {
+        CLEANUP_POLICY: ",".join(_policies(settings)),
+        RETENTION_MS: str(settings.retention_ms),
+        RETENTION_BYTES: str(settings.retention_bytes),
+        REMOTE_STORAGE_ENABLE: str(settings.remote_storage_enable).lower(),
+    }
+    for name, value in values.items():
+        origin = settings.origins.get(name)
+        yield f"  {name} is not known" if origin is None else f"  {name}={value} ({origin})"
+
+
+def _policies(settings: TopicSettings) -> list[str]:
+    return sorted(policy.value for policy in settings.cleanup_policy)
+
+
+def _what_goes(result: PartitionResult, freeing: FreeingArguments) -> str:
+    """In words; nothing where no file goes, and the log begins where it did."""
+    goes = "to go" if freeing.dry_run else "gone"
+    leftovers = counted(len(result.dropped_leftovers), "leftover file")
+    if result.deleted:
+        count = f"{len(result.deleted)} of {counted(len(result.fates), 'segment')}"
+        if result.dropped_leftovers:
+            count += f" and {leftovers}"
+        return f"{count} {goes}, {format_bytes(result.freed_bytes)}"
+    if result.dropped_leftovers:
+        return f"{leftovers} {goes}, {format_bytes(result.freed_bytes)}"
+    assert result.log is not None
+    is_moved = result.log_start_offset != result.log.log_start_offset
+    return f"no segment {goes}" if is_moved else ""
+
+
+def _why_refused(result: PartitionResult) -> str:
+    """Why what was asked for cannot be done; empty where it can."""
+    if isinstance(result.problem, Unreadable):
+        return f"{result.problem.path} cannot be read: {result.problem.what}"
+    if result.problem is not None:
+        refused = result.problem.kind is VerdictKind.REFUSED
+        advice = "kdump verify" if refused else "kdump recover"
+        return f"{result.problem.sentence}; run '{advice} {result.directory.path}' first"
+    if result.left is not None and result.left.is_refusal:
+        return str(result.left.value)
+    return ""
+
+
+def _fate_line(fate: Fate) -> str:
+    segment = fate.segment
+    moment = format_timestamp(segment.timestamp_ms)
+    if not segment.has_timestamp:
+        moment += " (when its file was modified)"
+    what = "goes" if fate.is_deleted else "stays"
+    then = "" if fate.goes_at_ms is None else f"; goes at {format_timestamp(fate.goes_at_ms)}"
+    size = format_bytes(segment.disk_bytes)
+    return f"  {segment.base_offset:020d}.log  {size:>10}  {moment}  {what}: {fate.why}{then}"
+
+
+def _freed_lines(result: DirectoryResult, done: Done, freeing: FreeingArguments) -> Iterator[str]:
+    freed_bytes = _freed_bytes([result])
+    if not freed_bytes:
+        return
+    path, size = result.directory.path, format_bytes(freed_bytes)
+    if done.undo is not None:
+        yield f"{path}: {size} freed only by 'kdump undo --discard {path} {done.undo}'"
+    elif not freeing.dry_run:
+        yield f"{path}: {size} freed"
+    elif freeing.keep_undo:
+        yield f"{path}: {size} would be freed when the undo data is discarded"
+    else:
+        yield f"{path}: {size} would be freed"
+
+
+def _freed_bytes(results: Sequence[DirectoryResult]) -> int:
+    return sum(each.freed_bytes for result in results for each in result.partitions)
+
+
+def partition_row(result: PartitionResult) -> dict[str, Any]:
+    """What becomes of a partition, as programs see it."""
+    topic, number = result.topic_partition
+    log, settings = result.log, result.settings
+    return {
+        "log_dir": str(result.directory.path),
+        "directory": result.partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "left_because": _why_refused(result) or (result.left.value if result.left else None),
+        "cleanup_policy": _policies(settings) if settings.is_policy_known else None,
+        "retention_ms": settings.retention_ms if RETENTION_MS in settings.origins else None,
+        "retention_bytes": (
+            settings.retention_bytes if RETENTION_BYTES in settings.origins else None
+        ),
+        "origins": {
+            name.replace(".", "_"): (
+                str(settings.origins[name]) if name in settings.origins else None
+            )
+            for name in (CLEANUP_POLICY, RETENTION_MS, RETENTION_BYTES, REMOTE_STORAGE_ENABLE)
+        },
+        "old_log_start_offset": None if log is None else log.log_start_offset,
+        "log_start_offset": result.log_start_offset,
+        "log_end_offset": None if log is None else log.log_end_offset,
+        "high_watermark": log.high_watermark if log and log.has_high_watermark else None,
+        "deleted_segments": len(result.deleted),
+        "deleted_leftovers": len(result.dropped_leftovers),
+        "freed_bytes": result.freed_bytes,
+        "held_back": [reason.name.lower() for reason in result.held_back],
+        "segments": [_fate_row(fate) for fate in result.fates],
+    }
+
+
+def _fate_row(fate: Fate) -> dict[str, Any]:
+    segment = fate.segment
+    return {
+        "base_offset": segment.base_offset,
+        "size_bytes": segment.size_bytes,
+        "disk_bytes": segment.disk_bytes,
+        "timestamp_ms": segment.timestamp_ms,
+        "has_timestamp": segment.has_timestamp,
+        "is_deleted": fate.is_deleted,
+        "why": fate.why,
+        "goes_at_ms": fate.goes_at_ms,
+    }
+
+
+def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
+    """How the run ends."""
+    status = ExitStatus.SOUND
+    for result in results:
+        for partition in result.partitions:
+            if isinstance(partition.problem, Unreadable):
+                status |= ExitStatus.OPERATIONAL_ERROR
+            elif _why_refused(partition):
+                status |= ExitStatus.DAMAGE_LEFT
+    return status
+
+
+def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, seconds: float) -> Said:
+    """What is said last."""
+    partitions = [partition for result in results for partition in result.partitions]
+    deleted = sum(len(partition.deleted) for partition in partitions)
+    row = {
+        "partitions": len(partitions),
+        "deleted_segments": deleted,
+        "freed_bytes": _freed_bytes(results),
+        "is_dry_run": freeing.dry_run,
+        "seconds": round(seconds, 3),
+    }
+    line = (
+        f"{counted(len(partitions), 'partition')}: {counted(deleted, 'segment')}"
+        f" {'to go' if freeing.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
+    )
+    return Said("summary", row, [line])
+
+
+def advice(results: Sequence[DirectoryResult]) -> Iterator[str]:
+    """What to give for partitions of which too little is known."""
+    partitions = [partition for result in results for partition in result.partitions]
+    needed = [each.left.needed_config for each in partitions if each.left is not None]
+    configs = sorted({config for config in needed if config})
+    if configs:
+        count = counted(sum(map(bool, needed)), "partition")
+        by_hand = " ".join(f"--config {config}" for config in configs)
+        yield (
+            f"too little is known of the configuration of {count}: give --server-properties FILE,"
+            " all directories of the broker, and --metadata DIR if the cluster's metadata is in"
+            f" none of them; or {by_hand}"
+        )

@@ -1,0 +1,162 @@
+"""What becomes of partitions and log directories, as programs see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from kdump.broker.loader.account import Account, Leftover, Loss
+    from kdump.jobs.loading import Outcome, Unreadable
+    from kdump.jobs.recover import DirectoryResult, PartitionResult
+    from kdump.log.directory import Offsets
+    from kdump.target.refusal import Refusal
+
+ACCOUNT_FIELDS: Final = (
+    "recovered_segments",
+    "cuts",
+    "dropped_segments",
+    "swap_losses",
+    "set_aside",
+    "splits",
+    "leftovers",
+    "rebuilt_indexes",
+)
+
+
+def partition_row(result: PartitionResult) -> dict[str, Any]:
+    """What becomes of a partition."""
+    partition = result.partition
+    topic, number = partition.topic_partition or (None, None)
+    kind, sentence = result.verdict
+    return {
+        "log_dir": str(partition.path.parent),
+        "directory": partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "verdict_kind": kind,
+        "verdict": sentence,
+        "left_because": None if result.left is None else result.left.value,
+        "becomes_stray": result.becomes_stray,
+        "refusals": _refusal_rows(result.outcome),
+        **_bounds_row(result.outcome),
+        **_account_row(result.account),
+    }
+
+
+def _refusal_rows(outcome: Outcome | None) -> list[dict[str, Any]]:
+    """Why there is nothing else to be said; none where there is."""
+    from kdump.jobs.loading import Unreadable
+    from kdump.target.refusal import Refusal
+
+    return [refusal_row(outcome)] if isinstance(outcome, Unreadable | Refusal) else []
+
+
+def refusal_row(refusal: Refusal | Unreadable) -> dict[str, Any]:
+    """Why something is left unchanged."""
+    from kdump.jobs.loading import Unreadable
+
+    if isinstance(refusal, Unreadable):
+        return {"why": refusal.what, "file": refusal.path, "position": None, "exception": None}
+    return {
+        "why": refusal.reason,
+        "file": refusal.file,
+        "position": refusal.position,
+        "exception": refusal.exception or None,
+    }
+
+
+def leftover_row(leftover: Leftover) -> dict[str, Any]:
+    """A leftover, and what becomes of it."""
+    return {"file": leftover.name, "outcome": leftover.outcome.value}
+
+
+def _bounds_row(outcome: Outcome | None) -> dict[str, Any]:
+    from kdump.broker.loader.loader import Recovered
+    from kdump.repair.salvage.recover_0_7 import Recovered07
+
+    row: dict[str, Any] = dict.fromkeys(
+        ("log_start_offset", "log_end_offset", "recovery_point", "active_base_offset")
+    )
+    if isinstance(outcome, Recovered07):
+        row["log_end_offset"] = outcome.log_end_offset
+    if not isinstance(outcome, Recovered):
+        return {**row, "leader_epochs": None}
+    return {
+        **{name: getattr(outcome, name) for name in row},
+        "leader_epochs": [entry._asdict() for entry in outcome.leader_epochs],
+    }
+
+
+def _account_row(account: Account | None) -> dict[str, Any]:
+    if account is None:
+        return {name: [] for name in ACCOUNT_FIELDS}
+    return {
+        "recovered_segments": [
+            {"base_offset": each.base_offset, "why": each.reason, "is_rebuilt": each.is_rebuilt}
+            for each in account.recovered
+        ],
+        "cuts": [
+            {
+                "file": each.name,
+                "position": each.position,
+                "why": each.reason,
+                "is_padding": each.is_padding,
+            }
+            | _loss_row(each.loss)
+            for each in account.cuts
+        ],
+        "dropped_segments": [
+            {"file": each.name, "why": each.reason} | _loss_row(each.loss)
+            for each in account.dropped
+        ],
+        "swap_losses": [{"file": each.name} | _loss_row(each.loss) for each in account.swap_losses],
+        "set_aside": [
+            {
+                "file": each.name,
+                "position": each.start,
+                "size_bytes": each.end - each.start,
+                "into": each.file,
+                "kind": each.why.value,
+                "why": each.reason,
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "records": each.records,
+                "most_records": each.most_records,
+            }
+            for each in account.set_aside
+        ],
+        "splits": [
+            {"file": each.name, "base_offsets": list(each.base_offsets)} for each in account.splits
+        ],
+        "leftovers": [leftover_row(each) for each in account.leftovers],
+        "rebuilt_indexes": list(account.rebuilt_indexes),
+    }
+
+
+def _loss_row(loss: Loss) -> dict[str, Any]:
+    return {
+        "size_bytes": loss.size_bytes,
+        "batches": loss.batches,
+        "records": loss.records,
+        "first_offset": loss.first_offset,
+        "last_offset": loss.last_offset,
+        "damaged_bytes": loss.damaged_bytes,
+    }
+
+
+def directory_row(result: DirectoryResult) -> dict[str, Any]:
+    """What becomes of a log directory."""
+    return {
+        "log_dir": str(result.directory.path),
+        "is_clean": result.directory.is_clean,
+        "becomes_clean": result.becomes_clean,
+        "recovery_points": _offsets(result.recovery_points),
+        "log_start_offsets": _offsets(result.log_start_offsets),
+    }
+
+
+def _offsets(offsets: Offsets) -> list[dict[str, Any]]:
+    return [
+        {"topic": topic, "partition": number, "offset": offset}
+        for (topic, number), offset in offsets.items()
+    ]

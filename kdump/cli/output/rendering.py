@@ -1,0 +1,549 @@
+r"""The one way in which commands give their answers: rows, in the form that ``--output`` names.
+
+A command declares its columns once, opens an output, and hands it rows: mappings from column name
+to plain values (text, numbers, truth, None, lists and mappings of such). It never prints, and does
+not know the form. There are five:
+
+``text``
+    Aligned columns without lines around them, for eyes and for ``grep``.
+``table``
+    The same through rich: ruled, and in colour on a terminal (unless ``NO_COLOR`` is set).
+``json``
+    One array of objects (:mod:`kdump.cli.output.json_output`).
+``jsonl``
+    One object a line.
+``csv``
+    A header line and a line for each row, as RFC 4180 has it but with ``\n`` at the ends.
+
+The first two are for people: sizes are KiB and MiB, times are ISO 8601 in UTC (``Z``) whatever the
+local zone, numbers stand to the right, and what is not known has a mark of its own. The other
+three are for programs: raw numbers under names that carry their unit (``log_bytes``,
+``latest_timestamp_ms``), and null (in CSV nothing) for what is not known.
+
+Rows may differ: one that lacks a column has no such key in JSON, and an empty cell elsewhere.
+Columns declared are all that CSV shows, and the forms for people show most of them; JSON shows
+what the row has. Every form but ``table`` and ``text`` writes each row as it comes; those two hold
+back the first few thousand to find the widths of the columns, and then stream as well. On a
+terminal they leave out columns that do not fit, the least important first, and name them at the
+end; a pipe gets all columns.
+
+Text is UTF-8 in every locale. A byte in a file name that is not UTF-8 goes into a pipe as it is
+(in JSON as ``\udcXX``, as Python escapes it). Control characters, which could move a terminal's
+cursor or worse, are shown escaped on a terminal, and in the forms for people always.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import datetime as dt
+import enum
+import io
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
+
+import click
+
+from kdump.cli.output.json_output import answering, current_answer, format_json
+from kdump.cli.output.terminal import broken, terminal_columns
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+Row = Mapping[str, Any]
+
+SAMPLE_ROWS: Final = 4096
+"""How many rows decide the widths of columns; those behind them are fitted in as well as goes."""
+WIDEST_COLUMN: Final = 60
+"""In ``text``: one long name moves what stands behind it in its own line, not in all."""
+LEAST_TEXT_COLUMNS: Final = 20
+"""What a column of text is given on a narrow terminal; longer cells take a line of their own."""
+
+
+class OutputFormat(enum.Enum):
+    """The forms of output; the value is the word behind ``--output``."""
+
+    TEXT = "text"
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Kind(enum.Enum):
+    """How a person reads the values of a column."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BYTES = "bytes"
+    """A size; shown in KiB, MiB and so on."""
+    TIMESTAMP_MS = "timestamp"
+    """Milliseconds since 1970; shown as a time in UTC."""
+
+
+_ALIGNED_RIGHT: Final = frozenset({Kind.NUMBER, Kind.BYTES})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of rows.
+
+    Attributes:
+        name: key in the rows, in JSON and in the header of CSV; ends in its unit, if it has one.
+        title: above the column, for people.
+        kind: how people read its values.
+        unknown: what people see where the value is None.
+        alert: whether anything in it deserves a look: it is then shown in colour.
+        for_people: whether the forms for people show it, who have less room than programs.
+        dropped: when a terminal that is too narrow loses the column: 1 is the first to go; None is
+            always shown.
+    """
+
+    name: str
+    title: str
+    kind: Kind = Kind.TEXT
+    unknown: str = "?"
+    alert: bool = False
+    for_people: bool = True
+    dropped: int | None = None
+
+    def text(self, row: Row) -> str:
+        """What a person sees of this column of ``row``; on one line, without control characters."""
+        if self.name not in row:
+            return ""
+        value = row[self.name]
+        if value is None:
+            return self.unknown
+        return escape_controls(format_value(value, self.kind))
+
+
+class Output(Protocol):
+    """Where a command puts its rows."""
+
+    def row(self, row: Row) -> None:
+        """Take one row."""
+        ...
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        """Take many."""
+        ...
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def output_option(command: Command) -> Command:
+    """Give a command the option ``--output``, as its argument ``output`` (an OutputFormat)."""
+    return form_option(
+        OutputFormat,
+        "output",
+        "Form of the answer: text (the default) and table for people; json, jsonl and csv "
+        "for programs, with raw numbers.",
+    )(command)
+
+
+def form_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[[Command], Command]:
+    """Give a command the option ``--output`` with the forms that it has, text by default.
+
+    Args:
+        forms: the values are the words; ``text`` is one of them.
+        argument: of the command, for the form.
+        what: for the help.
+    """
+
+    def decorate(command: Command) -> Command:
+        return click.option(
+            "--output",
+            argument,
+            type=click.Choice(forms, case_sensitive=False),
+            default=forms("text"),
+            help=what,
+        )(answering(command, argument))
+
+    return decorate
+
+
+@contextlib.contextmanager
+def open_output(
+    output_format: OutputFormat,
+    columns: Sequence[Column],
+    *,
+    upright: bool = False,
+    stream: IO[bytes] | None = None,
+) -> Iterator[Output]:
+    """Open an output; what it holds back is written when the context is left without an error.
+
+    Args:
+        output_format: the form.
+        columns: all that the rows can have; JSON has whatever is in them, their ``type`` first.
+        upright: whether people see each row as a block, with a line for each column, rather than
+            as one line: for rows that are few and wide.
+        stream: where to write, unless it is JSON; standard output if not given.
+
+    Raises:
+        OSError: when writing fails; :class:`BrokenPipeError` when nobody reads any more.
+    """
+    if output_format in (OutputFormat.JSON, OutputFormat.JSONL):
+        yield current_answer()
+        return
+    binary = sys.stdout.buffer if stream is None else stream
+    if stream is None:
+        sys.stdout.flush()
+    text = io.TextIOWrapper(
+        _Undetached(binary),
+        encoding="utf-8",
+        errors="surrogateescape",
+        newline="",
+        line_buffering=binary.isatty(),
+    )
+    output = _FORMS[output_format](text, columns, upright)
+    try:
+        yield output
+        output.finish()
+    finally:
+        # What was written before a failure is still worth seeing.
+        text.flush()
+
+
+class _Undetached(io.BufferedIOBase):
+    """Passes bytes on to a stream which is not closed with this one.
+
+    After a failure nothing more is passed on: it was reported, and need not be once more when the
+    wrapper around this goes.
+    """
+
+    name = "<output>"
+    _has_failed = False
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, data: Any) -> int:
+        if self._has_failed:
+            return len(data)
+        self._has_failed = True
+        count = self._stream.write(data)
+        self._has_failed = False
+        return count
+
+    def flush(self) -> None:
+        if self._stream.closed or self._has_failed:
+            return
+        self._has_failed = True
+        self._stream.flush()
+        self._has_failed = False
+
+    def close(self) -> None:
+        """Leave the stream open: it is not ours."""
+
+
+class _Form:
+    """What the forms share."""
+
+    def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
+        self.stream = stream
+        self.columns = columns
+        self.upright = upright
+
+    def row(self, row: Row) -> None:
+        raise NotImplementedError
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.row(row)
+
+    def finish(self) -> None:
+        """Write what was held back."""
+
+
+class _Csv(_Form):
+    def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
+        super().__init__(stream, columns, upright)
+        self._writer = csv.writer(stream, lineterminator="\n")
+        self._names = [column.name for column in columns]
+        self._is_terminal = stream.isatty()
+        self._writer.writerow(self._names)
+
+    def row(self, row: Row) -> None:
+        cells = [_csv_cell(row.get(name)) for name in self._names]
+        if self._is_terminal:
+            cells = [escape_controls(cell) for cell in cells]
+        self._writer.writerow(cells)
+
+
+def _csv_cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool | list | tuple | Mapping):
+        return format_json(value)
+    return str(value)
+
+
+class _ForPeople(_Form):
+    """Cells as people read them, with the first rows held back."""
+
+    _margin_columns = 0
+    """Columns of the terminal that a line takes besides its cells and what is around each."""
+    _around_columns = 2
+    """Columns of the terminal that each cell takes besides its text."""
+    _has_shown = False
+
+    def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
+        super().__init__(stream, [column for column in columns if column.for_people], upright)
+        self.terminal_columns = terminal_columns(stream)
+        self._held: list[list[str]] = []
+        self._left_out: list[Column] = []
+
+    def row(self, row: Row) -> None:
+        self._held.append([column.text(row) for column in self.columns])
+        if len(self._held) >= SAMPLE_ROWS:
+            self._show()
+
+    def finish(self) -> None:
+        if self._held or not self._has_shown:
+            self._show()
+        if self._left_out:
+            titles = ", ".join(column.title.upper() for column in self._left_out)
+            line = f"too narrow to show: {titles} (--output json has all columns)"
+            self.stream.write(broken(line, self.terminal_columns) + "\n")
+
+    def _show(self) -> None:
+        if self.upright:
+            for cells in self._held:
+                self.show_upright(
+                    [(c, cell) for c, cell in zip(self.columns, cells, strict=True) if cell]
+                )
+        else:
+            if not self._has_shown:
+                self._leave_out()
+            self.show(self._held)
+        self._has_shown = True
+        self._held = []
+
+    @property
+    def _text_columns(self) -> int:
+        """How much of the terminal a column of text is given."""
+        return max((self.terminal_columns or 0) // 3, LEAST_TEXT_COLUMNS)
+
+    def _leave_out(self) -> None:
+        """Find the columns that do not fit on the terminal, by the rows that are held."""
+        if self.terminal_columns is None:
+            return
+        titles = [column.title for column in self.columns]
+        needed = [
+            max(map(len, cells)) + self._around_columns
+            for cells in zip(titles, *self._held, strict=True)
+        ]
+        for index, column in enumerate(self.columns):
+            if column.kind is Kind.TEXT:
+                most = max(self._text_columns, len(column.title))
+                needed[index] = min(needed[index], most + self._around_columns)
+        room = self.terminal_columns - self._margin_columns
+        shown = list(range(len(self.columns)))
+        for index in sorted(shown, key=lambda index: self.columns[index].dropped or 0):
+            if self.columns[index].dropped and sum(needed[each] for each in shown) > room:
+                shown.remove(index)
+                self._left_out.append(self.columns[index])
+        self.columns = [self.columns[index] for index in shown]
+        self._held = [[cells[index] for index in shown] for cells in self._held]
+
+    def show(self, rows: list[list[str]]) -> None:
+        raise NotImplementedError
+
+    def show_upright(self, cells: list[tuple[Column, str]]) -> None:
+        raise NotImplementedError
+
+
+class _Text(_ForPeople):
+    _margin_columns = -2  # nothing stands after the last cell
+    _widths: list[int] | None = None
+    _blocks = 0
+
+    def show(self, rows: list[list[str]]) -> None:
+        if self._widths is None:
+            rows = [[column.title.upper() for column in self.columns], *rows]
+            self._widths = self._find_widths(rows)
+        for cells in rows:
+            self.stream.write(self._line(cells, self._widths) + "\n")
+
+    def _find_widths(self, rows: list[list[str]]) -> list[int]:
+        widths = [min(max(map(len, cells)), WIDEST_COLUMN) for cells in zip(*rows, strict=True)]
+        if self.terminal_columns is not None:
+            for index, column in enumerate(self.columns):
+                if column.kind is Kind.TEXT:
+                    most = max(self._text_columns, len(column.title))
+                    widths[index] = min(widths[index], most)
+        return widths
+
+    def _line(self, cells: list[str], widths: list[int]) -> str:
+        """The cells side by side; on a terminal the line goes on below one that is too long."""
+        line = ""
+        end = 0
+        for column, cell, width in zip(self.columns, cells, widths, strict=True):
+            end += width
+            line += cell.rjust(width) if column.kind in _ALIGNED_RIGHT else cell.ljust(width)
+            if len(cell) > width and self.terminal_columns is not None:
+                line = line.rstrip() + "\n" + " " * end
+            line += "  "
+            end += 2
+        return line.rstrip()
+
+    def show_upright(self, cells: list[tuple[Column, str]]) -> None:
+        width = max(len(column.title) for column in self.columns) + 1
+        if self._blocks:
+            self.stream.write("\n")
+        self._blocks += 1
+        for column, cell in cells:
+            line = f"{column.title + ':':{width}}  {cell}"
+            self.stream.write(broken(line, self.terminal_columns, width + 2) + "\n")
+
+
+class _Table(_ForPeople):
+    """Through rich, which is imported only here, and only when there is something to show."""
+
+    _margin_columns = 1
+    _around_columns = 3
+    _text_columns = 16  # cells are folded
+    _console: Console | None = None
+
+    @property
+    def console(self) -> Console:
+        if self._console is None:
+            from rich.console import Console
+
+            self._console = Console(
+                file=self.stream,
+                force_terminal=self.terminal_columns is not None,
+                # A pipe has no width: nothing is folded for it.
+                width=self.terminal_columns or 1 << 20,
+                highlight=False,
+            )
+        return self._console
+
+    def show(self, rows: list[list[str]]) -> None:
+        table = self._table(show_header=True)
+        for column in self.columns:
+            table.add_column(
+                column.title,
+                justify="right" if column.kind in _ALIGNED_RIGHT else "left",
+                overflow="fold",
+            )
+        for cells in rows:
+            table.add_row(*map(self._cell, self.columns, cells))
+        self.console.print(table)
+
+    def show_upright(self, cells: list[tuple[Column, str]]) -> None:
+        table = self._table(show_header=False)
+        table.add_column(style="bold")
+        table.add_column(overflow="fold")
+        for column, cell in cells:
+            table.add_row(column.title, self._cell(column, cell))
+        self.console.print(table)
+
+    @staticmethod
+    def _table(*, show_header: bool) -> Table:
+        from rich import box
+        from rich.table import Table
+
+        return Table(box=box.ROUNDED, show_header=show_header, header_style="bold")
+
+    @staticmethod
+    def _cell(column: Column, cell: str) -> Text:
+        from rich.text import Text
+
+        if column.alert and cell:
+            return Text(cell, "bold yellow")
+        return Text(cell, "dim" if cell == column.unknown else "")
+
+
+_FORMS: Final[dict[OutputFormat, Callable[[TextIO, Sequence[Column], bool], _Form]]] = {
+    OutputFormat.TEXT: _Text,
+    OutputFormat.TABLE: _Table,
+    OutputFormat.CSV: _Csv,
+}
+
+
+_CONTROLS: Final = re.compile("[\0-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_FIRST_SURROGATE_ESCAPE: Final = 0xDC80
+_SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def escape_controls(text: str) -> str:
+    r"""``text`` with all that is not for showing escaped, as Python would write it.
+
+    That is control characters, those that turn the direction of text, line separators, and bytes
+    of a file name that are not UTF-8 (``\xff``).
+    """
+    return text if text.isprintable() else _CONTROLS.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    code = ord(character)
+    if character in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[character]
+    if _FIRST_SURROGATE_ESCAPE <= code < _FIRST_SURROGATE_ESCAPE + 0x80:
+        return f"\\x{code - 0xDC00:02x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def format_value(value: Any, kind: Kind = Kind.TEXT) -> str:
+    """A value as people read it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        if kind is Kind.BYTES:
+            return format_bytes(value)
+        if kind is Kind.TIMESTAMP_MS:
+            return format_timestamp(value)
+        return str(value)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {format_value(content)}" for key, content in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(format_value(item, kind) for item in value)
+    return str(value)
+
+
+_BINARY_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def format_bytes(size_bytes: int) -> str:
+    """A size in the largest binary unit that leaves a number above 1, with one decimal."""
+    if abs(size_bytes) < 1024:
+        return f"{size_bytes} B"
+    power = 1
+    # What would round up to 1024.0 is one of the next unit.
+    while abs(size_bytes) / 1024**power >= 1023.95 and power < len(_BINARY_UNITS):
+        power += 1
+    return f"{size_bytes / 1024**power:.1f} {_BINARY_UNITS[power - 1]}"
+
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def format_timestamp(timestamp_ms: int) -> str:
+    """Milliseconds since 1970 as ISO 8601 in UTC, to the millisecond.
+
+    A number that is no time of the years 1 to 9999 is given as it is, with its unit.
+    """
+    try:
+        time = _EPOCH + dt.timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
+        return f"{timestamp_ms} ms"
+    return time.isoformat(timespec="milliseconds").replace("+00:00", "Z")

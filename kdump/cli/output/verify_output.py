@@ -1,0 +1,310 @@
+"""How the results of a verification are said: lines, rows, tables, or JUnit's XML."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
+from kdump.cli.output.events import Printer, Said, SaidForm, open_printer, write_line
+from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, format_bytes, open_output
+from kdump.cli.output.terminal import shell_command
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.check.findings import Finding
+    from kdump.jobs.verify.verify import Summary
+    from kdump.jobs.verify.verify_partition import PartitionReport
+
+
+class Form(enum.Enum):
+    """The forms of output; the value is the word behind ``--output``."""
+
+    TEXT = "text"
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    JUNIT = "junit"
+
+
+FINDING_COLUMNS: Final = (
+    Column("severity", "Severity", alert=True),
+    Column("code", "Code"),
+    Column("path", "File"),
+    Column("position", "Byte", Kind.NUMBER, unknown="-", dropped=4),
+    Column("offset", "Offset", Kind.NUMBER, unknown="-", dropped=3),
+    Column("what", "What", dropped=6),
+    Column("expected", "Expected", unknown="-", dropped=1),
+    Column("found", "Found", unknown="-", dropped=2),
+    Column("loss", "Loss", unknown="-", dropped=5),
+)
+PARTITION_COLUMNS: Final = (
+    Column("log_dir", "Log dir", dropped=4),
+    Column("directory", "Partition"),
+    Column("worst", "Worst", unknown="-", alert=True),
+    Column("findings", "Findings", dropped=1),
+    Column("records", "Records", Kind.NUMBER, dropped=2),
+    Column("log_end_offset", "End", Kind.NUMBER, dropped=3),
+    Column("verdict", "Verdict"),
+)
+
+
+class VerifyPrinter(Protocol):
+    """Shows what is said, as it is said."""
+
+    def finding(self, finding: Finding) -> None: ...
+
+    def partition(self, report: PartitionReport) -> None: ...
+
+    def summary(self, summary: Summary) -> None: ...
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """Say lines to people only."""
+
+
+@contextlib.contextmanager
+def open_verify_printer(form: Form, *, verbose: bool) -> Iterator[VerifyPrinter]:
+    """Open what says the results of a verification in the form that was asked for."""
+    if form is Form.TABLE:
+        table = _TablePrinter(verbose=verbose)
+        yield table
+        table.finish()
+    elif form is Form.JUNIT:
+        from kdump.cli.output.junit import JunitPrinter
+
+        junit = JunitPrinter()
+        yield junit
+        junit.finish()
+    else:
+        with open_printer(SaidForm(form.value)) as printer:
+            yield SaidPrinter(printer, verbose=verbose)
+
+
+def finding_row(finding: Finding) -> dict[str, Any]:
+    """A finding as a program sees it."""
+    return {
+        "severity": finding.severity.label,
+        "code": finding.code,
+        "path": finding.place.path,
+        "position": finding.place.position,
+        "offset": finding.place.offset,
+        "what": finding.what,
+        "expected": finding.expected,
+        "found": finding.found,
+        "loss": finding.loss,
+    }
+
+
+def partition_row(report: PartitionReport) -> dict[str, Any]:
+    """A report on a partition as a program sees it."""
+    topic, number = report.partition.topic_partition or (None, None)
+    return {
+        "log_dir": report.log_dir,
+        "directory": report.partition.path.name,
+        "topic": topic,
+        "partition": number,
+        "verdict": report.verdict,
+        "verdict_kind": report.verdict_kind,
+        "worst": None if report.worst is None else report.worst.label,
+        "findings": dict(report.findings),
+        "batches": report.batches,
+        "records": report.records,
+        "not_decoded": report.not_decoded,
+        "log_end_offset": report.end_offset,
+        **_account_row(report),
+    }
+
+
+def _account_row(said: PartitionReport | Summary) -> dict[str, int]:
+    account = said.account
+    return {
+        "total_bytes": account.total_bytes,
+        "sound_bytes": account.sound_bytes,
+        "padding_bytes": account.padding_bytes,
+        "damaged_bytes": account.damaged_bytes,
+        "foreign_bytes": account.foreign_bytes,
+    }
+
+
+def summary_row(summary: Summary) -> dict[str, Any]:
+    """The summary as a program sees it."""
+    from kdump.check.findings import Severity
+
+    return {
+        "partitions": summary.partitions,
+        "segments": summary.segments,
+        "batches": summary.batches,
+        "records": summary.records,
+        "not_decoded": summary.not_decoded,
+        **_account_row(summary),
+        "findings": {each.label: summary.findings.get(each, 0) for each in reversed(Severity)},
+        "seconds": round(summary.seconds, 3),
+    }
+
+
+class SaidPrinter:
+    """Says each thing by itself: a line or a few, or a row with its ``type``.
+
+    People read what is damaged last, below the summary: there it does not scroll away.
+    """
+
+    def __init__(self, printer: Printer, *, verbose: bool, advises: bool = True) -> None:
+        self._printer = printer
+        self._advises = advises
+        self._verbose = verbose
+        self._findings = BriefFindings(verbose=verbose)
+        self._harmless = BriefList(verbose=verbose)
+        self._damaged = DamagedPartitions()
+
+    def finding(self, finding: Finding) -> None:
+        lines = [finding_line(finding)] if self._findings.takes(finding) else []
+        self._printer.say(Said("finding", finding_row(finding), lines))
+
+    def partition(self, report: PartitionReport) -> None:
+        self._printer.tell(self._findings.more())
+        lines: Sequence[str] = ()
+        if self._damaged.takes(report):
+            pass
+        elif report.verdict and (report.worst or self._verbose):
+            lines = self._harmless.take([_verdict_line(report)])
+        self._printer.say(Said("partition", partition_row(report), lines))
+
+    def summary(self, summary: Summary) -> None:
+        self._printer.tell([*self._findings.rest(), *self._harmless.rest()])
+        has_hidden = self._findings.hidden > 0
+        lines = list(summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden))
+        self._printer.say(Said("summary", summary_row(summary), lines))
+        self._printer.tell(self._damaged.lines())
+        if self._advises:
+            self._printer.tell(self._damaged.advice())
+
+    def tell(self, lines: Iterable[str]) -> None:
+        self._printer.tell(lines)
+
+
+class DamagedPartitions:
+    """The partitions that are damaged, or that a broker would not serve as they are."""
+
+    def __init__(self) -> None:
+        self._reports: list[PartitionReport] = []
+
+    def takes(self, report: PartitionReport) -> bool:
+        """Whether the partition is one of them; it is kept then."""
+        if not report.verdict or report.worst is None or not report.worst.is_damage:
+            return False
+        self._reports.append(report)
+        return True
+
+    def lines(self) -> Iterator[str]:
+        """A line for each."""
+        return map(_verdict_line, self._reports)
+
+    def advice(self) -> Iterator[str]:
+        """What to do next where records would be lost."""
+        losing = [report for report in self._reports if report.verdict_kind == "loss"]
+        if losing:
+            log_dirs = dict.fromkeys(report.log_dir for report in losing)
+            preview = shell_command("recover --dry-run", log_dirs)
+            yield f"to preview what a broker would lose: {preview}"
+
+
+def _verdict_line(report: PartitionReport) -> str:
+    return f"{report.partition.path}: {report.verdict}"
+
+
+def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) -> Iterator[str]:
+    """The summary for people.
+
+    Args:
+        summary: what to say.
+        verbose: whether all findings were shown.
+        has_hidden: whether some above info were not.
+    """
+    from kdump.check.findings import Severity
+
+    account = summary.account
+    rate = account.total_bytes / summary.seconds if summary.seconds else 0
+    yield (
+        f"{counted(summary.partitions, 'partition')}, {counted(summary.segments, 'segment')},"
+        f" {counted(summary.batches, 'batch', 'batches')}, {_records_words(summary)}"
+    )
+    if summary.not_decoded:
+        batches = counted(summary.not_decoded, "batch", "batches")
+        yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
+    total = counted(account.total_bytes, "byte")
+    yield (
+        f"{total}: {account.sound_bytes} sound, {account.padding_bytes}"
+        f" padding, {account.damaged_bytes} damaged, {account.foreign_bytes} not a broker's;"
+        f" {summary.seconds:.1f} s, {format_bytes(round(rate))}/s"
+    )
+    counts = [
+        counted(summary.findings[each], each.label, _PLURALS.get(each.label, each.label))
+        for each in reversed(Severity)
+        if summary.findings.get(each)
+    ]
+    if not counts:
+        yield "sound: nothing found"
+        return
+    hidden = ""
+    if has_hidden:
+        hidden = " (--verbose shows all)"
+    elif summary.findings.get(Severity.INFO) and not verbose:
+        hidden = " (--verbose shows info)"
+    yield "found: " + ", ".join(counts) + hidden
+
+
+_PLURALS: Final = {"warning": "warnings", "error": "errors"}
+"""Severities that are nouns."""
+
+
+def _records_words(summary: Summary) -> str:
+    if summary.records is not None:
+        return counted(summary.records, "record")
+    if summary.not_decoded:
+        return "not all records counted"
+    return "records in compressed message sets not counted (--deep counts them)"
+
+
+class _TablePrinter:
+    """A table of findings, one of partitions, and the summary."""
+
+    def __init__(self, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._findings: list[Row] = []
+        self._partitions: list[Row] = []
+        self._lines: list[str] = []
+        self._brief = BriefFindings(verbose=verbose)
+        self._damaged = DamagedPartitions()
+
+    def finding(self, finding: Finding) -> None:
+        if self._brief.takes(finding):
+            self._findings.append(finding_row(finding))
+
+    def partition(self, report: PartitionReport) -> None:
+        self._lines += self._brief.more()
+        self._damaged.takes(report)
+        if self._verbose or report.worst:
+            self._partitions.append(partition_row(report))
+
+    def summary(self, summary: Summary) -> None:
+        self._lines += self._brief.rest()
+        has_hidden = self._brief.hidden > 0
+        self._lines += summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden)
+        self._lines += [*self._damaged.lines(), *self._damaged.advice()]
+
+    def tell(self, lines: Iterable[str]) -> None:
+        self._lines += lines
+
+    def finish(self) -> None:
+        """Show the tables."""
+        for columns, rows in (
+            (FINDING_COLUMNS, self._findings),
+            (PARTITION_COLUMNS, self._partitions),
+        ):
+            if rows:
+                with open_output(OutputFormat.TABLE, columns) as output:
+                    output.rows(rows)
+        for line in self._lines:
+            write_line(line)

@@ -1,0 +1,284 @@
+"""What the commands have in common that put right one part of partitions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kdump.cli.output.brief import BriefList
+from kdump.cli.output.events import Said
+from kdump.cli.output.recovery_rows import leftover_row, refusal_row
+from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+from kdump.cli.shared.repairing import (
+    Operations,
+    RepairArguments,
+    open_report,
+    plan_lines,
+    plan_row,
+    previewed,
+    report_failures,
+    said_of_failed,
+    said_of_interrupted,
+)
+from kdump.errors import ExitStatus
+from kdump.formats import names
+from kdump.formats.names import FileKind, PartitionState
+from kdump.phases import phase
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.cli.options.config_options import ConfigArguments
+    from kdump.cli.options.engine_options import EngineArguments
+    from kdump.jobs.rebuild_parts import Part, PartResult, Target
+    from kdump.log.directory import LogDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a path on the command line stands for.
+
+    Attributes:
+        log_dir: the log directory.
+        partition: name of the partition's directory in it; None for all of them.
+        base_offset: of the segment; None for all of them.
+    """
+
+    log_dir: Path
+    partition: str | None = None
+    base_offset: int | None = None
+
+
+def find_named(
+    paths: Iterable[Path], diagnostics: Diagnostics, *, segments: bool = False
+) -> list[Named]:
+    """What ``paths`` stand for: log directories, partitions, and logs of segments if asked.
+
+    What is none of these is reported.
+    """
+    found: list[Named] = []
+    for path in paths:
+        try:
+            with phase(f"listing {path}"):
+                named = _named(path, segments=segments)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+            continue
+        if named is None:
+            diagnostics.refuse(path)
+        elif named not in found:
+            found.append(named)
+    return found
+
+
+def _named(path: Path, *, segments: bool) -> Named | None:
+    from kdump.log.directory import directory_kind
+
+    absolute = path.absolute()
+    # A partition that is a symbolic link belongs to the directory that the link is in.
+    is_plain = absolute.name not in ("", "..")
+    absolute = absolute.parent.resolve() / absolute.name if is_plain else absolute.resolve()
+    if segments and not path.is_dir():
+        path.stat()  # it has to be there
+        parsed = names.parse_offset_file_name(path.name)
+        if parsed is None or parsed.kind is not FileKind.LOG:
+            return None
+        return Named(absolute.parents[1], absolute.parent.name, parsed.offset)
+    kind = directory_kind(path)
+    if kind.is_partition:
+        return Named(absolute.parent, absolute.name)
+    return Named(absolute) if kind.is_log_directory else None
+
+
+def in_use(part: Part) -> dict[PartitionState, Part]:
+    """``part`` of partitions that are in use."""
+    return {PartitionState.LIVE: part, PartitionState.FUTURE: part}
+
+
+def run_parts(
+    command: str,
+    parts: Mapping[PartitionState, Part],
+    named: Sequence[Named],
+    repair: RepairArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Put right a part of what was named, by the state of partitions, and say so.
+
+    Partitions of other states are left, unless they were named themselves; so is the metadata of
+    the cluster.
+    """
+    from kdump.jobs.execution import carry_out, for_writing
+    from kdump.jobs.rebuild_parts import put_right, wanted_directories
+
+    if not named:
+        return ExitStatus.SOUND
+    begin = time.monotonic()
+    writing = repair.writing(command)
+    log_dirs = list(dict.fromkeys(each.log_dir for each in named))
+    with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+        directories = [_read(log_dir, named) for log_dir in log_dirs]
+        diagnostics = Diagnostics()
+        for directory in directories:
+            diagnostics.report_unreadable(directory)
+        targets = [target for each in directories for target in _targets(each, named, parts)]
+        settings = config.settings_of(directories)
+        results = put_right(targets, settings, engine.options, engine.progress)
+        done = carry_out(wanted_directories(results), writing)
+    operations = Operations(done, verbose=repair.verbose)
+    listed = BriefList(verbose=repair.verbose)
+    losses: list[str] = []
+    status = diagnostics.status
+    with open_report(repair.form, done) as printer:
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        failed = {each.plan.path for each in done if each.failure is not None}
+        results = [each for each in results if each.target.directory.path not in failed]
+        for result in results:
+            losses += _loss_lines(result)
+            lines = listed.take(_change_lines(result, operations, repair))
+            printer.say(Said("partition", _row(result, operations), lines))
+            status |= _status(result)
+        printer.tell(listed.rest())
+        for said in said_of_failed(done):
+            printer.say(said)
+        for each in done:
+            if each.failure is not None:
+                continue
+            printer.say(
+                Said(
+                    "directory",
+                    {"log_dir": str(each.plan.path), **plan_row(each)},
+                    [*plan_lines(each), *operations.counts(each)],
+                )
+            )
+        printer.say(_summary(results, repair, time.monotonic() - begin))
+        printer.tell(losses)
+    status |= report_failures(done)
+    return previewed(status) if repair.dry_run else status
+
+
+def _read(log_dir: Path, named: Iterable[Named]) -> LogDirectory:
+    """A log directory, with what was named of it, and with the cluster's metadata."""
+    from kdump.log.directory import read_log_directory
+
+    meant = {each.partition for each in named if each.log_dir == log_dir}
+    return read_log_directory(
+        log_dir,
+        select=lambda name, key: (
+            None in meant or name in meant or key.topic == names.CLUSTER_METADATA_TOPIC
+        ),
+    )
+
+
+def _targets(
+    directory: LogDirectory, named: Iterable[Named], parts: Mapping[PartitionState, Part]
+) -> Iterator[Target]:
+    """What was named in a log directory."""
+    from kdump.jobs.rebuild_parts import Target
+    from kdump.log.directory import read_lone_partition
+
+    here = [each for each in named if each.log_dir == directory.path]
+    is_whole = any(each.partition is None for each in here)
+    base_offsets = _base_offsets(here)
+    found = {partition.path.name: partition for partition in directory.partitions}
+    for name in base_offsets:
+        if name not in found:
+            # A copy may have a name that is not that of a partition.
+            found[name] = read_lone_partition(directory.path / name, name)
+    for name, partition in found.items():
+        if name in base_offsets:
+            part = parts.get(partition.state, parts[PartitionState.LIVE])
+            yield Target(directory, partition, part, base_offsets[name])
+        elif is_whole and partition.state in parts and not partition.is_cluster_metadata:
+            yield Target(directory, partition, parts[partition.state])
+
+
+def _base_offsets(named: Iterable[Named]) -> dict[str, tuple[int, ...] | None]:
+    """The segments that are meant of each partition that was named; None for all of them."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    for each in named:
+        if each.partition is None:
+            continue
+        before = found.get(each.partition, ())
+        if before is None or each.base_offset is None:
+            found[each.partition] = None
+        else:
+            found[each.partition] = (*before, each.base_offset)
+    return found
+
+
+def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
+    from kdump.jobs.loading import Unreadable
+
+    partition, outcome = result.target.partition, result.outcome
+    path = partition.path
+    topic, number = partition.topic_partition or (None, None)
+    row: dict[str, Any] = {
+        "log_dir": str(result.target.directory.path),
+        "directory": path.name,
+        "topic": topic,
+        "partition": number,
+        "refusals": [],
+        "leftovers": [],
+        "forgotten_producers": [],
+        "operations": operations.rows(path),
+    }
+    if isinstance(outcome, Unreadable):
+        row["refusals"] = [refusal_row(outcome)]
+    else:
+        row["refusals"] = [refusal_row(refusal) for refusal in outcome.refusals]
+        row["leftovers"] = [leftover_row(leftover) for leftover in outcome.leftovers]
+        row["forgotten_producers"] = list(outcome.forgotten)
+    return row
+
+
+def _loss_lines(result: PartResult) -> Iterator[str]:
+    """What cannot be repaired, or is lost; people are told it last."""
+    from kdump.jobs.loading import Unreadable
+
+    path, outcome = result.target.partition.path, result.outcome
+    if isinstance(outcome, Unreadable):
+        yield f"{outcome.path}: cannot be read: {outcome.what}"
+        return
+    for refusal in outcome.refusals:
+        yield f"{path}: left unchanged: {refusal}"
+    if outcome.forgotten:
+        ids = ", ".join(map(str, outcome.forgotten))
+        producers = counted(len(outcome.forgotten), "producer")
+        yield f"{path}: the state of {producers} is lost ({ids}): the log has no batch of them"
+
+
+def _change_lines(
+    result: PartResult, operations: Operations, repair: RepairArguments
+) -> Sequence[str]:
+    path = result.target.partition.path
+    changes = operations.lines(path)
+    if changes:
+        return [f"{path}: {counted(len(changes), 'change')}", *changes]
+    return [f"{path}: nothing to change"] if repair.verbose and not result.files else []
+
+
+def _status(result: PartResult) -> ExitStatus:
+    from kdump.jobs.loading import Unreadable
+
+    if isinstance(result.outcome, Unreadable):
+        return ExitStatus.OPERATIONAL_ERROR
+    status = ExitStatus.DAMAGE_LEFT if result.outcome.refusals else ExitStatus.SOUND
+    if result.files:
+        status |= ExitStatus.REPAIRED
+    return status
+
+
+def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: float) -> Said:
+    changed = sum(bool(result.files) for result in results)
+    row = {
+        "partitions": len(results),
+        "changed": changed,
+        "is_dry_run": repair.dry_run,
+        "seconds": round(seconds, 3),
+    }
+    what = "to be changed" if repair.dry_run else "changed"
+    return Said("summary", row, [f"{counted(len(results), 'partition')}, {changed} {what}"])

@@ -1,0 +1,292 @@
+"""What commands that repair have in common: their options, and how they say what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from kdump.cli.output.brief import MOST_LISTED, BriefFindings, finding_line
+from kdump.cli.output.events import Printer, Said, SaidForm, open_printer, write_line
+from kdump.cli.output.rendering import form_option, format_bytes
+from kdump.cli.output.terminal import shell_command
+from kdump.errors import ExitStatus
+from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
+from kdump.words import counted
+
+if TYPE_CHECKING:
+    from kdump.apply.operations import Operation
+    from kdump.check.findings import Finding
+    from kdump.jobs.execution import Done, Interrupted, Writing
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class RepairArguments:
+    """How to repair, and how to say what is done; the argument that a command is given.
+
+    Attributes:
+        dry_run: whether only to say it.
+        keep_undo: whether it can be undone.
+        form: of the output.
+        verbose: whether people are told everything, rather than counts of what is harmless.
+    """
+
+    dry_run: bool
+    keep_undo: bool
+    form: SaidForm
+    verbose: bool
+
+    def writing(self, command: str) -> Writing:
+        """The same for the frame that all commands work in."""
+        from kdump.jobs.execution import Writing
+
+        return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
+
+
+def repair_options(command: Command) -> Command:
+    """Give a command the options of all that repair, as its one argument ``repair``."""
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any, dry_run: bool, keep_undo: bool, form: SaidForm, verbose: bool, **others: Any
+    ) -> Any:
+        repair = RepairArguments(dry_run, keep_undo, form, verbose)
+        return command(*args, repair=repair, **others)
+
+    decorated: Command = with_writing_options(
+        with_one_argument,
+        verbose="List every change and every finding, and partitions without any.",
+        keeps_undo=True,
+        undo="Keep what it takes to undo this with kdump undo (the default), or do not.",
+    )
+    return decorated
+
+
+def with_writing_options(command: Any, *, verbose: str, keeps_undo: bool, undo: str) -> Any:
+    """Give a command the options of all that write: ``form``, ``verbose`` and the like.
+
+    Args:
+        command: which.
+        verbose: what ``--verbose`` does, for the help.
+        keeps_undo: whether it can be undone where nothing is said.
+        undo: what ``--undo`` and ``--no-undo`` do, for the help.
+    """
+    for option in (
+        form_option(
+            SaidForm,
+            "form",
+            "Form of the answer: text (the default) for people; json and jsonl for programs.",
+        ),
+        click.option("--verbose", "-v", is_flag=True, help=verbose),
+        click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
+        click.option(
+            "--dry-run",
+            is_flag=True,
+            help="Only say what would be done. Nothing is written, not even a lock.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def previewed(status: ExitStatus) -> ExitStatus:
+    """The status of a dry run, from that of a run that would do all of it.
+
+    1 says that there is something to do and that no record is lost: it does not stand beside 4.
+    """
+    return status & ~ExitStatus.REPAIRED if status & ExitStatus.DAMAGE_LEFT else status
+
+
+def undo_command(done: Done) -> str:
+    """How to undo what was done to a log directory; there has to be an undo."""
+    return f"{shell_command('undo', [done.plan.path])} {done.undo}"
+
+
+def said_of_findings(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Said]:
+    """Findings, as ``kdump verify`` says them."""
+    from kdump.cli.output.verify_output import finding_row
+
+    for finding in findings:
+        lines = [finding_line(finding)] if brief.takes(finding) else []
+        yield Said("finding", finding_row(finding), lines)
+
+
+def said_of_interrupted(interrupted: Interrupted) -> Said:
+    """What became of an earlier run that was stopped before its end."""
+    row = {
+        "log_dir": str(interrupted.log_dir),
+        "command": interrupted.command,
+        "is_finished": interrupted.is_finished,
+        "files": [
+            {
+                "action": "remove" if each.is_removed else "write",
+                "file": each.path,
+                "size_bytes": each.size_bytes,
+            }
+            for each in interrupted.files
+        ],
+    }
+    what = f"{interrupted.log_dir}: an earlier kdump {interrupted.command} was interrupted"
+    if interrupted.is_finished:
+        return Said("interrupted", row, [f"{what}, and was finished first"])
+    line = f"{what}; a run finishes it first, so that it may find something else than this says"
+    changes = [
+        f"  remove {each.path}"
+        if each.is_removed
+        else f"  write {each.path}: {format_bytes(each.size_bytes)}"
+        for each in interrupted.files
+    ]
+    return Said("interrupted", row, [line, *changes])
+
+
+class Operations:
+    """The operations of plans, by the directory that they are in.
+
+    People are shown each one where there are few, or they ask for it, and otherwise counts.
+    """
+
+    def __init__(self, done: Sequence[Done], *, verbose: bool = False) -> None:
+        count = sum(len(each.plan.operations) for each in done)
+        self._is_listed = verbose or count <= MOST_LISTED
+        self._lines: dict[str, list[str]] = defaultdict(list)
+        self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        for each in done:
+            for operation, row in zip(each.plan.operations, each.plan.rows(), strict=True):
+                directory = row.pop("directory")
+                self._lines[directory].append(f"  {operation.describe()}")
+                self._rows[directory].append(row)
+
+    def rows(self, directory: Path) -> list[dict[str, Any]]:
+        """Those in ``directory``, in their order, for programs."""
+        return self._rows.get(str(directory), [])
+
+    def lines(self, directory: Path) -> list[str]:
+        """The same for people, indented; none where they are only counted."""
+        return self._lines.get(str(directory), []) if self._is_listed else []
+
+    def counts(self, done: Done) -> list[str]:
+        """How much would be done in a log directory; none where each operation is listed."""
+        if self._is_listed or done.is_applied or done.plan.is_empty:
+            return []
+        counts = Counter(_words(operation) for operation in done.plan.operations)
+        said = [f"{verb} {counted(count, *noun)}" for (verb, noun), count in counts.most_common()]
+        return [f"  {', '.join(said)} (--verbose lists each)"]
+
+
+def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
+    """What is done to a file, and the noun for the file, in the singular and the plural."""
+    from kdump.apply.operations import OperationKind
+
+    noun = _noun(operation.name)
+    is_log = noun == _NOUNS[".log"]
+    verbs = {
+        OperationKind.REMOVE: "delete",
+        OperationKind.CUT: "cut" if is_log else "trim",
+        OperationKind.RENAME: "rename",
+        OperationKind.REPLACE: "rewrite",
+        OperationKind.CREATE: "write",
+    }
+    return verbs[operation.kind], noun
+
+
+_NOUNS: Final = {
+    ".log": ("log", "logs"),
+    ".index": ("index", "indexes"),
+    ".timeindex": ("index", "indexes"),
+    ".txnindex": ("index", "indexes"),
+    ".snapshot": ("producer snapshot", "producer snapshots"),
+    ".metadata": ("partition.metadata", "partition.metadata files"),
+    **dict.fromkeys(
+        (".deleted", ".cleaned", ".swap", ".tmp", ".part"), ("leftover file", "leftover files")
+    ),
+}
+"""What files are called in counts, by how their names end."""
+
+
+def _noun(name: str) -> tuple[str, str]:
+    if name.endswith("-checkpoint"):
+        return "checkpoint", "checkpoints"
+    if name == CLEAN_SHUTDOWN_MARKER:
+        return "clean shutdown marker", "clean shutdown markers"
+    return _NOUNS.get(Path(name).suffix, ("other file", "other files"))
+
+
+@contextlib.contextmanager
+def open_report(form: SaidForm, done: Iterable[Done]) -> Iterator[Printer]:
+    """Open the printer for what was done; where it cannot be printed, the failure says it."""
+    with outcomes_noted(done), open_printer(form) as printer:
+        yield printer
+        sys.stdout.flush()  # here it is known what was done, if that fails
+
+
+@contextlib.contextmanager
+def outcomes_noted(done: Iterable[Done]) -> Iterator[None]:
+    """Add to every exception, as notes, what was done to log directories before."""
+    from kdump.jobs.execution import outcome_of
+
+    try:
+        yield
+    except BaseException as failure:
+        for each in done:
+            if each.is_applied:
+                failure.add_note(str(outcome_of(each)))
+            elif each.failure is not None:
+                failure.add_note(f"kdump: {each.failure}")
+        raise
+
+
+def report_failures(done: Iterable[Done]) -> ExitStatus:
+    """Report the log directories that could not be changed, last of all; gives the status."""
+    status = ExitStatus.SOUND
+    for each in done:
+        if each.failure is not None:
+            sys.stdout.flush()
+            write_line(f"kdump: {each.failure}", sys.stderr)
+            status |= each.failure.exit_status
+    return status
+
+
+def said_of_failed(done: Iterable[Done]) -> Iterator[Said]:
+    """The log directories that could not be changed, for programs; people are told at the end."""
+    for each in done:
+        if each.failure is not None:
+            yield Said("directory", {"log_dir": str(each.plan.path), **plan_row(each)})
+
+
+def plan_row(done: Done) -> dict[str, Any]:
+    """What is to be known of the plan of a log directory as a whole."""
+    return {
+        "lost_bytes": done.plan.lost_bytes,
+        "needed_bytes": done.needed_bytes,
+        "is_applied": done.is_applied,
+        "undos": [] if done.undo is None else [done.undo],
+        "failure": None if done.failure is None else str(done.failure),
+    }
+
+
+def plan_lines(done: Done) -> Iterator[str]:
+    """What became of the plan of a log directory, for people."""
+    plan = done.plan
+    if plan.is_empty:
+        yield f"{plan.path}: nothing to do"
+        return
+    count = len(plan.operations)
+    what = counted(count, "change")
+    if not done.is_applied:
+        yield (
+            f"{plan.path}: {what} to make, nothing written; needs up to"
+            f" {format_bytes(done.needed_bytes)} of free space"
+        )
+    elif done.undo is None:
+        yield f"{plan.path}: {what} made"
+    else:
+        yield f"{plan.path}: {what} made; to undo: {undo_command(done)}"

@@ -1,0 +1,143 @@
+"""``kdump verify --repair``: verify, do the least that ends what was found, verify again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from kdump.check.findings import Finding
+from kdump.cli.output.advice import AdvisingPrinter
+from kdump.cli.output.events import Printer, Said
+from kdump.cli.output.verify_output import SaidPrinter
+from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+from kdump.cli.shared.part_commands import find_named
+from kdump.cli.shared.repairing import (
+    Operations,
+    outcomes_noted,
+    plan_lines,
+    plan_row,
+    previewed,
+    report_failures,
+    said_of_interrupted,
+)
+from kdump.cli.shared.verification import Verification
+from kdump.errors import ExitStatus
+from kdump.jobs.execution import Done, Writing, carry_out, for_writing
+from kdump.jobs.verify.minimal_repair import Ailments, Mended, Mending, mend
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.repair.policies import Policy
+
+MOST_ROUNDS: Final = 5
+"""One repair may make room for the next: checkpoints, leftovers, data, what is derived from it."""
+
+_ONLY_THE_FIRST_ROUND: Final = Said(
+    "dry_run",
+    {"rounds": 1},
+    ["this is what the first round does; a run verifies again after it, and may then do more"],
+)
+
+
+def verify_and_repair(
+    verification: Verification, printer: Printer, policy: Policy, writing: Writing, *, verbose: bool
+) -> ExitStatus:
+    """Verify and repair in turns, until nothing more can be done; gives the exit status.
+
+    Raises:
+        LockedError: a broker, or another kdump, works on one of the log directories.
+        KdumpError: what was found out cannot be done; says what to do.
+    """
+    diagnostics = Diagnostics()
+    named = find_named(verification.paths, diagnostics, segments=True)
+    log_dirs = list(dict.fromkeys(each.log_dir for each in named))
+    if not log_dirs:
+        return diagnostics.status
+    status = repaired = ExitStatus.SOUND
+    all_done: list[Done] = []
+    advice: Iterable[str] = ()
+    with (
+        for_writing(log_dirs, writing) as interrupted,
+        outcomes_noted(all_done),
+        without_garbage_collection(),
+    ):
+        for earlier in interrupted:
+            printer.say(said_of_interrupted(earlier))
+        for rounds_left in reversed(range(MOST_ROUNDS)):
+            findings: list[Finding] = []
+            shown = AdvisingPrinter(
+                SaidPrinter(printer, verbose=verbose, advises=False),
+                verification.paths,
+                verification.config.words,
+            )
+            status = verification.run(shown, diagnostics, findings.append)
+            advice = shown.advice(after_repair=True)
+            if not rounds_left:
+                break
+            mended = _mended(log_dirs, findings, verification, policy)
+            done = carry_out([each.wanted for each in mended], writing)
+            for said in _said(done, verbose=verbose):
+                printer.say(said)
+            all_done += done
+            if any(each.failure for each in done):
+                break
+            if all(each.plan.is_empty for each in done):
+                break
+            if writing.dry_run:
+                printer.say(_ONLY_THE_FIRST_ROUND)
+                damage = [each for each in findings if each.severity > verification.worst_allowed]
+                status = _previewed(status, damage, mended)
+                break
+            repaired = ExitStatus.REPAIRED
+        printer.tell(advice)
+    return status | repaired | diagnostics.status | report_failures(all_done)
+
+
+def _previewed(
+    status: ExitStatus, damage: Iterable[Finding], mended: Sequence[Mended]
+) -> ExitStatus:
+    """The status of a dry run that has something to do, from that of the verification."""
+    status = status & ~ExitStatus.DAMAGE_LEFT | ExitStatus.REPAIRED
+    is_left = any(not any(each.ends(finding) for each in mended) for finding in damage)
+    if is_left or any(each.loses_records for each in mended):
+        status |= ExitStatus.DAMAGE_LEFT
+    return previewed(status)
+
+
+def _mended(
+    log_dirs: Iterable[Path],
+    findings: Iterable[Finding],
+    verification: Verification,
+    policy: Policy,
+) -> list[Mended]:
+    """What there is to be done about what was found."""
+    ailments = Ailments()
+    for finding in findings:
+        ailments.take(finding)
+    directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
+    mending = Mending(
+        settings=verification.config.settings_of(directories),
+        policy=policy,
+        now_ms=verification.now_ms,
+        options=verification.engine.options,
+        progress=verification.engine.progress,
+    )
+    return mend(ailments, directories, mending)
+
+
+def _said(done: Sequence[Done], *, verbose: bool) -> Iterator[Said]:
+    """What was done, or would be, to each log directory."""
+    operations = Operations(done, verbose=verbose)
+    for each in done:
+        if each.plan.is_empty:
+            continue
+        row = {"log_dir": str(each.plan.path), **plan_row(each)}
+        row["operations"] = [
+            {"directory": str(directory.path), **operation}
+            for directory in each.plan.directories
+            for operation in operations.rows(directory.path)
+        ]
+        lines = []
+        for directory in each.plan.directories:
+            if listed := operations.lines(directory.path):
+                lines += [f"repair {directory.path}:", *listed]
+        yield Said("repair", row, [*lines, *plan_lines(each), *operations.counts(each)])

@@ -1,0 +1,1 @@
+"""Running jobs, in this process or on Spark; knows nothing of Kafka's rules."""

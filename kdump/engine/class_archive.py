@@ -1,0 +1,178 @@
+"""Where the archive of Spark's classes is, and whether a JVM may be given it.
+
+A JVM maps the archive and runs what is in it, and checks next to nothing: whoever can write to
+the archive, or put another one in its place, runs code as the user of kdump. And one with wrong
+bytes makes the JVM crash. So an archive is used only where nobody else can write to it or to a
+directory on the way to it, and only with the checksum that it had when it was written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import crc32c
+
+from kdump.engine.spark_installation import Java, Spark
+
+_MOST_LINKS: Final = 40
+_CHUNK_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ClassArchive:
+    """The archive of one JVM and one Spark, whether it is there or not.
+
+    Attributes:
+        path: of the archive.
+    """
+
+    path: Path
+
+    @property
+    def checksum_path(self) -> Path:
+        return self.path.with_suffix(".crc32c")
+
+    def is_usable(self) -> bool:
+        """Whether the archive is there, and nobody but this user and root can have written it."""
+        return all(map(is_private, (self.path.parent, self.path, self.checksum_path)))
+
+    def is_intact(self) -> bool:
+        """Whether the archive has the bytes that it was written with; reads all of it."""
+        try:
+            return self.checksum_path.read_text(encoding="ascii") == _checksum(self.path)
+        except (OSError, ValueError):
+            return False
+
+    def keep(self, part: Path) -> None:
+        """Put a finished archive in its place; ``part`` is a file beside it.
+
+        Someone who stops here leaves a checksum without an archive, which is not used.
+
+        Raises:
+            OSError: that cannot be done.
+        """
+        self.discard()
+        self.checksum_path.write_text(_checksum(part), encoding="ascii")
+        self.checksum_path.chmod(0o400)
+        part.chmod(0o400)
+        part.replace(self.path)
+
+    def discard(self) -> None:
+        """Remove the archive, if that can be done; the next run makes another."""
+        for path in (self.path, self.checksum_path):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def find_archive(
+    java: Java, spark: Spark, options: tuple[str, ...], environment: Mapping[str, str]
+) -> ClassArchive | None:
+    """The archive for a JVM that is started with ``options``; None where there can be none.
+
+    The JVM itself refuses one of other jars or of another JVM: the name only keeps it from being
+    offered such a one for ever.
+    """
+    folder = cache_folder(environment)
+    if folder is None:
+        return None
+    try:
+        installed = str((spark.home / "jars").stat().st_mtime_ns)
+    except OSError:
+        installed = ""
+    described = "\n".join([java.identity, str(java.path), spark.class_path, installed, *options])
+    key = hashlib.sha256(described.encode(errors="surrogateescape")).hexdigest()[:16]
+    return ClassArchive(folder / f"spark-{spark.version}-{key}.jsa")
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path | None:
+    """Where kdump keeps what it can make again: a directory of the user's cache.
+
+    None where the user has no home.
+    """
+    configured = environment.get("XDG_CACHE_HOME", "")
+    # A relative path there is to be ignored, says the XDG Base Directory Specification.
+    if configured.startswith("/"):
+        return Path(configured) / "kdump"
+    home = environment.get("HOME", "")
+    return Path(home) / ".cache" / "kdump" if home.startswith("/") else None
+
+
+def make_private_folder(folder: Path) -> bool:
+    """Create a directory where it is missing; whether nobody else can write to what is in it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+    there = folder
+    while not there.exists():
+        there = there.parent
+    # Else someone could lead root to create directories anywhere.
+    if not is_private(there):
+        return False
+    for missing in reversed([folder, *folder.parents]):
+        if not missing.exists():
+            missing.mkdir(mode=0o700, exist_ok=True)
+    return is_private(folder)
+
+
+def is_private(path: Path) -> bool:
+    """Whether a file or directory is there and only root and this user can change or replace it.
+
+    Every directory on the way and every link is looked at. One that others can write to will do
+    where they cannot replace what is not theirs (the sticky bit, as ``/tmp`` has it).
+    """
+    remaining = list(reversed(Path(os.path.abspath(path)).parts))  # noqa: PTH100 - follows no link
+    current = Path(remaining.pop())
+    links = 0
+    try:
+        if not _belongs_here(current.lstat(), is_last=not remaining):
+            return False
+        while remaining:
+            name = remaining.pop()
+            if name == "..":
+                current = current.parent
+                continue
+            status = (current / name).lstat()
+            if not _belongs_here(status, is_last=not remaining):
+                return False
+            if not stat.S_ISLNK(status.st_mode):
+                current /= name
+                continue
+            links += 1
+            if links > _MOST_LINKS:
+                return False
+            target = (current / name).readlink()
+            remaining += [part for part in reversed(target.parts) if part != target.anchor]
+            if target.is_absolute():
+                current = Path(target.anchor)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _belongs_here(status: os.stat_result, *, is_last: bool) -> bool:
+    """Whether only root and this user can write to something, or replace what is in it."""
+    if status.st_uid not in (0, os.geteuid()):
+        return False
+    if stat.S_ISLNK(status.st_mode):
+        return True
+    is_shared = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+    is_sticky = stat.S_ISDIR(status.st_mode) and bool(status.st_mode & stat.S_ISVTX)
+    if is_last:
+        return not is_shared and (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode))
+    return not is_shared or is_sticky
+
+
+def _checksum(path: Path) -> str:
+    checksum = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            checksum = crc32c.crc32c(chunk, checksum)
+    return f"{checksum:08x}"

@@ -1,0 +1,388 @@
+"""The engine on Spark: the same jobs, as tasks of one Spark job.
+
+Results reach the driver as tasks end, through an accumulator: Spark merges each task's exactly
+once, however often it ran. A job that fails on a split is no failed task, which Spark would try
+again three times, but a value that ends the whole job at once; only a worker that died is tried
+again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import queue
+import re
+import socket
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, cast
+
+from kdump.engine import spark_archive
+from kdump.engine.engine import EngineOptions
+from kdump.engine.job import (
+    ExchangeJob,
+    GatheredT,
+    Job,
+    JobFailedError,
+    PieceT,
+    ResultT,
+    Split,
+    SplitT,
+    describe_failure,
+)
+from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
+from kdump.engine.spark_installation import first_line
+from kdump.engine.spark_session import SparkSession
+from kdump.errors import KdumpError
+from kdump.phases import phase
+
+_TASK_BYTES: Final = 256 << 20
+_TASK_SPLITS: Final = 512
+_TASKS_PER_CORE: Final = 8
+
+_FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
+_LOST_TASK: Final = re.compile(
+    r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor \S+\): (.+)"
+)
+_JAVA_CLASS: Final = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_PYTHON_ERROR: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", re.MULTILINE)
+
+
+class SparkEngine:
+    """Runs jobs on Spark; a context that ends it.
+
+    Spark begins to start when this is made, and is waited for by the first job.
+    """
+
+    name = "spark"
+
+    def __init__(self, options: EngineOptions, progress: Progress = SILENT) -> None:
+        """Begin to start Spark.
+
+        Raises:
+            KdumpError: it cannot be started.
+        """
+        self._progress = progress
+        self._session = SparkSession(options.master, dict(options.spark_conf))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None or kind is GeneratorExit:
+            was_quick = self._session.is_quick
+            self._session.close()
+            if was_quick:
+                spark_archive.make_in_background()
+        else:
+            self._session.abort()
+
+    def run(
+        self, job: Job[SplitT, ResultT], splits: Sequence[SplitT]
+    ) -> Generator[tuple[SplitT, ResultT], None, None]:
+        """As :meth:`kdump.engine.engine.Engine.run`."""
+
+        def action(tasks: Any, answers: Any) -> None:
+            tasks.foreachPartition(functools.partial(_run_task, job, answers, _origin()))
+
+        with contextlib.closing(self._results(type(job).__name__, splits, action)) as results:
+            for answer in results:
+                yield splits[answer.index], cast("ResultT", answer.result)
+
+    def exchange(
+        self,
+        job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT],
+        splits: Sequence[SplitT],
+        buckets: int,
+    ) -> tuple[list[ResultT], list[GatheredT]]:
+        """As :meth:`kdump.engine.engine.Engine.exchange`; what is too much Spark spills."""
+
+        def action(tasks: Any, answers: Any) -> None:
+            count = max(tasks.ctx.defaultParallelism, buckets)
+            scatter = functools.partial(_scatter_task, job, count, answers, _origin())
+            pieces = tasks.mapPartitions(scatter)
+            by_bucket = pieces.partitionBy(count, _as_it_is)
+            by_bucket.foreachPartition(functools.partial(_gather_task, job, answers))
+
+        found: dict[int, ResultT] = {}
+        gathered: dict[int, GatheredT] = {}
+        for answer in self._results(type(job).__name__, splits, action):
+            (gathered if answer.is_gathered else found)[answer.index] = answer.result
+        return [found[index] for index in range(len(splits))], list(gathered.values())
+
+    def _results(
+        self, name: str, splits: Sequence[Split], action: Callable[[Any, Any], None]
+    ) -> Generator[_Answer, None, None]:
+        """Run a job, and give its answers as they come.
+
+        Args:
+            name: of the job.
+            splits: what it is about.
+            action: what is done with an RDD of tasks and an accumulator for their answers.
+        """
+        if not splits:
+            return
+        with phase(f"waiting for Spark on {self._session.master}"):
+            context = self._session.context
+        self._progress.begin(sum(split.size_bytes for split in splits))
+        arrived: queue.SimpleQueue[list[_Answer | _Failed] | _Ended] = queue.SimpleQueue()
+        try:
+            tasks = list(_tasks(splits, context.defaultParallelism))
+            answers = context.accumulator([], _Answers(arrived))
+        except Exception as failure:
+            raise self._as_error(failure, [], splits, set()) from failure
+        group = f"kdump-{uuid.uuid4()}"
+
+        def submit() -> None:
+            failure: BaseException | None = None
+            try:
+                context.setJobGroup(group, name, interruptOnCancel=True)
+                action(context.parallelize(tasks, len(tasks)), answers)
+            except BaseException as caught:  # noqa: BLE001 - raised again, by whoever waits
+                failure = caught
+            arrived.put(_Ended(failure))
+
+        missing = set(range(len(splits)))
+        threading.Thread(target=submit, name="kdump Spark job", daemon=True).start()
+        try:
+            while not isinstance(came := self._next(arrived), _Ended):
+                for answer in came:
+                    if isinstance(answer, _Failed):
+                        raise JobFailedError(splits[answer.index], answer.what, answer.trace)
+                    if not answer.is_gathered:
+                        self._note(splits[answer.index], is_new=answer.index in missing)
+                        missing.discard(answer.index)
+                    yield answer
+            if came.failure is not None:
+                raise self._as_error(came.failure, tasks, splits, missing) from came.failure
+        except BaseException:
+            # Where the JVM is gone there is nothing to cancel, and nobody to say so.
+            with contextlib.suppress(Exception):
+                context.cancelJobGroup(group)
+            raise
+        finally:
+            self._progress.end()
+        assert not missing, "a Spark job that succeeds has done every split"
+
+    def _as_error(
+        self,
+        failure: BaseException,
+        tasks: Sequence[_Task],
+        splits: Sequence[Split],
+        missing: set[int],
+    ) -> KdumpError:
+        """A failure of Spark itself in words; with the place, where it can be told."""
+        said = str(failure)
+        task = _FAILED_TASK.search(said)
+        if task is not None and "worker exited unexpectedly" in said:
+            undone = [index for index, _ in tasks[int(task[1])] if index in missing]
+            if undone:
+                others = f", or on one of the {len(undone) - 1} after it," if undone[1:] else ""
+                what = f"the worker on this{others} ended each time it was tried (out of memory?)"
+                return JobFailedError(splits[undone[0]], what)
+        return KdumpError(f"the Spark job failed: {self._session.cause() or _reason(failure)}")
+
+    def _note(self, split: Split, *, is_new: bool) -> None:
+        """Tell that a split is done; of what is brought together Spark may need it again."""
+        self._progress.working_on(split.label)
+        if is_new:
+            self._progress.advance(split.size_bytes)
+
+    def _next(self, arrived: queue.SimpleQueue[Any]) -> Any:
+        """What arrives next; time is told to pass until then."""
+        waits = self._progress.is_shown or not self._session.is_local
+        begin = time.monotonic()
+        while True:
+            try:
+                return arrived.get(timeout=TICK_SECONDS if waits else None)
+            except queue.Empty:
+                self._progress.tick()
+                self._session.check(time.monotonic() - begin)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What came of a split, or of a bucket."""
+
+    index: int
+    result: Any
+    is_gathered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """The job could not be done on a split."""
+
+    index: int
+    what: str
+    trace: str
+
+
+_Task = list[tuple[int, Split]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """Spark's job is over: well, or with a failure of Spark's."""
+
+    failure: BaseException | None
+
+
+class _Answers:
+    """How answers are added up, as an accumulator is told: on the driver, by passing them on.
+
+    Has the methods of ``pyspark.AccumulatorParam``, which cannot be imported before it is needed.
+    """
+
+    def __init__(self, arrived: queue.SimpleQueue[Any] | None = None) -> None:
+        self._arrived = arrived
+
+    def __reduce__(self) -> tuple[type[_Answers], tuple[()]]:
+        # A worker gets one that collects.
+        return type(self), ()
+
+    def zero(self, value: list[Any]) -> list[Any]:
+        return []
+
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - so it is called
+        if self._arrived is None:
+            value1.extend(value2)
+        else:
+            self._arrived.put(value2)
+        return value1
+
+
+def _tasks(splits: Sequence[Split], cores: int) -> Iterator[_Task]:
+    """Splits that make up a task together: enough to be worth one, few enough for all cores."""
+    total_bytes = sum(split.size_bytes for split in splits)
+    enough_bytes = min(_TASK_BYTES, max(1, total_bytes // (cores * _TASKS_PER_CORE)))
+    enough_splits = min(_TASK_SPLITS, -(-len(splits) // cores))
+    task: _Task = []
+    size_bytes = 0
+    for index, split in enumerate(splits):
+        task.append((index, split))
+        size_bytes += split.size_bytes
+        if size_bytes >= enough_bytes or len(task) >= enough_splits:
+            yield task
+            task, size_bytes = [], 0
+    if task:
+        yield task
+
+
+def _origin() -> str | None:
+    """The directory that relative paths begin at; None if it is gone, and they lead nowhere."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
+def _run_task(job: Job[Any, Any], answers: Any, origin: str | None, tasks: Iterable[_Task]) -> None:
+    """Run a job on a worker: ``answers`` is an accumulator."""
+    for _ in _done(job.run, answers, origin, tasks):
+        pass
+
+
+def _scatter_task(
+    job: ExchangeJob[Any, Any, Any, Any],
+    buckets: int,
+    answers: Any,
+    origin: str | None,
+    tasks: Iterable[_Task],
+) -> Iterator[tuple[int, tuple[int, Any]]]:
+    """Take the first step of a job on a worker; gives pieces by bucket, with their split."""
+
+    def scatter(split: Split) -> Any:
+        result, pieces = job.scatter(split, buckets)
+        scattered.update(pieces)
+        return result
+
+    scattered: dict[int, Any] = {}
+    for index in _done(scatter, answers, origin, tasks):
+        for bucket, piece in scattered.items():
+            yield bucket, (index, piece)
+        scattered.clear()
+
+
+def _done(
+    work: Callable[[Any], Any], answers: Any, origin: str | None, tasks: Iterable[_Task]
+) -> Iterator[int]:
+    """Do the work on each split, until one fails; gives the numbers of those that are done."""
+    for task in tasks:
+        for index, split in task:
+            try:
+                with _relative_to(origin, split):
+                    result = work(split)
+            except Exception as failure:  # noqa: BLE001 - raised again, by the driver
+                answers.add([_Failed(index, describe_failure(failure), traceback.format_exc())])
+                return
+            answers.add([_Answer(index, result)])
+            yield index
+
+
+@contextlib.contextmanager
+def _relative_to(origin: str | None, split: Split) -> Iterator[None]:
+    """Let paths of a split, and of its job, begin where they begin for the driver.
+
+    Workers have another current directory, and import nothing from either.
+
+    Raises:
+        KdumpError: the split has a relative path, and this machine has no such directory.
+    """
+    before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        if origin is not None:
+            try:
+                os.chdir(origin)
+            except OSError as failure:
+                if not Path(split.path).is_absolute():
+                    raise KdumpError(
+                        f"{origin}, where this path begins, cannot be entered on"
+                        f" {socket.gethostname()}: {failure.strerror}"
+                    ) from failure
+        yield
+    finally:
+        os.fchdir(before)
+        os.close(before)
+
+
+def _gather_task(
+    job: ExchangeJob[Any, Any, Any, Any],
+    answers: Any,
+    pieces: Iterable[tuple[int, tuple[int, Any]]],
+) -> None:
+    """Take the second step of a job on a worker, for one bucket."""
+    found = list(pieces)
+    if found:
+        in_order = [piece for _, (_, piece) in sorted(found, key=lambda each: each[1][0])]
+        answers.add([_Answer(found[0][0], job.gather(in_order), is_gathered=True)])
+
+
+def _as_it_is(bucket: int) -> int:
+    return bucket
+
+
+def _reason(failure: BaseException) -> str:
+    """The root of a failure of Spark's, in one line."""
+    said = str(failure)
+    if raised := _PYTHON_ERROR.findall(said):
+        return str(raised[-1])
+    if lost := _LOST_TASK.search(said):
+        return f"{_without_class(lost[2])} (on {lost[1]})"
+    return _without_class(first_line(failure))
+
+
+def _without_class(line: str) -> str:
+    return _JAVA_CLASS.sub("", line).removeprefix("Job aborted due to stage failure: ")

@@ -1,0 +1,96 @@
+"""The archive of Spark's classes, made once, in the background.
+
+A JVM that maps the archive starts Spark in half the time. To make it, a JVM runs a small job
+(at half the speed), and then takes ten seconds to write: no run of kdump should wait for that, so
+the first one on Spark leaves a process behind that does it at the lowest priority. It is
+``python -m kdump.engine.spark_archive``. Where anything goes wrong there is no archive, and no
+harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from typing import Final
+
+from kdump.engine.class_archive import ClassArchive, find_archive, make_private_folder
+from kdump.engine.isolation import child_environment
+from kdump.engine.spark_installation import find_java, find_spark
+from kdump.engine.spark_java import JVM_OPTIONS
+from kdump.engine.spark_session import SparkSession
+from kdump.errors import KdumpError
+
+_LEAST_PRIORITY: Final = 19
+_ABANDONED_SECONDS: Final = 600
+_PART_SUFFIX: Final = ".part"
+
+
+def make_in_background() -> None:
+    """Make sure that there is an archive some time later. Never fails, never waits."""
+    with contextlib.suppress(KdumpError, OSError):
+        archive = _archive()
+        if archive is not None and _is_wanted(archive):
+            process = subprocess.Popen(  # noqa: S603 - no shell
+                [sys.executable, "-P", "-m", __name__],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env=os.environ | child_environment(),
+                start_new_session=True,
+            )
+            # It is meant to outlive this process, of which Popen would warn.
+            process.returncode = 0
+
+
+def make() -> None:
+    """Make the archive; does nothing where it is, or is being made.
+
+    Raises:
+        KdumpError: Spark does not start.
+        OSError: the cache cannot be written.
+    """
+    archive = _archive()
+    if archive is None or not _is_wanted(archive):
+        return
+    part = archive.path.with_suffix(f".{os.getpid()}{_PART_SUFFIX}")
+    part.touch(mode=0o600)
+    session = SparkSession(None, {}, archive_to=part)
+    try:
+        # What an engine's job makes Spark load.
+        session.context.parallelize([[0], [1]], 2).foreachPartition(_visit)
+        session.finish()
+        archive.keep(part)
+    finally:
+        session.abort()
+        part.unlink(missing_ok=True)
+
+
+def _visit(partition: object) -> None:
+    """Do nothing with a partition."""
+
+
+def _archive() -> ClassArchive | None:
+    return find_archive(find_java(os.environ), find_spark(), JVM_OPTIONS, os.environ)
+
+
+def _is_wanted(archive: ClassArchive) -> bool:
+    """Whether there is no archive that can be used, and nobody else about to leave one.
+
+    Raises:
+        OSError: its directory cannot be created.
+    """
+    if archive.is_usable() or not make_private_folder(archive.path.parent):
+        return False
+    oldest = time.time() - _ABANDONED_SECONDS
+    parts = archive.path.parent.glob(f"{archive.path.stem}.*{_PART_SUFFIX}")
+    return not any(part.stat().st_mtime > oldest for part in parts)
+
+
+if __name__ == "__main__":
+    os.nice(_LEAST_PRIORITY)
+    with contextlib.suppress(KdumpError, OSError):
+        make()

@@ -1,0 +1,292 @@
+"""Starting the Java process that Spark runs in, as fast as it can be started.
+
+``spark-submit`` starts one JVM to find out how to start another, reads configuration that a
+program of one machine does not need, and loads some ten thousand classes from jars. For a master
+of this machine kdump starts Spark's gateway for Python itself, on an archive of those classes
+where there is one (:mod:`kdump.engine.spark_archive` makes it).
+
+What is used of Spark for that is what ``pyspark.java_gateway`` and ``spark-submit`` use between
+them: the class ``PythonGatewayServer``, which writes port and secret to the file that
+``_PYSPARK_DRIVER_CONN_INFO_PATH`` names and exits when its standard input ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from kdump.engine.class_archive import ClassArchive
+from kdump.engine.isolation import child_environment
+from kdump.engine.spark_installation import USE_LOCAL, Java, Spark
+from kdump.errors import KdumpError
+
+_GATEWAY_CLASS: Final = "org.apache.spark.api.python.PythonGatewayServer"
+_CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_START_SECONDS: Final = 60
+_POLL_SECONDS: Final = 0.01
+_ABORT_SECONDS: Final = 5
+_END_SECONDS: Final = 0.5
+_LOG_BYTES: Final = 1 << 20
+_ARCHIVE_OPTION: Final = "-XX:SharedArchiveFile="
+_NOT_INITIALIZED: Final = "Error occurred during initialization of VM"
+_CRASHED: Final = "# A fatal error has been detected by the Java Runtime Environment:"
+
+_OPENED: Final = (
+    "java.lang",
+    "java.lang.invoke",
+    "java.lang.reflect",
+    "java.io",
+    "java.net",
+    "java.nio",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "jdk.internal.ref",
+    "sun.nio.ch",
+    "sun.nio.cs",
+    "sun.security.action",
+    "sun.util.calendar",
+)
+"""Packages of java.base that Spark reaches into (``JavaModuleOptions`` of Spark's launcher)."""
+
+JVM_OPTIONS: Final = (
+    # The JVM only passes on what Python workers do: there is little to collect or to compile.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    # A crash leaves nothing behind: its report comes with what the JVM says.
+    "-XX:+ErrorFileToStderr",
+    "-XX:-CreateCoredumpOnCrash",
+    # What the JVM has to say of its archive is nothing to trouble people with.
+    "-Xshare:auto",
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+    "-Xlog:cds=off",
+    "-Xlog:cds+dynamic=off",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """How to reach a running JVM."""
+
+    port: int
+    secret: str
+
+
+class JavaProcess:
+    """A JVM with Spark's gateway for Python in it; it ends when this process does.
+
+    Its current directory is an empty one of its own, so that neither it nor what it starts finds
+    or leaves anything in that of kdump.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, spark_home: Path, archive: ClassArchive | None = None
+    ) -> None:
+        """Start the JVM, and do not wait for it.
+
+        Args:
+            command: to start, for example :func:`gateway_command`.
+            spark_home: the Spark that it runs.
+            archive: the archive of classes that the command names. A JVM that cannot be started
+                with it is started without it.
+
+        Raises:
+            KdumpError: the command cannot be executed.
+        """
+        self._command = command
+        self._spark_home = spark_home
+        self._archive = archive
+        self._folder = Path(tempfile.mkdtemp(prefix="kdump-spark-"))
+        self._connection_file = self._folder / "gateway"
+        self.log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the JVM
+        try:
+            self._process = self._start()
+        except OSError as failure:
+            self._discard_folder()
+            raise KdumpError(f"{command[0]}: {failure.strerror}: {USE_LOCAL}") from failure
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        working_directory = self._folder / "work"
+        working_directory.mkdir(exist_ok=True)
+        return subprocess.Popen(  # noqa: S603 - no shell
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=self.log,
+            cwd=working_directory,
+            env={
+                **os.environ,
+                **child_environment(),
+                _CONNECTION_FILE: str(self._connection_file),
+                "SPARK_HOME": str(self._spark_home),
+                "SPARK_CONNECT_MODE": "0",
+            },
+            # ^C on the terminal is for kdump, which then ends the JVM.
+            start_new_session=True,
+        )
+
+    def wait_for_gateway(self) -> Gateway:
+        """Wait until the JVM can be reached.
+
+        Raises:
+            KdumpError: it ended before, or takes far too long.
+        """
+        # The archive is read while the JVM starts on it, which costs no time.
+        if self._archive is not None and not self._archive.is_intact():
+            self._archive.discard()
+            self._start_without_archive()
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._connection_file.exists():
+            if self._process.poll() is not None and self._archive is not None:
+                suspect = self._archive
+                self._start_without_archive()
+                gateway = self.wait_for_gateway()
+                suspect.discard()
+                return gateway
+            if self.has_ended or time.monotonic() > deadline:
+                raise KdumpError(f"Spark did not start: {self.reason()}: {USE_LOCAL}")
+            time.sleep(_POLL_SECONDS)
+        content = self._connection_file.read_bytes()
+        size = int.from_bytes(content[4:8], "big")
+        return Gateway(int.from_bytes(content[:4], "big"), content[8 : 8 + size].decode())
+
+    def _start_without_archive(self) -> None:
+        self._kill()
+        self._connection_file.unlink(missing_ok=True)
+        self.log.seek(0)
+        self.log.truncate()
+        given = f"{_ARCHIVE_OPTION}{self._archive.path}" if self._archive else ""
+        self._command = [each for each in self._command if each != given]
+        self._archive = None
+        self._process = self._start()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def ends_soon(self) -> bool:
+        """Whether the JVM has ended, or does within a moment: its connections end before it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_SECONDS)
+        return self.has_ended
+
+    def leave_nothing(self, jvm: Any) -> None:
+        """Let the JVM remove its directory if this process does not come to it.
+
+        Args:
+            jvm: the ``py4j.java_gateway.JVMView`` of this JVM.
+        """
+        self._connection_file.unlink(missing_ok=True)
+        # They go in reverse order.
+        for folder in (self._folder, self._folder / "work"):
+            jvm.java.io.File(str(folder)).deleteOnExit()
+
+    def release(self) -> None:
+        """Let the JVM stop Spark and end by itself; it removes its temporary files as it goes."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._forget()
+
+    def wait(self) -> None:
+        """Let the JVM end as after :meth:`release`, and wait until it has."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._forget()
+
+    def abort(self) -> None:
+        """End the JVM, whatever it is doing, and wait until it is gone."""
+        self._kill()
+        self._forget()
+
+    def stop_now(self) -> None:
+        """End the JVM; what it said can still be read."""
+        self._kill()
+
+    def _kill(self) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ABORT_SECONDS)
+                break
+
+    def _forget(self) -> None:
+        self._discard_folder()
+        self.log.close()
+        # Popen warns of processes that nobody waited for: this one may outlive kdump.
+        if self._process.returncode is None:
+            self._process.returncode = 0
+
+    def _discard_folder(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def log_lines(self) -> list[str]:
+        """What the JVM has said until now, without empty lines."""
+        # The JVM writes to the same open file: its position must stay.
+        size = os.fstat(self.log.fileno()).st_size
+        said = os.pread(self.log.fileno(), min(size, _LOG_BYTES), max(0, size - _LOG_BYTES))
+        lines = said.decode(errors="replace").splitlines()
+        return [line.strip() for line in lines if line.strip()]
+
+    def reason(self) -> str:
+        """Why the JVM did not start, or ended: the most telling line of what it said."""
+        lines = self.log_lines()
+        if any("UnsupportedClassVersionError" in line for line in lines):
+            return f"it needs Java 17 or 21, and {self._command[0]} is older"
+        status = self._process.poll()
+        if status is not None and (status < 0 or _CRASHED in lines[:2]):
+            name = signal.Signals(-status).name if status < 0 else "a fatal error"
+            hint = " (out of memory?)" if name == "SIGKILL" else ""
+            return f"Java was ended by {name}{hint}"
+        telling = [line for line in lines if "rror" in line or "xception" in line]
+        ended = "no answer" if status is None else f"{self._command[0]} ended with status {status}"
+        if lines[:-1] and lines[0] == _NOT_INITIALIZED:
+            return lines[1]
+        return (telling or lines or [ended])[0]
+
+
+def gateway_command(
+    java: Java, spark: Spark, *, heap: str, archive: ClassArchive | None, archive_to: Path | None
+) -> list[str]:
+    """How to start a JVM of this machine.
+
+    Args:
+        java: which.
+        spark: whose classes it runs.
+        heap: how much memory the JVM may use, as ``-Xmx`` has it.
+        archive: of its classes, if there is one to use.
+        archive_to: where to write the archive of all classes that were loaded, when the JVM ends;
+            it is twice as slow until then.
+    """
+    archiving = [f"{_ARCHIVE_OPTION}{archive.path}"] if archive is not None else []
+    if archive_to is not None:
+        archiving = [f"-XX:ArchiveClassesAtExit={archive_to}"]
+    options = [f"-Xmx{heap}", *archiving, *JVM_OPTIONS]
+    return [str(java.path), *options, "-cp", spark.class_path, _GATEWAY_CLASS]
+
+
+def submit_command(spark_home: Path, properties: Mapping[str, str]) -> list[str]:
+    """How to start a JVM by ``spark-submit``, which knows of clusters."""
+    conf = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
+    own = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return [str(spark_home / "bin" / "spark-submit"), *conf, *own]

@@ -1,0 +1,309 @@
+"""One Spark context, on a master of this machine or any other, with as little else as can be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from kdump.engine.class_archive import find_archive
+from kdump.engine.isolation import environment, python_path
+from kdump.engine.spark_cluster import (
+    check_executors,
+    find_master,
+    log_cluster,
+    told_cause,
+    wait_for_master,
+)
+from kdump.engine.spark_installation import (
+    USE_LOCAL,
+    Spark,
+    find_java,
+    find_spark,
+    first_line,
+)
+from kdump.engine.spark_java import JVM_OPTIONS, JavaProcess, gateway_command, submit_command
+from kdump.errors import KdumpError
+
+DEFAULT_MASTER: Final = "local[*]"
+
+_LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
+_TASK_ATTEMPTS: Final = 4
+"""How often a task is tried whose worker died: what Spark does on a cluster."""
+_HEAP_PROPERTY: Final = "spark.driver.memory"
+_DEFAULT_HEAP: Final = "1g"
+_NEEDS_SUBMIT: Final = (
+    "spark.archives",
+    "spark.driver.defaultJavaOptions",
+    "spark.driver.extra",
+    "spark.files",
+    "spark.jars",
+    "spark.plugins",
+    "spark.submit",
+)
+"""Beginnings of properties that ``spark-submit`` acts on before there is a JVM."""
+
+
+def master_url(master: str | None) -> str:
+    """The master, with retries for workers that die where it is this machine."""
+    wanted = master or DEFAULT_MASTER
+    match = _LOCAL_MASTER.fullmatch(wanted)
+    if match is None:
+        return wanted
+    return f"local[{match[1] or 1},{match[2] or _TASK_ATTEMPTS}]"
+
+
+def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
+    """All of Spark's properties; those that were asked for win."""
+    found = {
+        "spark.app.name": "kdump",
+        "spark.master": master,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.submit.deployMode": "client",
+        # What a SQL session needs to know from the start.
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        # One thread a worker: the workers are as many as the cores.
+        "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
+        "spark.executorEnv.PYTHONPATH": python_path(),
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
+    }
+    if _LOCAL_MASTER.fullmatch(master):
+        # Neither a resolver nor a firewall has a say in what stays inside this machine.
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return found | dict(spark_conf)
+
+
+class SparkSession:
+    """A Spark context and the JVM that it lives in.
+
+    The JVM begins to start at once. Whoever asks for :attr:`context` waits for it.
+    """
+
+    def __init__(
+        self,
+        master: str | None,
+        spark_conf: Mapping[str, str],
+        *,
+        archive_to: Path | None = None,
+    ) -> None:
+        """Begin to start Spark.
+
+        Args:
+            master: as ``spark-submit`` takes it; None is all cores of this machine.
+            spark_conf: Spark's own properties, which win over kdump's.
+            archive_to: where the JVM is to leave the archive of its classes, if it is to.
+
+        Raises:
+            UsageProblem: Spark knows no such master.
+            KdumpError: pyspark or Java is missing, or cannot be started; or nothing listens where
+                the master should.
+        """
+        self.master = master_url(master)
+        self.properties = properties(self.master, spark_conf)
+        self._java: JavaProcess | None = None
+        self._context: Any = None
+        self._is_ours = True
+        spark = find_spark()
+        if _active_context() is None:
+            find_master(self.master)
+            self._java = self._start_java(spark, archive_to)
+
+    def _start_java(self, spark: Spark, archive_to: Path | None) -> JavaProcess:
+        if not self.is_quick:
+            home = Path(os.environ.get("SPARK_HOME") or spark.home)
+            conf = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf")
+            if not (conf / "spark-env.sh").exists():
+                find_java(os.environ)
+            return JavaProcess(submit_command(home, self.properties), spark_home=home)
+        java = find_java(os.environ)
+        archive = find_archive(java, spark, JVM_OPTIONS, os.environ)
+        if archive is not None and (archive_to is not None or not archive.is_usable()):
+            archive = None
+        heap = self.properties.get(_HEAP_PROPERTY, _DEFAULT_HEAP)
+        command = gateway_command(java, spark, heap=heap, archive=archive, archive_to=archive_to)
+        return JavaProcess(command, spark_home=spark.home, archive=archive)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the JVM can be started without ``spark-submit``."""
+        return self.is_local and not any(
+            name.startswith(_NEEDS_SUBMIT)
+            for name in self.properties
+            if name != "spark.submit.deployMode"
+        )
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the JVM does the work itself, and there is no cluster."""
+        return bool(_LOCAL_MASTER.fullmatch(self.master))
+
+    @property
+    def context(self) -> Any:
+        """The ``pyspark.SparkContext``; waits until it is there.
+
+        Raises:
+            KdumpError: Spark does not start.
+        """
+        if self._context is None:
+            self._context = self._connect()
+        return self._context
+
+    def _connect(self) -> Any:
+        active = _active_context()
+        if active is not None:
+            self._is_ours = False
+            if _is_stopped(active):
+                raise KdumpError(
+                    "the Spark context of this process is stopped, or its JVM has ended:"
+                    " call SparkContext.stop() and make another, or use --engine local"
+                )
+            return active
+        # Python on the workers is the one that runs here, unless told otherwise. A property
+        # alone would not reach all of them.
+        python = self.properties.get("spark.pyspark.python", sys.executable)
+        with environment({"PYSPARK_PYTHON": python}), _own_interrupts():
+            try:
+                context = self._new_context()
+            except KdumpError:
+                self.abort()
+                raise
+            except Exception as failure:
+                cause = self.cause() or first_line(failure)
+                self.abort()
+                raise KdumpError(f"Spark did not start: {cause}: {USE_LOCAL}") from failure
+            context.setLogLevel("ERROR")
+        return context
+
+    def _new_context(self) -> Any:
+        from pyspark import SparkConf, SparkContext, java_gateway
+
+        assert self._java is not None
+        launch_gateway: Callable[..., Any] = java_gateway.launch_gateway
+        reached = self._java.wait_for_gateway()
+        with environment(
+            {"PYSPARK_GATEWAY_PORT": str(reached.port), "PYSPARK_GATEWAY_SECRET": reached.secret}
+        ):
+            gateway = launch_gateway()
+        self._java.leave_nothing(gateway.jvm)
+        conf = SparkConf(loadDefaults=False)
+        for name, value in self.properties.items():
+            conf.set(name, value)
+        if self.is_local:
+            return SparkContext(conf=conf, gateway=gateway)
+        log_cluster(gateway.jvm)
+        return wait_for_master(
+            self.master, self._java, lambda: SparkContext(conf=conf, gateway=gateway)
+        )
+
+    def check(self, waiting_seconds: float) -> None:
+        """See to it that nobody waits for a cluster on which nothing runs.
+
+        Args:
+            waiting_seconds: for how long no task has given an answer.
+
+        Raises:
+            KdumpError: the cluster has no executor for this job.
+        """
+        if not self.is_local and self._context is not None and self._java is not None:
+            check_executors(self.master, self._context, self._java, waiting_seconds)
+
+    def cause(self) -> str | None:
+        """Why Spark stopped, if its JVM has told that, or has ended itself."""
+        if self._java is None:
+            return None
+        if self._java.ends_soon():
+            return self._java.reason()
+        return told_cause(self._java)
+
+    def close(self) -> None:
+        """Stop Spark; where it is on this machine, without waiting for it."""
+        self._end(JavaProcess.release)
+
+    def finish(self) -> None:
+        """Stop Spark, and wait until it is gone."""
+        self._end(JavaProcess.wait)
+
+    def abort(self) -> None:
+        """End all that runs, and wait until it is gone."""
+        self._end(JavaProcess.abort)
+
+    def _end(self, end_java: Callable[[JavaProcess], None]) -> None:
+        context, self._context = self._context, None
+        java, self._java = self._java, None
+        if not self._is_ours or java is None:
+            return
+        if context is not None and not self.is_local and end_java is not JavaProcess.abort:
+            # The cluster is told before the JVM ends.
+            with _quiet_accumulators(context), contextlib.suppress(Exception):
+                context.stop()
+            end_java = JavaProcess.wait
+        _detach(context)
+        (end_java if context is not None else JavaProcess.abort)(java)
+
+
+def _active_context() -> Any:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context
+
+
+def _is_stopped(context: Any) -> bool:
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())
+    except Exception:  # noqa: BLE001 - py4j has many for a JVM that is gone
+        return True
+
+
+def _detach(context: Any) -> None:
+    """Forget a context whose JVM ends by itself, so that another can be made."""
+    from pyspark import SparkContext
+
+    if context is not None and context._accumulatorServer is not None:
+        with _quiet_accumulators(context):
+            # It takes half a second to notice, which nobody has to wait for.
+            threading.Thread(target=context._accumulatorServer.shutdown, daemon=True).start()
+    _close_gateway()
+    with SparkContext._lock:
+        SparkContext._active_spark_context = None
+
+
+def _close_gateway() -> None:
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        gateway.close()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+@contextlib.contextmanager
+def _quiet_accumulators(context: Any) -> Iterator[None]:
+    """Let the server for accumulators not print a traceback when the JVM hangs up on it."""
+    server = context._accumulatorServer
+    if server is not None:
+        server.handle_error = lambda *_: None
+    yield
+
+
+@contextlib.contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep the handler of ^C, for which pyspark puts in its own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

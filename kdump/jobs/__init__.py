@@ -1,0 +1,1 @@
+"""What each command asks of the engine, and how its results come together."""

@@ -1,0 +1,265 @@
+"""New segments are written beside the old ones, and take their place, a few at a time.
+
+No more space is needed than for one group of segments (or for a few small ones together): before
+a group is written, it is made sure that there is room for it, and what was written before takes
+its place, and gives the space of what it replaces back, if that is needed. Each exchange is a run
+of :mod:`kdump.apply`, before and after which the directory is clean: a broker that is started
+between two of them finds partitions of which some segments are compacted.
+
+Only where an undo is kept all exchanges are one run, because nothing is given back before that is
+discarded.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.apply import apply_plan
+from kdump.apply.files import DISK, Content, FileRange, Files, free_bytes_at
+from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
+from kdump.apply.staging import stage_file
+from kdump.broker.cleaner.cleaned_root import compacted_root
+from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
+from kdump.broker.cleaner.rewrite import Chunk
+from kdump.broker.cleaner.round import Compacted, Round, staged_name
+from kdump.formats.names import FileKind, TopicPartition
+from kdump.jobs.execution import Writing
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import LeftoverKind, Partition
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import CopiedFrom, Gone, WantedFile
+from kdump.target.workspace import file_name
+
+SWAPPED_BYTES: Final = 64 << 20
+"""From how much on new segments take the place of the old ones: a swap takes some syncs."""
+
+_SPARE_BYTES: Final = 1 << 20
+"""For checkpoints and the journal."""
+_INDEXED_SHARE: Final = 128
+"""Of so many bytes of a log one is in its indexes, at least where Kafka's default holds."""
+_NS_PER_MS: Final = 1_000_000
+
+Rewritten = Iterable[Iterable[Chunk] | Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class NoSpace:
+    """That there is no room for the next group of a partition.
+
+    Attributes:
+        base_offset: of the group.
+        needed_bytes: how much it may take.
+        free_bytes: how much there is.
+    """
+
+    base_offset: int
+    needed_bytes: int
+    free_bytes: int
+
+
+class Discarder:
+    """Writes nothing: what is written by a dry run."""
+
+    undos: tuple[str, ...] = ()
+
+    def drop_unfinished(self, partitions: Iterable[Partition]) -> None:
+        """Leave what an earlier run did not finish."""
+
+    def write(
+        self, begun: Round, group: GroupToRewrite, rewritten: Rewritten
+    ) -> RewrittenGroup | Refusal | NoSpace:
+        """Find out what would become of a group."""
+        rewriter = GroupRewriter(group)
+        for _ in rewriter.pieces(rewritten):
+            pass
+        return rewriter.outcome
+
+    def complete(self, partition: TopicPartition, compacted: Compacted) -> None:
+        """All groups of a partition are done."""
+
+    def swap(self) -> None:
+        """Nothing has to take the place of anything."""
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+@dataclass(slots=True)
+class Swapper:
+    """Writes new segments to a log directory; its lock is held, and it was left cleanly.
+
+    Attributes:
+        directory: as it was.
+        writing: how to write.
+        files: through which.
+    """
+
+    directory: LogDirectory
+    writing: Writing
+    files: Files = DISK
+    _undos: list[str] = field(default_factory=list)
+    _pending: dict[Path, dict[str, WantedFile]] = field(default_factory=dict)
+    _swapped: dict[Path, set[str]] = field(default_factory=dict)
+    _staged: list[Path] = field(default_factory=list)
+    _staged_bytes: int = 0
+    _completed: dict[TopicPartition, Compacted] = field(default_factory=dict)
+
+    @property
+    def undos(self) -> tuple[str, ...]:
+        """By which it can be taken back."""
+        return tuple(self._undos)
+
+    def drop_unfinished(self, partitions: Iterable[Partition]) -> None:
+        """Remove what is left of new segments that were never complete, as a broker does.
+
+        Raises:
+            KdumpError: it cannot be done; says what to do.
+            OSError: something cannot be read.
+        """
+        for partition in partitions:
+            unfinished = [each for each in partition.leftovers if each.kind is LeftoverKind.CLEANED]
+            if unfinished:
+                self._pending[partition.path] = {each.name: Gone() for each in unfinished}
+        if self._pending:
+            self.swap()
+
+    def write(
+        self, begun: Round, group: GroupToRewrite, rewritten: Rewritten
+    ) -> RewrittenGroup | Refusal | NoSpace:
+        """Write the new segment of ``group``; it takes its place now or later.
+
+        Raises:
+            KdumpError: what was written before cannot be put in place.
+            OSError: something cannot be read or written.
+        """
+        no_space = self._without_space_for(group)
+        if no_space is not None:
+            return no_space
+        staged = group.path / staged_name(group.base_offset)
+        try:
+            outcome = self._staged_group(group, staged, rewritten)
+        except OSError as failure:
+            if failure.errno != errno.ENOSPC:
+                raise
+            return NoSpace(group.base_offset, _most_bytes(group), self._free_bytes())
+        if isinstance(outcome, Refusal):
+            return outcome
+        changed = begun.files_of(outcome)
+        self._pending.setdefault(group.path, {}).update(changed)
+        self._swapped.setdefault(group.path, set()).update(changed)
+        if self._staged_bytes >= SWAPPED_BYTES and not self.writing.keep_undo:
+            self.swap()
+        return outcome
+
+    def _staged_group(
+        self, group: GroupToRewrite, staged: Path, rewritten: Rewritten
+    ) -> RewrittenGroup | Refusal:
+        rewriter = GroupRewriter(group)
+        log = group.path / file_name(group.base_offset, FileKind.LOG)
+        content = _content(rewriter, rewritten, group.path)
+        try:
+            modified_ns = group.modified_ms * _NS_PER_MS
+            stage_file(staged, content, like=log, modified_ns=modified_ns, files=self.files)
+        except _NotToBeUsed:
+            return rewriter.outcome
+        outcome = rewriter.outcome
+        assert isinstance(outcome, RewrittenGroup), "else it is not to be used"
+        self._staged.append(staged)
+        self._staged_bytes += outcome.after.size_bytes
+        return outcome
+
+    def complete(self, partition: TopicPartition, compacted: Compacted) -> None:
+        """All groups of a partition are written: what else changes is swapped with the last."""
+        path = self.directory.path / str(partition)
+        written = self._swapped.pop(path, set())
+        rest = {name: each for name, each in compacted.files.items() if name not in written}
+        self._pending.setdefault(path, {}).update(rest)
+        self._completed[partition] = compacted
+
+    def swap(self) -> None:
+        """Let what was written take its place.
+
+        Raises:
+            KdumpError: it cannot be done; says what to do.
+            OSError: something cannot be read.
+        """
+        changes = tuple(PartitionChange(path, files) for path, files in self._pending.items())
+        plan = self._plan(changes)
+        self._pending.clear()
+        # From here on they are apply's.
+        self._staged.clear()
+        self._staged_bytes = 0
+        keep_undo, command = self.writing.keep_undo, self.writing.command
+        undo = apply_plan(plan, keep_undo=keep_undo, command=command, files=self.files)
+        if undo is not None:
+            self._undos.append(undo)
+
+    def close(self) -> None:
+        """Remove what was written and is not to be used."""
+        for path in self._staged:
+            self.files.unlink(path)
+        self._staged.clear()
+
+    def _plan(self, changes: tuple[PartitionChange, ...]) -> Plan:
+        root = compacted_root(self.directory, self._completed)
+        # The marker of a clean stop stays: every state in between is one that a loading broker
+        # resolves, and without it segments that nobody asked about would be recovered.
+        return make_plan(WantedDirectory(self.directory.path, changes, root))
+
+    def _without_space_for(self, group: GroupToRewrite) -> NoSpace | None:
+        needed_bytes = _most_bytes(group)
+        if self._free_bytes() >= needed_bytes:
+            return None
+        if self._pending and not self.writing.keep_undo:
+            self.swap()
+        # Mostly it is much less. To know it exactly takes as long as to rewrite it.
+        if self._free_bytes() < needed_bytes:
+            rewriter = GroupRewriter(group)
+            for _ in rewriter.pieces():
+                pass
+            if isinstance(rewriter.outcome, RewrittenGroup):
+                needed_bytes = _with_spare(rewriter.outcome.after.size_bytes)
+        free_bytes = self._free_bytes()
+        if free_bytes < needed_bytes:
+            return NoSpace(group.base_offset, needed_bytes, free_bytes)
+        return None
+
+    def _free_bytes(self) -> int:
+        return free_bytes_at(self.directory.path)
+
+
+def _most_bytes(group: GroupToRewrite) -> int:
+    return _with_spare(sum(part.size_bytes for part in group.parts))
+
+
+def _with_spare(size_bytes: int) -> int:
+    return size_bytes + size_bytes // _INDEXED_SHARE + _SPARE_BYTES
+
+
+class _NotToBeUsed(Exception):
+    """That a new segment is the old one, or cannot be completed."""
+
+
+def _content(rewriter: GroupRewriter, rewritten: Rewritten, folder: Path) -> Content:
+    """What is in the new log.
+
+    Raises:
+        _NotToBeUsed: there is none, as is found out before the last piece is given.
+    """
+    last: bytes | FileRange | None = None
+    for piece in rewriter.pieces(rewritten):
+        if last is not None:
+            yield last
+        if isinstance(piece, CopiedFrom):
+            last = FileRange(folder / piece.name, piece.start, piece.end)
+        else:
+            last = piece
+    outcome = rewriter.outcome
+    if isinstance(outcome, Refusal) or outcome.is_unchanged:
+        raise _NotToBeUsed
+    if last is not None:
+        yield last

@@ -1,0 +1,182 @@
+"""What tasks do when logs are compacted: look through parts of them, and rewrite parts of them.
+
+Tasks read. What they find and what is to be written goes back to whoever asked for it; a file that
+the machine does not give is a result, too.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kdump.broker.cleaner.cleaned_segment import GroupToRewrite
+from kdump.broker.cleaner.cleaned_transactions import TxnBatches
+from kdump.broker.cleaner.keys import NO_RECORDS, KeyedRecords, LiveRecords, live_records
+from kdump.broker.cleaner.parts import PartToRewrite
+from kdump.broker.cleaner.rewrite import Chunk, rewrite_part
+from kdump.broker.cleaner.scan import PartToScan, ScannedPart, scan_part, survey_part
+from kdump.engine.job import Split
+from kdump.engine.splits import segment_splits
+from kdump.jobs.loading import Unreadable
+from kdump.log.partition import Partition
+from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.target.refusal import Refusal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanSplit(Split):
+    """A part of a log to be looked through."""
+
+    part: PartToScan = field(default_factory=lambda: PartToScan(Path()))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewriteSplit(Split):
+    """A part of a log to be rewritten; there always is one."""
+
+    part: PartToRewrite | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyJob:
+    """Finds what transactions are about."""
+
+    def run(self, split: ScanSplit, /) -> TxnBatches | Refusal | Unreadable:
+        try:
+            return survey_part(split.part)
+        except OSError as failure:
+            return _unreadable(split, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPiece:
+    """Some keys of a part of a log.
+
+    Attributes:
+        log: directory of the partition.
+        mapped: as :attr:`ScannedPart.mapped`.
+        unmapped: as :attr:`ScannedPart.unmapped`.
+    """
+
+    log: Path
+    mapped: KeyedRecords
+    unmapped: KeyedRecords
+
+
+@dataclass(frozen=True, slots=True)
+class LiveKeys:
+    """What is live of some keys of a log.
+
+    Attributes:
+        live: the live records.
+        keys: how many distinct keys it has.
+    """
+
+    live: LiveRecords
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScanJob:
+    """Finds transactions and damage in parts of logs, and by their keys what is live of them.
+
+    Attributes:
+        largest_record_bytes: larger records of compressed batches are not decoded, and their log
+            is left unchanged.
+    """
+
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+    def scatter(
+        self, split: ScanSplit, buckets: int, /
+    ) -> tuple[ScannedPart | Refusal | Unreadable, dict[int, KeyPiece]]:
+        try:
+            found = scan_part(split.part, self.largest_record_bytes)
+        except OSError as failure:
+            return _unreadable(split, failure), {}
+        if isinstance(found, Refusal):
+            return found, {}
+        mapped = found.mapped.in_buckets(buckets)
+        unmapped = found.unmapped.in_buckets(buckets)
+        log = split.part.path.parent
+        return found.without_keys(), {
+            bucket: KeyPiece(log, mapped.get(bucket, NO_RECORDS), unmapped.get(bucket, NO_RECORDS))
+            for bucket in mapped.keys() | unmapped.keys()
+        }
+
+    def gather(self, pieces: Sequence[KeyPiece], /) -> dict[Path, LiveKeys]:
+        """What is live, by the directory of the partition."""
+        by_log: dict[Path, list[KeyPiece]] = defaultdict(list)
+        for piece in pieces:
+            by_log[piece.log].append(piece)
+        return {
+            log: LiveKeys(*live_records((p.mapped for p in own), (p.unmapped for p in own)))
+            for log, own in by_log.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteJob:
+    """Says what is written in the place of a part.
+
+    Attributes:
+        largest_record_bytes: as :attr:`ScanJob.largest_record_bytes`.
+    """
+
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+    def run(self, split: RewriteSplit, /) -> tuple[Chunk, ...] | Refusal | Unreadable:
+        assert split.part is not None
+        try:
+            return rewrite_part(split.part, self.largest_record_bytes)
+        except OSError as failure:
+            return _unreadable(split, failure)
+
+
+def _unreadable(split: Split, failure: OSError) -> Unreadable:
+    return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+
+
+def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator[ScanSplit]:
+    """The splits for what is to be surveyed: one for each log."""
+    sizes = {partition.path / each.log_name: each.data_bytes for each in partition.segments}
+    for part in parts:
+        yield ScanSplit(
+            str(part.path),
+            part.start,
+            part.end,
+            size_bytes=max(0, sizes[part.path] - part.start),
+            label=partition.path.name,
+            part=part,
+        )
+
+
+def scan_splits(
+    partition: Partition, parts: Iterable[PartToScan], target_bytes: int
+) -> Iterator[ScanSplit]:
+    """The splits for what is to be scanned, in order: several for a large log.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    segments = {partition.path / each.log_name: each for each in partition.segments}
+    for part in parts:
+        for split in segment_splits(partition, segments[part.path], target_bytes):
+            yield ScanSplit(
+                split.path,
+                split.start,
+                split.end,
+                split.size_bytes,
+                split.label,
+                replace(part, start=split.start, end=split.end),
+            )
+
+
+def rewrite_splits(groups: Iterable[GroupToRewrite]) -> Iterator[RewriteSplit]:
+    """The splits for what is to be rewritten, in order."""
+    for group in groups:
+        for part in group.parts:
+            start, end = part.ranges[0][0], part.ranges[-1][1]
+            yield RewriteSplit(str(part.path), start, end, part.size_bytes, group.path.name, part)

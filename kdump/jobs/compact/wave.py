@@ -1,0 +1,300 @@
+"""The rounds of compaction of some partitions that are gone over together, step by step."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import defaultdict
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
+from kdump.broker.cleaner.cleaned_transactions import TxnBatches
+from kdump.broker.cleaner.keys import LiveRecords
+from kdump.broker.cleaner.parts import taken_together
+from kdump.broker.cleaner.preview import preview
+from kdump.broker.cleaner.rewrite import Chunk
+from kdump.broker.cleaner.round import Compacted, Round, begin_round
+from kdump.broker.cleaner.scan import ScannedPart
+from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.engine.engine import Engine, run_in_order
+from kdump.engine.local import available_cores
+from kdump.engine.splits import SMALLEST_SPLIT_BYTES
+from kdump.formats.names import TopicPartition
+from kdump.jobs.compact.request import PartitionResult, Problem, Request, unknown_properties
+from kdump.jobs.compact.swap import NoSpace, Rewritten
+from kdump.jobs.compact.tasks import (
+    LiveKeys,
+    RewriteJob,
+    RewriteSplit,
+    ScanJob,
+    ScanSplit,
+    SurveyJob,
+    rewrite_splits,
+    scan_splits,
+    survey_splits,
+)
+from kdump.jobs.loading import Unreadable
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import phase
+from kdump.target.refusal import Refusal
+
+SCANNED_BYTES: Final = 128 << 20
+"""How much is scanned at once, at most: the more, the fewer times is a key found."""
+REWRITTEN_BYTES: Final = 512 << 20
+"""How much is given to the engine to be rewritten at a time: results wait here for their turn."""
+
+BUCKET_RECORDS: Final = 2 << 20
+BUCKET_BYTES: Final = 256 << 20
+"""What is in a bucket of keys is of so many records, and so many bytes of logs, at most."""
+
+_SCANS_PER_CORE: Final = 4
+_LEAST_RECORD_BYTES: Final = 16
+"""Of a log whose offsets have large gaps it is not known how many records it holds."""
+_INT64_MAX: Final = 2**63 - 1
+
+_RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
+
+
+class Writer(Protocol):
+    """What becomes of what is rewritten."""
+
+    @property
+    def undos(self) -> tuple[str, ...]: ...
+
+    def drop_unfinished(self, partitions: Iterable[Partition]) -> None: ...
+
+    def write(
+        self, begun: Round, group: GroupToRewrite, rewritten: Rewritten
+    ) -> RewrittenGroup | Refusal | NoSpace: ...
+
+    def complete(self, partition: TopicPartition, compacted: Compacted) -> None: ...
+
+    def swap(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _PartitionFailedError(Exception):
+    """A part of a log cannot be rewritten."""
+
+    def __init__(self, problem: Unreadable) -> None:
+        super().__init__(problem)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class _Work:
+    """A partition while it is compacted."""
+
+    partition: Partition
+    key: TopicPartition
+    begun: Round
+    scanned: dict[Path, list[ScannedPart]] = field(default_factory=lambda: defaultdict(list))
+    surveyed: dict[Path, TxnBatches] | None = None
+    groups: list[GroupToRewrite] = field(default_factory=list)
+    live: list[LiveKeys] = field(default_factory=list)
+    problem: Problem | None = None
+
+    @property
+    def keys(self) -> int:
+        """How many distinct ones there are."""
+        return sum(each.keys for each in self.live)
+
+    def add(self, split: ScanSplit, found: ScannedPart | Refusal | Unreadable) -> None:
+        """Take what was found in a part; those of a log come in their order."""
+        if isinstance(found, ScannedPart):
+            self.scanned[split.part.path].append(found)
+        else:
+            self.fail(found)
+
+    def fail(self, problem: Problem) -> None:
+        if self.problem is None:
+            self.problem = problem
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Takes all steps of the rounds of some partitions."""
+
+    request: Request
+    directory: LogDirectory
+    engine: Engine
+    writer: Writer
+
+    def results(self, partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
+        """What becomes of each; in no order."""
+        works = []
+        for partition in partitions:
+            with phase(f"loading {partition.path}"):
+                begun = self._begun(partition)
+            if isinstance(begun, _Work):
+                works.append(begun)
+            else:
+                yield PartitionResult(partition, problem=begun)
+        self._survey(works)
+        self._scan(works)
+        with phase("finding out which records stay", len(works)) as finding:
+            for work in finding.over(works):
+                if work.problem is None:
+                    self._find_groups(work)
+        yield from self._rewrite(works)
+
+    def _begun(self, partition: Partition) -> _Work | Problem:
+        key = partition.topic_partition
+        assert key is not None, "only what has a topic is compacted"
+        settings = self.request.settings[self.directory.path]
+        topic = self.request.topic_settings(self.directory, partition)
+        context = load_context(
+            self.directory,
+            key,
+            IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
+            now_ms=self.request.now_ms,
+            producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        )
+        if self.request.is_replicated:
+            context = replace(context, high_watermark=_INT64_MAX)
+        cleaner_offset = (self.directory.checkpoints.cleaner_offsets or {}).get(key)
+        try:
+            begun = begin_round(partition, context, topic, cleaner_offset)
+        except OSError as failure:
+            return _unreadable(partition.path, failure)
+        return begun if isinstance(begun, Refusal) else _Work(partition, key, begun)
+
+    def _survey(self, works: Sequence[_Work]) -> None:
+        splits: dict[ScanSplit, _Work] = {}
+        for work in works:
+            if work.begun.needs_survey:
+                work.surveyed = {}
+                parts = work.begun.parts_to_survey()
+                splits.update((split, work) for split in survey_splits(work.partition, parts))
+        for split, found in self.engine.run(SurveyJob(), list(splits)):
+            work = splits[split]
+            if isinstance(found, TxnBatches):
+                assert work.surveyed is not None
+                work.surveyed[split.part.path] = found
+            else:
+                work.fail(found)
+
+    def _scan(self, works: Sequence[_Work]) -> None:
+        total_bytes = sum(segment.size_bytes for work in works for segment in work.begun.segments)
+        target_bytes = _scanned_bytes(total_bytes)
+        owners: dict[ScanSplit, _Work] = {}
+        for work in works:
+            if work.problem is not None:
+                continue
+            try:
+                parts = work.begun.parts_to_scan(work.surveyed)
+                own = list(scan_splits(work.partition, parts, target_bytes))
+            except OSError as failure:
+                work.fail(_unreadable(work.partition.path, failure))
+            else:
+                owners.update((split, work) for split in own)
+        buckets = _key_buckets(work.begun for work in works)
+        job = ScanJob(self.request.largest_record_bytes)
+        found, gathered = self.engine.exchange(job, list(owners), buckets)
+        for (split, work), each in zip(owners.items(), found, strict=True):
+            work.add(split, each)
+        for work in works:
+            path = work.partition.path
+            work.live = [bucket[path] for bucket in gathered if path in bucket]
+
+    def _find_groups(self, work: _Work) -> None:
+        if not work.begun.groups:
+            return
+        disorder = work.begun.disorder(work.scanned)
+        if disorder is not None:
+            work.fail(disorder)
+            return
+        live = LiveRecords.joined(each.live for each in work.live)
+        work.groups = list(work.begun.groups_to_rewrite(work.scanned, live))
+
+    def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionResult]:
+        splits = [split for work in works for split in rewrite_splits(work.groups)]
+        with contextlib.closing(self._rewritten(splits)) as results:
+            for work in works:
+                if work.problem is None:
+                    yield self._written(work, results)
+                else:
+                    yield PartitionResult(work.partition, problem=work.problem)
+
+    def _rewritten(self, splits: Iterable[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
+        """What comes of splits, in their order."""
+        job = RewriteJob(self.request.largest_record_bytes)
+        for some in taken_together(splits, lambda split: split.size_bytes, REWRITTEN_BYTES):
+            yield from run_in_order(self.engine, job, some)
+
+    def _written(
+        self,
+        work: _Work,
+        results: Iterator[_RewrittenPart],
+    ) -> PartitionResult:
+        outcomes: list[RewrittenGroup | Refusal] = []
+        for group in work.groups:
+            own = itertools.islice(results, len(group.parts))
+            if work.problem is None:
+                outcome = self._written_group(work, group, own)
+                if isinstance(outcome, RewrittenGroup):
+                    outcomes.append(outcome)
+                else:
+                    work.fail(outcome)
+                    if isinstance(outcome, Refusal):
+                        outcomes.append(outcome)
+            for _ in own:
+                pass  # of a group that is left as it is
+        compacted = work.begun.finish(outcomes)
+        self.writer.complete(work.key, compacted)
+        scanned = itertools.chain.from_iterable(work.scanned.values())
+        return PartitionResult(
+            work.partition,
+            problem=work.problem,
+            unknown=unknown_properties(work.begun.log.settings),
+            compacted=compacted,
+            preview=preview(work.begun, scanned, work.keys, compacted),
+        )
+
+    def _written_group(
+        self,
+        work: _Work,
+        group: GroupToRewrite,
+        results: Iterator[_RewrittenPart],
+    ) -> RewrittenGroup | Problem:
+        try:
+            return self.writer.write(work.begun, group, _chunks(results))
+        except _PartitionFailedError as failed:
+            return failed.problem
+
+
+def _scanned_bytes(total_bytes: int) -> int:
+    """How much is scanned at once, of so much."""
+    wanted = total_bytes // (available_cores() * _SCANS_PER_CORE)
+    return min(max(wanted, SMALLEST_SPLIT_BYTES), SCANNED_BYTES)
+
+
+def _key_buckets(rounds: Iterable[Round]) -> int:
+    """Into how many buckets keys are dealt, so that a worker can hold one."""
+    records = total_bytes = 0
+    for each in rounds:
+        size_bytes = sum(segment.size_bytes for segment in each.segments)
+        total_bytes += size_bytes
+        if each.segments:
+            offsets = each.cleanable.end_offset - each.segments[0].base_offset
+            records += min(offsets, size_bytes // _LEAST_RECORD_BYTES)
+    return 1 + max(records // BUCKET_RECORDS, total_bytes // BUCKET_BYTES)
+
+
+def _chunks(
+    results: Iterator[_RewrittenPart],
+) -> Iterator[tuple[Chunk, ...] | Refusal]:
+    for _, found in results:
+        if isinstance(found, Unreadable):
+            raise _PartitionFailedError(found)
+        yield found
+
+
+def _unreadable(path: Path, failure: OSError) -> Unreadable:
+    return Unreadable(failure.filename or str(path), failure.strerror or str(failure))

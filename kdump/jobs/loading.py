@@ -1,0 +1,255 @@
+"""The job that says what becomes of a partition when it is loaded, or repaired another way.
+
+Nothing is written: a task reads one partition, and its result is what the partition should be.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.invariants import (
+    LOAD_REFUSED,
+    PARTITION_METADATA_MALFORMED,
+    PARTITION_METADATA_MISMATCH,
+    PARTITION_METADATA_MISSING,
+    PARTITION_METADATA_OTHER_TOPIC,
+    PARTITION_NOT_ASSIGNED,
+    PARTITION_TWICE,
+    SWAP_DROPPED,
+    SWAP_INCOMPLETE,
+    TORN_TAIL,
+)
+from kdump.engine.job import Split
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.log.directory import LogDirectory, read_lone_partition
+from kdump.log.partition import Partition
+from kdump.repair.policies import Policy, repair_partition
+from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
+from kdump.repair.verdict import Verdict, VerdictKind, lost_with
+from kdump.state.settings import Settings
+from kdump.target.refusal import Refusal
+
+STATE_VERDICTS: Final = {
+    PartitionState.DELETE: ("deleted", "a broker would delete it, as it was told before"),
+    PartitionState.STRAY: ("stray", "a broker would leave it alone"),
+}
+"""What is to be said of partitions that are no part of the broker's logs any more."""
+
+SET_ASIDE_CODES: Final = frozenset(
+    {
+        PARTITION_METADATA_MISSING.code,
+        PARTITION_METADATA_MISMATCH.code,
+        PARTITION_NOT_ASSIGNED.code,
+    }
+)
+"""Of findings for which a broker renames a partition to ``-stray``."""
+
+_REFUSED: Final = {
+    PARTITION_TWICE.code: "the partition has two directories",
+    PARTITION_METADATA_MALFORMED.code: "its partition.metadata cannot be read",
+}
+"""Why a broker does not start with a partition, whatever its log is like; by code."""
+
+_AFTER_LOADING: Final = (
+    (SET_ASIDE_CODES, "stray", "rename it to -stray, and begin an empty log"),
+    (
+        frozenset({PARTITION_METADATA_OTHER_TOPIC.code}),
+        "offline",
+        "load it, and not serve it: it has the id of another topic",
+    ),
+)
+"""What a broker does with a log once it has loaded it: codes, a word, and what it does."""
+
+REMOTE_STORAGE: Final = (
+    "remote.storage.enable is set for its topic, and where the log begins and ends is decided in"
+    " remote storage, too"
+)
+"""Why partitions of such topics are never written to."""
+
+TWICE: Final = "it has two directories, and nobody but you can tell which one is right"
+"""Why partitions are never written to that a broker finds on two disks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """That the machine did not give a file of a partition.
+
+    Attributes:
+        path: which.
+        what: what it said.
+    """
+
+    path: str
+    what: str
+
+
+Outcome = Recovered | Recovered07 | Refusal | Unreadable
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSplit(Split):
+    """A partition of which to say what becomes of it.
+
+    Attributes:
+        name: of its directory, by which to tell what partition it is.
+        policy: what becomes of damaged data.
+        context: what loading depends on besides.
+    """
+
+    name: str = ""
+    policy: Policy = Policy.BROKER
+    context: LoadContext = field(default_factory=LoadContext)
+
+
+def load_split(
+    partition: Partition,
+    directory: LogDirectory,
+    settings: Settings,
+    *,
+    policy: Policy = Policy.BROKER,
+    now_ms: int = 0,
+) -> LoadSplit:
+    """The split for a partition of ``directory``; its size is that of what has to be read.
+
+    Raises:
+        InvalidSettingError: a property of its topic has a value that Kafka does not take.
+    """
+    name = partition.path.absolute().name
+    # A copy may have any name, and no line of the checkpoints is about it.
+    key = partition.topic_partition or TopicPartition(name, 0)
+    topic = settings.topic(key.topic)
+    context = load_context(
+        directory,
+        key,
+        IndexSettings(topic.index_interval_bytes, topic.segment_index_bytes),
+        now_ms=now_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        is_compacted=is_topic_compacted(settings, key.topic),
+    )
+    return LoadSplit(
+        str(partition.path),
+        size_bytes=_read_bytes(partition, context, policy),
+        label=name,
+        name=name,
+        policy=policy,
+        context=context,
+    )
+
+
+def is_topic_compacted(settings: Settings, topic: str) -> bool | None:
+    """Whether a topic is compacted, unless the cleaner's checkpoint says so; None if unknown.
+
+    A topic of the metadata that has no policy of its own has its broker's. Where that is compact
+    and has ever been applied, the cleaner's checkpoint has a line; so without one it is not.
+
+    Raises:
+        InvalidSettingError: a property of the topic has a value that Kafka does not take.
+    """
+    found = settings.topic(topic)
+    if found.is_policy_known:
+        return found.is_compacted
+    return False if settings.is_listed(topic) else None
+
+
+def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:
+    """How many bytes of logs are gone through from end to end."""
+    if policy is not Policy.BROKER or partition.is_cluster_metadata:
+        return partition.data_bytes
+    if context.is_clean:
+        return 0
+    flushed = {
+        segment.base_offset
+        for segment, following in itertools.pairwise(partition.segments)
+        if following.base_offset <= context.recovery_point
+    }
+    return sum(
+        segment.data_bytes for segment in partition.segments if segment.base_offset not in flushed
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverJob:
+    """Says what becomes of a partition."""
+
+    def run(self, split: LoadSplit, /) -> Outcome:
+        """Read the partition; what the machine does not give is an outcome, too."""
+        try:
+            partition = read_lone_partition(Path(split.path), split.name)
+            if partition.is_0_7:
+                return repair_0_7(partition, split.policy)
+            return repair_partition(partition, split.context, split.policy)
+        except OSError as failure:
+            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+
+
+def judged(
+    partition: Partition,
+    codes: Collection[str],
+    foretold: Verdict | None,
+    worst: Severity | None = None,
+) -> tuple[str, str]:
+    """The verdict on a partition, in a word and in a sentence.
+
+    Args:
+        partition: which.
+        codes: of the findings about it.
+        foretold: what loading it, or repairing it, comes to; None where that is not known.
+        worst: the severity of the worst finding about it; None where there is none.
+    """
+    for code, what in _REFUSED.items():
+        if code in codes:
+            return VerdictKind.REFUSED.value, f"a broker would refuse to start: {what}"
+    if partition.state in STATE_VERDICTS:
+        return STATE_VERDICTS[partition.state]
+    kind, sentence = ("", "") if foretold is None else (foretold.kind.value, foretold.sentence)
+    for later_codes, later, what in _AFTER_LOADING:
+        if later_codes.isdisjoint(codes) or kind == VerdictKind.REFUSED.value:
+            continue
+        if kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
+            return kind, f"{sentence}; a broker would then {what}"
+        return later, f"a broker would {what}"
+    if partition.is_cluster_metadata and kind == VerdictKind.UNCLEAN.value:
+        # The marker of a clean stop says nothing about it: it would be unclean for ever.
+        return VerdictKind.SOUND.value, "sound; the Raft layer recovers it at every start"
+    is_harmless = kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
+    # A few zeroes at the end are too short for a batch, and are cut off with the padding.
+    is_noticed = foretold is not None and foretold.cuts_padding and TORN_TAIL.code in codes
+    if is_harmless and not is_noticed and worst is not None and worst.is_damage:
+        return "damaged", "a broker would load it and leave the damage unnoticed"
+    return kind, sentence
+
+
+def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
+    """The findings that a broker loses records when it finishes, or drops, what was swapped."""
+    for each in foretold.swap_losses:
+        if each.is_unfinished:
+            yield SWAP_DROPPED.broken(
+                Place(str(partition.path / each.name), None, each.loss.first_offset),
+                "an unfinished file has records that no segment has; a starting broker deletes the"
+                " file",
+                loss=lost_with(each.loss),
+            )
+            continue
+        yield SWAP_INCOMPLETE.broken(
+            Place(str(partition.path / each.name), None, each.loss.first_offset),
+            "a .swap that is to replace this segment lacks records that compaction would keep;"
+            " a starting broker deletes the segment",
+            loss=lost_with(each.loss),
+        )
+
+
+def refused_finding(partition: Partition, refused: Verdict) -> Finding:
+    """The finding that a broker does not load a partition, or that it cannot be repaired."""
+    return LOAD_REFUSED.broken(
+        Place(str(partition.path)),
+        refused.sentence,
+        loss="all partitions of the directory, until it is put right",
+    )

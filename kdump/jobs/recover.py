@@ -1,0 +1,386 @@
+"""What becomes of log directories when a broker loads them, or when they are salvaged.
+
+Nothing is written: what comes out is the wanted state, for ``kdump recover`` to show and to apply.
+"""
+
+from __future__ import annotations
+
+import enum
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.broker.loader.account import Account
+from kdump.broker.loader.checkpoints import is_loaded, recovered_root
+from kdump.broker.loader.loader import Recovered
+from kdump.check.collector import Collector
+from kdump.check.directory import check_directory
+from kdump.check.findings import Finding
+from kdump.check.partition_files import check_belonging
+from kdump.check.scope import scope_in
+from kdump.check.start import check_start
+from kdump.check.topic_configs import check_topic_configs
+from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.progress import SILENT, Progress
+from kdump.formats import names
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import FileKind, OffsetFileName, PartitionState
+from kdump.jobs.loading import (
+    REMOTE_STORAGE,
+    SET_ASIDE_CODES,
+    TWICE,
+    LoadSplit,
+    Outcome,
+    RecoverJob,
+    Unreadable,
+    judged,
+    load_split,
+    refused_finding,
+)
+from kdump.log.broker import partitions_twice
+from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
+from kdump.log.partition import Partition
+from kdump.phases import during
+from kdump.repair.policies import Policy
+from kdump.repair.salvage.recover_0_7 import Recovered07
+from kdump.repair.verdict import VerdictKind, verdict
+from kdump.state.settings import Settings
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, Kept, NewBytes, WantedFile
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which partitions are meant.
+
+    Attributes:
+        globs: patterns for names of partitions' directories, or of topics; without any, all are.
+    """
+
+    globs: tuple[str, ...] = ()
+
+    def __contains__(self, partition: Partition) -> bool:
+        key = partition.topic_partition
+        candidates = [partition.path.name, *([key.topic] if key else [])]
+        return not self.globs or any(
+            fnmatch.fnmatchcase(candidate, glob) for candidate in candidates for glob in self.globs
+        )
+
+    def names(self, partition: Partition) -> bool:
+        """Whether the partition is meant by its very name, not by a pattern or as one of all."""
+        return partition.path.name in self.globs
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be recovered.
+
+    Attributes:
+        directories: log directories, as they lie on disk.
+        settings: of their topics, by the path of the directory.
+        selection: which partitions.
+        policy: what becomes of damaged data.
+        now_ms: what time it is.
+    """
+
+    directories: Sequence[LogDirectory]
+    settings: Mapping[Path, Settings]
+    selection: Selection = field(default_factory=Selection)
+    policy: Policy = Policy.BROKER
+    now_ms: int = 0
+
+
+class Left(enum.Enum):
+    """Why a partition is left as it is, whatever a broker would do; the value says it."""
+
+    DELETE = "its topic was deleted, and a starting broker deletes it"
+    STRAY = "a broker set it aside as not its own, and leaves it alone"
+    CLUSTER_METADATA = (
+        "the controller's Raft layer loads it, not the broker; --partition with its very name has"
+        " it recovered here"
+    )
+    REMOTE_STORAGE = REMOTE_STORAGE
+    TWICE = TWICE
+
+
+_LEFT_STATES: Final = {PartitionState.DELETE: Left.DELETE, PartitionState.STRAY: Left.STRAY}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What becomes of a partition.
+
+    Attributes:
+        partition: which.
+        outcome: what was found out; None where nothing was looked at.
+        policy: by which.
+        left: why it is left as it is in spite of that; None where it is not.
+        findings: what a broker would do to it that is not done here, or why it would not load it.
+    """
+
+    partition: Partition
+    outcome: Outcome | None
+    policy: Policy = Policy.BROKER
+    left: Left | None = None
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def verdict(self) -> tuple[str, str]:
+        """What a broker would do, or the policy does: in a word, and in a sentence."""
+        if isinstance(self.outcome, Unreadable):
+            return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
+        codes = [finding.code for finding in self.findings]
+        foretold = None if self.outcome is None else verdict(self.outcome, self.policy)
+        kind, sentence = judged(self.partition, codes, foretold)
+        if self.repeated and kind == VerdictKind.SOUND.value:
+            sentence += (
+                f"; {self.repeated} comes and goes: with an empty log, a broker writes it at one"
+                " stop and deletes it at the next start"
+            )
+        return kind, sentence
+
+    @property
+    def account(self) -> Account | None:
+        """What is done to it, as far as that is known."""
+        if isinstance(self.outcome, Recovered | Recovered07):
+            return self.outcome.account
+        return None
+
+    @property
+    def becomes_stray(self) -> bool:
+        """Whether a broker would set it aside once it has loaded it."""
+        return any(finding.code in SET_ASIDE_CODES for finding in self.findings)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a broker does not start with it."""
+        return self.verdict[0] == VerdictKind.REFUSED.value
+
+    @property
+    def repeated(self) -> str:
+        """The producer snapshot that is all that changes, and changes again every time.
+
+        Where a log begins where it ends, a broker deletes the snapshot there when it loads the log,
+        and then knows of none to write at its stop; the next one finds none, and writes it
+        (``ProducerStateManager.takeSnapshot``). Empty where nothing of the kind happens.
+        """
+        outcome = self.outcome
+        if self.left or not isinstance(outcome, Recovered):
+            return ""
+        if outcome.log_start_offset != outcome.log_end_offset:
+            return ""
+        changed = [name for name, file in outcome.files.items() if not isinstance(file, Kept)]
+        snapshot = OffsetFileName(outcome.log_end_offset, FileKind.PRODUCER_SNAPSHOT)
+        return changed[0] if changed == [str(snapshot)] else ""
+
+    @property
+    def files(self) -> dict[str, WantedFile]:
+        """What becomes of its files; none where it is left as it is."""
+        if self.left or self.is_refused or not isinstance(self.outcome, Recovered | Recovered07):
+            return {}
+        return self.outcome.files
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryResult:
+    """What becomes of a log directory.
+
+    Attributes:
+        directory: as it is.
+        partitions: those that were asked for.
+        wanted: what it should be.
+        findings: about the directory itself.
+    """
+
+    directory: LogDirectory
+    partitions: tuple[PartitionResult, ...]
+    wanted: WantedDirectory
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def becomes_clean(self) -> bool:
+        """Whether the marker of a clean stop is there afterwards."""
+        marker = self.wanted.root.get(names.CLEAN_SHUTDOWN_MARKER, Kept())
+        return self.directory.is_clean if marker == Kept() else marker != Gone()
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing changes but what a broker changes again at every start."""
+        changed = [
+            each
+            for each in self.partitions
+            if any(not isinstance(file, Kept) for file in each.files.values())
+        ]
+        return (
+            all(each.repeated for each in changed)
+            and self.directory.is_clean
+            and self.becomes_clean
+            and self.recovery_points == (self.directory.checkpoints.recovery_points or {})
+            and self.log_start_offsets == (self.directory.checkpoints.log_start_offsets or {})
+        )
+
+    @property
+    def recovery_points(self) -> Offsets:
+        """What their checkpoint says afterwards."""
+        return self._offsets(
+            names.RECOVERY_POINT_CHECKPOINT, self.directory.checkpoints.recovery_points
+        )
+
+    @property
+    def log_start_offsets(self) -> Offsets:
+        """What their checkpoint says afterwards."""
+        return self._offsets(
+            names.LOG_START_OFFSET_CHECKPOINT, self.directory.checkpoints.log_start_offsets
+        )
+
+    def _offsets(self, name: str, before: Offsets | None) -> Offsets:
+        wanted = self.wanted.root.get(name)
+        if isinstance(wanted, NewBytes):
+            return dict(decode_offset_checkpoint(wanted.data))
+        return before or {}
+
+    def ends(self, finding: Finding) -> bool:
+        """Whether ``finding``, which is about a file in the root, is over afterwards."""
+        path = Path(finding.place.path)
+        return path.parent == self.directory.path and path.name in self.wanted.root
+
+
+@during("loading partitions")
+def recover(
+    request: Request,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[DirectoryResult]:
+    """Say what becomes of log directories; nothing is written.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine broke.
+    """
+    return _Recovery(request).results(options, progress)
+
+
+class _Recovery:
+    """What a request comes to, with what holds for all directories together."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.twice = partitions_twice(request.directories)
+        self.start = list(check_start(request.directories))
+
+    def results(self, options: EngineOptions, progress: Progress) -> list[DirectoryResult]:
+        request = self.request
+        selected = [
+            (directory, partition)
+            for directory in request.directories
+            for partition in directory.partitions
+            if partition in request.selection
+        ]
+        splits = [
+            self._split(directory, partition)
+            for directory, partition in selected
+            if partition.state not in _LEFT_STATES
+        ]
+        total_bytes = sum(split.size_bytes for split in splits)
+        with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+            # The largest first, so that no core is left alone with one of them at the end.
+            ordered = sorted(splits, key=lambda split: -split.size_bytes)
+            outcomes = {split.path: outcome for split, outcome in engine.run(RecoverJob(), ordered)}
+        return [
+            self._directory_result(
+                directory,
+                [
+                    self._partition_result(directory, partition, outcomes.get(str(partition.path)))
+                    for owner, partition in selected
+                    if owner is directory
+                ],
+            )
+            for directory in request.directories
+        ]
+
+    def _split(self, directory: LogDirectory, partition: Partition) -> LoadSplit:
+        return load_split(
+            partition,
+            directory,
+            self.request.settings[directory.path],
+            policy=self._policy(directory, partition),
+            now_ms=self.request.now_ms,
+        )
+
+    def _policy(self, directory: LogDirectory, partition: Partition) -> Policy:
+        """Of what is left as it is, still say what a broker would do."""
+        return Policy.BROKER if self._why_left(directory, partition) else self.request.policy
+
+    def _why_left(self, directory: LogDirectory, partition: Partition) -> Left | None:
+        if partition.state in _LEFT_STATES:
+            return _LEFT_STATES[partition.state]
+        if partition.path in self.twice:
+            return Left.TWICE
+        if partition.is_cluster_metadata:
+            return None if self.request.selection.names(partition) else Left.CLUSTER_METADATA
+        assert partition.topic_partition is not None
+        topic = self.request.settings[directory.path].topic(partition.topic_partition.topic)
+        return Left.REMOTE_STORAGE if topic.remote_storage_enable else None
+
+    def _partition_result(
+        self, directory: LogDirectory, partition: Partition, outcome: Outcome | None
+    ) -> PartitionResult:
+        policy = self._policy(directory, partition)
+        into = Collector()
+        cluster = self.request.settings[directory.path].cluster
+        check_belonging(scope_in(partition, directory, cluster, self.twice), into)
+        if isinstance(outcome, Refusal):
+            into.add(refused_finding(partition, verdict(outcome, policy)))
+        left = self._why_left(directory, partition)
+        return PartitionResult(partition, outcome, policy, left, into.findings())
+
+    def _directory_result(
+        self, directory: LogDirectory, partitions: Iterable[PartitionResult]
+    ) -> DirectoryResult:
+        results = tuple(partitions)
+        return DirectoryResult(
+            directory,
+            results,
+            WantedDirectory(
+                directory.path,
+                tuple(
+                    PartitionChange(each.partition.path, each.files)
+                    for each in results
+                    if each.files
+                ),
+                self._root(directory, results),
+            ),
+            tuple(each for each in self._findings(directory) if each.severity.is_damage),
+        )
+
+    def _findings(self, directory: LogDirectory) -> Iterator[Finding]:
+        """What is wrong with a log directory, also beside the others."""
+        yield from check_directory(directory)
+        yield from check_topic_configs(directory, self.request.settings[directory.path].cluster)
+        for finding in self.start:
+            if Path(finding.place.path).parent == directory.path:
+                yield finding
+
+    def _root(
+        self, directory: LogDirectory, results: Iterable[PartitionResult]
+    ) -> dict[str, WantedFile]:
+        """What becomes of the checkpoints and the marker, which only log managers keep."""
+        if directory.kind is not DirectoryKind.LOG_DIRECTORY:
+            return {}
+        loaded = [each for each in results if is_loaded(each.partition)]
+        if self.request.selection.globs and not loaded:
+            return {}
+        return recovered_root(
+            directory,
+            {
+                each.partition.topic_partition: each.outcome
+                for each in loaded
+                if not each.left
+                and each.partition.topic_partition is not None
+                and isinstance(each.outcome, Recovered | Refusal)
+                and (not each.is_refused or isinstance(each.outcome, Refusal))
+            },
+        )

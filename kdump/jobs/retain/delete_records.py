@@ -1,0 +1,108 @@
+"""What becomes of a log directory when records of a partition are deleted by offset.
+
+Nothing is written: what comes out is the wanted state, for ``kdump delete-records`` to show and to
+apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdump.broker.retention.record_deletion import RecordsNotDeletableError, without_records_before
+from kdump.broker.retention.retention import LogSegment, Reason
+from kdump.broker.retention.retention_outcome import LoadedLog
+from kdump.formats.names import FileKind
+from kdump.jobs.retain.old_segments import (
+    INTERNAL_TOPICS,
+    DirectoryResult,
+    Fate,
+    PartitionResult,
+    directory_result,
+    require_clean,
+    why_untouchable,
+)
+from kdump.jobs.retain.trimmed_logs import Looking, load_sound, shorten_split
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import during
+from kdump.state.settings import Settings
+from kdump.target.target_file import Gone, WantedFile
+from kdump.target.workspace import file_name
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Which records are to be deleted.
+
+    Attributes:
+        directory: the log directory, as it lies on disk.
+        twice: the partitions that are in two directories of its broker.
+        partition: of which partition in it.
+        settings: of its topics.
+        before: all below this offset; -1 is all that is replicated.
+        now_ms: what time it is.
+        is_replicated: whether the operator says that the log is replicated up to its end.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    settings: Settings
+    before: int
+    now_ms: int
+    is_replicated: bool = False
+    twice: Collection[Path] = ()
+
+
+@during("finding out what to delete")
+def delete_records(request: Request) -> DirectoryResult:
+    """Say what becomes of a log directory when records are deleted.
+
+    Raises:
+        NotCleanError: it was not left by a clean stop.
+        RecordsNotDeletableError: a broker would refuse to delete them.
+    """
+    directory, partition = request.directory, request.partition
+    require_clean(directory)
+    assert partition.topic_partition is not None
+    name = partition.topic_partition.topic
+    if name in INTERNAL_TOPICS:
+        raise RecordsNotDeletableError(
+            f"{partition.path}: records of internal topics cannot be deleted by offset"
+        )
+    topic = request.settings.topic(name)
+    result = PartitionResult(directory, partition, topic)
+    left = why_untouchable(result, is_policy_needed=True, twice=request.twice)
+    if left is not None:
+        return directory_result(directory, [replace(result, left=left)])
+    split = shorten_split(
+        partition,
+        directory,
+        request.settings,
+        Looking(),
+        now_ms=request.now_ms,
+        is_replicated=request.is_replicated,
+    )
+    loaded = load_sound(split)
+    if not isinstance(loaded, LoadedLog):
+        return directory_result(directory, [replace(result, problem=loaded)])
+    outcome = without_records_before(loaded, topic, request.before)
+    log = loaded.log
+    result = replace(result, log=log)
+    if not log.has_high_watermark:
+        result = replace(result, held_back=(Reason.NO_HIGH_WATERMARK,))
+    if outcome.log_start_offset <= log.log_start_offset and not partition.leftovers:
+        return directory_result(directory, [replace(result, fates=_before(log.segments, {}))])
+    fates = _before(log.segments, outcome.files)
+    return directory_result(directory, [replace(result, outcome=outcome, fates=fates)])
+
+
+def _before(segments: Sequence[LogSegment], files: Mapping[str, WantedFile]) -> tuple[Fate, ...]:
+    """What becomes of segments when the records before an offset are deleted."""
+    return tuple(
+        Fate(segment, is_deleted=True, why="all of it is before that offset")
+        if isinstance(files.get(file_name(segment.base_offset, FileKind.LOG)), Gone)
+        else Fate(segment, is_deleted=False, why="it holds records that stay, or is active")
+        for segment in segments
+    )

@@ -1,0 +1,312 @@
+"""Giving up the first segments of logs: what has to hold for it, and what becomes of directories.
+
+Nothing is written: what comes out is the wanted state, for a command to show and to apply.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
+from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog
+from kdump.broker.retention.retention_outcome import Shortened, log_starts_first, retained_root
+from kdump.errors import ExitStatus, KdumpError
+from kdump.formats import names
+from kdump.formats.names import TopicPartition
+from kdump.jobs.loading import REMOTE_STORAGE, TWICE, Unreadable
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Leftover, LeftoverKind, Partition
+from kdump.repair.verdict import Verdict
+from kdump.state.settings import TopicSettings
+from kdump.target.target_file import Gone, WantedFile
+from kdump.target.workspace import file_name
+
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state"}
+)
+"""Topics that brokers keep for themselves (``Topic.INTERNAL_TOPICS``)."""
+
+
+_SET_BY_HAND: Final = (
+    "remove it, as a broker takes it for empty, and set the lines that are known with"
+    " 'kdump checkpoint set LOG_DIR {} ...'"
+)
+_NOT_RECOVERED: Final = {
+    names.REPLICATION_OFFSET_CHECKPOINT: _SET_BY_HAND.format("replication-offset"),
+    names.CLEANER_OFFSET_CHECKPOINT: _SET_BY_HAND.format("cleaner-offset")
+    + "; without them nothing but the cluster's metadata tells which topics are compacted",
+}
+"""What to do about checkpoints that loading does not write, and recovery therefore neither."""
+
+
+class NotCleanError(KdumpError):
+    """A directory that has to be recovered before anything in it can be given up."""
+
+    exit_status = ExitStatus.DAMAGE_LEFT
+
+
+class Left(enum.Enum):
+    """Why nothing of a partition goes, whatever its age; the value says it."""
+
+    INTERNAL = "its topic is internal, and is meant only where it is named without a pattern"
+    COMPACTED = "its topic is only compacted, and is meant only where it is named without a pattern"
+    REMOTE_STORAGE = REMOTE_STORAGE
+    REMOTE_STORAGE_UNKNOWN = "it is not known whether its topic has remote.storage.enable"
+    UNKNOWN = "neither retention.ms nor retention.bytes of its topic is known"
+    POLICY_UNKNOWN = "cleanup.policy of its topic is not known"
+    WAS_COMPACTED = (
+        "cleaner-offset-checkpoint has a line for it, so that its topic is compacted, and its"
+        " cleanup.policy is not known"
+    )
+    TWICE = TWICE
+    LEFTOVERS = (
+        "files are left over from an interrupted swap or write; run kdump recover first, which"
+        " finishes it"
+    )
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it was asked for, and cannot be done."""
+        return self not in (Left.INTERNAL, Left.COMPACTED)
+
+    @property
+    def needed_config(self) -> str:
+        """What has to be said for it to be looked at; empty where that does not help."""
+        return _NEEDED_CONFIGS.get(self, "")
+
+
+_NEEDED_CONFIGS: Final = {
+    Left.REMOTE_STORAGE_UNKNOWN: "remote.storage.enable=false",
+    Left.UNKNOWN: "retention.ms=...",
+    Left.POLICY_UNKNOWN: "cleanup.policy=...",
+    Left.WAS_COMPACTED: "cleanup.policy=...",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of a segment.
+
+    Attributes:
+        segment: which.
+        is_deleted: whether it goes.
+        why: in words.
+        goes_at_ms: the first moment at which its age lets it go; None where it goes now, or where
+            time alone does not do it.
+    """
+
+    segment: LogSegment
+    is_deleted: bool
+    why: str
+    goes_at_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What becomes of a partition.
+
+    Attributes:
+        directory: its log directory.
+        partition: which.
+        settings: of its topic.
+        left: why nothing of it goes; None where it was looked at.
+        problem: why it cannot be worked on; None where it can.
+        log: what retention looks at; None where it was not looked at, or cannot be worked on.
+        outcome: what is left of it; None where nothing changes.
+        fates: what becomes of each segment.
+        held_back: what keeps segments that would go now otherwise.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    settings: TopicSettings
+    left: Left | None = None
+    problem: Verdict | Unreadable | None = None
+    log: RetainableLog | None = None
+    outcome: Shortened | None = None
+    fates: tuple[Fate, ...] = ()
+    held_back: tuple[Reason, ...] = ()
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        assert self.partition.topic_partition is not None
+        return self.partition.topic_partition
+
+    @property
+    def deleted(self) -> tuple[Fate, ...]:
+        return tuple(fate for fate in self.fates if fate.is_deleted)
+
+    @property
+    def dropped_leftovers(self) -> tuple[Leftover, ...]:
+        """The files that a broker was deleting, and that go."""
+        return tuple(
+            each for each in self.partition.leftovers if isinstance(self.files.get(each.name), Gone)
+        )
+
+    @property
+    def freed_bytes(self) -> int:
+        """On disk, of the logs and indexes that go, and of files that were being deleted."""
+        leftover_bytes = sum(each.size_bytes for each in self.dropped_leftovers)
+        return sum(fate.segment.disk_bytes for fate in self.deleted) + leftover_bytes
+
+    @property
+    def log_start_offset(self) -> int | None:
+        """Where the log begins afterwards; None where it was not looked at."""
+        if self.outcome is not None:
+            return self.outcome.log_start_offset
+        return None if self.log is None else self.log.log_start_offset
+
+    @property
+    def files(self) -> dict[str, WantedFile]:
+        """What becomes of its files, as far as that is something."""
+        return {} if self.outcome is None else self.outcome.files
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryResult:
+    """What becomes of a log directory.
+
+    Attributes:
+        directory: as it is.
+        partitions: those that were asked for.
+        wanted: what it should be.
+    """
+
+    directory: LogDirectory
+    partitions: tuple[PartitionResult, ...]
+    wanted: WantedDirectory
+
+
+def require_clean(directory: LogDirectory) -> None:
+    """Refuse a directory in which a broker would have something to put right first.
+
+    Raises:
+        NotCleanError: the marker of a clean stop is missing, or a checkpoint is malformed.
+        OSError: a checkpoint cannot be read.
+    """
+    advice = f"run 'kdump recover {directory.path}' first"
+    if not directory.is_clean:
+        raise NotCleanError(f"{directory.path}: was not left by a clean stop; {advice}")
+    for problem in directory.problems:
+        if problem.path.name in directory.checkpoints.by_file_name():
+            if isinstance(problem.error, OSError):
+                raise problem.error
+            mended = _NOT_RECOVERED.get(problem.path.name, advice)
+            raise NotCleanError(f"{problem.path}: {problem.error}; {mended}")
+
+
+def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
+    """Whether it is a deleted file, or an index of a segment deleted from the start of the log.
+
+    The latter is left when making room on a full disk is interrupted; the next run deletes it.
+    """
+    offset = names.leading_offset(leftover.name)
+    return leftover.kind is LeftoverKind.DELETED or (
+        leftover.kind is LeftoverKind.ORPHAN
+        and offset is not None
+        and bool(partition.segments)
+        and offset < partition.segments[0].base_offset
+    )
+
+
+def why_untouchable(
+    result: PartitionResult, *, is_policy_needed: bool, twice: Collection[Path]
+) -> Left | None:
+    """Why no segment of a log may go, whatever lets it go; None where one may.
+
+    Args:
+        result: of which log.
+        is_policy_needed: whether what is not known of its topic is a reason, too. If not, that
+            topic was named, and what its name and Kafka's defaults say counts.
+        twice: the partitions that are in two directories of a broker.
+    """
+    if result.partition.path in twice:
+        return Left.TWICE
+    topic = result.settings
+    cleaner_offsets = result.directory.checkpoints.cleaner_offsets or {}
+    if topic.remote_storage_enable:
+        return Left.REMOTE_STORAGE
+    if not topic.is_policy_known and result.topic_partition in cleaner_offsets:
+        return Left.WAS_COMPACTED
+    if is_policy_needed and not topic.is_policy_known:
+        return Left.POLICY_UNKNOWN
+    if not all(_is_harmless(each, result.partition) for each in result.partition.leftovers):
+        return Left.LEFTOVERS
+    return None
+
+
+def directory_result(
+    directory: LogDirectory, results: Sequence[PartitionResult]
+) -> DirectoryResult:
+    """What becomes of a log directory by what becomes of partitions in it."""
+    changed = [each for each in results if each.outcome is not None]
+    outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
+    first, root = _root(directory, outcomes, _stale_log_starts(directory, results))
+    return DirectoryResult(
+        directory,
+        tuple(results),
+        WantedDirectory(
+            directory.path,
+            tuple(
+                PartitionChange(each.partition.path, each.files) for each in changed if each.files
+            ),
+            root,
+            first,
+            tuple(itertools.chain.from_iterable(map(_may_go_early, changed))),
+        ),
+    )
+
+
+def _may_go_early(result: PartitionResult) -> Iterator[tuple[Path, ...]]:
+    """The files of the segments that go; but the last of a log says where that goes on."""
+    assert result.log is not None
+    for leftover in result.dropped_leftovers:
+        yield (result.partition.path / leftover.name,)
+    for segment in result.log.segments[:-1]:
+        wanted = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
+        if not isinstance(result.files.get(wanted[0]), Gone):
+            return
+        yield tuple(
+            result.partition.path / name
+            for name in wanted
+            if isinstance(result.files.get(name), Gone)
+        )
+
+
+def _stale_log_starts(
+    directory: LogDirectory, results: Sequence[PartitionResult]
+) -> frozenset[TopicPartition]:
+    """The partitions whose log begins with its first segment, and has a line about it all the same.
+
+    A broker leaves that line out whenever it writes the checkpoint
+    (``LogManager.checkpointLogStartOffsetsInDir``).
+    """
+    lines = directory.checkpoints.log_start_offsets or {}
+    return frozenset(
+        each.topic_partition
+        for each in results
+        if each.topic_partition in lines
+        and each.outcome is None
+        and each.log is not None
+        and each.log.log_start_offset <= each.log.segments[0].base_offset
+    )
+
+
+def _root(
+    directory: LogDirectory,
+    outcomes: Mapping[TopicPartition, Shortened],
+    stale: frozenset[TopicPartition],
+) -> tuple[dict[str, WantedFile], dict[str, WantedFile]]:
+    """What the files in the root have to be before anything is deleted, and in the end."""
+    if not outcomes and not stale:
+        return {}, {}
+    root = retained_root(directory, outcomes, stale)
+    if not outcomes:
+        return {}, root
+    return {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}, root

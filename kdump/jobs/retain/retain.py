@@ -1,0 +1,270 @@
+"""What becomes of log directories when old segments go, by retention or to free so much space.
+
+Nothing is written: what comes out is the wanted state, for ``kdump retain`` to show and to apply.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdump.broker.loader.checkpoints import is_loaded
+from kdump.broker.retention.free_space import choose_to_free
+from kdump.broker.retention.retention import Reason, RetainableLog
+from kdump.engine.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
+from kdump.engine.progress import SILENT, Progress
+from kdump.errors import KdumpError
+from kdump.jobs.retain.old_segments import (
+    INTERNAL_TOPICS,
+    DirectoryResult,
+    Fate,
+    Left,
+    PartitionResult,
+    directory_result,
+    require_clean,
+    why_untouchable,
+)
+from kdump.jobs.retain.trimmed_logs import (
+    FirstSegments,
+    Looking,
+    Retention,
+    ShortenedLog,
+    ShortenJob,
+    ShortenResult,
+    ShortenSplit,
+    shorten_split,
+)
+from kdump.log.broker import partitions_twice
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import during
+from kdump.state.settings import Settings
+from kdump.words import counted
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Which topics are meant.
+
+    Attributes:
+        globs: patterns for their names.
+    """
+
+    globs: tuple[str, ...]
+
+    def __contains__(self, partition: Partition) -> bool:
+        """Whether a partition is meant: a log of one of the topics, and in use."""
+        key = partition.topic_partition
+        return (
+            key is not None
+            and is_loaded(partition)
+            and any(fnmatch.fnmatchcase(key.topic, glob) for glob in self.globs)
+        )
+
+    def names(self, topic: str) -> bool:
+        """Whether a topic is meant by its very name, not by a pattern."""
+        return topic in self.globs
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be given up.
+
+    Attributes:
+        directories: log directories, as they lie on disk.
+        settings: of their topics, by the path of the directory.
+        topics: which of them.
+        now_ms: what time it is.
+        is_replicated: whether the operator says that all logs are replicated up to their ends.
+        free_bytes: how much to free, whatever retention says; None to apply retention.
+    """
+
+    directories: Sequence[LogDirectory]
+    settings: Mapping[Path, Settings]
+    topics: Topics
+    now_ms: int
+    is_replicated: bool = False
+    free_bytes: int | None = None
+
+
+@during("finding out what to delete")
+def retain(
+    request: Request,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[DirectoryResult]:
+    """Say what becomes of log directories; those in which no topic is meant are left out.
+
+    Raises:
+        NotCleanError: one of them was not left by a clean stop.
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: not as much can be freed as was asked for, or the engine broke.
+    """
+    selected = [
+        (directory, [each for each in directory.partitions if each in request.topics])
+        for directory in request.directories
+    ]
+    for directory, partitions in selected:
+        if partitions:
+            require_clean(directory)
+    twice = partitions_twice(request.directories)
+    asked = [
+        _asked(request, directory, partition, twice)
+        for directory, partitions in selected
+        for partition in partitions
+    ]
+    splits = [_split(request, each) for each in asked if each.left is None]
+    total_bytes = sum(split.size_bytes for split in splits)
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        decided = [_decided(each, result) for each, result in _run(engine, asked, splits)]
+        if request.free_bytes is not None:
+            decided = _freed(request.free_bytes, decided, splits, engine)
+    return [
+        directory_result(directory, [each for each in decided if each.directory is directory])
+        for directory, partitions in selected
+        if partitions
+    ]
+
+
+def _asked(
+    request: Request, directory: LogDirectory, partition: Partition, twice: Collection[Path]
+) -> PartitionResult:
+    """A partition before anybody has looked at it."""
+    assert partition.topic_partition is not None
+    topic = request.settings[directory.path].topic(partition.topic_partition.topic)
+    result = PartitionResult(directory, partition, topic)
+    return replace(result, left=_why_left(request, result, twice))
+
+
+def _split(request: Request, result: PartitionResult) -> ShortenSplit:
+    is_freeing = request.free_bytes is not None
+    return shorten_split(
+        result.partition,
+        result.directory,
+        request.settings[result.directory.path],
+        Looking() if is_freeing else Retention(result.settings, request.now_ms),
+        now_ms=request.now_ms,
+        is_replicated=request.is_replicated,
+    )
+
+
+def _run(
+    engine: Engine, asked: Sequence[PartitionResult], splits: Sequence[ShortenSplit]
+) -> Iterator[tuple[PartitionResult, ShortenResult | None]]:
+    """Give each of ``asked`` with what was found out; with nothing where it has no split."""
+    # The largest first, so that no core is left alone with one of them at the end.
+    ordered = sorted(splits, key=lambda split: -split.size_bytes)
+    found = {split.path: result for split, result in engine.run(ShortenJob(), ordered)}
+    for each in asked:
+        yield each, found.get(str(each.partition.path))
+
+
+def _decided(asked: PartitionResult, result: ShortenResult | None) -> PartitionResult:
+    if result is None:
+        return asked
+    if not isinstance(result, ShortenedLog):
+        return replace(asked, problem=result)
+    fates = tuple(
+        Fate(fate.segment, fate.is_deleted, fate.reason.value, fate.goes_at_ms)
+        for fate in result.fates
+    )
+    return replace(
+        asked, log=result.log, outcome=result.outcome, fates=fates, held_back=result.held_back
+    )
+
+
+def _why_left(request: Request, result: PartitionResult, twice: Collection[Path]) -> Left | None:
+    name, topic = result.topic_partition.topic, result.settings
+    is_named = request.topics.names(name)
+    if name in INTERNAL_TOPICS and not is_named:
+        return Left.INTERNAL
+    why = why_untouchable(result, is_policy_needed=not is_named, twice=twice)
+    if why is not None:
+        return why
+    if not is_named and not topic.is_remote_storage_known:
+        return Left.REMOTE_STORAGE_UNKNOWN
+    if request.free_bytes is not None:
+        return Left.COMPACTED if not topic.is_deleted and not is_named else None
+    has_retention = topic.is_deleted or not topic.is_policy_known
+    return Left.UNKNOWN if has_retention and not topic.is_retention_known else None
+
+
+def _freed(
+    wanted_bytes: int,
+    results: Sequence[PartitionResult],
+    splits: Sequence[ShortenSplit],
+    engine: Engine,
+) -> list[PartitionResult]:
+    """Give up the oldest segments until there is as much space as is wanted.
+
+    Raises:
+        KdumpError: there would not be, or the engine broke.
+    """
+    logs = {str(each.partition.path): each.log for each in results if each.log is not None}
+    deleted_bytes = {
+        str(each.partition.path): sum(leftover.size_bytes for leftover in each.partition.leftovers)
+        for each in results
+        if each.log is not None
+    }
+    begun_bytes = sum(deleted_bytes.values())
+    choice = choose_to_free(list(logs.values()), max(0, wanted_bytes - begun_bytes))
+    if not choice.is_enough:
+        raise KdumpError(
+            f"no more than {choice.freed_bytes + begun_bytes} bytes of the {wanted_bytes} wanted"
+            f" can be freed in the selected topics: {_why_not_more(results)}; nothing has been"
+            " changed; ask for less, or for more topics"
+        )
+    counts = dict(zip(logs, choice.counts, strict=True))
+    shortened = [
+        replace(split, rule=FirstSegments(counts[split.path]))
+        for split in splits
+        if counts.get(split.path) or deleted_bytes.get(split.path)
+    ]
+    return [_given_up(each, found, counts) for each, found in _run(engine, results, shortened)]
+
+
+def _why_not_more(results: Sequence[PartitionResult]) -> str:
+    """Why no more segments can go, with a partition for each reason for which it was left."""
+    reasons = ["the rest is not replicated, not known to be, or empty"]
+    left = {each.left: each for each in reversed(results) if each.left is not None}
+    for why, example in left.items():
+        count = sum(each.left is why for each in results)
+        name = example.topic_partition
+        needed = f" (give --config {why.needed_config})" if why.needed_config else ""
+        reasons.append(
+            f"{counted(count, 'partition')} left unchanged, such as {name}: {why.value}{needed}"
+        )
+    return "; ".join(reasons)
+
+
+def _given_up(
+    result: PartitionResult, found: ShortenResult | None, counts: Mapping[str, int]
+) -> PartitionResult:
+    if result.log is None:
+        return result
+    if found is not None and not isinstance(found, ShortenedLog):
+        return replace(result, problem=found, log=None)
+    log, count = result.log, counts[str(result.partition.path)]
+    return replace(
+        result,
+        outcome=None if found is None else found.outcome,
+        fates=tuple(
+            Fate(segment, at < count, _why_given_up(log, at, count))
+            for at, segment in enumerate(log.segments)
+        ),
+        held_back=() if log.has_high_watermark else (Reason.NO_HIGH_WATERMARK,),
+    )
+
+
+def _why_given_up(log: RetainableLog, at: int, count: int) -> str:
+    """Why a segment goes or stays where space is wanted."""
+    if at < count:
+        return "it is one of the oldest, and space is wanted"
+    if log.may_go(at):
+        return "enough is freed without it"
+    if not log.has_next(at) and not log.segments[at].size_bytes:
+        return Reason.EMPTY_ACTIVE.value
+    kept = Reason.HIGH_WATERMARK if log.has_high_watermark else Reason.NO_HIGH_WATERMARK
+    return str(kept.value)

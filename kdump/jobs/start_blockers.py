@@ -1,0 +1,55 @@
+"""What keeps a broker from starting, or from serving partitions, for commands that free space.
+
+They name it and do not repair it: who runs them is about to start the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from kdump.check.collector import Collector
+from kdump.check.directory import check_directory
+from kdump.check.findings import Finding, Severity
+from kdump.check.partition_files import check_belonging
+from kdump.check.scope import scope_in
+from kdump.check.start import check_start
+from kdump.check.topic_configs import check_topic_configs
+from kdump.log.broker import partitions_twice
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import during
+from kdump.state.settings import Settings
+
+
+@during("checking log directories")
+def severe_findings(
+    directories: Sequence[LogDirectory],
+    settings: Mapping[Path, Settings],
+    partitions: Mapping[Path, Sequence[Partition]],
+) -> list[Finding]:
+    """What is severe about log directories, and about some of their partitions.
+
+    Segments are not looked at.
+
+    Args:
+        directories: all of a broker's that were named.
+        settings: of their topics, by the path of the directory.
+        partitions: those that are selected, likewise.
+    """
+    found = [*check_start(directories)]
+    twice = partitions_twice(directories)
+    for directory in directories:
+        cluster = settings[directory.path].cluster
+        found += check_directory(directory)
+        found += check_topic_configs(directory, cluster)
+        for partition in partitions[directory.path]:
+            scope = scope_in(partition, directory, cluster, twice)
+            into = Collector()
+            check_belonging(scope, into)
+            found += into.findings()
+    return list(_severe(found))
+
+
+def _severe(findings: Sequence[Finding]) -> Iterator[Finding]:
+    return (finding for finding in findings if finding.severity is Severity.SEVERE)

@@ -1,0 +1,1 @@
+"""Verification, predictions, and the minimal repair of what was found."""

@@ -1,0 +1,439 @@
+"""The least that ends what a verification has found.
+
+What can be derived again is derived again: indexes, producer snapshots, leader epochs, checkpoints,
+``partition.metadata`` where the cluster's metadata has the topic. Leftovers are resolved. Bad data
+goes where a starting broker would cut it, after an unclean stop; elsewhere only by a policy that
+was asked for. One thing is done to a partition at a time, because it may end other findings, or
+bring them about: whoever asks verifies again, and asks again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.broker.loader.checkpoints import (
+    NO_BROKER_EPOCH,
+    is_loaded,
+    rebuilt_root,
+    recovered_root,
+)
+from kdump.broker.loader.loader import Recovered
+from kdump.check import invariants
+from kdump.check.findings import Finding, Severity
+from kdump.check.scope import cluster_view
+from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.progress import SILENT, Progress
+from kdump.formats import names
+from kdump.formats.clean_shutdown import encode_clean_shutdown
+from kdump.formats.names import PartitionState
+from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
+from kdump.formats.uuids import parse_uuid
+from kdump.jobs.loading import LoadSplit, Outcome, RecoverJob, load_split
+from kdump.jobs.rebuild_parts import REBUILT, Part, Target, put_right
+from kdump.log.broker import partitions_twice
+from kdump.log.directory import DirectoryKind, LogDirectory
+from kdump.log.partition import Partition
+from kdump.phases import during
+from kdump.repair.policies import Policy
+from kdump.repair.rebuild.identity import rebuilt_meta_properties
+from kdump.repair.salvage.recover_0_7 import Recovered07
+from kdump.repair.verdict import VerdictKind, verdict
+from kdump.state.cluster import ClusterTopic
+from kdump.state.settings import Settings
+from kdump.target.target_file import Kept, NewBytes, WantedFile
+
+
+class Remedy(enum.Enum):
+    """What ends a finding."""
+
+    CHECKPOINTS = enum.auto()
+    LEFTOVERS = enum.auto()
+    SALVAGE = enum.auto()
+    """Only salvage ends it: a broker's way loses what it is about, or does nothing."""
+    DATA = enum.auto()
+    INDEXES = enum.auto()
+    SNAPSHOTS = enum.auto()
+    LEADER_EPOCHS = enum.auto()
+    METADATA = enum.auto()
+    IDENTITY = enum.auto()
+
+
+_PARTS: Final = {
+    Remedy.INDEXES: Part.INDEXES,
+    Remedy.SNAPSHOTS: Part.SNAPSHOTS,
+    Remedy.LEADER_EPOCHS: Part.LEADER_EPOCHS,
+}
+
+REMEDIES: Final[Mapping[str, Remedy]] = {
+    invariant.code: remedy
+    for remedy, found in {
+        Remedy.CHECKPOINTS: (
+            invariants.CHECKPOINT_MALFORMED,
+            invariants.RECOVERY_POINT_BEYOND_END,
+            invariants.LOG_START_BEYOND_END,
+        ),
+        Remedy.LEFTOVERS: (
+            invariants.LEFTOVER_SWAP,
+            invariants.LEFTOVER_CLEANED,
+            invariants.INDEX_ORPHAN,
+        ),
+        Remedy.SALVAGE: (
+            invariants.SWAP_INCOMPLETE,
+            invariants.SWAP_DROPPED,
+            invariants.SEGMENT_GAP,
+            invariants.OFFSET_GAP,
+        ),
+        Remedy.DATA: (
+            invariants.TORN_TAIL,
+            invariants.ZERO_FILL,
+            invariants.BATCH_LENGTH,
+            invariants.BATCH_CHECKSUM,
+            invariants.BATCH_MAGIC,
+            invariants.BATCH_HEADER,
+            invariants.BATCH_OFFSET_ORDER,
+            invariants.BATCH_OUTSIDE_SEGMENT,
+            invariants.BATCH_OFFSET_OVERFLOW,
+        ),
+        **{remedy: REBUILT[part] for remedy, part in _PARTS.items()},
+        Remedy.METADATA: (
+            invariants.PARTITION_METADATA_MISSING,
+            invariants.PARTITION_METADATA_MALFORMED,
+            invariants.PARTITION_METADATA_OTHER_TOPIC,
+            invariants.PARTITION_METADATA_MISMATCH,
+        ),
+        Remedy.IDENTITY: (
+            invariants.META_PROPERTIES_MALFORMED,
+            invariants.META_PROPERTIES_MISSING,
+            invariants.META_PROPERTIES_INCOMPLETE,
+            invariants.DIRECTORY_ID_RESERVED,
+        ),
+    }.items()
+    for invariant in found
+}
+"""What ends findings, by their code; what is not here cannot be derived from anything."""
+
+
+@dataclass(slots=True)
+class Ailments:
+    """What a verification has found that has a remedy.
+
+    Attributes:
+        by_directory: by log directory or partition, and remedy, the names of the files.
+    """
+
+    by_directory: dict[Path, dict[Remedy, set[str]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(set))
+    )
+
+    def take(self, finding: Finding) -> None:
+        """Take a finding, if it is worth a remedy and has one."""
+        remedy = REMEDIES.get(finding.code)
+        if remedy is not None and finding.severity >= Severity.WARNING:
+            path = Path(finding.place.path)
+            self.by_directory[_directory_of(finding)][remedy].add(path.name)
+
+    def of(self, directory: Path) -> Mapping[Remedy, set[str]]:
+        """Those in a directory: the names of files by remedy."""
+        return self.by_directory.get(directory.resolve(), {})
+
+
+def _directory_of(finding: Finding) -> Path:
+    """The directory with the file that a finding is about, or the partition that it is about."""
+    path = Path(finding.place.path).absolute()
+    if finding.code == invariants.SEGMENT_GAP.code:
+        return path.resolve()
+    return path.parent.resolve()
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """What mending depends on.
+
+    Attributes:
+        settings: of the topics, by the path of the log directory.
+        policy: what becomes of bad data that a broker would not look at; BROKER leaves it.
+        now_ms: what time it is.
+        options: of the engine.
+        progress: who is told.
+    """
+
+    settings: Mapping[Path, Settings]
+    policy: Policy = Policy.BROKER
+    now_ms: int = 0
+    options: EngineOptions = DEFAULT_OPTIONS
+    progress: Progress = SILENT
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What a log directory should be so that findings end.
+
+    Attributes:
+        wanted: the target state.
+        loses_records: whether batches go with the damage.
+        is_salvage: whether partitions are salvaged.
+    """
+
+    wanted: WantedDirectory
+    loses_records: bool
+    is_salvage: bool = False
+
+    def ends(self, finding: Finding) -> bool:
+        """Whether what is done is about ``finding``; what it leads to is for a verification."""
+        path = Path(finding.place.path).absolute()
+        changed = {each.path.resolve() for each in self.wanted.partitions if each.files}
+        if self.wanted.root:
+            changed.add(self.wanted.path.resolve())
+        if finding.code == invariants.LOAD_REFUSED.code:
+            return path.parent.resolve() / path.name in changed
+        remedy = REMEDIES.get(finding.code)
+        if remedy is None or (remedy is Remedy.SALVAGE and not self.is_salvage):
+            return False
+        return _directory_of(finding) in changed
+
+
+@during("finding out what to repair")
+def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending) -> list[Mended]:
+    """Say what log directories should be so that findings end; nothing is written.
+
+    Args:
+        ailments: what was found.
+        directories: as they lie on disk, with all their partitions.
+        mending: how to.
+
+    Raises:
+        KdumpError: the engine broke.
+        OSError: a file cannot be read.
+    """
+    twice = partitions_twice(directories)
+    return [
+        _Mender(
+            ailments,
+            directory,
+            mending,
+            twice,
+            [other for other in directories if other is not directory],
+        ).mended()
+        for directory in directories
+    ]
+
+
+class _Mender:
+    """Finds out what becomes of one log directory."""
+
+    def __init__(
+        self,
+        ailments: Ailments,
+        directory: LogDirectory,
+        mending: Mending,
+        twice: Collection[Path],
+        others: Sequence[LogDirectory],
+    ) -> None:
+        self.ailments = ailments
+        self.directory = directory
+        self.mending = mending
+        self.settings = mending.settings[directory.path]
+        self.twice = twice
+        self.others = others
+
+    def mended(self) -> Mended:
+        path = self.directory.path
+        root: dict[str, WantedFile] = {}
+        if Remedy.IDENTITY in self.ailments.of(path):
+            identity = self._identity()
+            if identity is not None:
+                root[names.META_PROPERTIES] = identity
+        if Remedy.CHECKPOINTS in self.ailments.of(path):
+            root |= rebuilt_root(self.directory)
+        if root:
+            # What these files say decides what becomes of the partitions.
+            return Mended(WantedDirectory(path, (), root), loses_records=False)
+        recovered = self._recovered()
+        files = {partition.path: outcome.files for partition, outcome in recovered}
+        files |= self._derived(files.keys())
+        changes = {
+            partition_path: {
+                name: wanted for name, wanted in each.items() if not isinstance(wanted, Kept)
+            }
+            for partition_path, each in files.items()
+        }
+        wanted = WantedDirectory(
+            path,
+            tuple(PartitionChange(*change) for change in changes.items() if change[1]),
+            self._root(recovered),
+        )
+        policy = self.mending.policy
+        kinds = [verdict(outcome, policy).kind for _, outcome in recovered]
+        return Mended(wanted, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
+
+    def _ailing(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
+        """Partitions that need ``remedy`` and may be written to, and the names of the files."""
+        for partition in self.directory.partitions:
+            found = self.ailments.of(partition.path)
+            if remedy in found and self._may_change(partition):
+                yield partition, found[remedy]
+
+    def _may_change(self, partition: Partition) -> bool:
+        key = partition.topic_partition
+        return (
+            partition.state in (PartitionState.LIVE, PartitionState.FUTURE)
+            and partition.path not in self.twice
+            and not partition.is_cluster_metadata
+            and key is not None
+            and not self.settings.topic(key.topic).remote_storage_enable
+        )
+
+    # Data
+
+    def _recovered(self) -> list[tuple[Partition, Recovered | Recovered07]]:
+        """Partitions whose data is repaired."""
+        mending = self.mending
+        if mending.policy is Policy.BROKER and self.directory.is_clean:
+            return []  # a broker would not look at any of it
+        swapped = set()
+        if mending.policy is Policy.SALVAGE:
+            swapped = {partition.path for partition, _ in self._ailing(Remedy.SALVAGE)}
+        wanted = {
+            load_split(
+                partition,
+                self.directory,
+                self.settings,
+                policy=mending.policy,
+                now_ms=mending.now_ms,
+            ): partition
+            for partition in self.directory.partitions
+            if partition.path in swapped or self._has_bad_data(partition)
+        }
+        return [
+            (wanted[split], outcome)
+            for split, outcome in self._run(list(wanted))
+            if isinstance(outcome, Recovered | Recovered07)
+            and (wanted[split].path in swapped or _may_lose(outcome, mending.policy))
+        ]
+
+    def _has_bad_data(self, partition: Partition) -> bool:
+        """Whether its data is repaired now: not before its leftovers are resolved."""
+        found = self.ailments.of(partition.path)
+        return (
+            Remedy.DATA in found and Remedy.LEFTOVERS not in found and self._may_change(partition)
+        )
+
+    def _run(self, splits: Sequence[LoadSplit]) -> Iterable[tuple[LoadSplit, Outcome]]:
+        mending = self.mending
+        total_bytes = sum(split.size_bytes for split in splits)
+        with open_engine(
+            mending.options, total_bytes=total_bytes, progress=mending.progress
+        ) as engine:
+            return list(engine.run(RecoverJob(), splits))
+
+    # What can be derived
+
+    def _derived(self, done: Iterable[Path]) -> dict[Path, dict[str, WantedFile]]:
+        """What becomes of the files of all other partitions, by their path."""
+        taken = set(done)
+        files: dict[Path, dict[str, WantedFile]] = defaultdict(dict)
+        targets = [target for target in self._targets() if target.partition.path not in taken]
+        mending = self.mending
+        for result in put_right(targets, mending.settings, mending.options, mending.progress):
+            files[result.target.partition.path].update(result.files)
+        for partition, _ in self._ailing(Remedy.METADATA):
+            metadata = self._metadata(partition)
+            if metadata is not None and partition.path not in taken:
+                files[partition.path][names.PARTITION_METADATA] = metadata
+        return files
+
+    def _targets(self) -> Iterator[Target]:
+        for partition, _ in self._ailing(Remedy.LEFTOVERS):
+            yield Target(self.directory, partition, Part.LEFTOVERS)
+        for remedy, part in _PARTS.items():
+            for partition, found in self._ailing(remedy):
+                if Remedy.LEFTOVERS not in self.ailments.of(partition.path):
+                    yield Target(
+                        self.directory,
+                        partition,
+                        part,
+                        _base_offsets(found) if part is Part.INDEXES else None,
+                        frozenset(found),
+                    )
+
+    def _metadata(self, partition: Partition) -> NewBytes | None:
+        """``partition.metadata`` as the cluster's metadata has it; None where it has no such.
+
+        An id that no topic has is that of a topic that was deleted: what is in the directory is
+        not that of a topic that was created again under the same name.
+        """
+        cluster, key = self.settings.cluster, partition.topic_partition
+        view = cluster_view(partition, self.directory, cluster)
+        if cluster is None or view is None or key is None or view.owner is None:
+            return None
+        known = cluster.topics.get(key.topic)
+        if known is None or (known.partitions and not self._is_assigned(known, key.partition)):
+            return None
+        topic_id = parse_uuid(known.topic_id)
+        if topic_id is None:
+            return None
+        return NewBytes(encode_partition_metadata(PartitionMetadata(0, topic_id)))
+
+    def _is_assigned(self, topic: ClusterTopic, partition: int) -> bool:
+        """Whether the cluster has a replica of a partition on this node."""
+        assigned = topic.partitions.get(partition)
+        properties = self.directory.meta_properties
+        if assigned is None or properties is None:
+            return False
+        return properties.node_id is None or properties.node_id in assigned.replicas
+
+    # The root
+
+    def _identity(self) -> NewBytes | None:
+        """``meta.properties``, from the broker's other directories."""
+        clusters = [
+            self.mending.settings[each.path].cluster for each in (self.directory, *self.others)
+        ]
+        cluster = next((each for each in clusters if each is not None), None)
+        return rebuilt_meta_properties(self.directory, self.others, cluster)
+
+    def _root(
+        self, recovered: Sequence[tuple[Partition, Recovered | Recovered07]]
+    ) -> dict[str, WantedFile]:
+        """The lines about partitions whose data was repaired; a clean directory stays clean."""
+        outcomes = {
+            partition.topic_partition: outcome
+            for partition, outcome in recovered
+            if isinstance(outcome, Recovered)
+            and partition.topic_partition is not None
+            and is_loaded(partition)
+        }
+        if not outcomes or self.directory.kind is not DirectoryKind.LOG_DIRECTORY:
+            return {}
+        root = recovered_root(self.directory, outcomes)
+        if root and self.directory.is_clean:
+            root[names.CLEAN_SHUTDOWN_MARKER] = NewBytes(encode_clean_shutdown(NO_BROKER_EPOCH))
+        return root
+
+
+def _may_lose(outcome: Recovered | Recovered07, policy: Policy) -> bool:
+    """Whether a repair of data does something, and nothing that was not asked for.
+
+    A broker cuts a flushed segment, too, if it has to rebuild its indexes; here that is asked for
+    by name only.
+    """
+    account = outcome.account
+    rebuilt = {
+        str(names.OffsetFileName(segment.base_offset, names.FileKind.LOG))
+        for segment in account.recovered
+        if segment.is_rebuilt
+    }
+    if policy is Policy.BROKER and any(cut.name in rebuilt for cut in account.cuts):
+        return False
+    return account.loses_data or bool(account.splits)
+
+
+def _base_offsets(file_names: Iterable[str]) -> tuple[int, ...]:
+    parsed = map(names.parse_offset_file_name, file_names)
+    return tuple(sorted({each.offset for each in parsed if each is not None}))

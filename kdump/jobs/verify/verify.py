@@ -1,0 +1,348 @@
+"""The job of ``kdump verify``, and the order in which its results are put together."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from kdump.check.batches import SegmentScope
+from kdump.check.directory import (
+    check_access,
+    check_directory,
+    foreign_files,
+    root_account,
+    unreadable,
+)
+from kdump.check.findings import Finding, Severity
+from kdump.check.index_files import used_bytes
+from kdump.check.invariants import FILE_UNREADABLE
+from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
+from kdump.check.scope import PartitionScope, scope_in
+from kdump.check.start import check_start
+from kdump.check.topic_configs import check_topic_configs
+from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine, run_in_order
+from kdump.engine.local import available_cores
+from kdump.engine.progress import SILENT, Progress
+from kdump.engine.splits import segment_splits, split_bytes
+from kdump.formats import names, offset_index, time_index
+from kdump.formats.names import FileKind
+from kdump.jobs.loading import (
+    STATE_VERDICTS,
+    LoadSplit,
+    is_topic_compacted,
+    load_split,
+)
+from kdump.jobs.verify.verify_partition import (
+    PartitionReport,
+    PartitionRun,
+    PartitionSplit,
+    SegmentSplit,
+    VerifyJob,
+    VerifyResult,
+    VerifySplit,
+)
+from kdump.log.broker import partitions_twice
+from kdump.log.directory import LogDirectory, read_lone_partition
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.phases import phase
+from kdump.repair.verdict import Verdict
+from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.state.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A partition to verify, and where it lies.
+
+    Attributes:
+        partition: which.
+        directory: its log directory; None where that is not known.
+    """
+
+    partition: Partition
+    directory: LogDirectory | None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be verified.
+
+    Attributes:
+        targets: partitions, in order.
+        directories: log directories that are to be checked themselves.
+        level: how far to go.
+        now_ms: what time it is.
+        settings: of the topics, by the path of the log directory, for all that targets lie in.
+        largest_record_bytes: records of compressed batches that are larger are not decoded.
+    """
+
+    targets: Sequence[Target]
+    directories: Sequence[LogDirectory]
+    level: Level
+    now_ms: int
+    settings: Mapping[Path, Settings]
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What came of all.
+
+    Attributes:
+        partitions: how many.
+        segments: how many.
+        batches: how many sound ones.
+        records: in them; None where a compressed message set was not opened, or a batch was not
+            decoded.
+        not_decoded: how many batches have records over the limit.
+        account: of all bytes.
+        findings: how many of each severity.
+        seconds: how long it took.
+        is_unreadable: whether something could not be read.
+    """
+
+    partitions: int
+    segments: int
+    batches: int
+    records: int | None
+    not_decoded: int
+    account: ByteAccount
+    findings: Mapping[Severity, int]
+    seconds: float
+    is_unreadable: bool
+
+
+Said = Finding | PartitionReport | Summary
+Results = Iterator[tuple[VerifySplit, VerifyResult]]
+
+
+def verify(
+    request: Request,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> Iterator[Said]:
+    """Verify; gives findings as they are found, a report behind each partition, a summary last.
+
+    Raises:
+        KdumpError: the engine broke.
+    """
+    return _Verification(request, options, progress).run()
+
+
+class _Verification:
+    def __init__(self, request: Request, options: EngineOptions, progress: Progress) -> None:
+        self.request = request
+        self.options = options
+        self.progress = progress
+        self.job = VerifyJob(request.level, request.now_ms, request.largest_record_bytes)
+        self.severities: Counter[Severity] = Counter()
+        self.account = ByteAccount()
+        self.batches = 0
+        self.records: int | None = 0
+        self.not_decoded = 0
+        self.is_unreadable = False
+
+    def run(self) -> Iterator[Said]:
+        begin = time.monotonic()
+        for finding in self._before():
+            yield self._counted(finding)
+        for said in self._partitions():
+            yield self._counted(said) if isinstance(said, Finding) else said
+        yield Summary(
+            partitions=len(self.request.targets),
+            segments=sum(len(target.partition.segments) for target in self.request.targets),
+            batches=self.batches,
+            records=self.records,
+            not_decoded=self.not_decoded,
+            account=self.account,
+            findings=dict(self.severities),
+            seconds=time.monotonic() - begin,
+            is_unreadable=self.is_unreadable,
+        )
+
+    def _counted(self, finding: Finding) -> Finding:
+        self.severities[finding.severity] += 1
+        self.is_unreadable |= finding.code == FILE_UNREADABLE.code
+        return finding
+
+    def _before(self) -> Iterator[Finding]:
+        """What is to be said of the directories themselves."""
+        for directory in self.request.directories:
+            yield from check_directory(directory)
+            settings = self.request.settings.get(directory.path)
+            if settings is not None:
+                yield from check_topic_configs(directory, settings.cluster)
+            yield from foreign_files(directory)
+            try:
+                yield from check_access(directory.path)
+                self.account += root_account(directory)
+            except OSError as failure:
+                yield unreadable(directory.path, failure)
+        yield from check_start(self.request.directories)
+
+    def _partitions(self) -> Iterator[Said]:
+        targets = self.request.targets
+        total_bytes = sum(target.partition.data_bytes for target in targets)
+        size = split_bytes(total_bytes, available_cores())
+        twice = partitions_twice(_directories(self.request))
+        with phase("dividing the work", len(targets)) as dividing:
+            pieces = [self._pieces(target, size, twice) for target in dividing.over(targets)]
+        splits = [split for each in pieces for split in each.splits]
+        with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
+            results = run_in_order(engine, self.job, splits)
+            for each in pieces:
+                for said in each.said(results):
+                    if isinstance(said, PartitionReport):
+                        self.account += said.account
+                        self.batches += said.batches
+                        self.records = total_records(self.records, said.records)
+                        self.not_decoded += said.not_decoded
+                    yield said
+
+    def _pieces(self, target: Target, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:
+        partition, directory = target.partition, target.directory
+        if directory is None:
+            return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
+        settings = self.request.settings[directory.path]
+        key = partition.topic_partition
+        compaction = None if key is None else is_topic_compacted(settings, key.topic)
+        scope = scope_in(partition, directory, settings.cluster, twice, compaction)
+        load = _load_split(partition, directory, settings)
+        return _Pieces(self.job, scope, load, size_bytes)
+
+
+def _directories(request: Request) -> list[LogDirectory]:
+    """All log directories that partitions lie in, or that were named themselves."""
+    around = {each.directory.path: each.directory for each in request.targets if each.directory}
+    return list((around | {each.path: each for each in request.directories}).values())
+
+
+class _Pieces:
+    """A partition in splits."""
+
+    def __init__(
+        self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None, size_bytes: int
+    ) -> None:
+        partition = scope.partition
+        self._job = job
+        self._run = PartitionRun(job, scope, load)
+        self._segments: list[tuple[Segment, list[SegmentSplit]]] = []
+        self._findings: list[Finding] = []
+        self._is_whole = partition.data_bytes <= size_bytes
+        self.splits: list[VerifySplit] = []
+        if self._is_whole:
+            path, label = str(partition.path), partition.path.name
+            self.splits.append(
+                PartitionSplit(path, 0, None, partition.data_bytes, label, scope, load)
+            )
+            return
+        for segment, segment_scope in scope.segment_scopes():
+            try:
+                splits = _segment_splits(partition, segment, segment_scope, size_bytes)
+            except OSError as failure:
+                self._findings.append(unreadable(segment_scope.path, failure))
+                continue
+            self._segments.append((segment, splits))
+            self.splits += splits
+        if load is not None and not self._run.is_plain:
+            self.splits.append(load)
+
+    def said(self, results: Results) -> Iterator[Finding | PartitionReport]:
+        """What the results of the splits say together; takes as many of them as there are."""
+
+        def foretell(_: LoadSplit) -> Verdict | None:
+            foretold = next(results)[1]
+            assert foretold is None or isinstance(foretold, Verdict)
+            return foretold
+
+        if self._is_whole:
+            _, said = next(results)
+            assert isinstance(said, tuple)
+            yield from said
+        else:
+            yield from self._run.said(self._parts(results), self._findings, foretell)
+
+    def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
+        """The parts of all segments, each beginning where the one before ended."""
+        for segment, splits in self._segments:
+            begins = 0
+            for split in splits:
+                _, part = next(results)
+                assert isinstance(part, SegmentPart)
+                if split.start != begins:
+                    if split.end is not None and split.end <= begins:
+                        continue
+                    # There is damage before the cut, or a batch does not begin there after all.
+                    part = self._job.check(replace(split, start=begins))
+                begins = part.end
+                yield segment, part
+
+
+def _segment_splits(
+    partition: Partition, segment: Segment, scope: SegmentScope, size_bytes: int
+) -> list[SegmentSplit]:
+    """The log of a segment as one split or several.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    cut = segment_splits(partition, segment, size_bytes)
+    if len(cut) > 1:
+        scope = replace(scope, used_index_bytes=_used_index_bytes(scope))
+    return [
+        SegmentSplit(each.path, each.start, each.end, each.size_bytes, each.label, scope)
+        for each in cut
+    ]
+
+
+def _used_index_bytes(scope: SegmentScope) -> tuple[int, int] | None:
+    """Where the padding of a segment's indexes begins, so that not every part has to look."""
+    try:
+        return (
+            used_bytes(scope.file(FileKind.OFFSET_INDEX), offset_index.ENTRY_BYTES),
+            used_bytes(scope.file(FileKind.TIME_INDEX), time_index.ENTRY_BYTES),
+        )
+    except OSError:
+        return None  # the parts will say so
+
+
+def _load_split(
+    partition: Partition, directory: LogDirectory, settings: Settings
+) -> LoadSplit | None:
+    """How to foretell what a broker does to a partition; None where it does not load it."""
+    if partition.topic_partition is None or partition.is_0_7:
+        return None
+    if partition.state in STATE_VERDICTS:
+        return None
+    return load_split(partition, directory, settings)
+
+
+def segment_alone(path: Path) -> Target | None:
+    """A single segment by the path of its log, as a partition that has no other.
+
+    None where the file has not the name of a log.
+
+    Raises:
+        OSError: its directory cannot be listed, or it is not there.
+    """
+    path.stat()
+    parsed = names.parse_offset_file_name(path.name)
+    if parsed is None or parsed.kind not in (FileKind.LOG, FileKind.LOG_0_7):
+        return None
+    partition = read_lone_partition(path.parent, path.absolute().parent.name)
+    segments = tuple(each for each in partition.segments if each.log_name == path.name)
+    if not segments:
+        return None
+    alone = replace(
+        partition,
+        segments=segments,
+        producer_snapshots=(),
+        metadata_snapshots=(),
+        leftovers=(),
+        foreign=(),
+    )
+    return Target(alone, None)

@@ -1,0 +1,251 @@
+"""A partition of ``kdump verify``: what there is to do, and what the results say together.
+
+A small partition is one split, and whoever does that gives all that is to be said. The segments of
+a large one are splits, or several each, and their results are put together where they were asked
+for.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kdump.check.batches import SegmentScope
+from kdump.check.directory import unreadable
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import ByteAccount, Level, SegmentPart
+from kdump.check.partition import PartitionCheck
+from kdump.check.scope import PartitionScope
+from kdump.check.segment_check import check_part
+from kdump.engine.job import Split
+from kdump.formats.names import PartitionState
+from kdump.jobs.loading import (
+    LoadSplit,
+    RecoverJob,
+    Unreadable,
+    judged,
+    refused_finding,
+    swap_findings,
+)
+from kdump.jobs.verify.prediction import is_plain, verdict_of_checks
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.scan.records import LARGEST_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """What came of one partition.
+
+    Attributes:
+        partition: which.
+        log_dir: where it lies.
+        verdict: what a broker would do to it, in one sentence; empty where that is not known.
+        verdict_kind: the same in one word.
+        worst: the severity of its worst finding; None where there is none.
+        findings: how many of each code.
+        account: of its bytes.
+        batches: how many sound ones.
+        records: in them; None where a compressed message set was not opened, or a batch was not
+            decoded.
+        not_decoded: how many batches have records over the limit.
+        end_offset: one above its last offset.
+    """
+
+    partition: Partition
+    log_dir: str
+    verdict: str
+    verdict_kind: str
+    worst: Severity | None
+    findings: Mapping[str, int]
+    account: ByteAccount
+    batches: int
+    records: int | None
+    not_decoded: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSplit(Split):
+    """Part of the log of a segment.
+
+    Attributes:
+        scope: the segment.
+    """
+
+    scope: SegmentScope = field(default_factory=lambda: SegmentScope("", 0))
+
+
+_NOWHERE = Partition(Path(), None, PartitionState.LIVE, (), (), (), (), (), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSplit(Split):
+    """A partition as a whole.
+
+    Attributes:
+        scope: the partition.
+        load: how a broker would load it; None where it would not.
+    """
+
+    scope: PartitionScope = field(default_factory=lambda: PartitionScope(_NOWHERE))
+    load: LoadSplit | None = None
+
+
+VerifySplit = SegmentSplit | PartitionSplit | LoadSplit
+VerifyResult = SegmentPart | tuple[Finding | PartitionReport, ...] | Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyJob:
+    """Checks part of a segment or a partition, or foretells what a broker does to a partition.
+
+    Attributes:
+        level: how far to go.
+        now_ms: what time it is.
+        largest_record_bytes: records of compressed batches that are larger are not decoded.
+    """
+
+    level: Level
+    now_ms: int
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+    def run(self, split: VerifySplit, /) -> VerifyResult:
+        """Do one of the three. What cannot be read is among the findings, or no verdict."""
+        if isinstance(split, LoadSplit):
+            return self.foretell(split)
+        if isinstance(split, PartitionSplit):
+            return self.check_whole(split)
+        return self.check(split)
+
+    def check(self, split: SegmentSplit) -> SegmentPart:
+        """Check a part of a segment."""
+        try:
+            return check_part(
+                split.scope,
+                split.start,
+                split.end,
+                self.level,
+                self.now_ms,
+                self.largest_record_bytes,
+            )
+        except OSError as failure:
+            return SegmentPart(
+                split.path,
+                split.start,
+                split.start if split.end is None else split.end,
+                findings=(unreadable(split.path, failure),),
+                starts_damaged=True,
+                ends_damaged=True,
+            )
+
+    def check_whole(self, split: PartitionSplit) -> tuple[Finding | PartitionReport, ...]:
+        """Check a partition; gives its findings, and the report behind them."""
+        run = PartitionRun(self, split.scope, split.load)
+        parts = (
+            (segment, self.check(SegmentSplit(scope.path, scope=scope)))
+            for segment, scope in split.scope.segment_scopes()
+        )
+        return tuple(run.said(parts))
+
+    def foretell(self, split: LoadSplit) -> Verdict | None:
+        """Foretell by the loader's rules; None where the partition cannot be read."""
+        outcome = RecoverJob().run(split)
+        return None if isinstance(outcome, Unreadable) else verdict(outcome)
+
+
+class PartitionRun:
+    """A partition while its parts are put together.
+
+    Attributes:
+        is_plain: whether the verdict on it may need no more than the checks.
+    """
+
+    def __init__(self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None) -> None:
+        self._job = job
+        self._scope = scope
+        self._load = load
+        self.is_plain = load is not None and is_plain(scope.partition, load.context, job.level)
+
+    def said(
+        self,
+        parts: Iterable[tuple[Segment, SegmentPart]],
+        before: Iterable[Finding] = (),
+        foretell: Callable[[LoadSplit], Verdict | None] | None = None,
+    ) -> Iterator[Finding | PartitionReport]:
+        """All that is to be said: findings as they are found, and the report.
+
+        Args:
+            parts: of its segments, in order, each beginning where the one before ended.
+            before: findings that there are already.
+            foretell: gives the verdict by the loader's rules where checks do not tell; by default
+                that is done here.
+        """
+        check = PartitionCheck(self._scope, self._job.level)
+        codes: Counter[str] = Counter()
+        worst: Severity | None = None
+        for finding in itertools.chain(before, _joined(check, parts), self._ended(check)):
+            codes[finding.code] += 1
+            worst = finding.severity if worst is None else max(worst, finding.severity)
+            yield finding
+        partition = self._scope.partition
+        foretold = self._foretold(check, worst, foretell or self._job.foretell)
+        for finding in () if foretold is None else _foretold_findings(partition, foretold):
+            codes[finding.code] += 1
+            worst = finding.severity if worst is None else max(worst, finding.severity)
+            yield finding
+        kind, sentence = judged(partition, codes, foretold, worst)
+        yield PartitionReport(
+            partition=partition,
+            log_dir=str(partition.path.parent),
+            verdict=sentence,
+            verdict_kind=kind,
+            worst=worst,
+            findings=dict(codes),
+            account=check.account,
+            batches=check.batches,
+            records=check.records,
+            not_decoded=check.not_decoded,
+            end_offset=check.end_offset,
+        )
+
+    def _ended(self, check: PartitionCheck) -> Iterator[Finding]:
+        try:
+            yield from check.finish()
+        except OSError as failure:
+            yield unreadable(self._scope.partition.path, failure)
+        yield from check.check_offsets()
+
+    def _foretold(
+        self,
+        check: PartitionCheck,
+        worst: Severity | None,
+        foretell: Callable[[LoadSplit], Verdict | None],
+    ) -> Verdict | None:
+        if self._load is None:
+            return None
+        if self.is_plain:
+            foreseen = verdict_of_checks(check, worst, self._load.context)
+            return foreseen or self._job.foretell(self._load)
+        return foretell(self._load)
+
+
+def _joined(
+    check: PartitionCheck, parts: Iterable[tuple[Segment, SegmentPart]]
+) -> Iterator[Finding]:
+    for segment, part in parts:
+        try:
+            yield from check.take(segment, part)
+        except OSError as failure:
+            yield unreadable(segment.log_name, failure)
+
+
+def _foretold_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
+    """What the loader's rules show, and the checks do not."""
+    if foretold.kind is VerdictKind.REFUSED:
+        yield refused_finding(partition, foretold)
+    yield from swap_findings(partition, foretold)

@@ -1,1 +1,0 @@
-"""Compaction of whole log directories: its jobs, and the exchange of segments as it goes on."""

@@ -1,1 +1,0 @@
-"""The Spark data source ``kafka-log``: the records of log directories as a table."""

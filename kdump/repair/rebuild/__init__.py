@@ -1,0 +1,1 @@
+"""Rebuilding files that can be derived from others."""

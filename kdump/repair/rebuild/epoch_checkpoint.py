@@ -1,0 +1,67 @@
+"""``leader-epoch-checkpoint``, from the batches."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
+from kdump.formats import names
+from kdump.log.partition import Partition
+from kdump.repair.rebuild.repaired import Repaired, changes
+from kdump.state.leader_epochs import LeaderEpochs
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Workspace
+
+
+def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaired:
+    """Say what the leader epoch checkpoint should be, from all batches that are there.
+
+    One that contradicts no batch stays: it may know of epochs in which nothing was written, or
+    of which compaction has left no first batch. Of one that does, nothing is believed.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    if partition.is_0_7 or not partition.segments:
+        return Repaired({})
+    workspace = Workspace(partition.path)
+    try:
+        segments = unindexed_segments(partition, workspace, context.settings)
+        if _agrees(workspace.copy(), segments, context.log_start_offset):
+            return Repaired({})
+        workspace.remove(names.LEADER_EPOCH_CHECKPOINT)
+        epochs = LeaderEpochs(workspace)
+        for segment in segments.all():
+            for window in segment.windows(0):
+                epochs.assign_all(window.batches)
+    except Refused as refused:
+        return Repaired({}, (refused.refusal,))
+    epochs.truncate_from_start(context.log_start_offset)
+    return Repaired(changes(workspace, [names.LEADER_EPOCH_CHECKPOINT]))
+
+
+def _agrees(workspace: Workspace, segments: LogSegments, start_offset: int) -> bool:
+    """Whether the checkpoint is there, and has the epoch of every batch at its offset.
+
+    Raises:
+        Refused: the log cannot be read to its end.
+    """
+    if names.LEADER_EPOCH_CHECKPOINT not in workspace:
+        return False
+    try:
+        entries = LeaderEpochs(workspace).entries
+    except Refused:
+        return False
+    starts = np.array([entry.start_offset for entry in entries], np.int64)
+    known = np.array([-1, *(entry.epoch for entry in entries)], np.int64)
+    for segment in segments.all():
+        for window in segment.windows(0):
+            batches = window.batches
+            has_epoch = (batches.magic >= 2) & (batches.partition_leader_epoch >= 0)
+            offset = np.maximum(batches.base_offset, start_offset)
+            is_in_log = has_epoch & (batches.last_offset >= start_offset)
+            at = np.searchsorted(starts, offset, side="right")
+            if (is_in_log & (known[at] != batches.partition_leader_epoch)).any():
+                return False
+    return True

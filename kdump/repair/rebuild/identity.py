@@ -1,0 +1,98 @@
+"""``meta.properties`` of a log directory, from what the others and the cluster's metadata know.
+
+The cluster and the node are those of another directory of the same broker. Which id the directory
+had is in the cluster's metadata: for each partition, on which directory of a node its replica is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kdump.check.start import is_reserved
+from kdump.formats.meta_properties import MetaProperties, encode_meta_properties
+from kdump.formats.names import PartitionState
+from kdump.formats.uuids import format_uuid, parse_uuid
+from kdump.log.directory import LogDirectory
+from kdump.state.cluster import ClusterImage
+from kdump.target.target_file import NewBytes
+
+_VERSION: Final = 1
+
+
+def rebuilt_meta_properties(
+    directory: LogDirectory, others: Iterable[LogDirectory], cluster: ClusterImage | None
+) -> NewBytes | None:
+    """Give ``meta.properties`` as it should be.
+
+    Args:
+        directory: the one whose file is missing or damaged.
+        others: the other directories of its broker.
+        cluster: the cluster's metadata; None where it is not known.
+
+    Returns:
+        None where nobody knows: there is no other directory, or they contradict each other. Where
+        only the directory's id is not known, it is left out, and a broker makes a new one; but not
+        in the directory of the metadata, by whose id a controller is known to the others.
+    """
+    known = [
+        each.meta_properties
+        for each in others
+        if each.meta_properties is not None and each.meta_properties.version >= _VERSION
+    ]
+    identities = {(each.cluster_id, each.node_id) for each in known}
+    if len(identities) != 1:
+        return None
+    ((cluster_id, node_id),) = identities
+    if cluster_id is None or node_id is None:
+        return None
+    taken = {format_uuid(each.directory_id) for each in known if each.directory_id}
+    text = _directory_id(directory, node_id, taken, cluster)
+    has_metadata = any(partition.is_cluster_metadata for partition in directory.partitions)
+    if text is None and has_metadata:
+        return None
+    directory_id = None if text is None else parse_uuid(text)
+    return NewBytes(
+        encode_meta_properties(MetaProperties(_VERSION, cluster_id, node_id, directory_id))
+    )
+
+
+def _directory_id(
+    directory: LogDirectory, node_id: int, taken: set[str], cluster: ClusterImage | None
+) -> str | None:
+    """The id that the cluster knows a directory by, in Kafka's form; None where nothing tells."""
+    own = directory.meta_properties and directory.meta_properties.directory_id
+    if own and not is_reserved(own) and format_uuid(own) not in taken:
+        return format_uuid(own)
+    if cluster is None:
+        return None
+    assigned = Counter(
+        text
+        for text in _assigned(directory, node_id, cluster)
+        if text not in taken and not _is_reserved(text)
+    )
+    if assigned:
+        return assigned.most_common(1)[0][0]
+    left = [text for text in cluster.log_dirs.get(node_id, ()) if text not in taken]
+    return left[0] if len(left) == 1 else None
+
+
+def _assigned(directory: LogDirectory, node_id: int, cluster: ClusterImage) -> Sequence[str]:
+    """On which directories the cluster has the partitions that are in this one."""
+    found = []
+    for partition in directory.partitions:
+        key = partition.topic_partition
+        topic = None if key is None else cluster.topics.get(key.topic)
+        if key is None or topic is None or partition.state is not PartitionState.LIVE:
+            continue
+        assigned = topic.partitions.get(key.partition)
+        text = None if assigned is None else assigned.directory_on(node_id)
+        if text is not None:
+            found.append(text)
+    return found
+
+
+def _is_reserved(text: str) -> bool:
+    parsed = parse_uuid(text)
+    return parsed is None or is_reserved(parsed)

@@ -1,0 +1,69 @@
+"""What interrupted work left behind in a partition, and what becomes of it."""
+
+from __future__ import annotations
+
+from kdump.broker.loader.account import Outcome, Recorder, SwapLoss
+from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.swap_losses import resolve_swaps
+from kdump.broker.loader.swaps import drop_orphan
+from kdump.formats import names
+from kdump.log.partition import Partition
+from kdump.repair.rebuild.repaired import Repaired, changes
+from kdump.repair.verdict import lost_with
+from kdump.target.refusal import Refusal, Refused
+from kdump.target.workspace import INDEX_SUFFIXES, Workspace, Written
+
+_TEMPORARY_NAMES = sorted(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
+
+
+def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
+    """Apply the loader's rules for leftovers, and nothing else.
+
+    Files that were being deleted or written go; complete ones that were to take the place of
+    others do; then indexes without a log go. So does what is left from writing a small file, once
+    that file is there; a broker leaves that lying until it writes the file again.
+
+    A partition in which a swap would lose records is refused and stays as it is.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    if partition.is_cluster_metadata or partition.is_0_7:
+        return Repaired({})
+    workspace = Workspace(partition.path)
+    recorder = Recorder(workspace)
+    try:
+        resolve_swaps(workspace, context.settings, recorder, context.swap_rules)
+        for name in workspace.names():
+            if name.endswith(INDEX_SUFFIXES):
+                drop_orphan(workspace, name, recorder)
+    except Refused as refused:
+        return Repaired({}, (refused.refusal,))
+    losses = recorder.finish({}).swap_losses
+    if losses:
+        return Repaired({}, tuple(map(_losing_swap, losses)))
+    for name in _TEMPORARY_NAMES:
+        if name in workspace and name.removesuffix(names.TEMPORARY_SUFFIX) in workspace:
+            recorder.leftover(name, Outcome.DELETED)
+            workspace.remove(name)
+    for name in workspace.names():
+        if isinstance(workspace.content(name), Written):
+            workspace.remove(name)  # an index that a broker makes anew, for it was not there
+    leftovers = recorder.finish({}).leftovers
+    return Repaired(changes(workspace, workspace.all_names()), leftovers=leftovers)
+
+
+def _losing_swap(swap: SwapLoss) -> Refusal:
+    if swap.is_unfinished:
+        return Refusal(
+            f"deleting it would lose {lost_with(swap.loss)} that no segment has;"
+            " kdump recover --policy salvage keeps them",
+            swap.name,
+            "",
+        )
+    return Refusal(
+        f"its .swap is incomplete, and replacing the segment would lose {lost_with(swap.loss)};"
+        " kdump recover --policy salvage keeps the segment",
+        swap.name,
+        "",
+    )

@@ -1,0 +1,114 @@
+"""The indexes of any segment, as Kafka would write them if it recovered that segment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kdump.broker.loader.indexes import InvalidOffset
+from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
+from kdump.broker.loader.producer_replay import rebuild_producers
+from kdump.broker.loader.segment_recovery import LoadedSegment, OffsetOverflow
+from kdump.formats import names, producer_snapshot
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind
+from kdump.log.partition import Partition
+from kdump.repair.rebuild.repaired import Repaired, changes
+from kdump.state.leader_epochs import LeaderEpochs
+from kdump.state.producer_state import ProducerState, snapshot_name
+from kdump.target.refusal import Refusal, Refused
+from kdump.target.workspace import INDEX_SUFFIXES, Workspace, file_name
+
+
+def rebuild_indexes(
+    partition: Partition, context: LoadContext, base_offsets: Collection[int] | None = None
+) -> Repaired:
+    """Say which indexes should be other than they are, and how; logs are not touched.
+
+    The producers at the begin of a segment, which the transaction index depends on, come from the
+    newest snapshot at or below it, or from the segment before where that was gone through, too.
+
+    Args:
+        partition: the partition.
+        context: as for the loader; its settings decide.
+        base_offsets: of the segments to look at; None for all.
+
+    Returns:
+        The files that differ. A segment whose log is damaged, or that Kafka could not recover as
+        it is, is refused: where its batches would end is not for an index to decide.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    if partition.is_0_7:
+        return Repaired({})
+    workspace = Workspace(partition.path)
+    workspace.remove(names.LEADER_EPOCH_CHECKPOINT)
+    try:
+        segments = unindexed_segments(partition, workspace, context.settings)
+    except Refused as refused:
+        return Repaired({}, (refused.refusal,))
+    rebuilt: list[str] = []
+    refusals = []
+    for base_offset in segments.bases:
+        if base_offsets is not None and base_offset not in base_offsets:
+            continue
+        try:
+            _rebuild(workspace, segments, base_offset, context)
+        except Refused as refused:
+            refusals.append(refused.refusal)
+        except (InvalidOffset, OffsetOverflow) as problem:
+            log = file_name(base_offset, FileKind.LOG)
+            refusals.append(Refusal(str(problem), log, type(problem).__name__))
+        else:
+            rebuilt.extend(file_name(base_offset, FileKind(kind)) for kind in INDEX_SUFFIXES)
+    return Repaired(changes(workspace, rebuilt), tuple(refusals))
+
+
+def _rebuild(
+    workspace: Workspace, segments: LogSegments, base_offset: int, context: LoadContext
+) -> None:
+    """Put the indexes of a segment into ``workspace``, and the snapshot at its end.
+
+    Raises:
+        Refused: its log is damaged, or Kafka cannot recover it.
+        InvalidOffset: an offset or a time does not follow those before it.
+        OffsetOverflow: an offset does not fit the indexes.
+    """
+    own = _files_for(workspace, base_offset)
+    producers = ProducerState(own, context.expire_before_ms)
+    rebuild_producers(producers, segments, context.log_start_offset, base_offset)
+    segment = LoadedSegment(own, base_offset, context.settings)
+    if segment.recover(producers, LeaderEpochs(own)):
+        position = None if segment.problem is None else segment.problem.position
+        raise Refused("the log is damaged", segment.log_name, "", position)
+    producers.take_snapshot()
+    kinds = [FileKind(suffix) for suffix in INDEX_SUFFIXES]
+    for name in (*map(segment.name, kinds), snapshot_name(producers.map_end_offset)):
+        if name in own:
+            workspace.put(name, own.content(name))
+
+
+def _files_for(workspace: Workspace, base_offset: int) -> Workspace:
+    """The segment at ``base_offset``, and the snapshot with the producers before it.
+
+    A partition may have tens of thousands of files, of which recovering one segment takes few.
+
+    Raises:
+        Refused: a snapshot has a name without an offset.
+    """
+    kinds = [FileKind.LOG, *(FileKind(suffix) for suffix in INDEX_SUFFIXES)]
+    wanted = [file_name(base_offset, kind) for kind in kinds]
+    for name in workspace.list_snapshots().at_or_below(base_offset):
+        wanted.append(name)
+        if _is_readable(workspace, name):
+            break
+    return workspace.only(wanted)
+
+
+def _is_readable(workspace: Workspace, snapshot: str) -> bool:
+    try:
+        producer_snapshot.read(workspace.read(snapshot))
+    except FormatError:
+        return False
+    return True

@@ -1,0 +1,50 @@
+"""Producer snapshots, from the log."""
+
+from __future__ import annotations
+
+from kdump.broker.loader.loader import LoadContext
+from kdump.broker.loader.log_segments import unindexed_segments
+from kdump.broker.loader.producer_replay import rebuild_producers
+from kdump.formats import names
+from kdump.formats.names import FileKind
+from kdump.log.partition import Partition
+from kdump.repair.rebuild.repaired import Repaired, changes
+from kdump.state.producer_state import ProducerState, snapshot_name
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Workspace
+
+
+def rebuild_snapshots(partition: Partition, context: LoadContext) -> Repaired:
+    """Say what the producer snapshots should be, by replaying all batches that are there.
+
+    There is one where each segment but the first begins, as a broker takes them when it begins
+    one, and one at the end of the log, as when it stops. What the old ones say is not believed:
+    producers of which the log has no batch any more are forgotten, as after a recovery from the
+    log's beginning. Other snapshots go.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    if partition.is_0_7 or not partition.segments:
+        return Repaired({})
+    workspace = Workspace(partition.path)
+    before = [name for name in workspace.snapshot_names() if _is_snapshot(name)]
+    for name in before:
+        workspace.remove(name)
+    try:
+        segments = unindexed_segments(partition, workspace, context.settings)
+        producers = ProducerState(workspace, context.expire_before_ms)
+        for offset in (*segments.bases[1:], segments.last.next_offset()):
+            rebuild_producers(producers, segments, context.log_start_offset, offset)
+    except Refused as refused:
+        return Repaired({}, (refused.refusal,))
+    wanted = {snapshot_name(offset) for offset in (*segments.bases[1:], producers.map_end_offset)}
+    for name in workspace.snapshot_names():
+        if _is_snapshot(name) and name not in wanted:
+            workspace.remove(name)
+    return Repaired(changes(workspace, {*before, *wanted}))
+
+
+def _is_snapshot(name: str) -> bool:
+    parsed = names.parse_offset_file_name(name)
+    return parsed is not None and parsed.kind is FileKind.PRODUCER_SNAPSHOT

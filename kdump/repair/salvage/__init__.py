@@ -1,0 +1,1 @@
+"""Keeping what is valid of a damaged partition."""

@@ -1,0 +1,393 @@
+"""The logs of a partition that is salvaged: which batches stay, and under which names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from kdump.broker.loader.account import Why
+from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
+from kdump.formats.names import FileKind
+from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
+from kdump.repair.salvage.foreign import SequenceSpan, find_foreign, sequence_spans, suspect_logs
+from kdump.repair.salvage.holes import Reach, reach_of
+from kdump.repair.salvage.lost_markers import Row, abort_marker, free_place
+from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches
+from kdump.scan.batches import Column, Flags
+from kdump.scan.source import read_at
+from kdump.target.workspace import (
+    INDEX_SUFFIXES,
+    Content,
+    Stored,
+    Workspace,
+    Written,
+    file_name,
+    join,
+    part_of,
+)
+
+REASONS: Final = {
+    Why.FOREIGN: "they belong to another log",
+    Why.DUPLICATE: "their offsets are there twice",
+    Why.UNDECIDED: "they contradict other batches, and little tells which belong to the partition",
+    Why.OUT_OF_ORDER: "their offsets do not fit between those around them",
+}
+"""Why batches go that go in ranges."""
+_NOT_OWN: Final = (Why.FOREIGN, Why.DUPLICATE, Why.UNDECIDED)
+
+
+@dataclass(slots=True, eq=False)
+class KeptLog:
+    """One log, and which of its batches stay.
+
+    Attributes:
+        base_offset: from its name.
+        content: all of it.
+        batches: the valid ones in it.
+        keep: which of them stay.
+        reasons: why others do not, where the loader said so; by number.
+        markers: what comes in front of a batch, by the batch's number.
+    """
+
+    base_offset: int
+    content: Stored
+    batches: SoundBatches
+    keep: Flags
+    reasons: dict[int, tuple[Why, str]] = field(default_factory=dict)
+    markers: dict[int, list[bytes]] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        return not self.batches.damaged and bool(self.keep.all()) and not self.markers
+
+    @property
+    def rows(self) -> Column:
+        """Numbers of the batches that stay."""
+        return np.flatnonzero(self.keep)
+
+    @property
+    def own_rows(self) -> Column:
+        """Numbers of the batches that are the partition's own, each once."""
+        others = [row for row, (why, _) in self.reasons.items() if why in _NOT_OWN]
+        is_own = np.ones(self.batches.count, np.bool_)
+        is_own[others] = False
+        return np.flatnonzero(is_own)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A log as it is to be: some batches of one that is there, or one that is made."""
+
+    base_offset: int
+    log: KeptLog
+    rows: Column
+    marker: bytes = b""
+
+    @property
+    def name(self) -> str:
+        return file_name(self.base_offset, FileKind.LOG)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows.size and not self.marker
+
+    @property
+    def is_as_before(self) -> bool:
+        is_all = self.log.is_whole and self.rows.size == self.log.batches.count
+        return is_all and self.base_offset == self.log.base_offset
+
+    def content(self) -> Content:
+        if self.marker:
+            return Written(self.marker)
+        if not self.rows.size:
+            return part_of(self.log.content, 0, 0)
+        start = self.log.content.start
+        position = self.log.batches.position[self.rows] + start
+        end = position + self.log.batches.size_bytes[self.rows]
+        breaks = np.flatnonzero(position[1:] != end[:-1])
+        starts = position[np.concatenate(([0], breaks + 1))].tolist()
+        ends = end[np.concatenate((breaks, [len(end) - 1]))].tolist()
+        name = self.log.content.name
+        return join(Stored(name, *one) for one in zip(starts, ends, strict=True))
+
+
+class KeptLogs:
+    """All logs of a partition in the order of what they hold.
+
+    Attributes:
+        logs: in that order.
+        reaches: their offsets, as they are on disk, by base offset.
+
+    Args:
+        workspace: the directory; its logs are as they are on disk, but for their names.
+        base_offsets: of the logs.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+
+    def __init__(self, workspace: Workspace, base_offsets: Iterable[int]) -> None:
+        self._workspace = workspace
+        self.logs: list[KeptLog] = []
+        self.reaches: dict[int, Reach] = {}
+        spans: dict[int, dict[int, SequenceSpan]] = {}
+        for base_offset in base_offsets:
+            content = workspace.content(file_name(base_offset, FileKind.LOG))
+            assert isinstance(content, Stored), "a log is a file"
+            batches = self._read(base_offset)
+            spans[base_offset] = sequence_spans(batches, slice(None))
+            self.reaches[base_offset] = reach_of(base_offset, batches)
+            batches = batches.collapsed()
+            keep = np.ones(batches.count, np.bool_)
+            self.logs.append(KeptLog(base_offset, content, batches, keep))
+        self._let_foreign_go(spans)
+        self._choose()
+
+    @property
+    def end_offset(self) -> int:
+        """One above the last offset of all; the highest base offset where that is more."""
+        end_offset = max((log.base_offset for log in self.logs), default=0)
+        for log in self.logs:
+            if log.keep.any():
+                end_offset = max(end_offset, int(log.batches.last_offset[log.keep].max()) + 1)
+        return end_offset
+
+    @property
+    def has_own_names(self) -> bool:
+        """Whether every log keeps its name, and none lies between batches of another."""
+        if sum(1 for _ in self._runs()) > len(self.logs):
+            return False
+        return all(each.base_offset == each.log.base_offset for each in self.segments())
+
+    def segments(self) -> list[Segment]:
+        """The logs as they are to be, in order.
+
+        One that does not begin at its name, or that one before reaches into, gets the name of
+        its first batch. A marker that is made becomes a log by itself, and so does what lies
+        further behind a log's name than its indexes can tell, or behind what another log holds.
+        """
+        found: list[Segment] = []
+        last_before = -1
+        for log, rows in self._runs():
+            base_offset = log.base_offset
+            if rows.size:
+                first = int(log.batches.first_offset[rows[0]])
+                is_first = rows[0] == log.rows[0]
+                if first < base_offset or last_before >= base_offset or not is_first:
+                    base_offset = first
+                last_before = int(log.batches.last_offset[rows[-1]])
+            found.extend(_segments_of(log, base_offset, rows))
+        return [
+            segment for segment in found if not (segment.is_empty and _is_covered(segment, found))
+        ]
+
+    def lay_out(self, workspace: Workspace, segments: list[Segment]) -> None:
+        """Let the logs in ``workspace`` be ``segments``; changed ones lose their indexes."""
+        changed = [segment for segment in segments if not segment.is_as_before]
+        used = {segment.log.base_offset for segment in segments}
+        gone = {log.base_offset for log in self.logs if log.base_offset not in used}
+        for segment in changed:
+            gone |= {segment.log.base_offset, segment.base_offset}
+        for base_offset in gone:
+            workspace.remove(file_name(base_offset, FileKind.LOG))
+            for suffix in INDEX_SUFFIXES:
+                workspace.remove(file_name(base_offset, FileKind(suffix)))
+        for segment in changed:
+            workspace.put(segment.name, segment.content())
+
+    def row_at(self, segment: Segment, position: int) -> int | None:
+        """Number of the batch that stands at byte ``position`` of ``segment``."""
+        if segment.marker:
+            return None
+        rows = segment.rows
+        if segment.log.batches.is_collapsed:
+            self._expand(segment.log)
+            rows = segment.log.rows
+        ends = np.cumsum(segment.log.batches.size_bytes[rows])
+        at = int(np.searchsorted(ends, position, side="right"))
+        return int(rows[at]) if at < len(rows) else None
+
+    def let_go(self, segment: Segment, row: int, why: Why, reason: str) -> None:
+        """Keep a batch no longer; those stay instead that did not because of it."""
+        log = segment.log
+        was_out_of_order = any(
+            int(np.count_nonzero(~each.keep)) > len(each.reasons) for each in self.logs
+        )
+        log.keep[row] = False
+        log.reasons[row] = (why, reason)
+        if not was_out_of_order:
+            return
+        before = {each.base_offset: each.keep for each in self.logs}
+        self._choose()
+        if any(not np.array_equal(before[each.base_offset], each.keep) for each in self.logs):
+            for each in self.logs:
+                each.markers.clear()  # their offsets may be others' now
+
+    def end_txn(self, segment: Segment, row: int) -> bool:
+        """Put a marker in front of a batch on which loading ends; gives whether one fits.
+
+        The marker ends the transaction of the batch's producer.
+        """
+        for log in self.logs:
+            self._expand(log)
+        runs = list(self._runs())
+        rows = [(log, at) for log, run in runs for at in run.tolist()]
+        columns = Row(
+            *(
+                np.concatenate([getattr(log.batches, name)[run] for log, run in runs])
+                for name in ("first_offset", "last_offset", "producer_id", "attributes")
+            )
+        )
+        place = free_place(columns, rows.index((segment.log, row)))
+        if place is None:
+            return False
+        log, following = rows[place.row]
+        markers = log.markers.setdefault(following, [])
+        offset = int(columns.last_offset[place.row - 1]) + 1 + len(markers)
+        is_name_taken = any(
+            other.base_offset == offset and not (other is log and following == log.rows[0])
+            for other in self.logs
+        )
+        if offset >= columns.first_offset[place.row] or is_name_taken:
+            return False
+        timestamp = self._header(*rows[place.row - 1]).max_timestamp
+        markers.append(abort_marker(offset, self._header(*rows[place.txn_row]), timestamp))
+        return True
+
+    def _let_foreign_go(self, spans: Mapping[int, Mapping[int, SequenceSpan]]) -> None:
+        """Keep no batches that belong to another log."""
+        by_base = {log.base_offset: log for log in self.logs}
+        suspects = suspect_logs({base: log.batches for base, log in by_base.items()}, spans)
+        if not suspects:
+            return
+        for base in suspects:
+            self._expand(by_base[base])
+        batches = {base: log.batches for base, log in by_base.items()}
+        for base, reasons in find_foreign(batches, spans, self._workspace).items():
+            log = by_base[base]
+            if log.batches.is_collapsed:
+                self._expand(log)
+                reasons = dict.fromkeys(range(log.batches.count), reasons[0])
+            log.keep[list(reasons)] = False
+            log.reasons |= {row: (why, REASONS[why]) for row, why in reasons.items()}
+
+    def _runs(self) -> Iterator[tuple[KeptLog, Column]]:
+        """Batches that stay and no other log lies between, in order; logs without any first."""
+        for log in self.logs:
+            if not log.keep.any():
+                yield log, log.rows
+            elif int(log.batches.last_offset[log.rows[-1]]) - log.base_offset > INT32_MAX:
+                self._expand(log)
+        logs = [log for log in self.logs if log.keep.any()]
+        if not logs:
+            return
+        first = np.concatenate([log.batches.first_offset[log.rows] for log in logs])
+        rows = np.concatenate([log.rows for log in logs])
+        of_log = np.repeat(np.arange(len(logs)), [log.rows.size for log in logs])
+        order = np.argsort(first, kind="stable")
+        rows, of_log = rows[order], of_log[order]
+        edges = [0, *(np.flatnonzero(of_log[1:] != of_log[:-1]) + 1).tolist(), len(rows)]
+        for begin, end in itertools.pairwise(edges):
+            yield logs[int(of_log[begin])], rows[begin:end]
+
+    def _choose(self) -> None:
+        """Choose which batches stay, but for those that were let go, and order the logs."""
+        own = {log.base_offset: log.own_rows for log in self.logs}
+        batches = {log.base_offset: log.batches.chosen(own[log.base_offset]) for log in self.logs}
+        let_go = {
+            log.base_offset: np.flatnonzero(
+                np.isin(own[log.base_offset], np.array([*log.reasons], np.int64))
+            ).tolist()
+            for log in self.logs
+        }
+        keep = rising_batches(batches, let_go)
+        by_base = {log.base_offset: log for log in self.logs}
+        while expanded := _overlapped(batches, keep):
+            for base in expanded:
+                by_base[base].batches = batches[base] = self._read(base)
+                own[base] = np.arange(batches[base].count)
+            keep = rising_batches(batches, let_go)
+        self.logs = [by_base[base_offset] for base_offset in log_order(batches)]
+        for log in self.logs:
+            log.keep = np.zeros(log.batches.count, np.bool_)
+            log.keep[own[log.base_offset]] = keep[log.base_offset]
+
+    def _read(self, base_offset: int) -> SoundBatches:
+        with self._workspace.open(file_name(base_offset, FileKind.LOG)) as source:
+            return find_sound_batches(source)
+
+    def _expand(self, log: KeptLog) -> None:
+        if log.batches.is_collapsed:
+            log.batches = self._read(log.base_offset)
+            log.keep = np.ones(log.batches.count, np.bool_)
+
+    def _header(self, log: KeptLog, row: int) -> BatchHeader:
+        with self._workspace.open_content(log.content) as source:
+            return decode_header(read_at(source, int(log.batches.position[row]), HEADER_BYTES))
+
+
+def _overlapped(logs: Mapping[int, SoundBatches], keep: Mapping[int, Flags]) -> list[int]:
+    """The collapsed logs that something which goes overlaps: perhaps less of it has to go."""
+    collapsed = [base for base, batches in logs.items() if batches.is_collapsed]
+    if not collapsed:
+        return []
+    first = np.concatenate([logs[base].first_offset[~keep[base]] for base in logs])
+    last = np.concatenate([logs[base].last_offset[~keep[base]] for base in logs])
+    return [
+        base
+        for base in collapsed
+        if ((first <= logs[base].last_offset) & (last >= logs[base].first_offset)).any()
+    ]
+
+
+def _is_covered(empty: Segment, segments: Iterable[Segment]) -> bool:
+    """Whether a segment with batches has the name, or the offsets, of an empty one."""
+    for each in segments:
+        if each.is_empty:
+            continue
+        last = each.base_offset
+        if each.rows.size:
+            last = int(each.log.batches.last_offset[each.rows[-1]])
+        if each.base_offset <= empty.base_offset <= last:
+            return True
+    return False
+
+
+def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
+    """One segment, and where markers are made, one for each and one for what follows."""
+    begin = 0
+    kept = log.rows
+    for row in sorted(log.markers):
+        following = kept[min(int(np.searchsorted(kept, row)), kept.size - 1)] if kept.size else row
+        if rows.size and not rows[0] <= following <= rows[-1]:
+            continue
+        at = int(np.searchsorted(rows, row))
+        offsets = [decode_header(marker).base_offset for marker in log.markers[row]]
+        if at > begin:
+            yield from _fitting(log, base_offset, rows[begin:at])
+        for offset, marker in zip(offsets, log.markers[row], strict=True):
+            yield Segment(offset, log, rows[:0], marker)
+        if at > begin or base_offset in offsets:
+            base_offset = int(log.batches.first_offset[rows[at] if at < len(rows) else row])
+        begin = at
+    yield from _fitting(log, base_offset, rows[begin:])
+
+
+def _fitting(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
+    """One segment, or several where offsets leap over more than its indexes can hold."""
+    while rows.size:
+        first = log.batches.first_offset[rows]
+        relative = log.batches.last_offset[rows] - base_offset
+        fitting = int(np.searchsorted(relative, INT32_MAX, side="right"))
+        if base_offset == first[0]:
+            fitting = max(fitting, 1)  # no other name is better for a batch that is as wide
+        if fitting == rows.size:
+            break
+        if fitting:
+            yield Segment(base_offset, log, rows[:fitting])
+        base_offset, rows = int(first[fitting]), rows[fitting:]
+    yield Segment(base_offset, log, rows)

@@ -1,0 +1,151 @@
+"""What goes out of the logs of a partition that is salvaged, and what is lost with it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from kdump.broker.loader.account import SetAside, Why
+from kdump.broker.loader.sound_batches import DamagedRange
+from kdump.formats.record_batch import BatchHeader
+from kdump.repair.salvage.kept_logs import REASONS, KeptLog
+
+
+def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
+    """Each range that goes, log by log and in the order of each, with the log's base offset."""
+    bases = sorted(log.base_offset for log in logs)
+    following = dict(itertools.zip_longest(bases, bases[1:]))
+    for log in logs:
+        found = [_of_batch(log, row, logs) for row in np.flatnonzero(~log.keep).tolist()]
+        found.extend(
+            _of_damage(log, damaged, following[log.base_offset]) for damaged in log.batches.damaged
+        )
+        found.sort(key=lambda lost: lost.start)
+        yield from ((log.base_offset, lost) for lost in _merged(found))
+
+
+def _merged(found: Sequence[SetAside]) -> Iterator[SetAside]:
+    """Batches that go for the same cause and touch each other, as one range."""
+    for _, touching in itertools.groupby(_numbered(found), key=lambda each: each[0]):
+        pieces = [lost for _, lost in touching]
+        first, last = pieces[0], pieces[-1]
+        if first is last:
+            yield first
+            continue
+        offsets = [
+            offset
+            for each in pieces
+            for offset in (each.first_offset, each.last_offset)
+            if offset is not None
+        ]
+        records = [each.records for each in pieces]
+        known = [count for count in records if count is not None]
+        yield replace(
+            first,
+            end=last.end,
+            reason=REASONS.get(first.why, first.reason),
+            first_offset=min(offsets, default=None),
+            last_offset=max(offsets, default=None),
+            records=sum(known) if len(known) == len(records) else None,
+        )
+
+
+def _numbered(found: Sequence[SetAside]) -> Iterator[tuple[int, SetAside]]:
+    """Each piece with the number of the range that it is part of."""
+    number, before = 0, None
+    for lost in found:
+        is_same = before is not None and before.why is lost.why and before.end == lost.start
+        number += not (is_same and lost.why in REASONS)
+        before = lost
+        yield number, lost
+
+
+def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
+    """A valid batch that does not stay."""
+    batches = log.batches
+    start = log.content.start + int(batches.position[row])
+    first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
+    count = int(batches.records_count[row])
+    why, reason = log.reasons.get(row) or _why_not(log, row, logs)
+    # Where batches of another log were copied over the partition's own, those are lost.
+    is_hole = why is Why.FOREIGN and _is_between(first, last, logs)
+    is_lost = is_hole or why not in (Why.DUPLICATE, Why.FOREIGN)
+    return SetAside(
+        name=log.content.name,
+        start=start,
+        end=start + int(batches.size_bytes[row]),
+        file=None,
+        why=why,
+        reason=reason,
+        first_offset=first if is_lost else None,
+        last_offset=last if is_lost else None,
+        records=0 if not is_lost else count if count >= 0 and not is_hole else None,
+    )
+
+
+def _is_between(first: int, last: int, logs: Sequence[KeptLog]) -> bool:
+    """Whether no batch that stays has one of some offsets, and others come after them."""
+    is_followed = False
+    for log in logs:
+        begins, ends = log.batches.first_offset[log.keep], log.batches.last_offset[log.keep]
+        if ((begins <= last) & (ends >= first)).any():
+            return False
+        is_followed |= bool((begins > last).any())
+    return is_followed
+
+
+def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Why, str]:
+    """Why a valid batch does not stay that the loader was never asked about."""
+    batches = log.batches
+    first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
+    for other in logs:
+        is_same = (
+            other.keep
+            & (other.batches.first_offset == first)
+            & (other.batches.last_offset == last)
+            & (other.batches.crc == batches.crc[row])
+        )
+        if is_same.any():
+            return Why.DUPLICATE, f"offsets {first} to {last} are there twice"
+    return Why.OUT_OF_ORDER, f"offsets {first} to {last} do not fit between those around them"
+
+
+def _of_damage(log: KeptLog, damaged: DamagedRange, next_base: int | None) -> SetAside:
+    """Bytes that are no valid batch; lost are the offsets between the batches around them."""
+    rows = log.rows
+    at = int(np.searchsorted(log.batches.position[rows], damaged.start))
+    first = int(log.batches.last_offset[rows[at - 1]]) + 1 if at else log.base_offset
+    last = None if next_base is None else next_base - 1
+    if at < len(rows):
+        last = int(log.batches.first_offset[rows[at]]) - 1
+    first_lost, last_lost, records = _lost_offsets(first, last, damaged.batch)
+    return SetAside(
+        name=log.content.name,
+        start=log.content.start + damaged.start,
+        end=log.content.start + damaged.end,
+        file=None,
+        why=Why.DAMAGED,
+        reason=damaged.reason,
+        first_offset=first_lost,
+        last_offset=last_lost,
+        records=records,
+    )
+
+
+def _lost_offsets(
+    first: int, last: int | None, claimed: BatchHeader | None
+) -> tuple[int | None, int | None, int | None]:
+    """The offsets that are missing, and how many records they were.
+
+    A damaged header is believed where it claims just what is missing.
+    """
+    if last is not None and last < first:
+        return None, None, 0
+    if claimed is not None and claimed.base_offset == first and claimed.records_count >= 0:
+        is_open = last is None and claimed.last_offset >= first
+        if is_open or claimed.last_offset == last:
+            return first, claimed.last_offset, claimed.records_count
+    return first, last, None

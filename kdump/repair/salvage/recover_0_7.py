@@ -1,0 +1,177 @@
+"""A partition of Kafka 0.7, repaired.
+
+Its offsets are positions in the stream of all bytes that were ever written, so a message keeps
+its offset only where it stands: behind a damaged range that goes, a new file begins, named after
+the offset of its first message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kdump.broker.loader.account import Account, Cut, Dropped, Loss, SetAside, Why
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.repair.policies import Policy
+from kdump.repair.salvage.salvage_files import aside_name
+from kdump.scan.source import FileSource
+from kdump.scan.walk_0_7 import Skipped, valid_messages
+from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, WantedFile
+from kdump.target.workspace import RangeSource, Stored, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered07:
+    """A partition of Kafka 0.7 as it should be.
+
+    Attributes:
+        files: what becomes of each log, by name.
+        log_end_offset: byte position in the stream behind the last message.
+        account: what was done, for people.
+    """
+
+    files: dict[str, WantedFile]
+    log_end_offset: int
+    account: Account
+
+
+def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovered07:
+    """Say what a partition of Kafka 0.7 should be; reads only.
+
+    A broker checked every message of the newest segment, and cut it at the first that was not
+    valid (``FileMessageSet.recover``; where its magic is unknown, that broker did not start
+    instead). To truncate is to do the same to all segments, and to drop those behind the cut. To
+    salvage keeps all valid messages of all segments where they are.
+
+    Args:
+        partition: of Kafka 0.7.
+        policy: what becomes of damaged messages.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    segments = [segment for segment in partition.segments if segment.is_0_7]
+    if policy is Policy.SALVAGE:
+        return _salvage(partition, segments)
+    files: dict[str, WantedFile] = {segment.log_name: Kept() for segment in segments}
+    cuts: list[Cut] = []
+    dropped: list[Dropped] = []
+    end_offset = segments[-1].base_offset + segments[-1].log_bytes if segments else 0
+    for at, segment in enumerate(segments):
+        if policy is Policy.BROKER and segment is not segments[-1]:
+            continue
+        cut = _cut(partition, segment)
+        if cut is None:
+            continue
+        cuts.append(cut)
+        files[segment.log_name] = KeptUpTo(cut.position)
+        end_offset = segment.base_offset + cut.position
+        for later in segments[at + 1 :]:
+            files[later.log_name] = Gone()
+            loss = _loss(partition, later, 0)
+            dropped.append(Dropped(later.log_name, "it follows what was cut", loss))
+        break
+    return Recovered07(files, end_offset, _account(cuts, dropped))
+
+
+def _cut(partition: Partition, segment: Segment) -> Cut | None:
+    """Where a segment ends with its last valid message, if bytes follow."""
+    with FileSource(partition.path / segment.log_name) as source:
+        for step in valid_messages(source):
+            if isinstance(step, Skipped):
+                loss = _loss(partition, segment, step.start)
+                return Cut(segment.log_name, step.start, str(step.problem), loss)
+    return None
+
+
+def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
+    """What the bytes of a segment from ``start`` on hold."""
+    messages = sound_bytes = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+    with FileSource(partition.path / segment.log_name) as source:
+        rest = RangeSource(source, start, source.size_bytes - start)
+        for step in valid_messages(rest):
+            if isinstance(step, Skipped):
+                continue
+            messages += 1
+            sound_bytes += step.size_bytes
+            offset = segment.base_offset + start + step.position
+            first_offset = offset if first_offset is None else first_offset
+            last_offset = offset
+    size_bytes = segment.log_bytes - start
+    return Loss(size_bytes, messages, messages, first_offset, last_offset, size_bytes - sound_bytes)
+
+
+def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
+    workspace = Workspace(partition.path)
+    files: dict[str, WantedFile] = {}
+    aside: list[SetAside] = []
+    end_offset = 0
+    for segment in segments:
+        name = segment.log_name
+        digits = len(name.partition(".")[0])
+        kept, lost = _ranges(partition, segment)
+        files[name] = Kept() if not lost else KeptUpTo(0)
+        for start, end in kept:
+            end_offset = segment.base_offset + end
+            if not start:
+                files[name] = KeptUpTo(end) if lost else Kept()
+            else:
+                files[f"{segment.base_offset + start:0{digits}d}.kafka"] = CopiedFrom(
+                    name, start, end
+                )
+        for each in lost:
+            content = Stored(name, each.start, each.end)
+            file = None
+            if workspace.end_of_data(content):
+                file = aside_name(workspace, f"{segment.base_offset:020d}.kafka", content)
+                files[file] = CopiedFrom(name, each.start, each.end)
+            aside.append(
+                SetAside(
+                    name=name,
+                    start=each.start,
+                    end=each.end,
+                    file=file,
+                    why=Why.DAMAGED,
+                    reason=str(each.problem),
+                    first_offset=segment.base_offset + each.start,
+                    last_offset=segment.base_offset + each.end - 1,
+                    records=None,
+                )
+            )
+    return Recovered07(files, end_offset, _account([], [], aside))
+
+
+def _ranges(partition: Partition, segment: Segment) -> tuple[list[tuple[int, int]], list[Skipped]]:
+    """Where valid messages stand behind each other, and what is between."""
+    kept: list[tuple[int, int]] = []
+    lost: list[Skipped] = []
+    for start, end, skipped in _runs(partition, segment):
+        if skipped is not None:
+            lost.append(skipped)
+        else:
+            kept.append((start, end))
+    return kept, lost
+
+
+def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Skipped | None]]:
+    start = end = 0
+    with FileSource(partition.path / segment.log_name) as source:
+        for step in valid_messages(source):
+            if not isinstance(step, Skipped):
+                end = step.position + step.size_bytes
+                continue
+            if start < end:
+                yield start, end, None
+            yield step.start, step.end, step
+            start = end = step.end
+    if start < end:
+        yield start, end, None
+
+
+def _account(
+    cuts: list[Cut], dropped: list[Dropped], aside: list[SetAside] | None = None
+) -> Account:
+    return Account(tuple(cuts), tuple(dropped), (), (), (), (), set_aside=tuple(aside or ()))

@@ -1,0 +1,223 @@
+"""Whole files of a partition when it is salvaged: leftovers, and names that Kafka chokes on.
+
+A broker puts complete ``.swap`` files in place and deletes the others, whatever they hold. So is
+it done here where that loses nothing: a ``.swap`` that is damaged, or lacks records of the logs
+that it would replace, does not replace them, and an unfinished file goes only if logs hold all of
+its records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.broker.loader.account import Leftover, Outcome, Recorder, SetAside, Why
+from kdump.broker.loader.segment_recovery import SEGMENT_KINDS, IndexSettings
+from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
+from kdump.broker.loader.swap_losses import SwapRules, holds_all, resolve_swaps
+from kdump.broker.loader.swaps import finish_swaps
+from kdump.formats.names import FileKind, FileStage, leading_offset
+from kdump.target.workspace import (
+    INDEX_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    Stored,
+    Workspace,
+    file_name,
+)
+
+_NAMED_BY_OFFSET: Final = (
+    *INDEX_SUFFIXES,
+    FileKind.LOG.value,
+    SNAPSHOT_SUFFIX,
+    FileStage.SWAP.value,
+    FileStage.CLEANED.value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedFiles:
+    """What became of leftovers.
+
+    Attributes:
+        leftovers: those that went, or were put in place.
+        set_aside: what goes out of use, and holds what nothing else does.
+        is_as_broker: whether a broker would have done the same.
+    """
+
+    leftovers: tuple[Leftover, ...]
+    set_aside: tuple[SetAside, ...]
+    is_as_broker: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """A log that is not in use, and what it holds."""
+
+    name: str
+    base_offset: int
+    batches: SoundBatches
+    is_complete: bool
+    """Whether a broker would put it in place."""
+
+
+def resolve_for_salvage(
+    workspace: Workspace, settings: IndexSettings, rules: SwapRules
+) -> ResolvedFiles:
+    """Resolve leftovers without losing what nothing else holds.
+
+    Args:
+        workspace: the directory, which is changed.
+        settings: of its indexes.
+        rules: what may be missing from a swap.
+
+    Raises:
+        OSError: a file cannot be read.
+        Refused: Kafka's reader fails on a complete segment.
+    """
+    recorder = Recorder(workspace)
+    aside = _move_nameless(workspace)
+    live = _live_logs(workspace)
+    is_as_broker = not aside
+    doubtful = _doubtful_logs(workspace, all_swaps=False)
+    if _swaps_lose(workspace, doubtful, settings, rules):
+        doubtful = _doubtful_logs(workspace, all_swaps=True)
+    for log in doubtful:
+        settled = _settle(workspace, log, live, recorder)
+        is_in_use = live.get(log.base_offset) is log.batches
+        is_as_broker &= not (log.is_complete or settled or is_in_use)
+        aside.extend(settled)
+    finish_swaps(workspace, settings, recorder)
+    return ResolvedFiles(recorder.finish({}).leftovers, tuple(aside), is_as_broker)
+
+
+def aside_name(workspace: Workspace, log: str, content: Stored) -> str:
+    """A name for bytes of ``log`` that are set aside, which no file has yet."""
+    return _free_name(workspace, f"damaged-{log}-{content.start}-{content.end}")
+
+
+def _log_name(base_offset: int) -> str:
+    return file_name(base_offset, FileKind.LOG)
+
+
+def _free_name(workspace: Workspace, name: str) -> str:
+    free, number = name, 1
+    while free in workspace:
+        number += 1
+        free = f"{name}.{number}"
+    return free
+
+
+def _move_nameless(workspace: Workspace) -> list[SetAside]:
+    """Rename what must have an offset in its name and has none: loading ends on it."""
+    return [
+        _set_file_aside(workspace, name, "its name does not begin with an offset")
+        for name in workspace.names()
+        if name.endswith(_NAMED_BY_OFFSET) and leading_offset(name) is None
+    ]
+
+
+def _set_file_aside(
+    workspace: Workspace, name: str, reason: str, batches: SoundBatches | None = None
+) -> SetAside:
+    size_bytes = workspace.size_bytes(name)
+    stem = name.removesuffix(FileStage.SWAP.value).removesuffix(FileStage.CLEANED.value)
+    file = _free_name(workspace, f"damaged-{stem}-0-{size_bytes}")
+    workspace.rename(name, file)
+    has_batches = batches is not None and batches.count > 0
+    first = int(batches.first_offset.min()) if batches is not None and has_batches else None
+    last = int(batches.last_offset.max()) if batches is not None and has_batches else None
+    return SetAside(name, 0, size_bytes, file, Why.UNFINISHED, reason, first, last, None)
+
+
+def _live_logs(workspace: Workspace) -> dict[int, SoundBatches]:
+    """The logs in use, by base offset, where there are others that matter."""
+    if not any(map(_is_unfinished_log, workspace.names())):
+        return {}
+    found = {}
+    for name in workspace.names():
+        offset = leading_offset(name)
+        if offset is not None and name == _log_name(offset):
+            found[offset] = _read(workspace, name).collapsed()
+    return found
+
+
+def _is_unfinished_log(name: str) -> bool:
+    return any(
+        name.endswith(FileKind.LOG.value + stage.value)
+        for stage in (FileStage.SWAP, FileStage.CLEANED)
+    )
+
+
+def _read(workspace: Workspace, name: str) -> SoundBatches:
+    with workspace.open(name) as source:
+        return find_sound_batches(source)
+
+
+def _swaps_lose(
+    workspace: Workspace, without: list[_Unfinished], settings: IndexSettings, rules: SwapRules
+) -> bool:
+    """Whether finishing the swaps, but for some, would lose records."""
+    tried = workspace.copy()
+    for log in without:
+        tried.remove(log.name)
+    recorder = Recorder(tried)
+    resolve_swaps(tried, settings, recorder, rules)
+    return bool(recorder.finish({}).swap_losses)
+
+
+def _doubtful_logs(workspace: Workspace, *, all_swaps: bool) -> list[_Unfinished]:
+    """The logs that a broker would delete unused, and complete ones that are damaged, or all."""
+    found = []
+    unfinished = [name for name in workspace.names() if _is_unfinished_log(name)]
+    cleaned = [
+        leading_offset(name) for name in workspace.names() if name.endswith(FileStage.CLEANED.value)
+    ]
+    least_cleaned = min((offset for offset in cleaned if offset is not None), default=2**63 - 1)
+    for name in sorted(unfinished, key=lambda name: name.endswith(FileStage.CLEANED.value)):
+        base_offset = leading_offset(name)
+        assert base_offset is not None, "files without an offset have been moved"
+        batches = _read(workspace, name)
+        is_complete = name.endswith(FileStage.SWAP.value) and base_offset < least_cleaned
+        rises = bool((batches.first_offset[1:] > batches.last_offset[:-1]).all())
+        if all_swaps or not is_complete or batches.damaged or not rises:
+            found.append(_Unfinished(name, base_offset, batches, is_complete))
+    return found
+
+
+def _settle(
+    workspace: Workspace,
+    log: _Unfinished,
+    live: dict[int, SoundBatches],
+    recorder: Recorder,
+) -> list[SetAside]:
+    """Decide about a log that is not to take the place of others."""
+    stage = log.name[log.name.rindex(".") :]
+    for kind in SEGMENT_KINDS:
+        name = file_name(log.base_offset, kind) + stage
+        if kind is not FileKind.LOG and workspace.remove(name):
+            recorder.leftover(name, Outcome.DELETED)
+    others = [workspace.content(_log_name(base_offset)) for base_offset in live]
+    if not log.batches.count or holds_all(workspace, workspace.content(log.name), others):
+        recorder.leftover(log.name, Outcome.DELETED)
+        workspace.remove(log.name)
+        return []
+    if log.base_offset in live or _overlaps(log.batches, live):
+        reason = "it was being written, and has batches that no log has"
+        return [_set_file_aside(workspace, log.name, reason, log.batches)]
+    recorder.leftover(log.name, Outcome.PUT_IN_PLACE)
+    workspace.rename(log.name, _log_name(log.base_offset))
+    live[log.base_offset] = log.batches
+    return []
+
+
+def _overlaps(batches: SoundBatches, live: dict[int, SoundBatches]) -> bool:
+    """Whether a log in use lies where ``batches`` do."""
+    if not batches.count:
+        return False
+    low, high = int(batches.first_offset.min()), int(batches.last_offset.max())
+    return any(
+        other.count
+        and int(other.first_offset.min()) <= high
+        and int(other.last_offset.max()) >= low
+        for other in live.values()
+    )

@@ -1,0 +1,276 @@
+"""The properties of brokers and topics that kdump reads, and the values that Kafka accepts.
+
+Follows ``LogConfig.CONFIG``, ``LogConfig.SERVER_CONFIG_DEF``, ``CleanerConfig.CONFIG_DEF`` and
+``KafkaConfig.validateValues`` of Kafka 4.3.1 for what is accepted, ``ConfigDef.parseType`` for how
+a text becomes a value, and ``ServerTopicConfigSynonyms`` for the names that brokers have for the
+properties of topics.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kdump.errors import KdumpError
+from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.state.cluster import Configs
+
+CLEANUP_POLICY: Final = "cleanup.policy"
+DELETE_RETENTION_MS: Final = "delete.retention.ms"
+MAX_COMPACTION_LAG_MS: Final = "max.compaction.lag.ms"
+MIN_COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
+PRODUCER_ID_EXPIRATION_MS: Final = "producer.id.expiration.ms"
+REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
+RETENTION_BYTES: Final = "retention.bytes"
+RETENTION_MS: Final = "retention.ms"
+
+NO_LIMIT: Final = -1
+A_BOOLEAN: Final = "true or false"
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_LEAST_SEGMENT_BYTES: Final = 1 << 20
+BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What ``String.trim`` removes."""
+_COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
+
+
+class CleanupPolicy(enum.Enum):
+    """What is done about old records; a topic can have both."""
+
+    COMPACT = "compact"
+    DELETE = "delete"
+
+
+Value = int | bool | frozenset[CleanupPolicy]
+
+
+class InvalidSettingError(KdumpError):
+    """A property has a value that Kafka refuses."""
+
+    def __init__(self, key: str, value: str, expected: str, origin: str) -> None:
+        super().__init__(f"{origin}: {key}={value} is not {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A property of a topic or of a broker.
+
+    Attributes:
+        name: Kafka's.
+        parse: gives the value of a trimmed text, raises ValueError.
+        expected: what ``parse`` accepts, in words.
+        factor: how many units of the topic's property one of this property is.
+        is_limit: whether everything below 0 means that there is no limit.
+        parse_stored: the same for a value that a broker has accepted, of whatever version.
+    """
+
+    name: str
+    parse: Callable[[str], Value]
+    expected: str
+    factor: int = 1
+    is_limit: bool = False
+    parse_stored: Callable[[str], Value] | None = None
+
+    def value(self, text: str, origin: str, *, is_stored: bool = False) -> Value:
+        """The value that ``text`` stands for, in units of the topic's property.
+
+        Raises:
+            InvalidSettingError: Kafka does not accept it.
+        """
+        trimmed = text.strip(BLANKS)
+        parse = self.parse_stored if is_stored and self.parse_stored else self.parse
+        try:
+            value = parse(trimmed)
+        except ValueError:
+            raise InvalidSettingError(self.name, trimmed, self.expected, origin) from None
+        if isinstance(value, bool | frozenset):
+            return value
+        return NO_LIMIT if self.is_limit and value < 0 else value * self.factor
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProperty:
+    """A topic's property, and the broker's properties for it.
+
+    Attributes:
+        key: of the topic.
+        synonyms: of the broker; of those in one place the first one counts.
+    """
+
+    key: ConfigKey
+    synonyms: tuple[ConfigKey, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def attribute(self) -> str:
+        """Of ``TopicSettings``."""
+        return self.name.replace(".", "_")
+
+
+def _int(
+    name: str, least: int | None = None, *, factor: int = 1, is_limit: bool = False
+) -> ConfigKey:
+    """A property of the type INT."""
+    expected = whole_number("32", least)
+    return ConfigKey(name, number_parser(parse_int, least), expected, factor, is_limit)
+
+
+def _long(name: str, least: int | None = None, *, is_limit: bool = False) -> ConfigKey:
+    """A property of the type LONG."""
+    expected = whole_number("64", least)
+    return ConfigKey(name, number_parser(parse_long, least), expected, is_limit=is_limit)
+
+
+def _segment_bytes(name: str) -> ConfigKey:
+    """The size of a segment, for which brokers before 4.0 accepted less."""
+    return ConfigKey(
+        name,
+        number_parser(parse_int, _LEAST_SEGMENT_BYTES),
+        whole_number("32", _LEAST_SEGMENT_BYTES),
+        parse_stored=number_parser(parse_int, 1),
+    )
+
+
+def _policy(name: str) -> ConfigKey:
+    return ConfigKey(
+        name,
+        _policies,
+        "compact, delete, or both with a comma between them",
+        parse_stored=_stored_policies,
+    )
+
+
+def number_parser(
+    java_parse: Callable[[str], int | None], least: int | None, most: int | None = None
+) -> Callable[[str], int]:
+    """A parser of numbers that raises ValueError for those outside of a range, ends included."""
+
+    def parse(text: str) -> int:
+        number = java_parse(text)
+        if number is None or (least is not None and number < least):
+            raise ValueError(text)
+        if most is not None and number > most:
+            raise ValueError(text)
+        return number
+
+    return parse
+
+
+def whole_number(bits: str, least: int | None, most: int | None = None) -> str:
+    """What :func:`number_parser` accepts, in words."""
+    if least is None:
+        return f"a whole number of {bits} bits"
+    if most is not None:
+        return f"a whole number from {least} to {most}"
+    return f"a whole number of {bits} bits, at least {least}"
+
+
+def parse_boolean(text: str) -> bool:
+    """The value of a property of the type BOOLEAN.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if text.upper() not in ("TRUE", "FALSE"):
+        raise ValueError(text)
+    return text.upper() == "TRUE"
+
+
+def _policies(text: str) -> frozenset[CleanupPolicy]:
+    """As ``ConfigDef.ValidList.in`` accepts them: an empty list is valid, an empty word is not."""
+    return frozenset(map(CleanupPolicy, _COMMA.split(text) if text else []))
+
+
+def _stored_policies(text: str) -> frozenset[CleanupPolicy]:
+    """As ``LogConfig`` reads them of whatever an older broker has accepted."""
+    return frozenset(CleanupPolicy(word.lower()) for word in _COMMA.split(text) if word)
+
+
+POLICY: Final = TopicProperty(_policy(CLEANUP_POLICY), (_policy("log.cleanup.policy"),))
+PROPERTIES: Final = (
+    POLICY,
+    TopicProperty(_long(DELETE_RETENTION_MS, 0), (_long("log.cleaner.delete.retention.ms", 0),)),
+    TopicProperty(_int("index.interval.bytes", 0), (_int("log.index.interval.bytes", 0),)),
+    TopicProperty(_int("internal.segment.bytes")),
+    TopicProperty(
+        _long(MAX_COMPACTION_LAG_MS, 1), (_long("log.cleaner.max.compaction.lag.ms", 1),)
+    ),
+    TopicProperty(_int("max.message.bytes", 0), (_int("message.max.bytes", 0),)),
+    TopicProperty(
+        _long(MIN_COMPACTION_LAG_MS, 0), (_long("log.cleaner.min.compaction.lag.ms", 0),)
+    ),
+    TopicProperty(ConfigKey(REMOTE_STORAGE_ENABLE, parse_boolean, A_BOOLEAN)),
+    TopicProperty(
+        _long(RETENTION_BYTES, is_limit=True), (_long("log.retention.bytes", is_limit=True),)
+    ),
+    TopicProperty(
+        _long(RETENTION_MS, -1),
+        (
+            _long("log.retention.ms", is_limit=True),
+            _int("log.retention.minutes", factor=_MINUTE_MS, is_limit=True),
+            _int("log.retention.hours", factor=_HOUR_MS, is_limit=True),
+        ),
+    ),
+    TopicProperty(_segment_bytes("segment.bytes"), (_segment_bytes("log.segment.bytes"),)),
+    TopicProperty(_int("segment.index.bytes", 4), (_int("log.index.size.max.bytes", 4),)),
+    TopicProperty(
+        _long("segment.ms", 1),
+        (_long("log.roll.ms", 1), _int("log.roll.hours", 1, factor=_HOUR_MS)),
+    ),
+)
+"""All of a topic that decides something here."""
+PRODUCER_ID_EXPIRATION: Final = _int(PRODUCER_ID_EXPIRATION_MS, 1)
+
+_RETENTION_TIME: Final = next(each for each in PROPERTIES if each.name == RETENTION_MS)
+TOPIC_KEYS: Final = {each.name: each.key for each in PROPERTIES}
+_BROKER_KEYS: Final = {
+    key.name: key for each in PROPERTIES for key in (*each.synonyms, PRODUCER_ID_EXPIRATION)
+}
+KNOWN_NAMES: Final = frozenset(TOPIC_KEYS | _BROKER_KEYS)
+
+
+def require_accepted_by_topics(configs: Configs, origin: str) -> None:
+    """Refuse what a broker refuses as the configuration of a topic (``LogConfig.validate``).
+
+    Raises:
+        InvalidSettingError: there is such a value; of properties that kdump has no use for, none
+            is looked at.
+    """
+    values = _values(TOPIC_KEYS, configs, origin)
+    _require_lags(values, MIN_COMPACTION_LAG_MS, MAX_COMPACTION_LAG_MS, origin)
+
+
+def require_accepted_by_brokers(configs: Configs, origin: str) -> None:
+    """Refuse what a broker refuses in its own properties, and does not start with.
+
+    Follows ``KafkaConfig.validateValues`` and ``LogConfig.validateBrokerLogConfigValues``.
+
+    Raises:
+        InvalidSettingError: as in :func:`require_accepted_by_topics`.
+    """
+    values = _values(_BROKER_KEYS, configs, origin)
+    retention = next((key.name for key in _RETENTION_TIME.synonyms if key.name in configs), None)
+    if retention is not None and values[retention] == 0:
+        text = configs[retention].strip(BLANKS)
+        raise InvalidSettingError(retention, text, "1 or more, or negative for no limit", origin)
+    _require_lags(
+        values, "log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms", origin
+    )
+
+
+def _values(keys: Mapping[str, ConfigKey], configs: Configs, origin: str) -> dict[str, Value]:
+    return {name: key.value(configs[name], origin) for name, key in keys.items() if name in configs}
+
+
+def _require_lags(values: Mapping[str, Value], least: str, most: str, origin: str) -> None:
+    shortest, longest = values.get(least, 0), values.get(most)
+    assert not isinstance(shortest, frozenset)
+    assert not isinstance(longest, frozenset)
+    if longest is not None and shortest > longest:
+        raise InvalidSettingError(least, str(shortest), f"at most {most}, {longest}", origin)

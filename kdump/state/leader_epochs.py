@@ -1,0 +1,132 @@
+"""The leader epochs of a partition and where each begins, as loading changes them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from kdump.formats import names
+from kdump.formats.checkpoints import (
+    EpochEntry,
+    decode_leader_epoch_checkpoint,
+    encode_leader_epoch_checkpoint,
+)
+from kdump.formats.errors import FormatError
+from kdump.scan.batches import BatchColumns
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Workspace, Written
+
+_FILE = names.LEADER_EPOCH_CHECKPOINT
+_TEMPORARY_FILE = _FILE + names.TEMPORARY_SUFFIX
+
+
+class LeaderEpochs:
+    """What a broker keeps of ``leader-epoch-checkpoint`` in memory, and when it writes it.
+
+    Follows ``LeaderEpochFileCache``. A file that nothing changes stays as it is, whatever order
+    or blanks it has.
+
+    Raises:
+        Refused: the file is malformed, or has an entry that cannot be one.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._start_offsets: dict[int, int] = {}
+        workspace.require_no_directory(_FILE, "KafkaStorageException")
+        if _FILE not in workspace:
+            workspace.put(_FILE, Written(b""))
+        try:
+            entries = decode_leader_epoch_checkpoint(workspace.read(_FILE))
+        except FormatError as problem:
+            raise Refused(str(problem), _FILE, "KafkaStorageException") from problem
+        for entry in entries:
+            self._assign(entry)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """By epoch."""
+        return tuple(EpochEntry(*item) for item in sorted(self._start_offsets.items()))
+
+    @property
+    def latest_epoch(self) -> int | None:
+        return max(self._start_offsets, default=None)
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Take in that ``epoch`` begins at ``start_offset``, unless more is known already."""
+        if self._assign(EpochEntry(epoch, start_offset)):
+            self._write()
+
+    def assign_all(self, batches: BatchColumns) -> None:
+        """Take in the epochs of ``batches``; those of before magic 2 have none."""
+        epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
+        latest = self.latest_epoch
+        before = -1 if latest is None else latest
+        if epoch.max(initial=before) <= before:
+            return
+        highest = np.maximum.accumulate(np.concatenate(([before], epoch)))
+        for row in np.flatnonzero(epoch > highest[:-1]).tolist():
+            self.assign(int(epoch[row]), int(batches.base_offset[row]))
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that begin at or behind ``end_offset``."""
+        latest = self.latest_epoch
+        if latest is None or end_offset < 0 or self._start_offsets[latest] < end_offset:
+            return
+        self._remove_while(reversed(self.entries), lambda entry: entry.start_offset >= end_offset)
+        self._write_if_possible()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that end below ``start_offset``; the one there begins there."""
+        removed = self._remove_while(self.entries, lambda entry: entry.start_offset <= start_offset)
+        if removed:
+            self._start_offsets[removed[-1].epoch] = start_offset
+            self._write_if_possible()
+
+    def clear(self) -> None:
+        self._start_offsets.clear()
+        self._write()
+
+    def _assign(self, entry: EpochEntry) -> bool:
+        if entry.epoch < 0 or entry.start_offset < 0:
+            raise Refused(
+                f"leader epoch {entry.epoch} at offset {entry.start_offset} cannot be",
+                _FILE,
+                "IllegalArgumentException",
+            )
+        latest = self.latest_epoch
+        if latest == entry.epoch and entry.start_offset >= self._start_offsets[latest]:
+            return False
+        if latest is not None and (
+            entry.epoch > latest and entry.start_offset > self._start_offsets[latest]
+        ):
+            # Nothing can be in its way, as is so for every line of a sound checkpoint.
+            self._start_offsets[entry.epoch] = entry.start_offset
+            return True
+        self._remove_while(
+            reversed(self.entries),
+            lambda known: known.epoch >= entry.epoch or known.start_offset >= entry.start_offset,
+        )
+        self._start_offsets[entry.epoch] = entry.start_offset
+        return True
+
+    def _remove_while(
+        self, entries: Iterable[EpochEntry], is_wrong: Callable[[EpochEntry], bool]
+    ) -> list[EpochEntry]:
+        removed = list(itertools.takewhile(is_wrong, entries))
+        for entry in removed:
+            del self._start_offsets[entry.epoch]
+        return removed
+
+    def _write_if_possible(self) -> None:
+        # Kafka's log may be on its way out then, so that a file that cannot be made is no error.
+        if not self._workspace.is_directory(_TEMPORARY_FILE):
+            self._write()
+
+    def _write(self) -> None:
+        self._workspace.require_no_directory(_TEMPORARY_FILE, "KafkaStorageException")
+        # It is written beside and renamed, which takes a leftover of that name with it.
+        self._workspace.remove(_TEMPORARY_FILE)
+        self._workspace.put(_FILE, Written(encode_leader_epoch_checkpoint(self.entries)))

@@ -1,0 +1,293 @@
+"""A partition's producers up to an offset, and the snapshots of them that are on disk.
+
+Follows ``ProducerStateManager`` and ``UnifiedLog.loadProducersFromRecords``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kdump.formats import producer_snapshot
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.formats.record_batch import wrap_int64
+from kdump.scan.batches import Window
+from kdump.state.open_txns import OpenTxns
+from kdump.state.producers import EndedTxn, InvalidMarker, Producer, append_batches
+from kdump.target.refusal import Refused
+from kdump.target.workspace import Workspace, Written, file_name
+
+
+class ProducerState:
+    """The producers of a partition up to ``map_end_offset``, and the snapshots that it knows of.
+
+    Kafka makes one for each segment that it recovers, and one for the whole log; each lists the
+    directory's snapshots when it is made and keeps that list, right or not.
+
+    Args:
+        workspace: the directory.
+        expire_before_ms: producers without a transaction that were last seen at or before that
+            time are forgotten when a snapshot is read; None forgets none.
+
+    Raises:
+        Refused: a file that ends as a snapshot does has a name without an offset.
+    """
+
+    def __init__(self, workspace: Workspace, expire_before_ms: int | None) -> None:
+        self._workspace = workspace
+        self._expire_before_ms = expire_before_ms
+        self.producers: dict[int, Producer] = {}
+        self.ongoing_txns = OpenTxns()
+        self.unreplicated_txns: dict[int, int] = {}
+        self.map_end_offset = 0
+        self._last_snapshot_offset = 0
+        self._snapshots = workspace.list_snapshots().copy()
+
+    @property
+    def has_snapshots(self) -> bool:
+        return len(self._snapshots) > 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.producers and not self.unreplicated_txns
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins whose outcome is open, or not replicated."""
+        first_offsets = [
+            self.ongoing_txns.first_offset(),
+            min(self.unreplicated_txns, default=None),
+        ]
+        return min((each for each in first_offsets if each is not None), default=None)
+
+    def producer(self, producer_id: int) -> Producer:
+        found = self.producers.get(producer_id)
+        if found is None:
+            found = self.producers[producer_id] = Producer(producer_id)
+        return found
+
+    def begin_txn(self, producer_id: int, first_offset: int) -> None:
+        self.ongoing_txns.begin(first_offset, producer_id)
+
+    def last_stable_offset(self, ended: EndedTxn) -> int:
+        """Of the log, when ``ended`` does: where the first transaction of another begins."""
+        first_of_others = self.ongoing_txns.first_offset_of_others(ended.producer_id)
+        return wrap_int64(ended.last_offset + 1) if first_of_others is None else first_of_others
+
+    def complete_txn(self, ended: EndedTxn, file_name: str) -> None:
+        """Take an ended transaction out of the open ones.
+
+        Raises:
+            Refused: it is not among them.
+        """
+        if not self.ongoing_txns.end(ended.first_offset):
+            raise Refused(
+                f"the transaction of producer {ended.producer_id} at offset"
+                f" {ended.first_offset} ends without having begun",
+                file_name,
+                "IllegalArgumentException",
+            )
+        self.unreplicated_txns[ended.first_offset] = ended.last_offset
+
+    def load_segment_part(self, windows: Iterable[Window], file_name: str) -> None:
+        """Take in the batches of one segment, as ``loadProducersFromRecords`` does.
+
+        Raises:
+            Refused: as :func:`append_batches`; every invalid marker is one here.
+        """
+        staged = _Staged(self.producers)
+        for window in windows:
+            try:
+                append_batches(window, window.batches.count, staged, file_name)
+            except InvalidMarker as problem:
+                position = int(window.batches.position[problem.row])
+                raise Refused(str(problem), file_name, "InvalidRecordException", position) from None
+        for producer in staged.in_order():
+            known = self.producers.get(producer.producer_id)
+            if known is None:
+                self.producers[producer.producer_id] = producer
+            else:
+                known.update(producer)
+        for first_offset, producer_id in staged.begun:
+            self.ongoing_txns.begin(first_offset, producer_id)
+        for ended in staged.ended:
+            self.complete_txn(ended, file_name)
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
+        """Begin again with the newest snapshot in range; those outside go."""
+        for offset in self._snapshots.outside(log_start_offset, log_end_offset):
+            self._delete_snapshot(offset)
+        if log_end_offset != self.map_end_offset:
+            self._clear()
+            self._load_from_snapshot(log_start_offset)
+            return
+        self._forget_replicated(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        newest_offset = self._snapshots.newest_offset
+        self._last_snapshot_offset = log_start_offset if newest_offset is None else newest_offset
+
+    def truncate_fully(self, offset: int) -> None:
+        """Forget everything, and delete all snapshots."""
+        self._clear()
+        for known in self._snapshots.offsets:
+            self._delete_snapshot(known)
+        self._last_snapshot_offset = 0
+        self.map_end_offset = offset
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Forget the ended transactions that lie below ``offset``."""
+        self._forget_replicated(offset)
+
+    def take_snapshot(self) -> None:
+        """Write a snapshot, unless there is none to be written since the last one."""
+        if self.map_end_offset <= self._last_snapshot_offset:
+            return
+        offset = self.map_end_offset
+        name = snapshot_name(offset)
+        entries = [producer.entry() for producer in in_java_order(self.producers.values())]
+        data = producer_snapshot.encode(entries)
+        if name in self._workspace:
+            # Kafka writes over what is there, and does not cut off what is longer.
+            data += self._workspace.read(name)[len(data) :]
+        self._workspace.put(name, Written(data))
+        self._snapshots.put(offset, name)
+        self._last_snapshot_offset = offset
+
+    def delete_segment_snapshot(self, base_offset: int) -> None:
+        """Delete the snapshot of a segment that goes, if this state knows of it."""
+        self._delete_snapshot(base_offset)
+
+    def remove_stray_snapshots(self, base_offsets: list[int]) -> None:
+        """Look for snapshots anew, and delete those at no segment's base offset.
+
+        The newest of these stays if it lies at or above the last base offset: it is what a clean
+        stop leaves.
+        """
+        snapshots = self._workspace.list_snapshots().copy()
+        known = set(base_offsets)
+        strays = [offset for offset in snapshots.offsets if offset not in known]
+        going = strays[:-1]
+        if strays and base_offsets and strays[-1] < max(base_offsets):
+            going = strays
+        self._snapshots = snapshots
+        for offset in going:
+            self._delete_snapshot(offset)
+
+    def _clear(self) -> None:
+        self.producers.clear()
+        self.ongoing_txns.clear()
+        self.unreplicated_txns.clear()
+
+    def _forget_replicated(self, offset: int) -> None:
+        for first_offset, last_offset in list(self.unreplicated_txns.items()):
+            if last_offset < offset:
+                del self.unreplicated_txns[first_offset]
+
+    def _load_from_snapshot(self, log_start_offset: int) -> None:
+        while (offset := self._snapshots.newest_offset) is not None:
+            name = self._snapshots.name_at(offset)
+            try:
+                data = self._workspace.read(name)
+                entries = producer_snapshot.read(data).entries
+            except FormatError:
+                self._delete_snapshot(offset)
+                continue
+            for entry in entries:
+                self._load(entry)
+            self._last_snapshot_offset = self.map_end_offset = offset
+            return
+        self._last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    def _load(self, entry: ProducerEntry) -> None:
+        has_txn = entry.current_txn_first_offset >= 0
+        is_expired = (
+            self._expire_before_ms is not None
+            and not has_txn
+            and entry.timestamp <= self._expire_before_ms
+        )
+        if is_expired:
+            return
+        producer = Producer(
+            entry.producer_id,
+            entry.epoch,
+            entry.coordinator_epoch,
+            entry.timestamp,
+            entry.current_txn_first_offset if has_txn else None,
+        )
+        if entry.last_offset >= 0:
+            producer.last_sequence = entry.last_sequence
+            producer.last_offset = entry.last_offset
+            producer.offset_delta = entry.offset_delta
+            producer.has_batch = True
+        self.producers[entry.producer_id] = producer
+        if producer.txn_first_offset is not None:
+            self.ongoing_txns.begin(producer.txn_first_offset, entry.producer_id)
+
+    def _delete_snapshot(self, offset: int) -> None:
+        name = self._snapshots.forget(offset)
+        if name is not None:
+            self._workspace.remove(name)
+
+
+class _Staged:
+    """Batches of one segment, taken in apart from the state that they change in the end."""
+
+    def __init__(self, known: dict[int, Producer]) -> None:
+        self._known = known
+        self.producers: dict[int, Producer] = {}
+        self.begun: list[tuple[int, int]] = []
+        self.ended: list[EndedTxn] = []
+
+    def producer(self, producer_id: int) -> Producer:
+        found = self.producers.get(producer_id)
+        if found is None:
+            known = self._known.get(producer_id)
+            found = Producer(producer_id) if known is None else known.staged()
+            self.producers[producer_id] = found
+        return found
+
+    def in_order(self) -> list[Producer]:
+        """The producers as Kafka takes them over from a map of its own.
+
+        It fills that by ``computeIfAbsent``, which puts what is new in front of its bucket, and
+        grows the table before it does.
+        """
+        listed = list(self.producers.values())
+        return _by_bucket(listed[::-1], _bucket_count(len(listed) - 1))
+
+    def begin_txn(self, producer_id: int, first_offset: int) -> None:
+        self.begun.append((first_offset, producer_id))
+
+    def end_txn(self, ended: EndedTxn) -> None:
+        self.ended.append(ended)
+
+
+def snapshot_name(offset: int) -> str:
+    """Name of the snapshot at ``offset``."""
+    return file_name(offset, FileKind.PRODUCER_SNAPSHOT)
+
+
+def in_java_order(producers: Iterable[Producer]) -> list[Producer]:
+    """The producers in the order in which a Java ``HashMap`` by producer id gives them.
+
+    It is that of the hash table's buckets, and within one that of their coming.
+    """
+    listed = list(producers)
+    return _by_bucket(listed, _bucket_count(len(listed)))
+
+
+def _bucket_count(size: int) -> int:
+    """How large the table of a map is that has grown to ``size``."""
+    count = 16
+    while size > count * 3 // 4:
+        count *= 2
+    return count
+
+
+def _by_bucket(producers: list[Producer], bucket_count: int) -> list[Producer]:
+    def bucket(producer: Producer) -> int:
+        folded = (producer.producer_id ^ (producer.producer_id >> 32)) & 0xFFFFFFFF
+        return (folded ^ (folded >> 16)) & (bucket_count - 1)
+
+    return sorted(producers, key=bucket)

@@ -1,0 +1,424 @@
+"""How a broker is told to treat a topic's log, from all the places where that can be said.
+
+What is closer to the log wins: a topic's property given by hand, the topic's own configuration in
+the cluster's metadata, a broker's property given by hand, what was set while brokers ran (for this
+broker, then for all), the broker's file, and Kafka's defaults
+(``KafkaConfigSchema.resolveEffectiveTopicConfigs``, ``DynamicBrokerConfig``). Each value is kept
+with its origin: a default of Kafka's counts only for a broker whose file is there and does not
+say otherwise.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kdump.errors import KdumpError, UsageProblem
+from kdump.formats import names
+from kdump.formats.java_numbers import parse_int
+from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
+from kdump.log.partition import Partition
+from kdump.phases import phase
+from kdump.state.cluster import ClusterImage, Configs, read_cluster_image, read_newest_image
+from kdump.state.config_keys import (
+    CLEANUP_POLICY,
+    KNOWN_NAMES,
+    POLICY,
+    PRODUCER_ID_EXPIRATION,
+    PRODUCER_ID_EXPIRATION_MS,
+    PROPERTIES,
+    REMOTE_STORAGE_ENABLE,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    CleanupPolicy,
+    ConfigKey,
+    InvalidSettingError,
+    TopicProperty,
+    Value,
+    require_accepted_by_brokers,
+    require_accepted_by_topics,
+)
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+_INT64_MAX: Final = 2**63 - 1
+_EVERY_BROKER: Final = ""
+_COMPACTED_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+"""The topics that a broker creates with ``cleanup.policy=compact``."""
+_NODE_IDS: Final = ("node.id", "broker.id")
+_GENERATED: Final = -1
+"""The id in the file of a broker that was given one by ZooKeeper."""
+
+
+class Place(enum.Enum):
+    """Where a value of a property stands; the value names it."""
+
+    GIVEN = "--config"
+    TOPIC = "the topic's configuration in the metadata"
+    BROKER = "the broker's dynamic configuration in the metadata"
+    EVERY_BROKER = "the cluster-wide dynamic configuration in the metadata"
+    FILE = "--server-properties"
+    FILE_DEFAULT = "Kafka's default, as --server-properties does not set it"
+    TOPIC_DEFAULT = "Kafka's default, as the topic's configuration does not set it"
+    INTERNAL = "how brokers create this internal topic"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value stands, and under what name.
+
+    Attributes:
+        place: where.
+        key: Kafka's name for it there; None where nobody sets it.
+    """
+
+    place: Place
+    key: str | None = None
+
+    def __str__(self) -> str:
+        return self.place.value if self.key is None else f"{self.key} in {self.place.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSettings:
+    """The configuration of a topic, as far as it decides what becomes of files.
+
+    Attributes are Kafka's properties, dots as underscores. Where Kafka takes -1 for no limit, so
+    do they. What stands nowhere is Kafka's default; but nothing is deleted by age unless somebody
+    says so.
+
+    Attributes:
+        delete_retention_ms: None where nobody knows it, and tombstones stay.
+        origins: where values stand, by Kafka's names; what has none is not known.
+    """
+
+    cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
+    delete_retention_ms: int | None = _DAY_MS
+    index_interval_bytes: int = 4096
+    internal_segment_bytes: int | None = None
+    max_compaction_lag_ms: int = _INT64_MAX
+    max_message_bytes: int = 1024 * 1024 + 12
+    min_compaction_lag_ms: int = 0
+    remote_storage_enable: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = -1
+    segment_bytes: int = 1 << 30
+    segment_index_bytes: int = 10 << 20
+    segment_ms: int = 7 * _DAY_MS
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False)
+
+    @property
+    def largest_segment_bytes(self) -> int:
+        """How large a segment becomes (``LogConfig.segmentSize``)."""
+        return (
+            self.segment_bytes
+            if self.internal_segment_bytes is None
+            else (self.internal_segment_bytes)
+        )
+
+    @property
+    def is_compacted(self) -> bool:
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go because of their age, or of the log's size."""
+        return CleanupPolicy.DELETE in self.cleanup_policy
+
+    @property
+    def is_policy_known(self) -> bool:
+        """Whether it is known that ``cleanup_policy`` is that of the topic."""
+        return CLEANUP_POLICY in self.origins
+
+    @property
+    def is_remote_storage_known(self) -> bool:
+        """Whether it is known if segments of the topic are in remote storage, too."""
+        return REMOTE_STORAGE_ENABLE in self.origins
+
+    @property
+    def is_retention_known(self) -> bool:
+        """Whether at least one limit of the log's age or size is known."""
+        return not {RETENTION_MS, RETENTION_BYTES}.isdisjoint(self.origins)
+
+
+_FILE_DEFAULTS: Final[Mapping[str, Value]] = {RETENTION_MS: 7 * _DAY_MS}
+"""Kafka's defaults that hold only for a broker whose file is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Properties from one place."""
+
+    configs: Configs
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where a broker's properties come from.
+
+    Attributes:
+        given: by hand, by a topic's or a broker's names; they hold for every topic.
+        broker: the broker's file; None where it was not given.
+        cluster: the cluster's metadata; None where there is none to be read.
+        node_id: which broker it is; decides what of the metadata is for it.
+    """
+
+    given: Configs = field(default_factory=dict)
+    broker: Configs | None = None
+    cluster: ClusterImage | None = None
+    node_id: int | None = None
+    _of_topics: dict[str, TopicSettings] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What was found out already: a topic has many partitions, and each asks several times."""
+
+    def topic(self, name: str) -> TopicSettings:
+        """The configuration of the topic ``name``.
+
+        Raises:
+            InvalidSettingError: one of the properties has a value that Kafka does not take.
+        """
+        known = self._of_topics.get(name)
+        if known is None:
+            known = self._of_topics[name] = self._settings_of(name)
+        return known
+
+    def _settings_of(self, name: str) -> TopicSettings:
+        if name == names.CLUSTER_METADATA_TOPIC:
+            return TopicSettings()  # the Raft layer has settings of its own
+        values: dict[str, Value] = {}
+        origins: dict[str, Origin] = {}
+        for each in PROPERTIES:
+            found = self._found(each, name)
+            if found is None:
+                continue
+            value, origins[each.name] = found
+            if value is not None:
+                values[each.attribute] = value
+        return TopicSettings(**values, origins=origins)  # type: ignore[arg-type]
+
+    @property
+    def producer_id_expiration_ms(self) -> int | None:
+        """``producer.id.expiration.ms``, if it was said; None keeps all producers."""
+        for source in self._brokers():
+            found = _first([PRODUCER_ID_EXPIRATION], source)
+            if found is not None:
+                assert isinstance(found[0], int)
+                return found[0]
+        return None
+
+    def is_listed(self, topic: str) -> bool:
+        """Whether the cluster's metadata has the topic, and so its whole configuration."""
+        return self.cluster is not None and topic in self.cluster.topics
+
+    def _found(self, wanted: TopicProperty, topic: str) -> tuple[Value | None, Origin] | None:
+        """The value that counts and where it stands; None where nobody knows it.
+
+        Without a value, it is the default of :class:`TopicSettings`.
+        """
+        for source in self._topics(topic):
+            found = _first([wanted.key], source)
+            if found is not None:
+                return found
+        is_known = self.is_listed(topic)
+        if wanted is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
+            return frozenset({CleanupPolicy.COMPACT}), Origin(Place.INTERNAL)
+        if wanted is POLICY and not is_known:
+            return None  # the topic itself may say otherwise
+        for source in self._brokers():
+            found = _first(_readable(wanted, source.place), source)
+            if found is not None:
+                return found
+        if not is_known:
+            return None
+        if not wanted.synonyms:
+            return None, Origin(Place.TOPIC_DEFAULT)
+        if self.broker is not None:
+            return _FILE_DEFAULTS.get(wanted.name), Origin(Place.FILE_DEFAULT)
+        return None
+
+    def _topics(self, name: str) -> Iterator[_Source]:
+        """By a topic's names, from what counts most to what counts least."""
+        yield _Source(self.given, Place.GIVEN)
+        if self.cluster is not None and name in self.cluster.topics:
+            yield _Source(self.cluster.topics[name].configs, Place.TOPIC)
+
+    def _brokers(self) -> Iterator[_Source]:
+        """By a broker's names, likewise."""
+        yield _Source(self.given, Place.GIVEN)
+        dynamic = {} if self.cluster is None else self.cluster.broker_configs
+        yield _Source(dynamic.get(str(self.node_id), {}), Place.BROKER)
+        yield _Source(dynamic.get(_EVERY_BROKER, {}), Place.EVERY_BROKER)
+        if self.broker is not None:
+            yield _Source(self.broker, Place.FILE)
+
+
+def _readable(wanted: TopicProperty, place: Place) -> Sequence[ConfigKey]:
+    """The broker's names that count in a place: only the first one of each is dynamic."""
+    is_dynamic = place in (Place.BROKER, Place.EVERY_BROKER)
+    return wanted.synonyms[:1] if is_dynamic else wanted.synonyms
+
+
+def _first(keys: Iterable[ConfigKey], source: _Source) -> tuple[Value, Origin] | None:
+    """The value of the first of ``keys`` that is set, and where it stands."""
+    for key in keys:
+        if key.name in source.configs:
+            value = key.value(source.configs[key.name], source.place.value, is_stored=True)
+            return value, Origin(source.place, key.name)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A cluster's metadata that does not lie in one of the log directories.
+
+    Attributes:
+        path: where it lies.
+        cluster_id: of the cluster; None where nothing beside the metadata says it.
+        image: what it says.
+    """
+
+    path: Path
+    cluster_id: str | None
+    image: ClusterImage
+
+
+def read_cluster_metadata(path: Path) -> ClusterMetadata:
+    """The metadata in the log directory ``path``, or in its ``__cluster_metadata-0``.
+
+    Raises:
+        UsageProblem: there is none.
+        KdumpError: it cannot be read to its end.
+        OSError: a file cannot be read.
+    """
+    is_partition = path.absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
+    root = path.absolute().parent if is_partition else path
+    directory = read_log_directory(
+        root,
+        DirectoryKind.LOG_DIRECTORY,
+        select=lambda _, key: key.topic == names.CLUSTER_METADATA_TOPIC,
+    )
+    partition = next(filter(_is_metadata, directory.partitions), None)
+    if partition is None:
+        raise UsageProblem(f"--metadata {path}: there is no {names.CLUSTER_METADATA_TOPIC}-0 in it")
+    with phase("reading the metadata of the cluster"):
+        image = read_cluster_image(partition)
+    if image is None:
+        raise KdumpError(
+            f"{partition.path}: the metadata is damaged or incomplete; name another copy of it"
+        )
+    properties = directory.meta_properties
+    return ClusterMetadata(path, None if properties is None else properties.cluster_id, image)
+
+
+def read_settings(
+    directories: Iterable[LogDirectory],
+    given: Configs | None = None,
+    broker: Configs | None = None,
+    metadata: ClusterMetadata | None = None,
+) -> dict[Path, Settings]:
+    """The settings of each log directory's own broker, by the path of the directory.
+
+    A cluster's metadata is read where it lies in one of ``directories``, and counts for all that
+    have its cluster id; of several copies the newest valid one. One that has no
+    such id has nothing but what is in itself: no broker starts on it
+    (``KafkaRaftServer.initializeLogDirs``).
+
+    Args:
+        directories: as they lie on disk, those of several brokers or clusters, too.
+        given: as in :class:`Settings`.
+        broker: likewise.
+        metadata: what counts for all ``directories``, whatever lies in them.
+
+    Raises:
+        UsageProblem: the broker's file, or ``metadata``, is not that of one of the directories.
+        OSError: a cluster's metadata cannot be read.
+    """
+    belongs: dict[Path, tuple[str | Path, int | None]] = {}
+    images: dict[str | Path, ClusterImage] = {}
+    copies: dict[str | Path, list[Partition]] = defaultdict(list)
+    for directory in directories:
+        properties = directory.meta_properties
+        cluster_id = None if properties is None else properties.cluster_id
+        node_id = None if properties is None else properties.node_id
+        _require_node(directory, node_id, broker or {})
+        cluster = directory.path if cluster_id is None else cluster_id
+        belongs[directory.path] = cluster, node_id
+        if metadata is not None:
+            _require_cluster(directory, cluster_id, metadata)
+            images[cluster] = metadata.image
+        else:
+            copies[cluster] += filter(_is_metadata, directory.partitions)
+    for cluster, partitions in copies.items():
+        with phase("reading the metadata of the cluster"):
+            image = read_newest_image(partitions)
+        if image is not None:
+            images[cluster] = image
+    return {
+        path: Settings(given or {}, broker, images.get(cluster), node_id)
+        for path, (cluster, node_id) in belongs.items()
+    }
+
+
+def _is_metadata(partition: Partition) -> bool:
+    return partition.is_cluster_metadata and bool(partition.segments)
+
+
+def _require_node(directory: LogDirectory, node_id: int | None, broker: Configs) -> None:
+    """Refuse another broker's file: a broker with it does not start on the directory."""
+    for key in _NODE_IDS:
+        said = parse_int(broker[key].strip()) if key in broker else None
+        if said is not None and node_id is not None and said not in (node_id, _GENERATED):
+            raise UsageProblem(
+                f"--server-properties: {key}={said}, but {directory.path} belongs to node"
+                f" {node_id}: a broker with this file does not start on it; give the file of node"
+                f" {node_id}, or check {names.META_PROPERTIES} of the directory"
+            )
+
+
+def _require_cluster(
+    directory: LogDirectory, cluster_id: str | None, metadata: ClusterMetadata
+) -> None:
+    if None not in (cluster_id, metadata.cluster_id) and cluster_id != metadata.cluster_id:
+        raise UsageProblem(
+            f"--metadata {metadata.path}: of cluster {metadata.cluster_id}, but {directory.path}"
+            f" belongs to cluster {cluster_id}"
+        )
+
+
+def require_accepted(given: Configs, broker: Configs | None) -> None:
+    """Refuse properties given by hand, or in the broker's file, that a broker refuses.
+
+    By hand also those that kdump has no use for, as most of them are misspelt, and digits of
+    other scripts, which Kafka accepts.
+
+    Raises:
+        UsageProblem: there is one.
+    """
+    for key, value in given.items():
+        if key not in KNOWN_NAMES:
+            raise UsageProblem(_unknown(key))
+        if not value.isascii():
+            raise UsageProblem(f"--config {key}={value}: has characters that are not ASCII")
+    try:
+        require_accepted_by_topics(given, Place.GIVEN.value)
+        require_accepted_by_brokers(given, Place.GIVEN.value)
+        require_accepted_by_brokers(broker or {}, Place.FILE.value)
+    except InvalidSettingError as refused:
+        raise UsageProblem(str(refused)) from refused
+
+
+def _unknown(key: str) -> str:
+    near = difflib.get_close_matches(key, KNOWN_NAMES, n=1)
+    advice = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join(each.name for each in PROPERTIES)
+    return (
+        f"--config {key}: not a property that decides anything here{advice} "
+        f"(these do, and the broker's names for them: {known}, {PRODUCER_ID_EXPIRATION_MS})"
+    )

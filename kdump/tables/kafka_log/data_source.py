@@ -1,0 +1,235 @@
+"""The Spark data source ``kafka-log``: log directories as a table.
+
+What reads and plans needs no Spark and stands elsewhere; here is only what Spark calls. Its classes
+derive from PySpark's, which is not imported before it is needed: they are made in a function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+import pyarrow as pa
+
+from kdump.errors import KdumpError, UsageProblem
+from kdump.tables.kafka_log.columns import (
+    SourceColumn,
+    columns_named,
+    ddl,
+)
+from kdump.tables.kafka_log.filters import Wanted, push
+from kdump.tables.kafka_log.options import parse_options
+from kdump.tables.kafka_log.reader import SourceReading
+from kdump.tables.kafka_log.splits import grouped, plan_splits
+
+FORMAT: Final = "kafka-log"
+_NO_STREAM: Final = "kafka-log does not stream: what it reads does not grow"
+_SAFE_PATH: Final = "PYTHONSAFEPATH"
+_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: Any, *, push_filters: bool = False) -> None:
+    """Make ``spark.read.format("kafka-log")`` known to a session.
+
+    Its workers have to run a Python that has kdump: for a session of this machine, set
+    ``PYSPARK_PYTHON`` to ``sys.executable`` before it begins. Set ``PYTHONSAFEPATH`` to ``1`` as
+    well: Spark starts Python where the user stands, and its workers would import from there.
+
+    Args:
+        spark: a ``pyspark.sql.SparkSession``.
+        push_filters: let Spark hand filters to sources that are written in Python. Spark 4.3.0
+            keeps what they leave with the relation (``PythonDataSourceV2``), where the next query
+            over the same data frame or view finds it and silently lacks rows: with this, each
+            query needs a ``load`` of its own.
+    """
+    if push_filters:
+        spark.conf.set(_PUSHDOWN, "true")
+    source = source_class(push_filters=push_filters)
+    from pyspark.sql import SparkSession
+
+    # A client of Spark Connect has no context: workers run where the server is.
+    if not isinstance(spark, SparkSession):
+        spark.dataSource.register(source)
+        return
+    context: Any = spark.sparkContext
+    if not context._jvm.java.lang.System.getenv(_SAFE_PATH):
+        warnings.warn(
+            f"Spark's workers import modules from the current directory: set {_SAFE_PATH}=1 in"
+            " os.environ before Spark starts",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    with _safe_path(context.environment):
+        spark.dataSource.register(source)
+
+
+@contextlib.contextmanager
+def _safe_path(worker_environment: dict[str, str]) -> Iterator[None]:
+    """Let workers of functions that are wrapped meanwhile not import from the current directory.
+
+    Spark copies these variables: workers of the session's other functions are as they were.
+    """
+    before = worker_environment.get(_SAFE_PATH)
+    worker_environment[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del worker_environment[_SAFE_PATH]
+        else:
+            worker_environment[_SAFE_PATH] = before
+
+
+def sql_session(context: Any, *, push_filters: bool = False) -> Any:
+    """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``; it knows ``kafka-log``.
+
+    ``push_filters`` is as in :func:`register`.
+    """
+    from pyspark.sql import SparkSession
+
+    session = SparkSession(context)
+    register(session, push_filters=push_filters)
+    return session
+
+
+@functools.cache
+def source_class(*, push_filters: bool) -> type[Any]:
+    """The class that Spark makes for each reading, with the reader that it carries to workers.
+
+    Spark refuses a reader that could take filters where it is not to be given any.
+    """
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamReader,
+        Filter,
+        InputPartition,
+    )
+    from pyspark.sql.types import StructType
+
+    class KafkaLogReader(DataSourceReader):
+        """Plans where the query is planned, and reads on the workers."""
+
+        def __init__(self, options: dict[str, str], schema: StructType) -> None:
+            self.options = options
+            self.columns = _columns_of(schema, options)
+            # As they were asked for: names are the same whatever their case, but not to Spark.
+            self.names = schema.fieldNames()
+            self.wanted = Wanted()
+
+        @_said_plainly
+        def partitions(self) -> Sequence[InputPartition]:
+            options = parse_options(self.options)
+            splits = plan_splits(options, self.wanted)
+            # Spark would make one without a value out of none.
+            return [InputPartition(group) for group in grouped(splits, options)] or [
+                InputPartition(())
+            ]
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            reading = SourceReading.of(parse_options(self.options), self.columns, self.wanted)
+            try:
+                for split in partition.value:
+                    for table in reading.read(split):
+                        yield table.rename_columns(self.names)
+            except KdumpError as problem:
+                raise problem.with_traceback(None) from None
+
+    class FilteringReader(KafkaLogReader):
+        """Reads no more than filters leave, as far as they tell that."""
+
+        def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+            self.wanted, left = _pushed(self.wanted, filters)
+            return left
+
+    reader_class = FilteringReader if push_filters else KafkaLogReader
+
+    class RefusedStream(DataSourceStreamReader):
+        """A stream that ends before it begins.
+
+        PySpark 4.3.0 stops a reader that it could not make, and shows that failure last.
+        """
+
+        @_said_plainly
+        def initialOffset(self) -> NoReturn:  # noqa: N802
+            raise UsageProblem(_NO_STREAM)
+
+        def read(self, partition: InputPartition) -> NoReturn:
+            raise UsageProblem(_NO_STREAM)
+
+    class KafkaLogSource(DataSource):
+        """One ``load``."""
+
+        @classmethod
+        def name(cls) -> str:
+            return FORMAT
+
+        @_said_plainly
+        def schema(self) -> str:
+            return ddl(parse_options(self.options).columns)
+
+        @_said_plainly
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return reader_class(dict(self.options), schema)
+
+        def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
+            raise UsageProblem("kafka-log only reads: nothing can be written to a log with it")
+
+        def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
+            self.writer(schema, overwrite)
+
+        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+            return RefusedStream()
+
+    return KafkaLogSource
+
+
+def _said_plainly(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let Spark, which shows where an exception comes from, show no more of that than it must."""
+
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except KdumpError as problem:
+            raise problem.with_traceback(None) from None
+
+    return call
+
+
+def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...]:
+    """The columns of a ``StructType``: kdump's own schema, or what the user put in its place.
+
+    Raises:
+        UsageProblem: there is no such column, or it has another type.
+    """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    columns = columns_named(schema.fieldNames(), parse_options(options).corrupt_column)
+    asked_types = to_arrow_schema(schema, timezone="UTC").types
+    for column, asked, asked_type in zip(columns, schema.fields, asked_types, strict=True):
+        if asked_type != column.arrow_type:
+            raise UsageProblem(
+                f"column {column.name} of kafka-log is {column.sql_type},"
+                f" not {asked.dataType.simpleString().upper()}"
+            )
+        if not asked.nullable:
+            raise UsageProblem(f"column {column.name} of kafka-log is not NOT NULL")
+    return columns
+
+
+def _pushed(wanted: Wanted, filters: Sequence[Any]) -> tuple[Wanted, list[Any]]:
+    """What is wanted after these of Spark's filters, and those that it has still to apply."""
+    left: list[Any] = []
+    for each in filters:
+        path: tuple[str, ...] = getattr(each, "attribute", ())
+        is_done = False
+        if len(path) == 1:
+            value: Any = getattr(each, "value", None)
+            wanted, is_done = push(wanted, type(each).__name__, path[0].lower(), value)
+        if not is_done:
+            left.append(each)
+    return wanted, left

@@ -1,0 +1,200 @@
+"""What a query asks of columns, as far as it spares reading: pushed-down filters."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kdump.tables.kafka_log.columns import LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS
+
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND: Final = dt.timedelta(microseconds=1)
+_US_PER_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Whole numbers from ``least`` to ``most``; None is no bound."""
+
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.least is not None and self.most is not None and self.least > self.most
+
+    def has(self, number: int) -> bool:
+        return (self.least is None or number >= self.least) and (
+            self.most is None or number <= self.most
+        )
+
+    def __and__(self, other: Interval) -> Interval:
+        leasts = [each.least for each in (self, other) if each.least is not None]
+        mosts = [each.most for each in (self, other) if each.most is not None]
+        return Interval(max(leasts, default=None), min(mosts, default=None))
+
+
+EVERYTHING: Final = Interval()
+NOTHING: Final = Interval(1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the filters leave, all of them together.
+
+    Attributes:
+        offsets: of records.
+        timestamps_ms: likewise.
+        partitions: their numbers.
+        topics: of these alone; None is any.
+        topic_prefixes: topics begin with each of these.
+        is_without_damage: whether rows are left out that stand for damaged bytes, and so have no
+            offset and no time.
+    """
+
+    offsets: Interval = EVERYTHING
+    timestamps_ms: Interval = EVERYTHING
+    partitions: Interval = EVERYTHING
+    topics: frozenset[str] | None = None
+    topic_prefixes: tuple[str, ...] = ()
+    is_without_damage: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        return (
+            self.offsets.is_empty
+            or self.timestamps_ms.is_empty
+            or self.partitions.is_empty
+            or self.topics == frozenset()
+        )
+
+    def has_topic(self, topic: str | None) -> bool:
+        if topic is None:
+            return self.topics is None and not self.topic_prefixes
+        return (self.topics is None or topic in self.topics) and topic.startswith(
+            tuple(self.topic_prefixes) or ""
+        )
+
+    def has_partition(self, partition: int | None) -> bool:
+        if partition is None:
+            return self.partitions == EVERYTHING
+        return self.partitions.has(partition)
+
+
+def push(wanted: Wanted, kind: str, column: str, value: Any) -> tuple[Wanted, bool]:
+    """Take one more filter in.
+
+    Args:
+        wanted: what those before leave.
+        kind: name of the filter's class in ``pyspark.sql.datasource``.
+        column: its column, in lower case.
+        value: what it compares with; None where it does not.
+
+    Returns:
+        What is then left, and whether the filter is done with; if not, it has still to be
+        applied to what is read.
+    """
+    narrow = _NARROW.get(column)
+    return (wanted, False) if narrow is None else narrow(wanted, kind, value)
+
+
+def _offset(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+    interval, is_exact = _whole_numbers(kind, value)
+    narrowed = replace(wanted, offsets=wanted.offsets & interval)
+    return _without_damage(narrowed, kind, interval), is_exact
+
+
+def _timestamp(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+    interval, is_exact = _milliseconds(kind, value)
+    narrowed = replace(wanted, timestamps_ms=wanted.timestamps_ms & interval)
+    return _without_damage(narrowed, kind, interval), is_exact
+
+
+def _without_damage(wanted: Wanted, kind: str, interval: Interval) -> Wanted:
+    is_asked = kind == "IsNotNull" or interval != EVERYTHING
+    return replace(wanted, is_without_damage=wanted.is_without_damage or is_asked)
+
+
+def _partition(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+    interval, is_exact = _whole_numbers(kind, value)
+    # A directory without a partition's name has null there: for Spark to decide.
+    is_exact &= kind != "IsNotNull"
+    return replace(wanted, partitions=wanted.partitions & interval), is_exact
+
+
+def _topic(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+    match kind:
+        case "EqualTo" | "EqualNullSafe" if isinstance(value, str):
+            names = frozenset({value})
+        case "In":
+            names = frozenset(each for each in value if isinstance(each, str))
+        case "StringStartsWith" if isinstance(value, str):
+            return replace(wanted, topic_prefixes=(*wanted.topic_prefixes, value)), True
+        case _:
+            return wanted, False
+    return replace(wanted, topics=names if wanted.topics is None else wanted.topics & names), True
+
+
+_NARROW: Final[dict[str, Callable[[Wanted, str, Any], tuple[Wanted, bool]]]] = {
+    "offset": _offset,
+    "timestamp": _timestamp,
+    "partition": _partition,
+    "topic": _topic,
+}
+
+
+def _whole_numbers(kind: str, value: Any) -> tuple[Interval, bool]:
+    """The numbers that a filter lets through, and whether it lets through no others."""
+    if kind == "In":
+        numbers = [each for each in value if _is_whole(each)]
+        return (Interval(min(numbers), max(numbers)), False) if numbers else (NOTHING, True)
+    if kind == "IsNotNull":
+        return EVERYTHING, True
+    if not _is_whole(value):
+        return EVERYTHING, False
+    match kind:
+        case "EqualTo" | "EqualNullSafe":
+            return Interval(value, value), True
+        case "GreaterThan":
+            return Interval(value + 1), True
+        case "GreaterThanOrEqual":
+            return Interval(value), True
+        case "LessThan":
+            return Interval(None, value - 1), True
+        case "LessThanOrEqual":
+            return Interval(None, value), True
+    return EVERYTHING, False
+
+
+def _milliseconds(kind: str, value: Any) -> tuple[Interval, bool]:
+    """The same for times: those of records are whole milliseconds, a filter's need not be."""
+    held = Interval(LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS)
+    if kind == "IsNotNull":
+        return held, True
+    if kind == "In":
+        spans = [_milliseconds("EqualTo", each)[0] for each in value]
+        leasts = [each.least for each in spans if each.least is not None]
+        mosts = [each.most for each in spans if each.most is not None]
+        return (held & Interval(min(leasts), max(mosts)), False) if leasts else (NOTHING, True)
+    if not isinstance(value, dt.datetime) or value.tzinfo is None:
+        return EVERYTHING, False
+    us = (value - _EPOCH) // _MICROSECOND
+    floor, ceiling = us // _US_PER_MS, -(-us // _US_PER_MS)
+    match kind:
+        case "EqualTo" | "EqualNullSafe":
+            return held & Interval(ceiling, floor), True
+        case "GreaterThan":
+            return held & Interval(floor + 1), True
+        case "GreaterThanOrEqual":
+            return held & Interval(ceiling), True
+        case "LessThan":
+            return held & Interval(None, ceiling - 1), True
+        case "LessThanOrEqual":
+            return held & Interval(None, floor), True
+    return EVERYTHING, False
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

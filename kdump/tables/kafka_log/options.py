@@ -1,0 +1,315 @@
+"""The options of the data source ``kafka-log``: Spark's Kafka source's by their names, and more.
+
+What that source needs to reach brokers, or to cope with their failing, says nothing of files: such
+options are taken and have no effect. Any other name is refused, so that a slip is noticed.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn
+
+from kdump.errors import UsageProblem
+from kdump.formats.names import TopicPartition
+from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.tables.kafka_log import java_pattern
+from kdump.tables.kafka_log.choice import AtTime, Bound, Bounds, Edge, Topics
+from kdump.tables.kafka_log.columns import COLUMNS, SourceColumn, columns_named, default_columns
+from kdump.tables.kafka_log.java_pattern import PatternError
+
+DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
+"""As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
+
+_EARLIEST: Final = -2
+_LATEST: Final = -1
+_NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
+_LARGEST: Final = 2**63 - 1
+"""Of offsets and times, which are numbers of 64 bits."""
+
+
+class Mode(enum.Enum):
+    """What becomes of damaged bytes."""
+
+    FAILFAST = "FAILFAST"
+    """Reading fails."""
+    DROPMALFORMED = "DROPMALFORMED"
+    """They are passed over, and logged with their place and size."""
+    PERMISSIVE = "PERMISSIVE"
+    """Each range of them is a row that has nothing but its place, and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What is to be read, and how.
+
+    Attributes:
+        paths: log directories, partitions and segments.
+        topics: which partitions.
+        start: where in each to begin.
+        end: before what to end.
+        is_committed: leave out aborted transactions, and all from the first open one on.
+        with_control: give control records, too.
+        mode: what becomes of damaged bytes.
+        columns: to give, if none are asked for with a schema.
+        corrupt_column: name of the column that says what is wrong.
+        min_partitions: how many tasks there should be at the least, if there is enough to read.
+        largest_record_bytes: larger records of compressed batches are not decoded.
+    """
+
+    paths: tuple[str, ...]
+    topics: Topics
+    start: Bounds
+    end: Bounds
+    is_committed: bool
+    with_control: bool
+    mode: Mode
+    columns: tuple[SourceColumn, ...]
+    corrupt_column: str
+    min_partitions: int | None
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+
+_ISOLATION_LEVEL: Final = "kafka.isolation.level"
+_CORRUPT_COLUMN: Final = "columnNameOfCorruptRecord"
+OPTIONS: Final = (
+    "path",
+    "paths",
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "includeHeaders",
+    "includeControlRecords",
+    _ISOLATION_LEVEL,
+    "mode",
+    _CORRUPT_COLUMN,
+    "columns",
+    "minPartitions",
+    "maxRecordBytes",
+)
+"""The names of all that has an effect."""
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "failondataloss",
+        "fetchoffset.numretries",
+        "fetchoffset.retryintervalms",
+        "groupidprefix",
+        "kafkaconsumer.polltimeoutms",
+        "maxrecordsperpartition",
+        "startingoffsetsbytimestampstrategy",
+    }
+)
+_OF_CATALOG: Final = frozenset({"owner", "provider"})
+"""What Spark's catalog adds for ``CREATE TABLE``; it does not give the path back afterwards."""
+_WITHOUT_EFFECT_PREFIX: Final = "kafka."
+
+
+def parse_options(options: Mapping[str, str]) -> SourceOptions:
+    """Understand options, whose names may be written in any case.
+
+    Raises:
+        UsageProblem: one is not known, has a value that it cannot have, or contradicts another.
+    """
+    given = {name.lower(): str(value) for name, value in options.items()}
+    known = {name.lower() for name in OPTIONS}
+    if given.keys() >= _OF_CATALOG:
+        raise UsageProblem("kafka-log is for temporary views: Spark's tables do not keep its paths")
+    for name in sorted(given.keys() - known - _WITHOUT_EFFECT):
+        if not name.startswith(_WITHOUT_EFFECT_PREFIX):
+            raise UsageProblem(
+                f"kafka-log has no option {name!r}; it has {', '.join(sorted(OPTIONS))}"
+            )
+    return _Parser(given).parse()
+
+
+class _Parser:
+    """Options by lower-case name."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self.given = given
+
+    def parse(self) -> SourceOptions:
+        mode = self.mode()
+        corrupt_column = self.corrupt_column()
+        return SourceOptions(
+            paths=self.paths(),
+            topics=self.topics(),
+            start=self.bounds("starting", Edge.EARLIEST),
+            end=self.bounds("ending", Edge.LATEST),
+            is_committed=self.is_committed(),
+            with_control=self.flag("includeControlRecords"),
+            mode=mode,
+            columns=self.columns(corrupt_column if mode is Mode.PERMISSIVE else None),
+            corrupt_column=corrupt_column,
+            min_partitions=self.positive("minPartitions"),
+            largest_record_bytes=self.positive("maxRecordBytes") or LARGEST_RECORD_BYTES,
+        )
+
+    def text(self, name: str) -> str | None:
+        return self.given.get(name.lower())
+
+    def refuse(self, name: str, expected: str) -> NoReturn:
+        raise UsageProblem(f"option {name} of kafka-log is {self.text(name)!r}, not {expected}")
+
+    def flag(self, name: str) -> bool:
+        text = (self.text(name) or "false").lower()
+        if text not in ("true", "false"):
+            self.refuse(name, "true or false")
+        return text == "true"
+
+    def json_object(self, name: str) -> dict[str, Any] | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        expected = 'such as {"orders":{"0":23}}'
+        try:
+            parsed = json.loads(text)
+        except ValueError:
+            self.refuse(name, expected)
+        if not isinstance(parsed, dict):
+            self.refuse(name, expected)
+        return parsed
+
+    def paths(self) -> tuple[str, ...]:
+        """One is an option of its own; several come as JSON (``DataFrameReader.load``)."""
+        found: list[str] = []
+        if (several := self.text("paths")) is not None:
+            try:
+                parsed = json.loads(several)
+            except ValueError:
+                parsed = None
+            if not isinstance(parsed, list) or not all(isinstance(each, str) for each in parsed):
+                self.refuse("paths", "a JSON array of paths")
+            found += parsed
+        if (path := self.text("path")) is not None:
+            found.append(path)
+        if not found:
+            raise UsageProblem("kafka-log needs a path: a log directory, a partition or a segment")
+        found = [re.sub("^file:/+", "/", each) for each in found]
+        for each in found:
+            if re.match(r"\w+://", each):
+                raise UsageProblem(f"{each} is no path: kafka-log reads mounted file systems alone")
+        return tuple(found)
+
+    def topics(self) -> Topics:
+        chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
+        if len(chosen) > 1:
+            raise UsageProblem(f"options {' and '.join(chosen)} of kafka-log contradict each other")
+        match chosen:
+            case ["subscribe"]:
+                names = (self.text("subscribe") or "").split(",")
+                topics = frozenset(name.strip() for name in names if name.strip())
+                if not topics:
+                    self.refuse("subscribe", "topics, separated by commas")
+                return Topics(names=topics)
+            case ["subscribePattern"]:
+                pattern = self.text("subscribePattern") or ""
+                try:
+                    java_pattern.check(pattern)
+                except PatternError as problem:
+                    self.refuse("subscribePattern", f"a regular expression as Java's: {problem}")
+                return Topics(pattern=pattern)
+            case ["assign"]:
+                return Topics(partitions=self.assigned())
+        return Topics()
+
+    def assigned(self) -> frozenset[TopicPartition]:
+        parsed = self.json_object("assign") or {}
+        found = set[TopicPartition]()
+        for topic, partitions in parsed.items():
+            if not isinstance(partitions, list):
+                self.refuse("assign", 'such as {"orders":[0,1]}')
+            for partition in partitions:
+                if not _is_whole(partition):
+                    self.refuse("assign", 'such as {"orders":[0,1]}')
+                found.add(TopicPartition(topic, partition))
+        return frozenset(found)
+
+    def bounds(self, which: str, default: Edge) -> Bounds:
+        """The first of three options that is given counts, as in Spark's source."""
+        timestamp = f"{which}Timestamp"
+        if (text := self.text(timestamp)) is not None:
+            if not re.fullmatch("-?[0-9]{1,19}", text) or abs(int(text)) > _LARGEST:
+                self.refuse(timestamp, "a time in epoch milliseconds")
+            return Bounds(AtTime(int(text)))
+        by_timestamp = f"{which}OffsetsByTimestamp"
+        if (times := self.by_partition(by_timestamp, -_LARGEST)) is not None:
+            return Bounds(default, {key: AtTime(value) for key, value in times.items()})
+        offsets = f"{which}Offsets"
+        text = self.text(offsets)
+        if text is None or text.strip().lower() == default.value:
+            return Bounds(default)
+        if text.strip().lower() in (Edge.EARLIEST.value, Edge.LATEST.value):
+            self.refuse(offsets, f"{default.value} or offsets by topic and partition, as JSON")
+        found = self.by_partition(offsets, _EARLIEST) or {}
+        return Bounds(default, {key: _bound(offset) for key, offset in found.items()})
+
+    def by_partition(self, name: str, least: int) -> dict[TopicPartition, int] | None:
+        parsed = self.json_object(name)
+        if parsed is None:
+            return None
+        found: dict[TopicPartition, int] = {}
+        for topic, numbers in parsed.items():
+            if not isinstance(numbers, dict):
+                self.refuse(name, 'such as {"orders":{"0":23}}')
+            for partition, number in numbers.items():
+                if not _NUMBER.fullmatch(partition) or not _is_whole(number):
+                    self.refuse(name, 'such as {"orders":{"0":23}}')
+                if not least <= number <= _LARGEST:
+                    self.refuse(name, f"numbers from {least} to {_LARGEST}")
+                found[TopicPartition(topic, int(partition))] = number
+        return found
+
+    def is_committed(self) -> bool:
+        level = (self.text(_ISOLATION_LEVEL) or "read_uncommitted").lower()
+        if level not in ("read_uncommitted", "read_committed"):
+            self.refuse(_ISOLATION_LEVEL, "read_uncommitted or read_committed")
+        return level == "read_committed"
+
+    def mode(self) -> Mode:
+        try:
+            return Mode((self.text("mode") or Mode.FAILFAST.value).upper())
+        except ValueError:
+            self.refuse("mode", ", ".join(mode.value for mode in Mode))
+
+    def corrupt_column(self) -> str:
+        name = self.text(_CORRUPT_COLUMN) or DEFAULT_CORRUPT_COLUMN
+        if name.lower() in {column.name.lower() for column in COLUMNS}:
+            self.refuse(_CORRUPT_COLUMN, "a name that no other column has")
+        return name
+
+    def columns(self, corrupt_column: str | None) -> tuple[SourceColumn, ...]:
+        text = self.text("columns")
+        if text is None:
+            return default_columns(
+                with_headers=self.flag("includeHeaders"), corrupt_column=corrupt_column
+            )
+        names = [name.strip() for name in text.split(",") if name.strip()]
+        return columns_named(names, corrupt_column)
+
+    def positive(self, name: str) -> int | None:
+        text = self.text(name)
+        if text is None:
+            return None
+        if not _NUMBER.fullmatch(text) or int(text) < 1:
+            self.refuse(name, "a number from 1 on")
+        return int(text)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _bound(offset: int) -> Bound:
+    if offset == _EARLIEST:
+        return Edge.EARLIEST
+    return Edge.LATEST if offset == _LATEST else offset

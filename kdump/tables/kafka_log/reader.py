@@ -1,0 +1,269 @@
+"""Reads splits of ``kafka-log`` into Arrow batches. Needs no Spark: jobs of both engines use it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from kdump.formats.errors import FormatError
+from kdump.log.sound import Damage, batch_damage, sound_windows
+from kdump.scan.batches import (
+    BatchColumns,
+    Column,
+    Window,
+    new_buffer,
+)
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.selection import Selection
+from kdump.scan.source import FileSource
+from kdump.scan.walk import ALL, MessageSet, expand_window
+from kdump.tables.kafka_log.columns import (
+    COMMITTED,
+    TRANSACTION_STATE,
+    TRANSACTION_STATES,
+    SourceColumn,
+    arrow_schema,
+    damage_table,
+    is_control,
+    record_table,
+)
+from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.filters import Wanted
+from kdump.tables.kafka_log.options import Mode, SourceOptions
+from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
+from kdump.tables.kafka_log.splits import SourceSplit
+from kdump.tables.kafka_log.transactions import (
+    TransactionEnds,
+    markers,
+    transaction_rows,
+)
+
+_LOG: Final = logging.getLogger(__name__)
+_WINDOW_BYTES: Final = 2 << 20
+"""More batches side by side than elsewhere: the columns that are made of a window are few."""
+_COMMITTED_STATE: Final = TRANSACTION_STATES.index(COMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReading:
+    """How splits are read; can be pickled.
+
+    Attributes:
+        columns: to give.
+        wanted: which records, beside the offsets that a split has.
+        mode: what becomes of damaged bytes.
+        is_committed: leave out what was aborted, or is undecided.
+        with_control: give control records, too.
+        largest_record_bytes: larger records of compressed batches are not decoded, which is damage
+            to the mode.
+    """
+
+    columns: tuple[SourceColumn, ...]
+    wanted: Wanted
+    mode: Mode
+    is_committed: bool
+    with_control: bool
+    largest_record_bytes: int = LARGEST_RECORD_BYTES
+
+    @classmethod
+    def of(
+        cls, options: SourceOptions, columns: tuple[SourceColumn, ...], wanted: Wanted
+    ) -> SourceReading:
+        return cls(
+            columns,
+            wanted,
+            options.mode,
+            options.is_committed,
+            options.with_control,
+            options.largest_record_bytes,
+        )
+
+    def read(self, split: SourceSplit) -> Iterator[pa.RecordBatch]:
+        """The records of a split, in order.
+
+        Raises:
+            DamagedLogError: the mode is ``FAILFAST``, and there is damage.
+            OSError: the log cannot be read; the error names it.
+        """
+        return _SplitReader(self, split).tables()
+
+
+class _SplitReader:
+    """One reading of one split."""
+
+    def __init__(self, reading: SourceReading, split: SourceSplit) -> None:
+        self.reading = reading
+        self.split = split
+        self.schema = arrow_schema(reading.columns)
+        times = reading.wanted.timestamps_ms
+        self.selection = Selection(
+            from_offset=split.from_offset,
+            to_offset=split.to_offset,
+            from_time_ms=times.least,
+            to_time_ms=None if times.most is None else times.most + 1,
+        )
+        needs_states = reading.is_committed or any(
+            column.name == TRANSACTION_STATE for column in reading.columns
+        )
+        self.ends = (
+            TransactionEnds(Path(split.path), split.part, self._met_ahead) if needs_states else None
+        )
+        self.damages = 0
+        self.damaged_bytes = 0
+
+    def tables(self) -> Iterator[pa.RecordBatch]:
+        with FileSource(Path(self.split.path)) as source:
+            # The tables that are made of a window hold none of its bytes.
+            for step in sound_windows(
+                source,
+                self.split.part,
+                window_bytes=_WINDOW_BYTES,
+                buffer=new_buffer(_WINDOW_BYTES),
+            ):
+                if isinstance(step, Damage):
+                    yield from self._damaged(step)
+                    continue
+                window = self._up_to_end(step)
+                yield from self._of_window(window)
+                if window is not step or self.selection.is_past(window.batches):
+                    break
+        if self.damages and self.reading.mode is Mode.DROPMALFORMED:
+            _LOG.warning(
+                "%s: passed over %d bytes in %d damaged places",
+                self.split,
+                self.damaged_bytes,
+                self.damages,
+            )
+
+    def _up_to_end(self, window: Window) -> Window:
+        """The batches before the first that begins behind what is wanted."""
+        to_offset = self.split.to_offset
+        if to_offset is None:
+            return window
+        batches = window.batches
+        # What a message of magic 0 or 1 wraps may begin far below its own offset.
+        is_behind = (batches.base_offset >= to_offset) & (batches.magic >= 2)
+        return window.rows(slice(0, int(np.argmax(is_behind)))) if is_behind.any() else window
+
+    def _selection(self, batches: BatchColumns) -> Selection:
+        """What to look at each record for: nothing, if the batches lie within what is wanted."""
+        whole = self.selection
+        if whole.from_time_ms is not None or whole.to_time_ms is not None or not batches.count:
+            return whole
+        is_inside = (
+            int(batches.magic.min()) >= 2
+            and int(batches.base_offset.min()) >= self.split.from_offset
+            and (
+                self.split.to_offset is None
+                or int(batches.last_offset.max()) < self.split.to_offset
+            )
+        )
+        return ALL if is_inside else whole
+
+    def _of_window(self, window: Window) -> Iterator[pa.RecordBatch]:
+        mask = np.ones(window.batches.count, np.bool_)
+        if not self.reading.with_control:
+            mask &= ~is_control(window.batches)
+        yield from self._damaged_markers(window)
+        states: Column | None = None
+        if self.ends is not None:
+            states = self.ends.states(window.batches)
+            if self.reading.is_committed:
+                mask &= (states == 0) | (states == _COMMITTED_STATE)
+        if not mask.any():
+            return
+        kept = window if mask.all() else window.rows(mask)
+        kept_states = dict(
+            zip(window.batches.position.tolist(), states.tolist(), strict=True)
+            if states is not None and states.any()
+            else ()
+        )
+        selection = self._selection(kept.batches)
+        sets: list[MessageSet] = []
+        for step in expand_window(
+            kept,
+            selection,
+            with_records=True,
+            largest_record_bytes=self.reading.largest_record_bytes,
+        ):
+            if isinstance(step, MessageSet):
+                sets.append(step)
+            elif isinstance(step, RecordColumns):
+                yield from self._of_messages(sets)
+                sets.clear()
+                yield from self._of_records(step, kept_states)
+        yield from self._of_messages(sets)
+
+    def _of_records(
+        self, columns: RecordColumns, states: dict[int, int]
+    ) -> Iterator[pa.RecordBatch]:
+        state = None
+        if states:
+            state = np.array([states[at] for at in columns.batches.position.tolist()], np.int64)
+        yield from self._table(rows_of_records(self.split.place, columns, state))
+        for row, problem in columns.problems.items():
+            start = int(columns.batches.position[row])
+            end = int(columns.batches.next_position[row])
+            yield from self._damaged(Damage(self.split.path, start, end, problem))
+
+    def _of_messages(self, sets: Sequence[MessageSet]) -> Iterator[pa.RecordBatch]:
+        """Messages of magic 0 or 1: each set as a whole, or, where it is damaged, none of it."""
+        sound: list[MessageSet] = []
+        for each in sets:
+            problem = _problem_of(each)
+            if problem is None:
+                sound.append(each)
+            else:
+                yield from self._damaged(batch_damage(each.window, 0, self.split.path, problem))
+        if sound:
+            yield from self._table(rows_of_messages(self.split.place, sound))
+
+    def _table(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        if rows.count:
+            yield record_table(rows, self.reading.columns, self.schema)
+
+    # Damage
+
+    def _damaged_markers(self, window: Window) -> Iterator[pa.RecordBatch]:
+        """What no broker can read of the ends of transactions."""
+        rows = transaction_rows(window.batches)
+        for _, marker in markers(window, rows, self.split.path):
+            if isinstance(marker, Damage):
+                yield from self._damaged(marker)
+
+    def _met_ahead(self, damage: Damage) -> None:
+        """Damage that is met while the end of a transaction is looked for."""
+        if self.reading.mode is Mode.FAILFAST:
+            raise DamagedLogError(damage)
+
+    def _damaged(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+        reading = self.reading
+        if reading.mode is Mode.FAILFAST:
+            raise DamagedLogError(damage)
+        self.damages += 1
+        self.damaged_bytes += damage.end - damage.start
+        if reading.mode is Mode.PERMISSIVE and not reading.wanted.is_without_damage:
+            yield damage_table(
+                self.split.place, damage.start, str(damage), reading.columns, self.schema
+            )
+
+
+def _problem_of(messages: MessageSet) -> FormatError | str | None:
+    """What is wrong with a message set, or with a message in it."""
+    if messages.problem is not None:
+        return messages.problem
+    try:
+        for message in messages.messages:
+            # Reading a value finds out whether it, and the key, lie within the message.
+            message.value  # noqa: B018
+            if not message.is_valid:
+                return "the checksum of a message in it is wrong"
+    except FormatError as problem:
+        return problem
+    return None

@@ -1,0 +1,260 @@
+"""What has to be read for a query over ``kafka-log``: only the bytes that can hold its records."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from kdump.engine.job import Split
+from kdump.engine.local import available_cores
+from kdump.engine.splits import segment_splits, split_bytes
+from kdump.errors import UsageProblem
+from kdump.formats.names import FileKind
+from kdump.log.headers import batch_span_at, batch_spans
+from kdump.log.segment import Segment
+from kdump.log.sound import Damage, LogPart, segment_part
+from kdump.scan.source import FileSource
+from kdump.tables.kafka_log.bounds import indexed_log, is_older, offset_of_time
+from kdump.tables.kafka_log.choice import AtTime, Bound, Edge
+from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.filters import Wanted
+from kdump.tables.kafka_log.options import Mode, SourceOptions
+from kdump.tables.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions
+from kdump.tables.kafka_log.rows import Place
+from kdump.tables.kafka_log.transactions import last_stable_offset, snapshots_in
+
+_LOG: Final = logging.getLogger(__name__)
+_SMALLEST_SPLIT_BYTES: Final = 64 << 10
+"""Of a split, when more of them are asked for than there would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSplit(Split):
+    """Part of the log of a segment.
+
+    Attributes:
+        place: where that is, for the columns that say so.
+        from_offset: the first that is wanted.
+        to_offset: the first that is not wanted any more; None goes on to the end.
+        segment: the offsets that its segment has room for, and whether it may be padded.
+    """
+
+    place: Place = field(default_factory=lambda: Place(None, None, ""))
+    from_offset: int = FIRST_OFFSET
+    to_offset: int | None = None
+    segment: LogPart = field(default_factory=LogPart)
+
+    @property
+    def part(self) -> LogPart:
+        """What is read."""
+        return replace(self.segment, start=self.start, end=self.end)
+
+
+def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
+    """The splits to read, by partition and offset.
+
+    Raises:
+        UsageProblem: a path is nothing of Kafka's, or is of Kafka 0.7; or a topic or partition
+            that an option names is in none of them.
+        KdumpError: a partition that is to be read cannot be listed.
+        OSError: a file cannot be read.
+    """
+    if wanted.is_empty:
+        return []
+    found = find_partitions(options, wanted)
+    for each in found:
+        if each.partition.is_0_7:
+            raise UsageProblem(
+                f"{each.partition.path} is of Kafka 0.7, which kafka-log does not read:"
+                " kdump dump-segment does"
+            )
+    total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
+    size = split_bytes(total_bytes, available_cores())
+    if options.min_partitions is not None:
+        size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
+    splits = [split for each in found for split in _Planner(each, options, wanted).splits(size)]
+    return _at_least(options.min_partitions or 0, splits)
+
+
+def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
+    """The splits, cut further where they are fewer than ``count``: at most into single batches."""
+    if len(splits) >= count:
+        return splits
+    positions = [_batch_positions(split) for split in splits]
+    batches = sum(map(len, positions))
+    return [
+        piece
+        for split, own in zip(splits, positions, strict=True)
+        for piece in _cut(split, own, -(-len(own) * count // max(1, batches)))
+    ]
+
+
+def _batch_positions(split: SourceSplit) -> list[int]:
+    """Where the batches begin that a split is read for, as far as headers lead."""
+    positions: list[int] = []
+    with FileSource(Path(split.path)) as log:
+        for span in batch_spans(log, split.start):
+            is_behind = split.end is not None and span.position >= split.end
+            if is_behind or (split.to_offset is not None and span.base_offset >= split.to_offset):
+                break
+            positions.append(span.position)
+    return positions
+
+
+def _cut(split: SourceSplit, positions: Sequence[int], parts: int) -> Iterator[SourceSplit]:
+    """Cut a split into so many parts of as many batches each, or into single batches."""
+    parts = max(1, min(parts, len(positions)))
+    starts = [split.start] + [positions[len(positions) * n // parts] for n in range(1, parts)]
+    behind = split.start + split.size_bytes
+    for start, end in zip(starts, [*starts[1:], None], strict=True):
+        size_bytes = max(0, (behind if end is None else end) - start)
+        yield replace(split, start=start, end=end or split.end, size_bytes=size_bytes)
+
+
+def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple[SourceSplit, ...]]:
+    """Splits that make up a task together: a task costs more than a small split."""
+    total_bytes = sum(split.size_bytes for split in splits)
+    enough = split_bytes(total_bytes, available_cores())
+    if options.min_partitions is not None:
+        enough = min(enough, total_bytes // options.min_partitions)
+    wanted = options.min_partitions or 0
+    groups: list[tuple[SourceSplit, ...]] = []
+    held: list[SourceSplit] = []
+    held_bytes = 0
+    for index, split in enumerate(splits):
+        is_needed_apart = len(splits) - index < wanted - len(groups)
+        if held and (is_needed_apart or held_bytes + split.size_bytes > enough):
+            groups.append(tuple(held))
+            held, held_bytes = [], 0
+        held.append(split)
+        held_bytes += split.size_bytes
+    return [*groups, tuple(held)] if held else groups
+
+
+class _Planner:
+    """Cuts what is wanted of one partition."""
+
+    def __init__(self, found: FoundPartition, options: SourceOptions, wanted: Wanted) -> None:
+        self.found = found
+        self.partition = found.partition
+        self.options = options
+        self.wanted = wanted
+
+    def splits(self, size: int) -> Iterator[SourceSplit]:
+        key = self.found.topic_partition
+        if not self.found.segments:
+            return
+        if not (
+            self.wanted.has_topic(key.topic if key else None)
+            and self.wanted.has_partition(key.partition if key else None)
+        ):
+            return
+        from_offset, to_offset = self._range()
+        if to_offset is not None and from_offset >= to_offset:
+            return
+        for segment, following in self._segments(from_offset, to_offset):
+            pieces = segment_splits(self.partition, segment, size)
+            yield from self._of_segment(segment, following, pieces, from_offset, to_offset)
+
+    def _range(self) -> tuple[int, int | None]:
+        """The offsets that are wanted, from one to before the other."""
+        key = self.found.topic_partition
+        offsets = self.wanted.offsets
+        from_offset = self._offset(self.options.start.of(key))
+        tos = [self._offset(self.options.end.of(key))]
+        if self.options.is_committed:
+            snapshots = snapshots_in(
+                self.partition, self.found.log_start_offset, self.found.flushed_offset
+            )
+            tos.append(last_stable_offset(self.partition, snapshots, self._damaged))
+        if offsets.most is not None:
+            tos.append(offsets.most + 1)
+        froms = [each for each in (from_offset, offsets.least) if each is not None]
+        if from_offset is None:
+            return 1, 0
+        return max(froms), min((each for each in tos if each is not None), default=None)
+
+    def _offset(self, bound: Bound) -> int | None:
+        """The offset of a bound; None is the end of the log, wherever that is."""
+        if isinstance(bound, AtTime):
+            return offset_of_time(
+                self.partition, bound.timestamp_ms, self.found.log_start_offset, self._damaged
+            )
+        if bound is Edge.LATEST:
+            return None
+        return self.found.log_start_offset if isinstance(bound, Edge) else bound
+
+    def _damaged(self, damage: Damage) -> None:
+        if self.options.mode is Mode.FAILFAST:
+            raise DamagedLogError(damage)
+        _LOG.warning("%s: passed over while planning", damage)
+
+    def _segments(
+        self, from_offset: int, to_offset: int | None
+    ) -> Iterator[tuple[Segment, Segment | None]]:
+        """The segments that can hold what is wanted, each with the one behind it."""
+        chosen = {segment.base_offset for segment in self.found.segments}
+        least_ms = self.wanted.timestamps_ms.least
+        for segment, following in self.partition.with_following():
+            if segment.base_offset not in chosen:
+                continue
+            if following is not None and following.base_offset <= from_offset:
+                continue
+            if to_offset is not None and segment.base_offset >= to_offset:
+                return
+            if least_ms is not None and is_older(self.partition, segment, following, least_ms):
+                continue
+            yield segment, following
+
+    def _of_segment(
+        self,
+        segment: Segment,
+        following: Segment | None,
+        pieces: Sequence[Split],
+        from_offset: int,
+        to_offset: int | None,
+    ) -> Iterator[SourceSplit]:
+        path = self.partition.segment_path(segment, FileKind.LOG)
+        key = self.found.topic_partition
+        place = Place(key.topic if key else None, key.partition if key else None, str(path))
+        if len(pieces) > 1 or segment.base_offset < from_offset:
+            with FileSource(path) as log:
+                start = 0
+                if segment.base_offset < from_offset:
+                    start = indexed_log(self.partition, segment, log).position_of(from_offset)
+                pieces = list(_within(log, pieces, start, to_offset))
+        for piece in pieces:
+            yield SourceSplit(
+                path=piece.path,
+                start=piece.start,
+                end=piece.end,
+                size_bytes=piece.size_bytes,
+                label=piece.label,
+                place=place,
+                from_offset=from_offset,
+                to_offset=to_offset,
+                segment=segment_part(segment, following),
+            )
+
+
+def _within(
+    log: FileSource, pieces: Iterable[Split], start: int, to_offset: int | None
+) -> Iterator[Split]:
+    """The pieces, or parts of them, from byte ``start`` to where ``to_offset`` is passed."""
+    is_past = False
+    for piece in pieces:
+        if piece.end is not None and piece.end <= start:
+            continue
+        if is_past:
+            return
+        # A batch of magic 0 or 1 says its last offset: what is behind it may be left out.
+        span = batch_span_at(log, piece.start)
+        is_past = to_offset is not None and span is not None and span.base_offset >= to_offset
+        if piece.start < start:
+            piece = replace(
+                piece, start=start, size_bytes=max(0, piece.size_bytes - start + piece.start)
+            )
+        yield piece

@@ -1,0 +1,397 @@
+"""A partition's directory as the loader changes it: names and what would be under them.
+
+Nothing is written and no segment is held: what is under a name is a range of a file that is on
+disk, or bytes that were made. In the end the difference to the disk is the wanted state.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdump.formats.names import FileKind
+from kdump.scan.source import ByteSource, FileSource, data_ranges, end_of_data, read_at
+from kdump.target.refusal import Refused
+from kdump.target.snapshot_listing import SnapshotListing
+from kdump.target.target_file import (
+    CopiedFrom,
+    Gone,
+    JoinedFrom,
+    Kept,
+    KeptUpTo,
+    NewBytes,
+    RenamedFrom,
+    WantedFile,
+)
+
+SNAPSHOT_SUFFIX: Final = ".snapshot"
+INDEX_SUFFIXES: Final = (
+    FileKind.OFFSET_INDEX.value,
+    FileKind.TIME_INDEX.value,
+    FileKind.TRANSACTION_INDEX.value,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The bytes from ``start`` to ``end`` of the file ``name`` as it is on disk."""
+
+    name: str
+    start: int
+    end: int
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Bytes that loading makes, and how many zeroes are behind them."""
+
+    data: bytes
+    padding_bytes: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data) + self.padding_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Ranges of files one behind the other; two or more, none of them empty."""
+
+    pieces: tuple[Stored, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(piece.size_bytes for piece in self.pieces)
+
+
+Content = Stored | Joined | Written
+
+
+class RangeSource:
+    """A part of another source as a source of its own."""
+
+    def __init__(self, source: ByteSource, start: int, size_bytes: int) -> None:
+        self._source = source
+        self._start = start
+        self.size_bytes = size_bytes
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        size = max(0, min(len(buffer), self.size_bytes - position))
+        return self._source.read_into(buffer[:size], self._start + position)
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As :meth:`kdump.scan.source.SparseSource.data_ranges`."""
+        end = min(end, self.size_bytes)
+        for begin, stop in data_ranges(self._source, self._start + start, self._start + end):
+            yield begin - self._start, stop - self._start
+
+
+class JoinedSource:
+    """Other sources one behind the other as one."""
+
+    def __init__(self, sources: Sequence[ByteSource]) -> None:
+        self._sources = sources
+        self._starts = [0, *itertools.accumulate(source.size_bytes for source in sources)]
+        self.size_bytes = self._starts.pop()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        filled = 0
+        at = bisect_right(self._starts, position) - 1
+        while filled < len(buffer) and at < len(self._sources):
+            within = position + filled - self._starts[at]
+            read = self._sources[at].read_into(buffer[filled:], within)
+            filled += read
+            if within + read < self._sources[at].size_bytes and filled < len(buffer):
+                break  # a file became shorter
+            at += 1
+        return filled
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As :meth:`kdump.scan.source.SparseSource.data_ranges`."""
+        for at, source in zip(self._starts, self._sources, strict=True):
+            own_start, own_end = max(0, start - at), min(source.size_bytes, end - at)
+            for begin, stop in data_ranges(source, own_start, own_end):
+                yield begin + at, stop + at
+
+
+class BytesSource:
+    """Bytes in memory as a source."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self.size_bytes = len(data)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        piece = self._data[position : position + len(buffer)]
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class Workspace:
+    """The regular files of the directory ``path`` by name, and what loading makes of them.
+
+    Raises:
+        OSError: the directory cannot be listed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._on_disk: dict[str, int] = {}
+        directories = set()
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_file():
+                    self._on_disk[entry.name] = entry.stat().st_size
+                elif entry.is_dir():
+                    directories.add(entry.name)
+        self._directories = frozenset(directories)
+        self._contents: dict[str, Content] = {
+            name: Stored(name, 0, size) for name, size in self._on_disk.items()
+        }
+        # As the machine lists them: of two snapshots at one offset, Kafka takes the latter.
+        # The listing is kept up to date with them, but for such two.
+        self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
+        self._listing: SnapshotListing | None = None
+
+    def copy(self) -> Workspace:
+        """The same, to be changed apart from this one."""
+        copied = self._empty()
+        copied._contents = dict(self._contents)
+        copied._snapshot_names = dict(self._snapshot_names)
+        return copied
+
+    def only(self, names: Iterable[str]) -> Workspace:
+        """The files of ``names`` that are there, to be changed apart from this one."""
+        part = self._empty()
+        for name in names:
+            if name in self._contents:
+                part.put(name, self._contents[name])
+        return part
+
+    def _empty(self) -> Workspace:
+        empty = Workspace.__new__(Workspace)
+        empty.path = self.path
+        empty._on_disk = self._on_disk
+        empty._directories = self._directories
+        empty._contents = {}
+        empty._snapshot_names = {}
+        empty._listing = None
+        return empty
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._contents
+
+    def is_directory(self, name: str) -> bool:
+        """Whether ``name`` is a directory, of which nothing here is changed."""
+        return name in self._directories
+
+    def require_no_directory(self, name: str, exception: str) -> None:
+        """Refuse a directory where Kafka opens a file.
+
+        Raises:
+            Refused: it is one; Kafka throws ``exception``.
+        """
+        if name in self._directories:
+            raise Refused("a directory is in the place of a file", name, exception)
+
+    def names(self) -> list[str]:
+        """All names, in the order in which Kafka sorts files."""
+        return sorted(self._contents)
+
+    def all_names(self) -> list[str]:
+        """The same, and the names on disk that are not there any more."""
+        return sorted(self._on_disk.keys() | self._contents.keys())
+
+    def snapshot_names(self) -> list[str]:
+        """Names that end as those of producer snapshots, as the machine lists them."""
+        return list(self._snapshot_names)
+
+    def list_snapshots(self) -> SnapshotListing:
+        """The producer snapshots by offset, as they are now; copy it to keep it.
+
+        Raises:
+            Refused: a file that ends as a snapshot does has a name without an offset.
+        """
+        if self._listing is None or len(self._listing) != len(self._snapshot_names):
+            self._listing = SnapshotListing(self._snapshot_names)
+        return self._listing
+
+    def content(self, name: str) -> Content:
+        return self._contents[name]
+
+    def size_bytes(self, name: str) -> int:
+        return self._contents[name].size_bytes
+
+    def put(self, name: str, content: Content) -> None:
+        """Let ``name`` have ``content``, whether or not it was there.
+
+        Raises:
+            Refused: ``name`` is a directory.
+        """
+        self.require_no_directory(name, "FileSystemException")
+        self._contents[name] = content
+        if name.endswith(SNAPSHOT_SUFFIX) and name not in self._snapshot_names:
+            self._snapshot_names[name] = None
+            if self._listing is not None and not self._listing.try_put(name):
+                self._listing = None
+
+    def remove(self, name: str) -> bool:
+        """Take ``name`` away; gives whether it was there."""
+        if name in self._snapshot_names:
+            del self._snapshot_names[name]
+            if self._listing is not None:
+                self._listing.forget_name(name)
+        return self._contents.pop(name, None) is not None
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Let what is under ``name`` be under ``new_name``, instead of what was there."""
+        content = self._contents[name]
+        self.remove(name)
+        self.put(new_name, content)
+
+    def truncate(self, name: str, size_bytes: int) -> None:
+        """Cut to ``size_bytes``, if there is more."""
+        if size_bytes < self.size_bytes(name):
+            self.put(name, part_of(self._contents[name], 0, size_bytes))
+
+    def open(self, name: str) -> AbstractContextManager[ByteSource]:
+        """What is under ``name``, for reading."""
+        return self.open_content(self._contents[name])
+
+    @contextmanager
+    def open_content(self, content: Content) -> Iterator[ByteSource]:
+        """``content``, for reading."""
+        if isinstance(content, Written):
+            yield BytesSource(content.data + bytes(content.padding_bytes))
+            return
+        if isinstance(content, Stored):
+            with FileSource(self.path / content.name) as file:
+                yield _range(file, content)
+            return
+        with ExitStack() as stack:
+            files = {
+                name: stack.enter_context(FileSource(self.path / name))
+                for name in dict.fromkeys(piece.name for piece in content.pieces)
+            }
+            yield JoinedSource([_range(files[piece.name], piece) for piece in content.pieces])
+
+    def end_of_data(self, content: Content) -> int:
+        """How many bytes of ``content`` there are before nothing but zeroes follows."""
+        with self.open_content(content) as source:
+            return end_of_data(source, 0, source.size_bytes)
+
+    def read(self, name: str) -> bytes:
+        """All that is under ``name``; for small files."""
+        with self.open(name) as source:
+            return read_at(source, 0, source.size_bytes)
+
+    def wanted(self) -> dict[str, WantedFile]:
+        """What becomes of each file that was there or is there, by name."""
+        uses = Counter(
+            piece.name for content in self._contents.values() for piece in _pieces(content)
+        )
+        return {name: self._wanted(name, uses) for name in self.all_names()}
+
+    def _wanted(self, name: str, uses: Counter[str]) -> WantedFile:
+        content = self._contents.get(name)
+        if content is None:
+            return Gone()
+        if isinstance(content, Written):
+            return self._wanted_bytes(name, content.data + bytes(content.padding_bytes))
+        if isinstance(content, Joined):
+            return JoinedFrom(
+                tuple(CopiedFrom(piece.name, piece.start, piece.end) for piece in content.pieces)
+            )
+        if content.name == name and content.start == 0:
+            return self._kept(name, content.end)
+        is_only_use = uses[content.name] == 1 and content.name not in self._contents
+        if content.start == 0 and is_only_use:
+            return RenamedFrom(content.name, content.end)
+        return CopiedFrom(content.name, content.start, content.end)
+
+    def _kept(self, name: str, size_bytes: int) -> WantedFile:
+        return Kept() if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
+
+    def _wanted_bytes(self, name: str, data: bytes) -> WantedFile:
+        """What is made anew is often what is there, but for the padding."""
+        if self._on_disk.get(name, -1) < len(data):
+            return NewBytes(data)
+        with FileSource(self.path / name) as source:
+            is_there = read_at(source, 0, len(data)) == data
+        return self._kept(name, len(data)) if is_there else NewBytes(data)
+
+
+def file_name(offset: int, kind: FileKind) -> str:
+    """Name of a file at ``offset``; Java puts the sign in front of all twenty digits."""
+    sign = "-" if offset < 0 else ""
+    return f"{sign}{abs(offset):020d}{kind.value}"
+
+
+def part_of(content: Content, start: int, end: int) -> Content:
+    """The bytes from ``start`` to ``end`` of what ``content`` stands for."""
+    if isinstance(content, Stored):
+        return Stored(content.name, content.start + start, content.start + end)
+    if isinstance(content, Joined):
+        return _part_of_joined(content, start, end)
+    data = content.data[start:end]
+    return Written(data, end - start - len(data))
+
+
+def join(pieces: Iterable[Stored]) -> Stored | Joined:
+    """``pieces`` one behind the other; there is at least one."""
+    joined: list[Stored] = []
+    for piece in pieces:
+        last = joined[-1] if joined else None
+        if last is not None and not last.size_bytes:
+            joined[-1] = piece
+        elif last is not None and last.name == piece.name and last.end == piece.start:
+            joined[-1] = Stored(last.name, last.start, piece.end)
+        elif last is None or piece.size_bytes:
+            joined.append(piece)
+    return joined[0] if len(joined) == 1 else Joined(tuple(joined))
+
+
+def _pieces(content: Content) -> tuple[Stored, ...]:
+    """The ranges of files that ``content`` is made of."""
+    if isinstance(content, Joined):
+        return content.pieces
+    return (content,) if isinstance(content, Stored) else ()
+
+
+def _part_of_joined(content: Joined, start: int, end: int) -> Content:
+    cut = []
+    position = 0
+    for piece in content.pieces:
+        begin = min(max(start - position, 0), piece.size_bytes)
+        until = min(max(end - position, begin), piece.size_bytes)
+        cut.append(Stored(piece.name, piece.start + begin, piece.start + until))
+        position += piece.size_bytes
+    return join(cut)
+
+
+def _range(source: FileSource, piece: Stored) -> RangeSource:
+    # A file that became shorter since it was listed is not the one that was looked at.
+    if source.size_bytes < piece.end:
+        raise OSError(f"{source.path} became shorter while it was read")
+    return RangeSource(source, piece.start, piece.size_bytes)
+
+
+def require_readable_length(name: str, size_bytes: int) -> None:
+    """Refuse a segment that is longer than Kafka's positions can tell.
+
+    Raises:
+        Refused: it is (``FileRecords``).
+    """
+    if size_bytes > 2**31 - 1:
+        raise Refused("the segment is larger than 2147483647 bytes", name, "KafkaException")

@@ -1,0 +1,155 @@
+"""What a broker that stops cleanly leaves in the root of a log directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batches
+from builders.log_directories import write_log_directory, write_partition
+from builders.recovery import joined
+from kdump.broker.loader.checkpoints import is_loaded, load_context, rebuilt_root, recovered_root
+from kdump.broker.loader.loader import Recovered, recover_partition
+from kdump.formats.checkpoints import decode_offset_checkpoint
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, NewBytes, WantedFile
+
+A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
+POINTS = {("orders", 0): 3, ("orders", 1): 4, ("gone", 0): 5}
+
+
+def directory_of(path: Path) -> LogDirectory:
+    """Two partitions of twelve records, and a line for one that is not there."""
+    write_log_directory(
+        path, clean=False, recovery_points=POINTS, log_start_offsets={("orders", 1): 6}
+    )
+    for name in ("orders-0", "orders-1"):
+        write_partition(path / name, {0: joined(batches(4))})
+    return read_log_directory(path)
+
+
+def outcomes_of(directory: LogDirectory) -> dict[TopicPartition, Recovered | Refusal]:
+    return {
+        partition.topic_partition: recover_partition(
+            partition, load_context(directory, partition.topic_partition)
+        )
+        for partition in directory.partitions
+        if partition.topic_partition and is_loaded(partition)
+    }
+
+
+def lines(wanted: WantedFile) -> dict[TopicPartition, int]:
+    assert isinstance(wanted, NewBytes)
+    return dict(decode_offset_checkpoint(wanted.data))
+
+
+def test_the_recovery_points_are_the_ends_of_the_logs_that_are_there(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path)
+    root = recovered_root(directory, outcomes_of(directory))
+
+    assert lines(root["recovery-point-offset-checkpoint"]) == {A: 12, B: 12}
+
+
+def test_only_a_log_start_behind_the_first_segment_has_a_line(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path)
+    root = recovered_root(directory, outcomes_of(directory))
+
+    assert lines(root["log-start-offset-checkpoint"]) == {B: 6}
+
+
+def test_the_marker_of_a_clean_stop_is_written_without_a_broker_epoch(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path)
+    root = recovered_root(directory, outcomes_of(directory))
+
+    assert root[".kafka_cleanshutdown"] == NewBytes(b'{"version":0,"brokerEpoch":-1}')
+
+
+def test_lines_of_what_was_refused_stay_and_there_is_no_marker(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path)
+    outcomes = outcomes_of(directory) | {B: Refusal("so", "file", "Exception")}
+    root = recovered_root(directory, outcomes)
+
+    assert lines(root["recovery-point-offset-checkpoint"])[B] == 4
+    assert lines(root["log-start-offset-checkpoint"]) == {B: 6}
+    assert root[".kafka_cleanshutdown"] == Gone()
+
+
+def test_lines_of_partitions_that_were_not_gone_through_stay(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path)
+    root = recovered_root(directory, {A: outcomes_of(directory)[A]})
+
+    assert lines(root["recovery-point-offset-checkpoint"]) == {
+        A: 12,
+        B: 4,
+        TopicPartition("gone", 0): 5,
+    }
+    assert root[".kafka_cleanshutdown"] == Gone()
+
+
+def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -> None:
+    write_log_directory(tmp_path)
+    for name in (
+        "__cluster_metadata-0",
+        "orders-0.9f36f73ca56645049171464ecf376d7b-delete",
+        "orders-0.9f36f73ca56645049171464ecf376d7b-stray",
+        "orders-1.9f36f73ca56645049171464ecf376d7b-future",
+    ):
+        write_partition(tmp_path / name, {0: b""})
+
+    loaded = [p.topic_partition for p in read_log_directory(tmp_path).partitions if is_loaded(p)]
+
+    assert loaded == [B]
+
+
+# ---- Made of the logs ----
+
+
+def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, WantedFile]:
+    """What becomes of the checkpoints over one log of twelve records that begins at 10."""
+    write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
+    write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})
+    return rebuilt_root(read_log_directory(path))
+
+
+def test_a_recovery_point_behind_the_end_of_the_log_is_lowered(tmp_path: Path) -> None:
+    root = rebuilt(tmp_path, recovery_points={("orders", 0): 30})
+
+    assert lines(root["recovery-point-offset-checkpoint"]) == {A: 22}
+
+
+def test_lines_of_partitions_that_are_not_there_go(tmp_path: Path) -> None:
+    root = rebuilt(
+        tmp_path,
+        recovery_points={("orders", 0): 15, ("gone", 0): 3},
+        log_start_offsets={("orders", 0): 12, ("gone", 0): 3},
+    )
+
+    assert lines(root["recovery-point-offset-checkpoint"]) == {A: 15}
+    assert lines(root["log-start-offset-checkpoint"]) == {A: 12}
+
+
+def test_a_missing_recovery_point_is_0_for_what_was_flushed_is_not_known(tmp_path: Path) -> None:
+    assert lines(rebuilt(tmp_path)["recovery-point-offset-checkpoint"]) == {A: 0}
+
+
+def test_a_missing_recovery_point_is_the_end_of_the_log_after_a_clean_stop(tmp_path: Path) -> None:
+    assert lines(rebuilt(tmp_path, clean={})["recovery-point-offset-checkpoint"]) == {A: 22}
+
+
+@pytest.mark.parametrize("start", [0, 10, 23])
+def test_a_log_start_goes_where_it_says_nothing_or_would_have_all_deleted(
+    tmp_path: Path, start: int
+) -> None:
+    points = {("orders", 0): 15}
+    root = rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): start})
+
+    assert lines(root["log-start-offset-checkpoint"]) == {}
+
+
+def test_checkpoints_that_agree_with_the_logs_stay(tmp_path: Path) -> None:
+    points = {("orders", 0): 15}
+
+    assert not rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): 12})

@@ -1,0 +1,99 @@
+"""What kdump makes of a log when it compacts it is what Kafka's own cleaner makes of it.
+
+Byte for byte, but where a codec's library compresses to other bytes: then by content. Partitions
+hold transactions, markers, emptied batches, delete horizons, gaps and messages of before magic 2,
+and are compacted again and again, as Kafka left them the time before.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.compactable_logs import NOW_MS, random_properties
+from builders.compacting import CleanerServer, CleaningArena
+from builders.loading import LoaderServer
+from kdump.broker.cleaner import parts, rewrite, scan
+from kdump.scan.batches import read_windows
+
+pytestmark = pytest.mark.differential
+
+DAY_MS = 86_400_000
+SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
+
+
+@pytest.fixture(scope="module")
+def servers(
+    loader_server: LoaderServer, java_classpath: str
+) -> Iterator[tuple[LoaderServer, CleanerServer]]:
+    """Give Kafka's loader and its cleaner, ready to be asked again and again."""
+    with CleanerServer(java_classpath) as cleaner:
+        yield loader_server, cleaner
+
+
+@pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
+def test_logs_are_left_as_the_cleaner_leaves_them_round_after_round(
+    servers: tuple[LoaderServer, CleanerServer], quick_path: Path, seed: int
+) -> None:
+    rng = random.Random(seed)
+    arena = CleaningArena(*servers, quick_path / "arena")
+    arena.generate(rng, 40)
+
+    for now_ms in (NOW_MS, NOW_MS, NOW_MS + DAY_MS):
+        properties = random_properties(rng)
+        arena.set_checkpoints(rng)
+        differences = arena.compare(properties, now_ms)
+        assert not differences, (properties, differences[:3])
+        arena.go_on()
+
+
+def test_it_does_not_matter_how_much_is_looked_at_at_once(
+    servers: tuple[LoaderServer, CleanerServer],
+    quick_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module, window_bytes in ((scan, 400), (rewrite, 700)):
+        small = functools.partial(read_windows, window_bytes=window_bytes)
+        monkeypatch.setattr(module, "read_windows", small)
+    monkeypatch.setattr(parts, "LARGEST_PART_BYTES", 1500)
+    rng = random.Random(8)
+    arena = CleaningArena(*servers, quick_path / "arena")
+    arena.generate(rng, 25)
+    arena.set_checkpoints(rng)
+
+    differences = arena.compare(random_properties(rng), NOW_MS)
+
+    assert not differences, differences[:3]
+
+
+@pytest.mark.parametrize("directory", ["clean/d1", "clean/d2"])
+def test_what_a_real_broker_wrote_is_left_as_the_cleaner_leaves_it(
+    servers: tuple[LoaderServer, CleanerServer],
+    shared_fixtures: Path,
+    quick_path: Path,
+    directory: str,
+) -> None:
+    arena = CleaningArena(*servers, quick_path / "arena")
+    arena.adopt(shared_fixtures / "out" / directory)
+
+    differences = arena.compare({"internal.segment.bytes": "5000"}, BASE_TIMESTAMP_MS + DAY_MS)
+
+    assert not differences, differences[:3]
+
+
+def test_where_the_cleaner_fails_what_it_did_before_stays(
+    servers: tuple[LoaderServer, CleanerServer], quick_path: Path
+) -> None:
+    arena = CleaningArena(*servers, quick_path / "arena")
+    arena.generate(random.Random(6), 25, ends_old=True)
+    arena.set_checkpoints(random.Random(6))
+
+    differences = arena.compare({"internal.segment.bytes": "4000"}, NOW_MS)
+
+    assert arena.failures
+    assert not differences, differences[:3]

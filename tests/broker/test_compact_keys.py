@@ -1,0 +1,107 @@
+"""Keys are reduced in columns to what a dictionary would hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.broker.cleaner.keys import (
+    KEY_TYPE,
+    NO_RECORDS,
+    KeyedRecords,
+    LastOffsets,
+    live_records,
+)
+
+KEYS = st.binary(max_size=3)
+ROWS = st.lists(st.tuples(KEYS, st.booleans()), max_size=40)
+
+
+def records(rows: list[tuple[bytes, bool]], first_offset: int) -> KeyedRecords:
+    return KeyedRecords(
+        pa.array([key for key, _ in rows], KEY_TYPE),
+        np.arange(first_offset, first_offset + len(rows)),
+        np.array([is_tombstone for _, is_tombstone in rows], np.bool_),
+    )
+
+
+@given(st.lists(ROWS, max_size=5), st.integers(1, 50))
+def test_the_last_offset_of_each_key_is_found_however_it_is_cut(
+    parts: list[list[tuple[bytes, bool]]], held: int
+) -> None:
+    last = LastOffsets(most_held_keys=held)
+    expected: dict[bytes, tuple[int, bool]] = {}
+    offset = 0
+    for part in parts:
+        last.add(records(part, offset))
+        for key, is_tombstone in part:
+            expected[key] = (offset, is_tombstone)
+            offset += 1
+
+    found = last.reduced()
+
+    rows = zip(found.offset.tolist(), found.is_tombstone.tolist(), strict=True)
+    assert dict(zip(found.key.to_pylist(), rows, strict=True)) == expected
+
+
+@given(ROWS, ROWS)
+def test_clean_records_are_replaced_by_dirty_ones_and_replace_none(
+    clean: list[tuple[bytes, bool]], dirty: list[tuple[bytes, bool]]
+) -> None:
+    mapped = records(dirty, 1000).last_of_each_key()
+    live, keys = live_records([mapped], [records(clean, 0)])
+
+    dirty_keys = [key for key, _ in dirty]
+    expected = [at for at, (key, _) in enumerate(clean) if key not in dirty_keys]
+    expected += sorted(1000 + len(dirty) - 1 - dirty_keys[::-1].index(key) for key in {*dirty_keys})
+    assert live.offset.tolist() == expected
+    assert keys == len({key for key, _ in clean + dirty})
+
+
+@given(ROWS, st.integers(0, 45), st.integers(0, 45))
+def test_live_records_are_counted_by_ranges_of_offsets(
+    rows: list[tuple[bytes, bool]], start: int, end: int
+) -> None:
+    live, _ = live_records([records(rows, 0).last_of_each_key()], [])
+    low, high = min(start, end), max(start, end)
+
+    count, tombstones = live.count_between(np.array([low]), np.array([high]))
+
+    between = live.between(low, high)
+    assert count[0] == len(between.offset)
+    assert tombstones[0] == int(between.is_tombstone.sum())
+    assert live.has(np.arange(45)).sum() == len(live.offset)
+
+
+def test_no_records_are_no_keys() -> None:
+    live, keys = live_records([], [])
+
+    assert (len(live.offset), keys) == (0, 0)
+    assert NO_RECORDS.last_of_each_key().count == 0
+
+
+@given(st.lists(st.binary(max_size=30), max_size=40), st.integers(1, 9), st.integers(0, 40))
+def test_all_records_of_a_key_are_in_one_bucket(
+    keys: list[bytes], buckets: int, first: int
+) -> None:
+    found = records([(key, False) for key in keys + keys], 0)
+    part = KeyedRecords(found.key[first:], found.offset[first:], found.is_tombstone[first:])
+
+    scattered = part.in_buckets(buckets)
+
+    assert {*scattered} <= {*range(buckets)}
+    of_key = [{*each.key.to_pylist()} for each in scattered.values()]
+    assert sum(map(len, of_key)) == len(set().union(*of_key))
+    rows = [(each.key.to_pylist(), each.offset.tolist()) for each in scattered.values()]
+    assert all(offsets == sorted(offsets) for _, offsets in rows)
+    assert sorted(
+        (offset, key) for each in rows for key, offset in zip(*each, strict=True)
+    ) == list(enumerate((keys + keys)[first:], first))
+
+
+def test_many_keys_are_spread_over_the_buckets() -> None:
+    scattered = records([(b"key-%08d" % number, False) for number in range(10_000)], 0)
+
+    assert all(900 < each.count < 1100 for each in scattered.in_buckets(10).values())

@@ -1,0 +1,115 @@
+"""From where to where a log may be compacted, and which segments become one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
+from kdump.broker.cleaner.cleanable_range import CleanableRange, Hold, cleanable_range
+from kdump.broker.cleaner.groups import group_segments
+from kdump.state.settings import TopicSettings
+
+NOW_MS = 1_000_000
+
+
+def segment(base_offset: int, size_bytes: int = 100, modified_ms: int = 0) -> SegmentFiles:
+    return SegmentFiles(base_offset, size_bytes, 8, 12, modified_ms)
+
+
+def log(
+    *base_offsets: int,
+    end: int = 100,
+    start: int = 0,
+    high_watermark: int | None = None,
+    first_unstable_offset: int | None = None,
+    min_compaction_lag_ms: int = 0,
+    modified_ms: int = 0,
+) -> CompactedLog:
+    """A log whose time indexes are empty, so that the times of its files count."""
+    segments = tuple(SegmentFiles(base, 100, 0, 0, modified_ms + base) for base in base_offsets)
+    return CompactedLog(
+        path=Path("nowhere"),
+        segments=segments,
+        log_start_offset=start,
+        log_end_offset=end,
+        high_watermark=end if high_watermark is None else high_watermark,
+        first_unstable_offset=first_unstable_offset,
+        producers=(),
+        settings=TopicSettings(min_compaction_lag_ms=min_compaction_lag_ms),
+        now_ms=NOW_MS,
+    )
+
+
+def test_all_but_the_active_segment_is_compacted() -> None:
+    found = cleanable_range(log(0, 40, 80), None)
+
+    assert found == CleanableRange(0, 80, 80, Hold.ACTIVE_SEGMENT, 80, False)
+
+
+def test_without_a_high_watermark_nothing_is_compacted() -> None:
+    found = cleanable_range(log(0, 40, 80, high_watermark=0), None)
+
+    assert found.is_empty
+    assert found.held_by is Hold.HIGH_WATERMARK
+
+
+def test_the_segment_that_holds_an_open_transaction_stays_whole() -> None:
+    found = cleanable_range(log(0, 40, 80, first_unstable_offset=55), None)
+
+    assert (found.first_uncleanable_offset, found.end_offset) == (55, 40)
+    assert (found.held_by, found.held_at) == (Hold.OPEN_TRANSACTION, 55)
+
+
+def test_young_segments_are_left() -> None:
+    young = log(0, 40, 80, 90, min_compaction_lag_ms=50, modified_ms=NOW_MS - 100)
+
+    found = cleanable_range(young, None)
+
+    assert (found.end_offset, found.held_by) == (80, Hold.COMPACTION_LAG)
+
+
+@pytest.mark.parametrize("cleaner_offset", [5, 101])
+def test_a_checkpoint_outside_of_the_log_makes_all_of_it_dirty(cleaner_offset: int) -> None:
+    found = cleanable_range(log(0, 40, 80, start=10), cleaner_offset)
+
+    assert (found.first_dirty_offset, found.is_reset) == (10, True)
+
+
+def test_a_range_within_one_segment_is_empty() -> None:
+    found = cleanable_range(log(0, 40, 80, high_watermark=70), 50)
+
+    assert (found.first_dirty_offset, found.end_offset) == (50, 40)
+    assert found.is_empty
+
+
+def test_groups_are_limited_by_bytes() -> None:
+    segments = [segment(offset) for offset in (0, 10, 20, 30)]
+
+    groups = group_segments(segments, TopicSettings(segment_bytes=250), 40)
+
+    assert [[each.base_offset for each in group] for group in groups] == [[0, 10], [20, 30]]
+
+
+def test_groups_are_limited_by_the_bytes_of_indexes() -> None:
+    segments = [segment(offset) for offset in (0, 10, 20)]
+
+    groups = group_segments(segments, TopicSettings(segment_index_bytes=24), 30)
+
+    assert [len(group) for group in groups] == [2, 1]
+
+
+def test_groups_are_limited_to_the_offsets_that_an_index_can_hold() -> None:
+    segments = [segment(0), segment(10), segment(2**31 + 5)]
+
+    groups = group_segments(segments, TopicSettings(), 2**31 + 9)
+
+    # The second may reach up to where the third begins, as far as anybody knows.
+    assert [len(group) for group in groups] == [1, 2]
+
+
+def test_an_empty_segment_is_no_reason_for_another_group() -> None:
+    segments = [segment(0), segment(2**31 + 5, size_bytes=0)]
+
+    assert len(group_segments(segments, TopicSettings(), 2**32)) == 1

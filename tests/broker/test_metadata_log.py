@@ -1,0 +1,131 @@
+"""The cluster's metadata: always as after a crash, and never behind its newest snapshot."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.apply_wanted import apply_wanted
+from builders.batches import batches
+from builders.log_directories import write_partition
+from builders.recovery import joined, log_name, positions
+from kdump.broker.loader.loader import LoadContext, Recovered
+from kdump.formats.record_batch import CRC_START
+from kdump.log.directory import read_lone_partition
+from kdump.repair.policies import Policy, repair_partition
+from kdump.target.refusal import Refusal
+from kdump.target.target_file import Gone, Kept, KeptUpTo, NewBytes
+
+LOG = log_name(0)
+
+
+def partition(path: Path, *snapshots: str, base_offset: int = 0) -> Path:
+    """A log of twelve records and epoch 0, and snapshots by their names."""
+    return write_partition(
+        path / "__cluster_metadata-0",
+        {base_offset: joined(batches(4, base_offset=base_offset))},
+        others=dict.fromkeys(snapshots, b"a snapshot"),
+    )
+
+
+def loaded(path: Path, policy: Policy = Policy.BROKER) -> Recovered | Refusal:
+    context = LoadContext(is_clean=True, recovery_point=12)
+    return repair_partition(read_lone_partition(path, path.name), context, policy)
+
+
+def recovered(path: Path, policy: Policy = Policy.BROKER) -> Recovered:
+    outcome = loaded(path, policy)
+    assert isinstance(outcome, Recovered), outcome
+    return outcome
+
+
+def snapshot(end_offset: int, epoch: int, suffix: str = ".checkpoint") -> str:
+    return f"{end_offset:020d}-{epoch:010d}{suffix}"
+
+
+def test_it_is_gone_through_after_a_clean_stop_too(tmp_path: Path) -> None:
+    path = partition(tmp_path)
+    log = bytearray((path / LOG).read_bytes())
+    at = positions(batches(4))[2]
+    log[at + CRC_START] ^= 1
+    (path / LOG).write_bytes(log)
+
+    assert recovered(path).files[LOG] == KeptUpTo(at)
+
+
+def test_snapshots_that_were_being_written_or_deleted_go(tmp_path: Path) -> None:
+    unfinished = (snapshot(6, 0, "-123.checkpoint.part"), snapshot(3, 0, ".checkpoint.deleted"))
+    path = partition(tmp_path, *unfinished, snapshot(9, 0))
+
+    files = recovered(path).files
+
+    assert [files[name] for name in unfinished] == [Gone(), Gone()]
+    assert files[snapshot(9, 0)] == Kept()
+
+
+def test_snapshots_below_the_start_of_the_log_go(tmp_path: Path) -> None:
+    path = partition(tmp_path, snapshot(6, 0), snapshot(12, 0), base_offset=12)
+
+    files = recovered(path).files
+
+    assert (files[snapshot(6, 0)], files[snapshot(12, 0)]) == (Gone(), Kept())
+
+
+def test_a_log_that_begins_behind_all_snapshots_is_refused(tmp_path: Path) -> None:
+    outcome = loaded(partition(tmp_path, snapshot(6, 0), base_offset=12))
+
+    assert isinstance(outcome, Refusal)
+    assert outcome.exception == "IllegalStateException"
+
+
+@pytest.mark.parametrize(("end_offset", "epoch"), [(13, 0), (20, 0), (3, 1)])
+def test_a_log_that_is_behind_its_newest_snapshot_begins_anew(
+    tmp_path: Path, end_offset: int, epoch: int
+) -> None:
+    path = partition(tmp_path, snapshot(2, 0), snapshot(end_offset, epoch))
+
+    outcome = recovered(path)
+    apply_wanted(path, outcome.files)
+
+    assert {file.name for file in path.iterdir()} == {
+        *(f"{end_offset:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
+        snapshot(end_offset, epoch),
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    }
+    assert (outcome.log_start_offset, outcome.log_end_offset) == (end_offset, end_offset)
+    assert outcome.files[log_name(end_offset)] == NewBytes(b"")
+    assert [dropped.loss.records for dropped in outcome.account.dropped] == [12]
+
+
+def test_a_log_that_reaches_its_newest_snapshot_stays(tmp_path: Path) -> None:
+    path = partition(tmp_path, snapshot(12, 0))
+
+    assert recovered(path).files[LOG] == Kept()
+
+
+def test_salvaging_it_keeps_what_is_valid(tmp_path: Path) -> None:
+    path = partition(tmp_path)
+    log = bytearray((path / LOG).read_bytes())
+    each = batches(4)
+    log[positions(each)[1] + CRC_START] ^= 1
+    (path / LOG).write_bytes(log)
+
+    apply_wanted(path, recovered(path, Policy.SALVAGE).files)
+
+    assert (path / LOG).read_bytes() == joined(each[:1], each[2:])
+
+
+@pytest.mark.parametrize("name", ["crashed", "recovered", "clean"])
+def test_of_a_real_directory_no_byte_of_its_log_is_lost(
+    shared_fixtures: Path, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / "__cluster_metadata-0"
+    shutil.copytree(shared_fixtures / "out" / name / "d1" / path.name, path)
+    logs = {file.name: file.read_bytes() for file in path.glob("*.log")}
+
+    apply_wanted(path, recovered(path).files)
+
+    assert {file.name: file.read_bytes() for file in path.glob("*.log")} == logs

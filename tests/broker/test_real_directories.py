@@ -1,0 +1,80 @@
+"""Directories that a real broker was killed on end as that broker's next start left them.
+
+What differs is listed here with its reason: the restarted broker elected leaders, and so wrote an
+epoch of its own for every partition.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.recover_for_differ import recover
+from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, LEADER_EPOCH_CHECKPOINT
+from kdump.log.directory import DirectoryKind, read_log_directory
+
+DAY_MS = 24 * 60 * 60 * 1000
+RESTARTED_MS = 1_795_240_020_000
+"""About when the broker started again; a day later than some producers' last batch."""
+
+OWN_SETTINGS = {"crash-lz4": IndexSettings(1024), "leftover": IndexSettings(1000)}
+"""``index.interval.bytes`` of the topics that have their own, as their metadata logs say."""
+
+PAIRS = [
+    ("crashed/d1", "recovered/d1"),
+    ("crashed/d2", "recovered/d2"),
+    *(
+        (f"leftover-{kind}/logs", f"leftover-{kind}-recovered/logs")
+        for kind in (
+            "1-cleaned-partial",
+            "2-cleaned-complete",
+            "3-swap-log-only",
+            "4-swap-complete",
+        )
+    ),
+]
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    """All files of all partitions but the cluster's metadata, and without the epochs."""
+    return {
+        f"{path.parent.name}/{path.name}": path.read_bytes()
+        for path in directory.glob("*-*/*")
+        if not path.parent.name.startswith(CLUSTER_METADATA_TOPIC)
+        and not path.name.endswith(".deleted")
+        and path.name != LEADER_EPOCH_CHECKPOINT
+    }
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_every_file_ends_as_the_real_brokers(
+    shared_fixtures: Path, tmp_path: Path, before: str, after: str
+) -> None:
+    ours = tmp_path / "logs"
+    shutil.copytree(shared_fixtures / "out" / before, ours)
+    recover(ours, OWN_SETTINGS, now_ms=RESTARTED_MS, producer_id_expiration_ms=DAY_MS)
+
+    expected, found = files_of(shared_fixtures / "out" / after), files_of(ours)
+
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if found[name] != expected[name]] == []
+
+
+@pytest.mark.parametrize(("before", "after"), PAIRS)
+def test_the_checkpoints_end_as_the_real_brokers(
+    shared_fixtures: Path, tmp_path: Path, before: str, after: str
+) -> None:
+    ours = tmp_path / "logs"
+    shutil.copytree(shared_fixtures / "out" / before, ours)
+    recover(ours, OWN_SETTINGS)
+
+    real, made = (
+        read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints
+        for path in (shared_fixtures / "out" / after, ours)
+    )
+
+    assert made.recovery_points == real.recovery_points
+    assert made.log_start_offsets == real.log_start_offsets

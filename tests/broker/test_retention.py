@@ -1,0 +1,196 @@
+"""Which segments retention deletes, why it keeps the others, and what is chosen to free space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.broker.retention.free_space import choose_to_free
+from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog, fates, held_back
+from kdump.state.config_keys import CleanupPolicy
+from kdump.state.settings import TopicSettings
+
+NOW_MS = 1_000_000
+DAY = TopicSettings(retention_ms=100)
+UNLIMITED = TopicSettings(retention_ms=-1)
+COMPACTED = replace(DAY, cleanup_policy=frozenset({CleanupPolicy.COMPACT}))
+
+
+def log_of(
+    times: Sequence[int], *, size: int = 10, start: int = 0, mark: int | None = None
+) -> RetainableLog:
+    """A log of segments of ten offsets each, with these largest timestamps."""
+    end = 10 * len(times)
+    segments = [LogSegment(10 * at, size, size + 2, ms) for at, ms in enumerate(times)]
+    return RetainableLog(
+        segments=tuple(segments),
+        log_start_offset=start,
+        log_end_offset=end,
+        high_watermark=end if mark is None else max(mark, start),
+        has_high_watermark=mark != 0,
+    )
+
+
+def reasons(log: RetainableLog, settings: TopicSettings) -> list[Reason]:
+    return [fate.reason for fate in fates(log, settings, NOW_MS)]
+
+
+def test_a_segment_goes_when_its_largest_timestamp_is_older_than_the_limit() -> None:
+    assert reasons(log_of([NOW_MS - 101, NOW_MS - 100]), DAY) == [
+        Reason.OVER_AGE,
+        Reason.TOO_YOUNG,
+    ]
+
+
+def test_the_active_segment_goes_too_when_everything_is_old() -> None:
+    assert reasons(log_of([1, 2]), DAY) == [Reason.OVER_AGE, Reason.OVER_AGE]
+
+
+def test_an_empty_active_segment_stays() -> None:
+    log = log_of([1, 2])
+    empty = replace(log.segments[1], size_bytes=0)
+    log = replace(log, segments=(log.segments[0], empty), log_end_offset=10)
+    assert reasons(log, DAY) == [Reason.OVER_AGE, Reason.EMPTY_ACTIVE]
+
+
+def test_size_is_looked_at_before_time() -> None:
+    settings = replace(DAY, retention_bytes=20)
+    assert reasons(log_of([1, 2, 3, NOW_MS]), settings) == [
+        Reason.OVER_SIZE,
+        Reason.OVER_SIZE,
+        Reason.OVER_AGE,
+        Reason.TOO_YOUNG,
+    ]
+
+
+def test_a_log_is_never_made_smaller_than_the_limit() -> None:
+    settings = replace(UNLIMITED, retention_bytes=21)
+    assert reasons(log_of([1, 2, 3]), settings) == [Reason.UNLIMITED] * 3
+
+
+def test_what_lies_below_the_log_start_offset_goes_whatever_the_policy() -> None:
+    assert reasons(log_of([1, 2, 3], start=20), COMPACTED) == [
+        Reason.BELOW_LOG_START,
+        Reason.BELOW_LOG_START,
+        Reason.POLICY,
+    ]
+
+
+def test_nothing_goes_that_reaches_above_the_high_watermark() -> None:
+    assert reasons(log_of([1, 2, 3], mark=19), DAY) == [
+        Reason.OVER_AGE,
+        Reason.HIGH_WATERMARK,
+        Reason.HIGH_WATERMARK,
+    ]
+
+
+def test_without_a_high_watermark_nothing_goes_but_what_was_deleted_before() -> None:
+    assert reasons(log_of([1, 2, 3], mark=0, start=10), DAY) == [
+        Reason.BELOW_LOG_START,
+        Reason.NO_HIGH_WATERMARK,
+        Reason.NO_HIGH_WATERMARK,
+    ]
+
+
+def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind_it() -> None:
+    log = log_of([1, NOW_MS + 50, 3, NOW_MS - 10])
+    found = fates(log, DAY, NOW_MS)
+    assert [fate.reason for fate in found] == [
+        Reason.OVER_AGE,
+        Reason.FUTURE_TIMESTAMP,
+        Reason.BEHIND_KEPT,
+        Reason.TOO_YOUNG,
+    ]
+    assert [fate.goes_at_ms for fate in found] == [None] + [NOW_MS + 151] * 3
+
+
+@given(
+    times=st.lists(st.integers(NOW_MS - 300, NOW_MS + 100), min_size=1, max_size=6),
+    retention_ms=st.integers(0, 200),
+)
+def test_a_segment_goes_at_the_moment_that_is_told_and_not_before(
+    times: list[int], retention_ms: int
+) -> None:
+    log = log_of(times)
+    settings = TopicSettings(retention_ms=retention_ms)
+    for at, fate in enumerate(fates(log, settings, NOW_MS)):
+        if fate.goes_at_ms is None:
+            assert fate.is_deleted
+        else:
+            assert fates(log, settings, fate.goes_at_ms)[at].is_deleted
+            assert not fates(log, settings, fate.goes_at_ms - 1)[at].is_deleted
+
+
+@given(
+    times=st.lists(st.integers(NOW_MS - 300, NOW_MS + 100), min_size=1, max_size=6),
+    start=st.integers(0, 60),
+    mark=st.integers(0, 60),
+    retention_bytes=st.integers(-1, 60),
+)
+def test_what_goes_comes_before_what_stays_and_is_replicated(
+    times: list[int], start: int, mark: int, retention_bytes: int
+) -> None:
+    log = log_of(times, start=min(start, 10 * len(times)), mark=mark)
+    found = fates(log, replace(DAY, retention_bytes=retention_bytes), NOW_MS)
+    count = sum(fate.is_deleted for fate in found)
+    assert [fate.is_deleted for fate in found] == [True] * count + [False] * (len(found) - count)
+    assert not count or log.upper_bound(count - 1) <= log.high_watermark
+
+
+@pytest.mark.parametrize(
+    ("log", "settings", "expected"),
+    [
+        (log_of([1, 2]), DAY, ()),
+        (log_of([1, 2], mark=5), DAY, (Reason.HIGH_WATERMARK,)),
+        (log_of([1, 2], mark=0), DAY, (Reason.NO_HIGH_WATERMARK,)),
+        (log_of([NOW_MS + 1, 2]), DAY, (Reason.FUTURE_TIMESTAMP,)),
+        (log_of([1, 2]), COMPACTED, (Reason.POLICY,)),
+        # What would not go anyway is held back by nothing.
+        (log_of([NOW_MS, NOW_MS], mark=0), DAY, ()),
+        (log_of([1, 2]), UNLIMITED, ()),
+    ],
+)
+def test_what_holds_retention_back_is_named(
+    log: RetainableLog, settings: TopicSettings, expected: tuple[Reason, ...]
+) -> None:
+    assert held_back(log, settings, NOW_MS) == expected
+
+
+# ---- Freeing space ----
+
+
+def test_the_oldest_segments_of_all_logs_go_until_there_is_enough() -> None:
+    logs = [log_of([10, 40, 50]), log_of([20, 30, 60])]
+    choice = choose_to_free(logs, 30)
+    assert (choice.counts, choice.freed_bytes, choice.is_enough) == ((1, 2), 36, True)
+
+
+def test_nothing_goes_if_nothing_is_asked_for() -> None:
+    assert choose_to_free([log_of([1])], 0).counts == (0,)
+
+
+def test_segments_go_in_the_order_of_their_log_even_if_their_times_do_not_rise() -> None:
+    logs = [log_of([90, 1, 1]), log_of([50, 60, 70])]
+    assert choose_to_free(logs, 30).counts == (0, 3)
+    assert choose_to_free(logs, 60).counts == (2, 3)
+
+
+def test_what_is_not_replicated_is_never_given_up() -> None:
+    choice = choose_to_free([log_of([1, 2, 3], mark=10), log_of([1], mark=0)], 100)
+    assert (choice.counts, choice.is_enough) == ((1, 0), False)
+
+
+@given(
+    lists=st.lists(st.lists(st.integers(0, 99), max_size=5), max_size=4),
+    wanted=st.integers(0, 200),
+)
+def test_one_segment_less_would_not_be_enough(lists: list[list[int]], wanted: int) -> None:
+    logs = [log_of(times) for times in lists]
+    choice = choose_to_free(logs, wanted)
+    total = sum(segment.disk_bytes for log in logs for segment in log.segments)
+    assert choice.is_enough or choice.freed_bytes == total
+    assert not choice.freed_bytes or choice.freed_bytes - 12 < wanted

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from builders.jobs import Count, CountBatches, DealBatches, TellProcess
+from kdump.engine import engine
+from kdump.engine.engine import EngineChoice, EngineOptions, run_in_order
+from kdump.engine.job import Job, JobFailedError, ResultT, Split, SplitT
+from kdump.engine.local import LocalEngine
+from kdump.engine.progress import Silent
+from kdump.engine.spark import SparkEngine
+
+
+@pytest.mark.parametrize(
+    ("options", "total_bytes", "expected"),
+    [
+        (EngineOptions(), (1 << 30) - 1, EngineChoice.LOCAL),
+        (EngineOptions(), 1 << 30, EngineChoice.SPARK),
+        (EngineOptions(threshold_bytes=1 << 40), 1 << 30, EngineChoice.LOCAL),
+        (EngineOptions(EngineChoice.LOCAL), 1 << 40, EngineChoice.LOCAL),
+        (EngineOptions(EngineChoice.SPARK), 0, EngineChoice.SPARK),
+        (EngineOptions(master="spark://host:7077"), 0, EngineChoice.SPARK),
+        (EngineOptions(EngineChoice.LOCAL, master="local[2]"), 0, EngineChoice.LOCAL),
+    ],
+)
+def test_the_engine_is_chosen_by_hand_or_by_size(
+    options: EngineOptions, total_bytes: int, expected: EngineChoice
+) -> None:
+    assert engine.chosen(options, total_bytes) is expected
+
+
+def test_a_job_gives_the_same_here_on_workers_and_on_spark(
+    work: list[Split], spark: SparkEngine
+) -> None:
+    job = CountBatches()
+    with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
+        expected = dict(here.run(job, work))
+        assert dict(pool.run(job, work)) == expected
+        assert dict(spark.run(job, work)) == expected
+
+
+def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
+    work: list[Split], spark: SparkEngine
+) -> None:
+    job = DealBatches()
+    with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
+        counts, (dealt,) = here.exchange(job, work, 7)
+        assert pool.exchange(job, work, 7) == (counts, [dealt])
+        assert counts == [job.counting.run(split) for split in work]
+        found, buckets = spark.exchange(job, work, 7)
+    assert found == counts
+    assert len(buckets) > 1
+    # What is in a bucket is in the order of the splits, and nothing is in two.
+    order = {each: at for at, each in enumerate(dealt)}
+    for bucket in buckets:
+        assert bucket == sorted(bucket, key=order.__getitem__)
+    assert sorted(itertools.chain(*buckets), key=order.__getitem__) == dealt
+
+
+def test_a_split_that_cannot_be_exchanged_is_named(work: list[Split], spark: SparkEngine) -> None:
+    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    for each in (LocalEngine(processes=1), spark):
+        with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
+            each.exchange(DealBatches(), [*work, gone], 7)
+
+
+def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
+    path = work[0].path
+    parts = [split for split in work if split.path == path]
+    assert len(parts) > 5
+    job = CountBatches()
+    with LocalEngine() as here:
+        counted = [count for _, count in here.run(job, parts)]
+    whole = job.run(Split(path))
+    assert whole == Count(
+        sum(count.batches for count in counted),
+        sum(count.records for count in counted),
+        sum(count.size_bytes for count in counted),
+    )
+    assert whole.size_bytes == Path(path).stat().st_size
+
+
+class Backwards:
+    """An engine that is done with the last split first."""
+
+    name = "backwards"
+
+    def run(
+        self, job: Job[SplitT, ResultT], splits: Sequence[SplitT]
+    ) -> Generator[tuple[SplitT, ResultT], None, None]:
+        for split in reversed(splits):
+            yield split, job.run(split)
+
+    def exchange(self, job: object, splits: object, buckets: int) -> NoReturn:
+        raise AssertionError
+
+
+def test_results_can_be_had_in_order(work: list[Split]) -> None:
+    ordered = [split for split, _ in run_in_order(Backwards(), CountBatches(), work)]
+    assert ordered == work
+
+
+@pytest.mark.parametrize("choice", [EngineChoice.LOCAL, EngineChoice.SPARK])
+def test_no_work_needs_no_engine(choice: EngineChoice, cache: Path) -> None:
+    with engine.open_engine(EngineOptions(choice), total_bytes=0) as opened:
+        assert opened.name == choice.value
+        assert not list(opened.run(TellProcess(), []))
+
+
+class Recorder(Silent):
+    """Keeps what it is told."""
+
+    is_shown = True
+
+    def __init__(self) -> None:
+        self.total_bytes = self.done_bytes = self.ended = 0
+        self.labels: set[str] = set()
+
+    def begin(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+
+    def working_on(self, label: str) -> None:
+        self.labels.add(label)
+
+    def advance(self, size_bytes: int) -> None:
+        self.done_bytes += size_bytes
+
+    def end(self) -> None:
+        self.ended += 1
+
+
+@pytest.mark.parametrize("name", ["here", "workers", "spark"])
+def test_every_byte_is_told_as_progress(
+    name: str, work: list[Split], spark: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = Recorder()
+    if name == "spark":
+        monkeypatch.setattr(spark, "_progress", told)
+        done = list(spark.run(CountBatches(), work))
+    else:
+        with LocalEngine(1 if name == "here" else 2, told) as local:
+            done = list(local.run(CountBatches(), work))
+    assert len(done) == len(work)
+    assert told.done_bytes == told.total_bytes == sum(split.size_bytes for split in work)
+    assert told.ended == 1
+    assert "large-0" in told.labels
+
+
+def test_a_failure_of_a_job_survives_the_way_between_processes() -> None:
+    failure = JobFailedError(Split("log", 12), "No such file or directory", "trace")
+    copy = pickle.loads(pickle.dumps(failure))
+    assert isinstance(copy, JobFailedError)
+    assert (str(copy), copy.split, copy.trace) == (str(failure), failure.split, "trace")

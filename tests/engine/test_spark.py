@@ -1,0 +1,393 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from builders.jobs import CountBatches, FailOn, KillWorker, TellExecutable, TellProcess, parent_of
+from builders.programs import InterruptedProgram, in_a_fresh_process
+from kdump.engine import spark_cluster, spark_installation, spark_java, spark_session
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import JobFailedError, Split
+from kdump.engine.local import LocalEngine
+from kdump.engine.spark import SparkEngine
+from kdump.errors import KdumpError, UsageProblem
+
+SPARK = EngineOptions(EngineChoice.SPARK)
+
+
+def test_workers_run_the_python_that_runs_here(spark: SparkEngine) -> None:
+    [(_, executable)] = spark.run(TellExecutable(), [Split("any")])
+    assert executable == sys.executable
+
+
+def test_a_failure_names_the_file_and_the_byte(work: list[Split], spark: SparkEngine) -> None:
+    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    with pytest.raises(JobFailedError) as caught:
+        list(spark.run(CountBatches(), [*work, gone]))
+    assert str(caught.value) == (
+        "gone/00000000000000000000.log from byte 4096: No such file or directory"
+    )
+
+
+def test_a_bug_is_told_with_its_trace(work: list[Split], spark: SparkEngine) -> None:
+    with pytest.raises(JobFailedError, match="ZeroDivisionError: no bytes a second") as caught:
+        list(spark.run(FailOn(work[-1].path), work))
+    assert "builders/jobs.py" in caught.value.trace
+
+
+def test_a_split_whose_worker_dies_is_done_again(
+    work: list[Split], spark: SparkEngine, tmp_path: Path
+) -> None:
+    job = KillWorker(work[-1].path, scar=str(tmp_path / "scar"))
+    with LocalEngine() as here:
+        expected = dict(here.run(CountBatches(), work))
+    assert dict(spark.run(job, work)) == expected
+    assert (tmp_path / "scar").exists()
+
+
+def test_a_split_on_which_every_worker_dies_is_named(work: list[Split], spark: SparkEngine) -> None:
+    with pytest.raises(JobFailedError, match="each time it was tried") as caught:
+        list(spark.run(KillWorker(work[0].path), work))
+    assert caught.value.split.path == work[0].path
+
+
+def test_a_job_that_is_left_early_does_not_hold_up_the_next(
+    work: list[Split], spark: SparkEngine
+) -> None:
+    with contextlib.closing(spark.run(TellProcess(), work)) as results:
+        next(results)
+    assert len(list(spark.run(TellProcess(), work))) == len(work)
+
+
+def test_a_context_that_is_there_is_used_and_left_alone(
+    work: list[Split], spark: SparkEngine
+) -> None:
+    list(spark.run(TellProcess(), work))
+    with open_engine(SPARK, total_bytes=0) as other:
+        assert len(list(other.run(TellProcess(), work))) == len(work)
+    assert len(list(spark.run(TellProcess(), work))) == len(work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "url"),
+    [
+        (None, "local[*,4]"),
+        ("local", "local[1,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[3,1]", "local[3,1]"),
+        ("spark://host:7077", "spark://host:7077"),
+        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
+    ],
+)
+def test_on_this_machine_too_a_task_is_tried_again(asked: str | None, url: str) -> None:
+    assert spark_session.master_url(asked) == url
+
+
+def test_properties_that_were_asked_for_win() -> None:
+    found = spark_session.properties("local[2,4]", {"spark.ui.enabled": "true"})
+    assert found["spark.ui.enabled"] == "true"
+    assert found["spark.app.name"] == "kdump"
+
+
+@pytest.mark.parametrize("java_home", [True, False], ids=["in JAVA_HOME", "on the path"])
+def test_without_java_one_line_says_so(
+    java_home: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path) if java_home else "")
+    with pytest.raises(KdumpError) as caught:
+        spark_installation.find_java(os.environ)
+    where = f"in JAVA_HOME ({tmp_path})" if java_home else "on the PATH"
+    assert str(caught.value) == (
+        f"Spark needs Java 17 or 21, and there is none {where}: "
+        "use --engine local, which needs neither Java nor Spark"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "Error: LinkageError\njava.lang.UnsupportedClassVersionError: org/apache",
+            "it needs Java 17 or 21, and {java} is older",
+        ),
+        ("Error occurred during initialization of VM\nToo small", "Too small"),
+        ("", "{java} ended with status 1"),
+    ],
+)
+def test_a_java_that_does_not_start_spark_is_told_in_one_line(
+    said: str, reason: str, tmp_path: Path
+) -> None:
+    java = tmp_path / "java"
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n")
+    java.chmod(0o755)
+    process = spark_java.JavaProcess([str(java)], spark_home=tmp_path)
+    try:
+        with pytest.raises(KdumpError) as caught:
+            process.wait_for_gateway()
+    finally:
+        process.abort()
+    assert f"Spark did not start: {reason.format(java=java)}: use --engine local" in str(
+        caught.value
+    )
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("foo://host:7077", "not a Spark master; Spark knows local"),
+        ("localhost:7077", "not a Spark master; Spark knows local"),
+        ("spark://localhost", "expected spark://HOST:PORT"),
+        ("spark://localhost:port", "expected spark://HOST:PORT"),
+        ("local[0,4]", "at least one core"),
+    ],
+)
+def test_a_master_that_spark_does_not_know_is_refused_at_once(url: str, problem: str) -> None:
+    with pytest.raises(UsageProblem, match=f"--master {re.escape(url)}: .*{re.escape(problem)}"):
+        spark_cluster.find_master(url)
+
+
+def test_a_port_on_which_nobody_listens_is_told_at_once() -> None:
+    with closed_port() as port, pytest.raises(KdumpError, match="Connection refused"):
+        spark_cluster.find_master(f"spark://127.0.0.1:{port}")
+
+
+def test_one_master_of_several_is_enough() -> None:
+    with closed_port() as closed, socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        spark_cluster.find_master(f"spark://127.0.0.1:{closed},127.0.0.1:{port}")
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[int]:
+    """Give a port on which nobody listens, and nobody begins to."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
+
+
+class ClusterLog:
+    """A JVM of which only its log is known."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = lines
+        self.was_stopped = threading.Event()
+
+    def log_lines(self) -> list[str]:
+        return list(self.lines)
+
+    def stop_now(self) -> None:
+        self.was_stopped.set()
+
+
+def test_a_server_that_is_no_master_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_cluster, "_REGISTER_SECONDS", 0)
+    java = ClusterLog("INFO ClientEndpoint: Connecting to master spark://h:1...")
+
+    def wait_for_the_end() -> None:
+        java.was_stopped.wait()
+        raise OSError("the JVM is gone")
+
+    with pytest.raises(KdumpError, match="spark://h:1 does not answer as a Spark master does"):
+        spark_cluster.wait_for_master("spark://h:1", cast("Any", java), wait_for_the_end)
+
+
+class Cluster:
+    """A Spark context of a cluster, as far as it is asked for its executors."""
+
+    def __init__(self, executors: int) -> None:
+        self._jsc = self
+        self.executors = executors
+
+    def sc(self) -> Cluster:
+        return self
+
+    def conf(self) -> Cluster:
+        return self
+
+    def getTimeAsSeconds(self, name: str, default: str) -> int:  # noqa: N802
+        return int(default.removesuffix("s"))
+
+    def getExecutorMemoryStatus(self) -> Cluster:  # noqa: N802
+        return self
+
+    def size(self) -> int:
+        return 1 + self.executors
+
+
+def test_executors_that_end_as_they_start_are_not_waited_for() -> None:
+    ended = "Executor updated: app-1/{} is now EXITED (Command exited with code 1)"
+    java = cast("Any", ClusterLog(*map(ended.format, range(2))))
+    spark_cluster.check_executors("spark://h:1", Cluster(1), java, 1.0)
+    with pytest.raises(KdumpError, match="executors end as soon as they start: Command exited"):
+        spark_cluster.check_executors("spark://h:1", Cluster(0), java, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "lines", "patience_seconds"),
+    [
+        ("spark://h:1", (), 10.0),
+        ("spark://h:1", ("Executor added: app-1/0 on worker-1 (h:2) with 1 core(s)",), 60.0),
+        ("yarn", (), 60.0),
+    ],
+    ids=["without room", "an executor starts", "another cluster"],
+)
+def test_a_cluster_without_executors_is_told_after_a_while(
+    url: str, lines: tuple[str, ...], patience_seconds: float
+) -> None:
+    java = cast("Any", ClusterLog(*lines))
+    spark_cluster.check_executors(url, Cluster(0), java, patience_seconds)
+    with pytest.raises(KdumpError, match=f"no executor in {patience_seconds + 1:.0f} seconds"):
+        spark_cluster.check_executors(url, Cluster(0), java, patience_seconds + 1)
+
+
+def test_a_python_that_workers_do_not_have_is_told_with_the_machine(cache: Path) -> None:
+    said = in_a_fresh_process(WITHOUT_PYTHON).stdout
+    assert re.fullmatch(
+        r'the Spark job failed: Cannot run program "/gone/python": .*No such file.* \(on \S+\)\n',
+        said,
+    )
+
+
+WITHOUT_PYTHON = """
+from builders.jobs import TellProcess
+from kdump.errors import KdumpError
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import Split
+conf = (("spark.pyspark.python", "/gone/python"),)
+try:
+    with open_engine(EngineOptions(EngineChoice.SPARK, spark_conf=conf), total_bytes=0) as engine:
+        list(engine.run(TellProcess(), [Split("any")]))
+except KdumpError as failure:
+    print(failure)
+"""
+
+WITHOUT_JAVA = """
+from builders.jobs import KillJava
+from kdump.errors import KdumpError
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import Split
+try:
+    with open_engine(EngineOptions(EngineChoice.SPARK, master="local[1]"), total_bytes=0) as engine:
+        list(engine.run(KillJava(), [Split("any")]))
+except KdumpError as failure:
+    print(failure)
+"""
+
+
+def test_a_jvm_that_is_killed_is_told_in_one_line(cache: Path) -> None:
+    done = in_a_fresh_process(WITHOUT_JAVA)
+    assert done.stdout == "the Spark job failed: Java was ended by SIGKILL (out of memory?)\n"
+    assert done.stderr == ""
+
+
+STOPPED = """
+import sys
+from builders.jobs import TellProcess
+from kdump.errors import KdumpError
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import Split
+from kdump.engine.spark_session import SparkSession
+session = SparkSession("local[1]", {})
+session.context._jsc.stop()
+for _ in range(2):
+    try:
+        with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
+            list(engine.run(TellProcess(), [Split("any")]))
+    except KdumpError as failure:
+        print(failure)
+    session._java.stop_now()
+"""
+
+
+def test_a_context_that_is_stopped_is_told_in_one_line(cache: Path) -> None:
+    said = in_a_fresh_process(STOPPED).stdout.splitlines()
+    assert len(said) == 2
+    for line in said:
+        assert line.startswith("the Spark context of this process is stopped")
+
+
+NO_PYSPARK = """
+import sys
+sys.modules["pyspark"] = None
+from kdump.errors import KdumpError
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+try:
+    with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0):
+        pass
+except KdumpError as failure:
+    print(failure)
+"""
+
+
+def test_without_pyspark_one_line_says_so() -> None:
+    said = in_a_fresh_process(NO_PYSPARK).stdout
+    assert said == (
+        "pyspark cannot be imported (import of pyspark halted; None in sys.modules): "
+        "use --engine local, which needs neither Java nor Spark\n"
+    )
+
+
+NOTHING_OF_SPARK = """
+import sys
+from kdump.engine.engine import EngineOptions, open_engine
+import kdump.cli.options.engine_options, kdump.engine.spark
+from builders.jobs import TellProcess
+from kdump.engine.job import Split
+with open_engine(total_bytes=0) as engine:
+    list(engine.run(TellProcess(), [Split("any")]))
+print("pyspark" in sys.modules, "py4j" in sys.modules)
+"""
+
+
+def test_pyspark_is_not_imported_before_it_is_used() -> None:
+    assert in_a_fresh_process(NOTHING_OF_SPARK).stdout.split() == ["False", "False"]
+
+
+WHOLE_RUN = """
+import os
+from builders.jobs import TellProcess
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import Split
+options = EngineOptions(EngineChoice.SPARK, master="local[1]")
+with open_engine(options, total_bytes=0) as engine:
+    for split, process in engine.run(TellProcess(), [Split("any")]):
+        print(split.path, process != os.getpid())
+"""
+
+
+def test_a_run_on_spark_says_nothing_of_its_own(cache: Path) -> None:
+    done = in_a_fresh_process(WHOLE_RUN)
+    assert (done.stdout, done.stderr) == ("any True\n", "")
+
+
+INTERRUPTED = """
+import sys
+from builders.jobs import WaitForEver
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import Split
+options = EngineOptions(EngineChoice.SPARK, master="local[2]")
+with open_engine(options, total_bytes=0) as engine:
+    splits = [Split(str(number), 0, None, 1 << 30) for number in range(2)]
+    list(engine.run(WaitForEver(sys.argv[1]), splits))
+"""
+
+
+def test_an_interrupt_ends_all_processes(tmp_path: Path, cache: Path) -> None:
+    interrupted = InterruptedProgram(INTERRUPTED, tmp_path)
+    interrupted.wait_for_workers(2)
+    java = parent_of(parent_of(interrupted.workers[0]))
+    assert "java" in Path(f"/proc/{java}/exe").readlink().parts
+    interrupted.interrupt()
+    assert not interrupted.workers_left()
+    assert not Path(f"/proc/{java}").exists()

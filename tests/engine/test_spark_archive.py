@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from builders.programs import in_a_fresh_process
+from kdump.engine import class_archive, spark_archive
+from kdump.engine.class_archive import ClassArchive
+from kdump.engine.spark_installation import Java, Spark
+from kdump.engine.spark_java import JVM_OPTIONS, JavaProcess, gateway_command
+from kdump.errors import KdumpError
+
+JAVA = Java(Path("/java/bin/java"), "17.0.1")
+SPARK = Spark(Path("/spark"), "4.3.0")
+
+
+def find(java: Java = JAVA, spark: Spark = SPARK) -> ClassArchive:
+    found = class_archive.find_archive(java, spark, JVM_OPTIONS, os.environ)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
+    """Give where an archive would be, in an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found = find()
+    assert found.path.parent == tmp_path / "kdump"
+    found.path.parent.mkdir(mode=0o700)
+    return found
+
+
+@pytest.fixture
+def kept(archive: ClassArchive) -> ClassArchive:
+    """Give an archive that is there."""
+    part = archive.path.with_suffix(".1.part")
+    part.write_bytes(b"classes")
+    archive.keep(part)
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("java", "spark"),
+    [
+        (Java(JAVA.path, "17.0.2"), SPARK),
+        (Java(Path("/other/bin/java"), JAVA.identity), SPARK),
+        (JAVA, Spark(SPARK.home, "4.3.1")),
+        (JAVA, Spark(Path("/other"), SPARK.version)),
+    ],
+)
+def test_every_java_and_every_spark_has_an_archive_of_its_own(
+    archive: ClassArchive, java: Java, spark: Spark
+) -> None:
+    assert find(java, spark) != archive
+
+
+@pytest.mark.parametrize(
+    ("environment", "folder"),
+    [
+        ({"XDG_CACHE_HOME": "/cache", "HOME": "/ann"}, Path("/cache/kdump")),
+        ({"XDG_CACHE_HOME": "cache", "HOME": "/ann"}, Path("/ann/.cache/kdump")),
+        ({"HOME": "/ann"}, Path("/ann/.cache/kdump")),
+        ({}, None),
+    ],
+)
+def test_the_cache_is_the_users_own(environment: dict[str, str], folder: Path | None) -> None:
+    assert class_archive.cache_folder(environment) == folder
+
+
+def test_an_archive_is_wanted_once(archive: ClassArchive) -> None:
+    assert spark_archive._is_wanted(archive)
+    part = archive.path.with_suffix(".1.part")
+    part.touch()
+    archive.keep(part)
+    assert not spark_archive._is_wanted(archive)
+
+
+def test_an_archive_is_not_made_twice_at_once(archive: ClassArchive) -> None:
+    part = archive.path.with_suffix(".123.part")
+    part.touch()
+    assert not spark_archive._is_wanted(archive)
+    os.utime(part, (0, 0))
+    assert spark_archive._is_wanted(archive)
+
+
+def test_without_java_there_is_no_archive_and_no_complaint(
+    archive: ClassArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(archive.path.parent))
+    spark_archive.make_in_background()
+    assert not list(archive.path.parent.iterdir())
+
+
+def test_an_archive_of_ones_own_is_used(kept: ClassArchive) -> None:
+    assert kept.is_usable()
+    assert kept.is_intact()
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+@pytest.mark.parametrize("which", ["path", "checksum_path"])
+def test_an_archive_that_others_can_write_to_is_not_used(
+    kept: ClassArchive, which: str, mode: int
+) -> None:
+    path: Path = getattr(kept, which)
+    path.chmod(mode)
+    assert not kept.is_usable()
+    assert spark_archive._is_wanted(kept)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+def test_an_archive_in_a_directory_of_others_is_neither_used_nor_made(
+    kept: ClassArchive, mode: int
+) -> None:
+    kept.path.parent.chmod(mode)
+    assert not kept.is_usable()
+    assert not spark_archive._is_wanted(kept)
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_every_directory_on_the_way_counts(
+    archive: ClassArchive, tmp_path: Path, mode: int
+) -> None:
+    tmp_path.chmod(mode)
+    archive.path.parent.rmdir()
+    assert not spark_archive._is_wanted(archive)
+    assert not archive.path.parent.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
+@pytest.mark.parametrize("whose", ["archive", "directory", "link"])
+def test_what_belongs_to_somebody_else_is_not_used(
+    kept: ClassArchive, tmp_path: Path, whose: str
+) -> None:
+    folder = kept.path.parent
+    if whose == "link":
+        real = folder.rename(tmp_path / "real")
+        folder.symlink_to(real)
+        assert kept.is_usable(), "one's own link is followed"
+        os.chown(folder, 1234, 1234, follow_symlinks=False)
+    else:
+        os.chown(kept.path if whose == "archive" else folder, 1234, 1234)
+    assert not kept.is_usable()
+
+
+def test_links_in_a_circle_are_nobodys(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    assert not class_archive.is_private(tmp_path / "a" / "file")
+
+
+def test_a_pipe_in_place_of_an_archive_is_not_opened(kept: ClassArchive) -> None:
+    kept.path.unlink()
+    os.mkfifo(kept.path, 0o600)
+    assert not kept.is_usable()
+
+
+@pytest.mark.parametrize("content", [b"", b"class", b"classeS", b"classes+"])
+def test_other_bytes_than_were_written_are_noticed(kept: ClassArchive, content: bytes) -> None:
+    kept.path.chmod(0o600)
+    kept.path.write_bytes(content)
+    assert not kept.is_intact()
+
+
+def fake_java(folder: Path, condition: str) -> Java:
+    """A Java that ends under a condition, and else is Spark's gateway."""
+    program = folder / "java"
+    program.write_text(
+        "#!/bin/sh\n"
+        f"if {condition}; then exit 134; fi\n"
+        "printf '\\0\\0\\0\\7\\0\\0\\0\\6secret' >\"$_PYSPARK_DRIVER_CONN_INFO_PATH.part\"\n"
+        'mv "$_PYSPARK_DRIVER_CONN_INFO_PATH.part" "$_PYSPARK_DRIVER_CONN_INFO_PATH"\n'
+        "cat\n"
+    )
+    program.chmod(0o755)
+    return Java(program, "fake")
+
+
+def started(java: Java, kept: ClassArchive, home: Path) -> None:
+    """Start a gateway on an archive, in one try."""
+    spark = Spark(home, "0")
+    command = gateway_command(java, spark, heap="64m", archive=kept, archive_to=None)
+    process = JavaProcess(command, spark_home=home, archive=kept)
+    try:
+        gateway = process.wait_for_gateway()
+        assert (gateway.port, gateway.secret) == (7, "secret")
+    finally:
+        process.abort()
+
+
+WITH_ARCHIVE = "echo $* | grep -q SharedArchiveFile"
+
+
+def test_a_broken_archive_is_removed_and_done_without(kept: ClassArchive, tmp_path: Path) -> None:
+    kept.path.chmod(0o600)
+    kept.path.write_bytes(b"broken!")
+    started(fake_java(tmp_path, WITH_ARCHIVE), kept, tmp_path)
+    assert not list(kept.path.parent.iterdir())
+
+
+def test_an_archive_on_which_java_ends_is_removed_and_done_without(
+    kept: ClassArchive, tmp_path: Path
+) -> None:
+    started(fake_java(tmp_path, WITH_ARCHIVE), kept, tmp_path)
+    assert not list(kept.path.parent.iterdir())
+
+
+def test_an_archive_is_kept_where_java_does_not_start_without_it_either(
+    kept: ClassArchive, tmp_path: Path
+) -> None:
+    with pytest.raises(KdumpError, match="Spark did not start"):
+        started(fake_java(tmp_path, "true"), kept, tmp_path)
+    assert kept.is_intact()
+
+
+MAPPED = """
+from pathlib import Path
+from builders.jobs import TellParents
+from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.job import Split
+with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
+    [(_, parents)] = engine.run(TellParents(), [Split("any")])
+    print(Path(f"/proc/{parents[1]}/maps").read_text())
+"""
+
+
+@pytest.mark.slow
+def test_the_archive_is_made_and_used_and_replaced_when_it_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made = in_a_fresh_process(
+        "import runpy; runpy.run_module('kdump.engine.spark_archive', run_name='__main__')"
+    )
+    assert (made.stdout, made.stderr) == ("", "")
+    archive = next((tmp_path / "kdump").glob("*.jsa"))
+    assert str(archive) in in_a_fresh_process(MAPPED).stdout
+    # A JVM crashes on this one.
+    archive.chmod(0o600)
+    with archive.open("r+b") as file:
+        file.seek(archive.stat().st_size // 3)
+        file.write(bytes(3 << 20))
+    said = in_a_fresh_process(MAPPED)
+    assert said.stderr == ""
+    assert str(archive) not in said.stdout

@@ -1,0 +1,273 @@
+"""Logs are compacted to the same wherever tasks run, and whatever a run is stopped by."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from builders.compactable_directories import (
+    KEYS,
+    NOW_MS,
+    last_values,
+    plain_directory,
+    varied_directory,
+)
+from builders.trees import contents_of, tree_of
+from builders.volatile_files import Stopped, VolatileFiles
+from kdump.apply.files import DISK, Files
+from kdump.apply.undo import finish_interrupted
+from kdump.engine.engine import Engine
+from kdump.engine.local import LocalEngine
+from kdump.engine.spark import SparkEngine
+from kdump.formats import names
+from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
+from kdump.formats.names import TopicPartition
+from kdump.jobs.compact import swap as swapping
+from kdump.jobs.compact import wave
+from kdump.jobs.compact.compact import DirectoryResult, compact_on
+from kdump.jobs.compact.request import Request
+from kdump.jobs.compact.swap import NoSpace
+from kdump.jobs.compact.tasks import RewriteJob, ScanJob, rewrite_splits, scan_splits
+from kdump.jobs.execution import Writing
+from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.state.settings import Settings
+
+KNOWN = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": "86400000",
+    "remote.storage.enable": "false",
+}
+"""What has to be known of topics that are not named."""
+COMPACT = Writing("compact", keep_undo=False)
+
+
+def compacted(
+    root: Path,
+    engine: Engine | None = None,
+    writing: Writing = COMPACT,
+    files: Files = DISK,
+    **given: str,
+) -> DirectoryResult:
+    """Compact all of ``root``; settings by Kafka's names, dots as underscores."""
+    directory = read_log_directory(root, DirectoryKind.LOG_DIRECTORY)
+    settings = Settings(KNOWN | {name.replace("_", "."): value for name, value in given.items()})
+    request = Request([directory], {root: settings}, now_ms=NOW_MS)
+    (result,) = compact_on(engine or LocalEngine(1), request, writing, files)
+    return result
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let logs be cut into many parts, and each new segment take its place at once."""
+    monkeypatch.setattr(wave, "_scanned_bytes", lambda _: 2_000)
+    monkeypatch.setattr(wave, "REWRITTEN_BYTES", 5_000)
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_both_engines_come_to_the_same(quick_path: Path, spark: SparkEngine) -> None:
+    root = varied_directory(quick_path / "logs", seed=3)
+    found = {}
+    with LocalEngine(2) as workers:
+        for name, engine in (("here", LocalEngine(1)), ("workers", workers), ("spark", spark)):
+            copy = shutil.copytree(root, quick_path / name)
+            result = compacted(copy, engine, internal_segment_bytes="9000")
+            previews = [each.preview for each in result.partitions]
+            found[name] = contents_of(copy), previews
+    assert found["workers"] == found["here"]
+    assert found["spark"] == found["here"]
+    assert found["here"][0] != contents_of(root)
+
+
+@pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("is_varied", [True, False])
+@pytest.mark.parametrize("cleaned_to", [None, 40])
+def test_spark_finds_the_last_records_itself(
+    quick_path: Path,
+    spark: SparkEngine,
+    monkeypatch: pytest.MonkeyPatch,
+    is_varied: bool,
+    cleaned_to: int | None,
+) -> None:
+    if is_varied:
+        root = varied_directory(quick_path / "logs", seed=5)
+    else:
+        root = plain_directory(quick_path / "logs", ("case", "users"))
+    if cleaned_to is not None:
+        lines = [OffsetEntry(TopicPartition("case", number), cleaned_to) for number in range(4)]
+        (root / names.CLEANER_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
+    here, there = (Path(shutil.copytree(root, quick_path / name)) for name in ("here", "there"))
+    expected = compacted(here)
+    monkeypatch.setattr(wave, "BUCKET_BYTES", 2_000)
+
+    result = compacted(there, spark)
+
+    assert contents_of(there) == contents_of(here)
+    assert [each.preview for each in result.partitions] == [
+        each.preview for each in expected.partitions
+    ]
+    assert contents_of(here) != contents_of(root)
+
+
+def test_how_the_work_is_cut_makes_no_difference(
+    quick_path: Path, request: pytest.FixtureRequest
+) -> None:
+    root = varied_directory(quick_path / "logs", seed=4)
+    whole, cut = (Path(shutil.copytree(root, quick_path / name)) for name in ("whole", "cut"))
+
+    compacted(whole)
+    request.getfixturevalue("small_parts")
+    compacted(cut)
+
+    assert contents_of(cut) == contents_of(whole)
+
+
+def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
+    root = plain_directory(quick_path / "logs")
+    (partition,) = read_log_directory(root).partitions
+    begun = wave.Wave(
+        Request([], {root: Settings()}, now_ms=NOW_MS),
+        read_log_directory(root),
+        LocalEngine(1),
+        swapping.Discarder(),
+    )._begun(partition)
+    assert isinstance(begun, wave._Work)
+    scanned, dealt = {}, []
+    for split in scan_splits(partition, begun.begun.parts_to_scan(), 10**6):
+        found, pieces = ScanJob().scatter(pickle.loads(pickle.dumps(split)), 1)
+        scanned[split.part.path] = [pickle.loads(pickle.dumps(found))]
+        dealt += pickle.loads(pickle.dumps(list(pieces.values())))
+    live = pickle.loads(pickle.dumps(ScanJob().gather(dealt)))[partition.path].live
+    groups = begun.begun.groups_to_rewrite(scanned, live)
+    for rewrite in rewrite_splits(groups):
+        assert pickle.loads(pickle.dumps(RewriteJob().run(pickle.loads(pickle.dumps(rewrite)))))
+
+
+def test_of_each_key_the_last_value_stays(quick_path: Path) -> None:
+    root = plain_directory(quick_path / "logs", segments=5)
+    before = last_values(root / "users-0")
+
+    result = compacted(root)
+
+    assert last_values(root / "users-0") == {k: v for k, v in before.items() if k is not None}
+    (partition,) = result.partitions
+    assert partition.preview is not None
+    assert partition.preview.after.records == KEYS
+    assert partition.preview.records_without_key == 1
+    assert sorted(path.name for path in (root / "users-0").glob("*.log")) == [
+        f"{offset:020d}.log" for offset in (0, 50)
+    ]
+
+
+def test_between_two_swaps_the_directory_is_clean_and_whole(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
+    root = plain_directory(quick_path / "logs", segments=5)
+    expected = last_values(root / "users-0")
+    seen = []
+    swap = swapping.Swapper.swap
+
+    def noting(swapper: swapping.Swapper) -> None:
+        swap(swapper)
+        left = [*root.rglob("*.cleaned"), *root.rglob("*.swap"), *root.glob(".kdump*")]
+        assert not left
+        found = last_values(root / "users-0")
+        assert expected.items() - found.items() <= {(None, expected[None])}
+        seen.append((root / names.CLEAN_SHUTDOWN_MARKER).exists())
+
+    monkeypatch.setattr(swapping.Swapper, "swap", noting)
+    compacted(root, internal_segment_bytes="600")
+
+    assert len(seen) > 2
+    assert all(seen)
+
+
+def test_with_an_undo_everything_is_one_change(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
+    root = plain_directory(quick_path / "logs", ("a", "b"), segments=5)
+
+    result = compacted(root, writing=Writing("compact"), internal_segment_bytes="600")
+
+    assert result.undos == ("1",)
+
+
+@pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
+def test_stopped_anywhere_it_is_finished_by_the_next_run(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
+) -> None:
+    monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
+    base = plain_directory(quick_path / "base", ("a", "b"))
+    attic = quick_path / "attic"
+    attic.mkdir()
+    done = Path(shutil.copytree(base, quick_path / "done"))
+    counting = VolatileFiles(done, attic)
+    compacted(done, files=counting)
+    counting.forget_attic()
+    expected = contents_of(done)
+    assert expected != contents_of(base)
+    for at in range(int(unsynced), len(counting.operations), 2):
+        root = Path(shutil.copytree(base, quick_path / f"at-{at}"))
+        files = VolatileFiles(root, attic, stop_after=at)
+        with pytest.raises(Stopped):
+            compacted(root, files=files)
+        if unsynced:
+            files.lose_unsynced()
+        files.forget_attic()
+
+        finish_interrupted(root)
+        compacted(root)
+
+        assert contents_of(root) == expected, (at, counting.operations[at])
+        shutil.rmtree(root)
+
+
+def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
+    quick_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = plain_directory(quick_path / "logs")
+    before = tree_of(root / "users-0")
+    full = SimpleNamespace(f_bfree=10, f_bavail=10, f_frsize=4096)
+    monkeypatch.setattr("kdump.apply.files.os.statvfs", lambda _: full)
+
+    (partition,) = compacted(root).partitions
+
+    assert isinstance(partition.problem, NoSpace)
+    assert partition.problem.free_bytes == 40960
+    assert tree_of(root / "users-0") == before
+
+
+def test_a_disk_that_becomes_full_while_a_segment_is_written_is_no_failure_of_the_others(
+    quick_path: Path,
+) -> None:
+    root = plain_directory(quick_path / "logs", ("a", "b"))
+    before = contents_of(root / "a-0")
+    files = FullAtFirst(quick_path, quick_path)
+
+    first, second = compacted(root, files=files).partitions
+
+    assert isinstance(first.problem, NoSpace)
+    assert contents_of(root / "a-0") == before
+    assert second.problem is None
+    assert len(list((root / "b-0").glob("*.log"))) == 2
+
+
+class FullAtFirst(VolatileFiles):
+    """Has no room for the first new segment."""
+
+    def create(self, path: Path, content: Any) -> None:
+        if path.name.endswith(".log.cleaned") and "a-0" in str(path):
+            taken: Iterator[Any] = iter(content)
+            next(taken)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        DISK.create(path, content)

@@ -1,0 +1,160 @@
+"""What becomes of directories is found out by tasks, and is the same wherever those run."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from builders.log_directories import offset_checkpoint
+from builders.verified import END_OFFSET, NOW_MS, LogModel, file
+from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.job import Split
+from kdump.engine.progress import Silent
+from kdump.engine.spark import SparkEngine
+from kdump.formats import names
+from kdump.formats.names import FileKind
+from kdump.jobs.loading import RecoverJob, Unreadable, is_topic_compacted, load_split
+from kdump.jobs.recover import DirectoryResult, Request, Selection, recover
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.repair.policies import Policy
+from kdump.state.cluster import ClusterImage, ClusterTopic
+from kdump.state.settings import Settings
+
+HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
+WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
+COMPACT = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Give the log directory of a killed broker, with three partitions; one has a bad batch."""
+    model = LogModel(is_clean=False)
+    partition = model.write(tmp_path / "logs")
+    for name in ("damaged-0", "large-0"):
+        copy = partition.with_name(name)
+        copy.mkdir()
+        for each in partition.iterdir():
+            (copy / each.name).write_bytes(each.read_bytes())
+    damaged = file(partition.with_name("damaged-0"), 12, FileKind.LOG)
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    large = file(partition.with_name("large-0"), 12, FileKind.LOG)
+    large.write_bytes(large.read_bytes() + bytes(10_000))
+    offsets = {(topic, 0): 12 for topic in ("orders", "damaged", "large")}
+    path = partition.parent
+    (path / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(offsets))
+    return path
+
+
+def request(root: Path, **options: object) -> Request:
+    return Request([read_log_directory(root)], {root: Settings()}, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
+
+
+def test_workers_come_to_the_same(root: Path) -> None:
+    assert recover(request(root), HERE) == recover(request(root), WORKERS)
+
+
+def test_spark_comes_to_the_same(root: Path, spark: SparkEngine) -> None:
+    directory = read_log_directory(root)
+    splits = [load_split(each, directory, Settings()) for each in directory.partitions]
+
+    found = dict(spark.run(RecoverJob(), splits))
+
+    assert found == {split: RecoverJob().run(split) for split in splits}
+
+
+def test_what_tasks_are_given_and_give_can_be_pickled(root: Path) -> None:
+    directory = read_log_directory(root)
+    split = load_split(directory.partitions[0], directory, Settings())
+    outcome = RecoverJob().run(split)
+    assert pickle.loads(pickle.dumps((RecoverJob(), split, outcome))) == (
+        RecoverJob(),
+        split,
+        outcome,
+    )
+
+
+class Noting(Silent):
+    """Notes what is worked on."""
+
+    def __init__(self) -> None:
+        self.labels: list[str] = []
+        self.total_bytes = 0
+
+    def begin(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+
+    def working_on(self, label: str) -> None:
+        self.labels.append(label)
+
+
+def test_the_largest_partition_comes_first_and_only_what_is_read_counts(root: Path) -> None:
+    progress = Noting()
+
+    recover(request(root), HERE, progress)
+
+    assert progress.labels[0] == "large-0"
+    active = (file(root / name, 12, FileKind.LOG) for name in ("orders-0", "damaged-0", "large-0"))
+    assert progress.total_bytes == sum(path.stat().st_size for path in active)
+
+
+def test_of_a_clean_directory_nothing_is_read_to_the_end(tmp_path: Path) -> None:
+    directory = read_log_directory(LogModel().write(tmp_path / "logs").parent)
+    (partition,) = directory.partitions
+
+    assert load_split(partition, directory, Settings()).size_bytes == 0
+    salvaged = load_split(partition, directory, Settings(), policy=Policy.SALVAGE)
+    assert salvaged.size_bytes == partition.log_bytes
+
+
+def only(results: list[DirectoryResult]) -> DirectoryResult:
+    (result,) = results
+    return result
+
+
+def test_the_result_names_only_what_was_selected(root: Path) -> None:
+    result = only(recover(request(root, selection=Selection(("large-*", "orders")))))
+
+    assert [each.partition.path.name for each in result.partitions] == ["large-0", "orders-0"]
+    assert {change.path.name for change in result.wanted.partitions} == {"large-0", "orders-0"}
+    assert not result.becomes_clean
+
+
+def test_the_offsets_that_the_checkpoints_will_have_are_told(root: Path) -> None:
+    result = only(recover(request(root)))
+
+    ends = {str(key): offset for key, offset in result.recovery_points.items()}
+    assert ends == {"damaged-0": 15, "large-0": END_OFFSET, "orders-0": END_OFFSET}
+    assert result.becomes_clean
+    assert result.log_start_offsets == {}
+
+
+def test_a_topics_own_settings_decide(root: Path) -> None:
+    directory = read_log_directory(root)
+    settings = Settings(given={"index.interval.bytes": "7", "segment.index.bytes": "80"})
+
+    split = load_split(directory.partitions[0], directory, settings)
+
+    assert (split.context.settings.interval_bytes, split.context.settings.max_bytes) == (7, 80)
+
+
+def test_what_the_machine_does_not_give_is_an_outcome(root: Path) -> None:
+    directory: LogDirectory = read_log_directory(root)
+    split: Split = load_split(directory.partitions[0], directory, Settings())
+    for path in (root / "damaged-0").iterdir():
+        path.unlink()
+    (root / "damaged-0").rmdir()
+
+    outcome = RecoverJob().run(split)  # type: ignore[arg-type]
+
+    assert outcome == Unreadable(str(root / "damaged-0"), "No such file or directory")
+
+
+def test_a_topic_of_the_metadata_without_a_policy_was_never_compacted() -> None:
+    topics = {"t": ClusterTopic("t", "id", {}), "u": ClusterTopic("u", "id", COMPACT)}
+    settings = Settings(cluster=ClusterImage(topics, {}))
+
+    assert is_topic_compacted(settings, "t") is False
+    assert is_topic_compacted(settings, "u") is True
+    assert is_topic_compacted(settings, "v") is None

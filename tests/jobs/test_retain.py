@@ -1,0 +1,210 @@
+"""What goes is decided over all directories and topics together, and nothing is written."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from pathlib import Path
+
+import crc32c
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.freeing import second_partition
+from builders.trees import tree_of
+from builders.verified import END_OFFSET, LogModel, write_segment
+from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.spark import SparkEngine
+from kdump.errors import KdumpError
+from kdump.formats import names, record_batch
+from kdump.jobs.retain.old_segments import Left, NotCleanError, PartitionResult
+from kdump.jobs.retain.retain import Request, Topics, retain
+from kdump.jobs.retain.trimmed_logs import (
+    FirstSegments,
+    Looking,
+    Retention,
+    Rule,
+    ShortenJob,
+    ShortenSplit,
+    shorten_split,
+)
+from kdump.log.directory import read_log_directory
+from kdump.state.settings import Settings
+from kdump.target.target_file import NewBytes
+
+REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
+KNOWN = {"remote.storage.enable": "false", "retention.ms": "1000", "cleanup.policy": "delete"}
+OLD = Settings(given=KNOWN)
+DAY_MS = 86_400_000
+ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
+RULES = (Looking(), Retention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
+HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
+WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path]:
+    """Give log directories of two brokers, of which the second has the older records."""
+    younger = LogModel().write(tmp_path / "younger").parent
+    model = LogModel()
+    for base_offset, batches in model.segments.items():
+        model.segments[base_offset] = [_made_earlier(each) for each in batches]
+    older = model.write(tmp_path / "older").parent
+    path = older / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(b"node.id=7", b"node.id=8"))
+    return younger, older
+
+
+def _made_earlier(batch: bytes) -> bytes:
+    """A batch whose records are a day older."""
+    times = record_batch.HEADER_BYTES - 34
+    base_ms, largest_ms = struct.unpack_from(">qq", batch, times)
+    earlier = struct.pack(">qq", base_ms - DAY_MS, largest_ms - DAY_MS)
+    checked = batch[record_batch.CHECKED_START : times] + earlier + batch[times + 16 :]
+    crc = crc32c.crc32c(checked)
+    return batch[: record_batch.CRC_START] + struct.pack(">I", crc) + checked
+
+
+def request(*roots: Path, **options: object) -> Request:
+    fields: dict[str, object] = {"topics": Topics(("*",)), "now_ms": ALL_IS_OLD_MS}
+    settings = dict.fromkeys(roots, options.pop("settings", OLD))
+    directories = [read_log_directory(root) for root in roots]
+    return Request(directories, settings, **(fields | options))  # type: ignore[arg-type]
+
+
+def partitions(asked: Request) -> list[PartitionResult]:
+    return [each for result in retain(asked) for each in result.partitions]
+
+
+def test_the_oldest_segments_of_all_directories_go_first(roots: tuple[Path, Path]) -> None:
+    younger, older = partitions(request(*roots, free_bytes=1))
+    assert [len(younger.deleted), len(older.deleted)] == [0, 1]
+
+    both = partitions(request(*roots, free_bytes=older.freed_bytes + 1))
+    assert [len(each.deleted) for each in both] == [0, 2]
+
+
+def test_what_is_freed_is_at_least_what_was_asked_for(roots: tuple[Path, Path]) -> None:
+    most_bytes = sum(each.freed_bytes for each in partitions(request(*roots)))
+    for wanted_bytes in range(1, most_bytes + 1, 97):
+        freed = partitions(request(*roots, free_bytes=wanted_bytes))
+        assert sum(each.freed_bytes for each in freed) >= wanted_bytes
+
+    with pytest.raises(KdumpError, match=f"no more than {most_bytes} bytes"):
+        retain(request(*roots, free_bytes=most_bytes + 1))
+
+
+@pytest.mark.parametrize("free_bytes", [None, 1], ids=["retention", "free"])
+def test_workers_come_to_the_same(roots: tuple[Path, Path], free_bytes: int | None) -> None:
+    asked = request(*roots, free_bytes=free_bytes)
+
+    assert retain(asked, HERE) == retain(asked, WORKERS)
+
+
+def test_spark_comes_to_the_same(roots: tuple[Path, Path], spark: SparkEngine) -> None:
+    splits = [split_of(root, rule) for root in roots for rule in RULES]
+
+    found = dict(spark.run(ShortenJob(), splits))
+
+    assert found == {split: ShortenJob().run(split) for split in splits}
+
+
+def test_what_tasks_are_given_and_give_is_small(roots: tuple[Path, Path]) -> None:
+    for rule in RULES:
+        split = split_of(roots[0], rule)
+        data = pickle.dumps((ShortenJob(), split, ShortenJob().run(split)))
+        assert pickle.loads(data) == (ShortenJob(), split, ShortenJob().run(split))
+        assert len(data) < 4096
+
+
+def split_of(root: Path, rule: Rule) -> ShortenSplit:
+    directory = read_log_directory(root)
+    (partition,) = directory.partitions
+    return shorten_split(partition, directory, OLD, rule, now_ms=ALL_IS_OLD_MS, is_replicated=False)
+
+
+def test_a_line_about_where_a_log_begins_anyway_goes_as_a_broker_leaves_it_out(
+    roots: tuple[Path, Path],
+) -> None:
+    path = roots[0] / names.LOG_START_OFFSET_CHECKPOINT
+    path.write_bytes(b"0\n2\norders 0 0\nothers 1 5\n")
+
+    (result,) = retain(request(roots[0], now_ms=0))
+
+    assert result.wanted.partitions == ()
+    assert result.wanted.root == {path.name: NewBytes(b"0\n1\nothers 1 5\n")}
+
+
+def test_nothing_is_written(roots: tuple[Path, Path]) -> None:
+    before = [tree_of(root) for root in roots]
+
+    assert sum(each.freed_bytes for each in partitions(request(*roots)))
+
+    assert [tree_of(root) for root in roots] == before
+
+
+def test_where_the_log_begins_is_to_be_known_before_anything_goes(
+    roots: tuple[Path, Path],
+) -> None:
+    (result, _) = retain(request(*roots))
+
+    first = result.wanted.first[names.LOG_START_OFFSET_CHECKPOINT]
+    assert first == NewBytes(b"0\n1\norders 0 18\n")
+    assert names.CLEAN_SHUTDOWN_MARKER not in result.wanted.root
+
+
+def test_a_directory_in_which_nothing_goes_is_not_touched(roots: tuple[Path, Path]) -> None:
+    for result in retain(request(*roots, now_ms=0)):
+        assert (result.wanted.partitions, dict(result.wanted.root)) == ((), {})
+        assert dict(result.wanted.first) == {}
+
+
+def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
+    roots: tuple[Path, Path],
+) -> None:
+    younger, older = roots
+    (older / names.CLEAN_SHUTDOWN_MARKER).unlink()
+    second_partition(younger, "payments-0", REPLICATED)
+
+    (result,) = retain(request(*roots, topics=Topics(("pay*",))))
+
+    assert result.directory.path == younger
+    with pytest.raises(NotCleanError):
+        retain(request(*roots))
+
+
+def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Path, Path]) -> None:
+    root = roots[0]
+    second_partition(root, "payments-0", REPLICATED)
+    compacted = Settings(given=KNOWN | {"cleanup.policy": "compact"})
+
+    with pytest.raises(KdumpError, match="no more than 0 bytes"):
+        retain(request(root, settings=compacted, free_bytes=1))
+
+    topics = Topics(("*", "payments"))
+    orders, payments = partitions(request(root, settings=compacted, free_bytes=1, topics=topics))
+    assert (orders.left, payments.left) == (Left.COMPACTED, None)
+    assert len(payments.deleted) == 1
+
+
+def test_segments_below_the_log_start_go_whatever_the_policy(roots: tuple[Path, Path]) -> None:
+    root = roots[0]
+    line = {names.LOG_START_OFFSET_CHECKPOINT: 13}
+    second_partition(root, "payments-0", REPLICATED | line)
+    compacted = Settings(given=KNOWN | {"cleanup.policy": "compact"})
+
+    orders, payments = partitions(request(root, settings=compacted))
+
+    assert [len(orders.deleted), len(payments.deleted)] == [0, 1]
+    assert payments.deleted[0].why == "it lies below the log start offset"
+
+
+def test_a_log_within_its_size_stays_and_a_larger_one_loses_whole_segments(tmp_path: Path) -> None:
+    model = LogModel()
+    root = model.write(tmp_path / "logs").parent
+    sizes = {base_offset: sum(map(len, batches)) for base_offset, batches in model.segments.items()}
+    write_segment(root / "orders-0", 12, model.segments[12])
+    for limit, count in ((sum(sizes.values()), 0), (sizes[12] + 1, 0), (sizes[12], 1), (0, 2)):
+        settings = Settings(given=KNOWN | {"retention.bytes": str(limit), "retention.ms": "-1"})
+        (orders,) = partitions(request(root, settings=settings))
+        assert len(orders.deleted) == count, limit

@@ -1,0 +1,187 @@
+"""Verify says the same on Spark and in process, and of a crash what the broker then did."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from builders.batches import batches
+from builders.verified import END_OFFSET, LogModel, said_of, state_of, write_segment
+from kdump.check.collector import MOST_OF_A_CODE
+from kdump.check.findings import Finding, Severity
+from kdump.check.part import Level
+from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.spark import SparkEngine
+from kdump.formats import names
+from kdump.jobs.verify import verify as pipeline
+from kdump.jobs.verify.verify import Said, Summary
+from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.log.directory import read_log_directory
+
+NOW_MS = 1_800_000_000_000
+IN_HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
+BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
+ON_SPARK = EngineOptions(EngineChoice.SPARK)
+SPLIT_BYTES = 4096
+REAL = ("clean/d1", "clean/d2", "clean-mv39/logs", "crashed/d1", "crashed/d2", "legacy/logs")
+
+
+def said_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[Said]:
+    """Give all that is said, but for how long it took."""
+    said = said_of(*roots, level=level, now_ms=NOW_MS, options=options)
+    return [replace(each, seconds=0) if isinstance(each, Summary) else each for each in said]
+
+
+def damage(log_dir: Path, seed: int) -> None:
+    """Change, cut and lengthen files of a log directory."""
+    rng = random.Random(seed)
+    for path in sorted(log_dir.glob("*-*/*")):
+        if path.suffix not in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
+            continue
+        content = bytearray(path.read_bytes())
+        if not content or rng.random() < 0.5:
+            continue
+        at, size = rng.randrange(len(content)), rng.choice([1, 8, 300])
+        content[at : at + size] = rng.choice([b"", bytes(size), rng.randbytes(size)])
+        path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Give real directories, and damaged ones: copies of these, and one with a large segment."""
+    folder = tmp_path_factory.mktemp("directories")
+    roots = [fixtures / "out" / each for each in REAL]
+    for seed, root in enumerate(list(roots)):
+        copy = folder / root.relative_to(fixtures)
+        shutil.copytree(root, copy)
+        damage(copy, seed)
+        roots.append(copy)
+    partition = LogModel(is_clean=False).write(folder / "model")
+    write_segment(partition, END_OFFSET, batches(40, base_offset=END_OFFSET))
+    damage(folder / "model", 7)
+    return [*roots, folder / "model"]
+
+
+@pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 1 << 30], ids=["in splits", "as wholes"])
+@pytest.mark.parametrize("level", Level)
+def test_all_that_is_said_on_spark_is_said_in_process(
+    many_directories: list[Path],
+    level: Level,
+    split_bytes: int,
+    spark: SparkEngine,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pipeline, "split_bytes", lambda *_: split_bytes)
+    in_process = said_by(IN_HERE, level, many_directories)
+    assert said_by(ON_SPARK, level, many_directories) == in_process
+    assert said_by(BY_WORKERS, level, many_directories) == in_process
+    worst = {each.severity for each in in_process if isinstance(each, Finding)}
+    assert worst == set(Severity)
+
+
+def test_on_spark_nothing_is_written_either(
+    many_directories: list[Path], spark: SparkEngine
+) -> None:
+    before = [state_of(root) for root in many_directories]
+    said_by(ON_SPARK, Level.DEEP, many_directories)
+    assert [state_of(root) for root in many_directories] == before
+
+
+@pytest.fixture(
+    params=[
+        ("crashed/d1", "recovered/d1"),
+        ("crashed/d2", "recovered/d2"),
+        *(
+            (f"leftover-{kind}/logs", f"leftover-{kind}-recovered/logs")
+            for kind in (
+                "1-cleaned-partial",
+                "2-cleaned-complete",
+                "3-swap-log-only",
+                "4-swap-complete",
+            )
+        ),
+    ],
+    ids=lambda pair: pair[0],
+)
+def crash(request: pytest.FixtureRequest, shared_fixtures: Path) -> tuple[Path, Path]:
+    """Give a directory on which a broker was killed, and what its next start made of it."""
+    before, after = request.param
+    return shared_fixtures / "out" / before, shared_fixtures / "out" / after
+
+
+def reports_on(log_dir: Path, level: Level) -> dict[str, PartitionReport]:
+    """Give what is said of each partition that a starting broker does no more than load."""
+    return {
+        said.partition.path.name: said
+        for said in said_of(log_dir, level=level, now_ms=NOW_MS)
+        if isinstance(said, PartitionReport) and not said.partition.is_cluster_metadata
+    }
+
+
+def log_sizes(partition: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in partition.glob("*.log")}
+
+
+def with_ending(partition: Path, ending: str) -> list[str]:
+    return [path.name for path in partition.glob(f"*{ending}")]
+
+
+@pytest.mark.parametrize("level", Level)
+def test_the_verdict_is_what_the_real_broker_then_did(
+    crash: tuple[Path, Path], level: Level
+) -> None:
+    before, after = crash
+    for name, report in reports_on(before, level).items():
+        old, new = log_sizes(before / name), log_sizes(after / name)
+        swaps = with_ending(before / name, ".swap")
+        leftovers = [*swaps, *(with_ending(before / name, ".cleaned"))]
+        cut = {log: size for log, size in new.items() if size < old.get(log, 0)}
+        gone = old.keys() - new.keys()
+        if leftovers:
+            assert report.verdict_kind == "rebuilt"
+            promoted = bool(gone)
+            assert (f"put {len(swaps)} leftovers in place" in report.verdict) == promoted
+        elif cut:
+            [(log, size)] = cut.items()
+            is_padding = not (before / name / log).read_bytes()[size:].strip(b"\0")
+            assert report.verdict_kind == ("unclean" if is_padding else "loss")
+            assert f"from segment {log}, from byte {size} on" in report.verdict
+        else:
+            assert not gone
+            assert report.verdict_kind in ("sound", "unclean", "rebuilt")
+
+
+def test_the_log_ends_where_the_real_broker_then_ended_it(crash: tuple[Path, Path]) -> None:
+    before, after = crash
+    ends = read_log_directory(after).checkpoints.recovery_points
+    assert ends is not None
+    for name, report in reports_on(before, Level.DEFAULT).items():
+        partition = names.parse_partition_directory_name(name).topic_partition
+        assert report.end_offset == ends[partition], name
+
+
+def test_leftovers_are_named_and_what_becomes_of_them(crash: tuple[Path, Path]) -> None:
+    before, after = crash
+    codes = {f".{kind}": f"leftover-{kind}" for kind in ("swap", "cleaned", "deleted")}
+    found = {
+        (each.place.path, each.code)
+        for each in said_of(before, now_ms=NOW_MS)
+        if isinstance(each, Finding) and each.code in codes.values()
+    }
+    expected = {
+        (str(partition / name), code)
+        for partition in before.glob("*-*/")
+        for ending, code in codes.items()
+        for name in with_ending(partition, ending)
+        if ".checkpoint" not in name
+    }
+    # Of one code, only so many are told apart in one partition.
+    assert found <= expected
+    assert len(found) == len(expected) or len(found) > MOST_OF_A_CODE
+    left = {name for partition in after.glob("*-*") for name in with_ending(partition, ".swap")}
+    assert not left

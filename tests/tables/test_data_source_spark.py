@@ -1,0 +1,238 @@
+"""The data source ``kafka-log`` as Spark calls it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders import batches, large_segments, log_directories
+from builders.batches import BASE_TIMESTAMP_MS
+from builders.large_segments import LargeSegment
+from builders.source_tables import table_of
+from kdump.engine.spark_session import SparkSession
+from kdump.tables.kafka_log.columns import COLUMNS, arrow_schema, corrupt_record_column, ddl
+from kdump.tables.kafka_log.data_source import register, sql_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql import SparkSession as SqlSession
+
+BATCHES = 300
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+@pytest.fixture(scope="module")
+def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
+    """Give a session that knows the data source; Spark is started once for the module."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
+    try:
+        yield sql_session(spark.context, push_filters=True)
+    finally:
+        spark.close()
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give two topics of one partition each, ``orders`` large enough to be cut."""
+    path = log_directories.write_log_directory(tmp_path_factory.mktemp("data"))
+    segment = LargeSegment.of(BATCHES)
+    large_segments.write(path, segment, index=segment.index(), topic="orders")
+    small = b"".join(batches.batches(2))
+    log_directories.write_partition(path / "payments-0", {0: small})
+    return path
+
+
+def load(sql: SqlSession, *paths: Path, **options: str) -> DataFrame:
+    reader = sql.read.format("kafka-log").options(**options)
+    return reader.load(str(paths[0])) if len(paths) == 1 else reader.load([str(p) for p in paths])
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_the_schema_begins_as_that_of_sparks_own_source(sql: SqlSession, log_dir: Path) -> None:
+    fields = load(sql, log_dir, includeHeaders="true").schema.fields
+    assert [(each.name, each.dataType.simpleString()) for each in fields[:8]] == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+
+
+def test_every_column_has_in_arrow_the_type_that_spark_expects() -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    columns = (*COLUMNS, corrupt_record_column("_corrupt_record"))
+    row = StructType.fromDDL(ddl(columns))
+    assert isinstance(row, StructType)
+    assert to_arrow_schema(row, timezone="UTC") == arrow_schema(columns)
+
+
+def test_spark_gets_what_is_read_without_it(sql: SqlSession, log_dir: Path) -> None:
+    names = [column.name for column in COLUMNS]
+    theirs = load(sql, log_dir, columns=",".join(names)).toArrow().sort_by("segment")
+    ours = table_of(log_dir, columns=",".join(names))
+    keys = [("topic", "ascending"), ("offset", "ascending")]
+    assert theirs.sort_by(keys).to_pylist() == ours.sort_by(keys).to_pylist()
+
+
+def test_several_paths_are_read_together(sql: SqlSession, log_dir: Path) -> None:
+    frame = load(sql, log_dir / "orders-0", log_dir / "payments-0", columns="topic")
+    counts = {row["topic"]: row["count"] for row in frame.groupBy("topic").count().collect()}
+    assert counts == {"orders": 3 * BATCHES, "payments": 6}
+
+
+def test_one_segment_is_many_tasks(sql: SqlSession, log_dir: Path) -> None:
+    frame = load(sql, log_dir / "orders-0", columns="offset", minPartitions="4")
+    assert frame.rdd.getNumPartitions() >= 4
+    assert frame.count() == 3 * BATCHES
+
+
+def test_a_schema_of_ones_own_chooses_columns(sql: SqlSession, log_dir: Path) -> None:
+    frame = sql.read.format("kafka-log").schema("offset BIGINT, key BINARY").load(str(log_dir))
+    assert frame.columns == ["offset", "key"]
+    assert frame.where("offset = 5").first() == (5, b"key")
+
+
+def test_a_schema_with_another_type_is_refused(sql: SqlSession, log_dir: Path) -> None:
+    frame = sql.read.format("kafka-log").schema("offset STRING").load(str(log_dir))
+    with pytest.raises(Exception, match="column offset of kafka-log is BIGINT, not STRING"):
+        frame.count()
+
+
+def test_a_column_that_must_not_be_null_is_refused(sql: SqlSession, log_dir: Path) -> None:
+    frame = sql.read.format("kafka-log").schema("key BINARY NOT NULL").load(str(log_dir))
+    with pytest.raises(Exception, match="column key of kafka-log is not NOT NULL"):
+        frame.count()
+
+
+def test_columns_have_the_names_under_which_they_were_asked_for(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    frame = sql.read.format("kafka-log").schema("OFFSET BIGINT").load(str(log_dir / "payments-0"))
+    last = frame.where("OFFSET > 4")
+    assert last.toArrow().to_pylist() == [{"OFFSET": 5}]
+    assert not re.search("[<>=]", plan_of(last)), "nothing is left for Spark to compare"
+
+
+def test_a_data_frame_serves_many_queries_unless_filters_are_pushed(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    sql.conf.set(PUSHDOWN, "false")
+    register(sql)
+    frame = load(sql, log_dir / "payments-0", columns="offset")
+    assert frame.where("offset < 1").union(frame.where("offset > 2")).count() == 4
+    assert frame.count() == 6
+    register(sql, push_filters=True)
+    narrow = load(sql, log_dir / "payments-0", columns="offset").where("offset < 1")
+    assert not re.search("[<>=]", plan_of(narrow)), "nothing is left for Spark to compare"
+
+
+def test_what_is_wrong_with_an_option_is_the_last_thing_that_spark_says(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    with pytest.raises(Exception, match=r"kafka-log finds no order in \S+: kdump ls") as caught:
+        load(sql, log_dir, subscribe="order").count()
+    said = str(caught.value).strip().splitlines()
+    assert "finds no order" in said[-2]
+    assert len(said) < 8, "where in kdump that was found says nothing to who mistyped a name"
+
+
+def test_writing_and_streaming_are_refused(sql: SqlSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="kafka-log only reads"):
+        sql.range(1).write.format("kafka-log").mode("append").save(str(tmp_path))
+    frame = sql.readStream.format("kafka-log").load(str(tmp_path))
+    with pytest.raises(Exception, match="kafka-log does not stream") as caught:
+        frame.writeStream.format("noop").start().processAllAvailable()
+    # What follows is Spark's own, about the query.
+    trace = str(caught.value).partition("SQLSTATE")[0].strip().splitlines()
+    assert trace[-1].endswith("kafka-log does not stream: what it reads does not grow")
+    assert not list(tmp_path.iterdir())
+
+
+def test_temporary_views_are_made_of_it_in_sql(sql: SqlSession, log_dir: Path) -> None:
+    sql.sql(
+        "CREATE TEMPORARY VIEW orders USING `kafka-log`"
+        f" OPTIONS (path '{log_dir}', subscribe 'orders', columns 'offset')"
+    )
+    assert sql.sql("SELECT count(*) FROM orders WHERE offset < 9").first() == (9,)
+
+
+def test_a_table_of_sparks_catalog_is_refused(sql: SqlSession, log_dir: Path) -> None:
+    with pytest.raises(Exception, match="kafka-log is for temporary views"):
+        sql.sql(f"CREATE TABLE payments USING `kafka-log` LOCATION '{log_dir}/payments-0'")
+
+
+def test_filters_reach_the_source_and_leave_the_same_rows(sql: SqlSession, log_dir: Path) -> None:
+    moment = dt.datetime.fromtimestamp((BASE_TIMESTAMP_MS + 1) / 1000, dt.UTC)
+    frame = load(sql, log_dir, columns="topic,partition,offset,timestamp")
+    narrow = frame.where("topic = 'orders' AND partition = 0 AND offset >= 10 AND offset < 20")
+    narrow = narrow.where(frame.timestamp >= moment)
+    assert not re.search("[<>=]", plan_of(narrow)), "nothing is left for Spark to compare"
+    # The records of a batch have the times of the three that all of them are copies of.
+    assert sorted(row["offset"] for row in narrow.collect()) == [
+        offset for offset in range(10, 20) if offset % 3
+    ]
+
+
+def test_a_damaged_batch_fails_the_query_with_its_file_and_bytes(
+    sql: SqlSession, damaged: Path
+) -> None:
+    with pytest.raises(Exception, match=r"00000000000000000000\.log: bytes \d+ to \d+: its check"):
+        load(sql, damaged, columns="offset").collect()
+
+
+def test_a_damaged_batch_is_a_row_if_that_is_asked_for(sql: SqlSession, damaged: Path) -> None:
+    frame = load(sql, damaged, mode="PERMISSIVE", columnNameOfCorruptRecord="broken")
+    assert frame.columns[-1] == "broken"
+    rows = frame.where("broken IS NOT NULL").collect()
+    assert [(row["topic"], row["offset"]) for row in rows] == [("orders", None)]
+    assert "its checksum is wrong" in rows[0]["broken"]
+    assert frame.where("offset IS NOT NULL").count() == 6
+
+
+def test_a_damaged_batch_is_passed_over_if_that_is_asked_for(
+    sql: SqlSession, damaged: Path
+) -> None:
+    assert load(sql, damaged, mode="dropMalformed").count() == 6
+
+
+def test_nothing_to_read_is_an_empty_table(sql: SqlSession, log_dir: Path) -> None:
+    assert load(sql, log_dir, subscribePattern="nothing").count() == 0
+
+
+def test_offsets_by_partition_are_taken_as_sparks_own_source_takes_them(
+    sql: SqlSession, log_dir: Path
+) -> None:
+    frame = load(
+        sql,
+        log_dir,
+        startingOffsets=json.dumps({"orders": {"0": 4}, "payments": {"0": -2}}),
+        endingOffsets=json.dumps({"orders": {"0": 7}, "payments": {"0": -1}}),
+    )
+    found = sorted((row["topic"], row["offset"]) for row in frame.collect())
+    assert found == [("orders", n) for n in (4, 5, 6)] + [("payments", n) for n in range(6)]
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give a partition whose second batch of three has a flipped bit."""
+    parts = batches.batches(3)
+    log = bytearray(b"".join(parts))
+    log[len(parts[0]) + 70] ^= 1
+    path = tmp_path_factory.mktemp("damaged") / "orders-0"
+    return log_directories.write_partition(path, {0: bytes(log)})

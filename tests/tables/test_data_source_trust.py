@@ -1,0 +1,419 @@
+"""No record is missing in silence: damage is damage, and no helper file is believed unseen.
+
+Either reading fails, or it gives what a starting broker would keep.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from builders import batches, damage, random_partitions
+from builders.apply_wanted import apply_wanted
+from builders.batches import batch, record
+from builders.in_process import run_kdump
+from builders.json_answers import objects
+from builders.log_directories import (
+    offset_index,
+    time_index,
+    write_log_directory,
+    write_partition,
+)
+from builders.read_records import (
+    ReadRecord,
+    all_records,
+    committed_records,
+    data_records,
+    last_stable_offset,
+)
+from builders.recovery import files_after, joined, load, marker, of_producer
+from builders.source_tables import offsets_of, rows_of
+from kdump.broker.loader.loader import Recovered
+from kdump.broker.loader.starting import as_loaded
+from kdump.cli.main import cli
+from kdump.errors import KdumpError
+from kdump.formats import producer_snapshot
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.log.contents import LogContents, survey_partition
+from kdump.log.directory import read_lone_partition
+from kdump.tables.kafka_log.damage import DamagedLogError
+
+COMMITTED = {"kafka.isolation.level": "read_committed"}
+DROPPING = {"mode": "DROPMALFORMED"}
+
+
+def partition(tmp_path: Path, logs: dict[int, bytes], **others: bytes) -> Path:
+    named = {name.replace("_", ".", 1)[1:]: content for name, content in others.items()}
+    return write_partition(tmp_path / "orders-0", logs, others=named)
+
+
+# ---- Markers ----
+
+
+def with_two_transactions() -> tuple[bytes, bytes, bytes]:
+    """What stands before a commit marker at offset 2, the marker, and what stands behind it."""
+    before = joined(
+        batch([record(0)]),
+        of_producer(1, transactional=True),
+    )
+    behind = joined(
+        batch([record(3)]),
+        of_producer(4, sequence=1, transactional=True),
+        marker(5, commit=False),
+        of_producer(6, 8, transactional=True),
+        marker(7, 8, commit=True),
+    )
+    return before, marker(2, commit=True), behind
+
+
+def test_every_flipped_bit_of_a_marker_fails_the_reading_of_committed_records(
+    tmp_path: Path,
+) -> None:
+    before, sound, behind = with_two_transactions()
+    log = write_partition(tmp_path / "orders-0", {0: b""}) / f"{0:020d}.log"
+    unnoticed = set()
+    for bit in range(len(sound) * 8):
+        changed = bytearray(sound)
+        changed[bit // 8] ^= 1 << bit % 8
+        log.write_bytes(before + changed + behind)
+        try:
+            assert offsets_of(log.parent, **COMMITTED) == [0, 1, 3, 6]
+            unnoticed.add(bit // 8)
+        except DamagedLogError:
+            continue
+    # No checksum covers the leader epoch, and a later magic is read as 2, by brokers as well.
+    assert unnoticed == {12, 13, 14, 15, 16}
+
+
+def test_a_transaction_whose_marker_is_damaged_hides_no_other_record(tmp_path: Path) -> None:
+    before, sound, behind = with_two_transactions()
+    changed = bytearray(sound)
+    changed[-1] ^= 1
+    path = partition(tmp_path, {0: before + changed + behind})
+    assert offsets_of(path, **COMMITTED, **DROPPING) == [0, 3, 6]
+    states = {
+        row["offset"]: row["transactionState"]
+        for row in rows_of(path, columns="offset,transactionState", **DROPPING)
+    }
+    assert states == {0: None, 1: "open", 3: None, 4: "aborted", 6: "committed"}
+    rows = rows_of(path, mode="PERMISSIVE", **COMMITTED)
+    assert [row["offset"] for row in rows] == [0, None, 3, 6]
+
+
+def test_a_damaged_marker_in_a_later_segment_is_met(tmp_path: Path) -> None:
+    changed = bytearray(marker(10, commit=True))
+    changed[-1] ^= 1
+    logs = {0: of_producer(0, transactional=True), 10: bytes(changed) + batch([record(11)])}
+    path = partition(tmp_path, logs)
+    with pytest.raises(DamagedLogError, match=f"{10:020d}.log"):
+        offsets_of(path, endingOffsets='{"orders":{"0":5}}', **COMMITTED)
+    assert offsets_of(path, **COMMITTED, **DROPPING) == [11]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [marker(2, key=b"\x00\x00"), marker(2, key=b"\x80\x00\x00\x01"), marker(2, value=b"\x00")],
+    ids=["short key", "negative version", "short value"],
+)
+def test_a_marker_that_no_broker_can_read_is_damage(tmp_path: Path, bad: bytes) -> None:
+    before, _, behind = with_two_transactions()
+    path = partition(tmp_path, {0: before + bad + behind})
+    for options in ({}, COMMITTED):
+        with pytest.raises(DamagedLogError):
+            offsets_of(path, **options)
+
+
+def test_batches_that_do_not_follow_each_other_are_damage(tmp_path: Path) -> None:
+    rows = batches.batches(4, base_offset=10)
+    for at, name in ((0, "below its segment"), (3, "twice"), (5, "behind the next segment")):
+        folder = tmp_path / name
+        folder.mkdir()
+        first = batch([record(1)]) if at == 0 else b""
+        twice = rows[2] if at == 3 else b""
+        last = batch([record(30)]) if at == 5 else b""
+        logs = {10: joined(first, rows[:3], twice, rows[3], last), 22: batch([record(22)])}
+        path = partition(folder, logs)
+        with pytest.raises(DamagedLogError, match="do not follow"):
+            offsets_of(path)
+        assert offsets_of(path, **DROPPING) == [*range(10, 23)]
+
+
+# ---- Producer snapshots ----
+
+
+def snapshot(*open_transactions: tuple[int, int], last_offset: int = -1) -> bytes:
+    """A snapshot of producers, each with where its open transaction begins, or -1."""
+    return producer_snapshot.encode(
+        [
+            ProducerEntry(producer_id, 0, 0, last_offset, 0, 1, 0, begin)
+            for producer_id, begin in open_transactions
+        ]
+    )
+
+
+def three_segments() -> dict[int, bytes]:
+    """The transaction at 21 is open."""
+    return {
+        0: joined(of_producer(0, transactional=True), marker(1, commit=True)),
+        10: joined(of_producer(10, sequence=1, transactional=True), batch([record(11)])),
+        20: joined(marker(20, commit=True), of_producer(21, 8, transactional=True)),
+    }
+
+
+@pytest.mark.parametrize("offset", [22, 23, 1000])
+@pytest.mark.parametrize("begins", [((7, 0),), (), ((9, 11),)])
+def test_a_snapshot_that_no_segment_begins_with_decides_nothing(
+    tmp_path: Path, offset: int, begins: tuple[tuple[int, int], ...]
+) -> None:
+    write_log_directory(tmp_path)
+    path = partition(tmp_path, three_segments())
+    (path / f"{offset:020d}.snapshot").write_bytes(snapshot(*begins))
+    assert offsets_of(path, **COMMITTED) == [0, 10, 11]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        snapshot(),
+        snapshot((7, -1)),
+        snapshot((7, 0)),
+        snapshot((7, 11)),
+        snapshot((7, 10), (8, 12)),
+        snapshot((7, 10), last_offset=25),
+        b"damaged",
+    ],
+    ids=["empty", "ended", "too early", "too late", "unknown", "ahead of the log", "damaged"],
+)
+def test_a_snapshot_that_the_segment_before_it_contradicts_decides_nothing(
+    tmp_path: Path, content: bytes
+) -> None:
+    logs = three_segments()
+    logs[20] = of_producer(21, 8, transactional=True)
+    logs[10] = joined(
+        of_producer(10, sequence=1, transactional=True),
+        marker(11, commit=True),
+        of_producer(12, sequence=2, transactional=True),
+    )
+    write_log_directory(tmp_path)
+    path = partition(tmp_path, logs)
+    (path / f"{20:020d}.snapshot").write_bytes(content)
+    assert offsets_of(path, **COMMITTED) == [0, 10]
+
+
+def test_a_snapshot_spares_reading_what_lies_before_the_segment_before_it(tmp_path: Path) -> None:
+    write_log_directory(tmp_path)
+    path = partition(tmp_path, three_segments())
+    content = snapshot((7, 10), last_offset=10)
+    (path / f"{20:020d}.snapshot").write_bytes(content)
+    log = path / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-1] + b"\xff")
+    start = '{"orders":{"0":10}}'
+    assert offsets_of(path, startingOffsets=start, **COMMITTED) == [10, 11]
+
+
+# ---- Anything at all ----
+
+
+def random_partition(rng: random.Random, path: Path) -> bool:
+    """Write a partition that something happened to; gives whether it was stopped cleanly."""
+    logs = random_partitions.random_logs(rng)
+    path.mkdir()
+    for name, content in logs.items():
+        (path / name).write_bytes(content)
+    files = files_after(path)
+    is_clean = rng.random() < 0.3
+    if not is_clean:
+        files = random_partitions.as_after_crash(files)
+    _, files = random_partitions.after_happenings(rng, files)
+    shutil.rmtree(path)
+    path.mkdir()
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    return is_clean
+
+
+def survey(path: Path) -> LogContents | None:
+    """What ``info --deep`` counts; None where it says that something is damaged."""
+    partition = as_loaded(read_lone_partition(path, path.name))
+    contents, problems = survey_partition(partition)
+    return None if problems else contents
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_reading_fails_or_gives_what_a_starting_broker_keeps(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "orders-0"
+    is_clean = random_partition(rng, path)
+    recovery_point = rng.choice([0, 0, 100, 1500])
+    write_log_directory(tmp_path, clean=is_clean, recovery_points={("orders", 0): recovery_point})
+    found, found_committed, counted = None, None, None
+    with contextlib.suppress(KdumpError):
+        counted = survey(path)
+        found = offsets_of(path)
+        found_committed = offsets_of(path, **COMMITTED)
+    outcome = load(path, is_clean=is_clean, recovery_point=recovery_point, high_watermark=2**62)
+    if not isinstance(outcome, Recovered):
+        return
+    apply_wanted(path, outcome.files)
+    records = all_records(path)
+    if counted is not None:
+        # A broker may leave an empty segment among others, which then overlap.
+        assert survey(path) in (counted, None)
+    if found is not None:
+        assert found == [each.offset for each in data_records(records)]
+    if found_committed is not None:
+        # Where a broker believes a snapshot that contradicts the log, the log counts.
+        ends = {outcome.first_unstable_offset, last_stable_offset(records)}
+        assert found_committed in [
+            [each.offset for each in committed_records(records, 2**62 if end is None else end)]
+            for end in ends
+        ]
+
+
+# ---- Indexes ----
+
+
+def index_damaged(rng: random.Random, path: Path) -> None:
+    """Damage one index of a partition, or put another segment's in its place."""
+    indexes = sorted([*path.glob("*.index"), *path.glob("*.timeindex")])
+    index = rng.choice(indexes)
+    others = [each for each in indexes if each.suffix == index.suffix]
+    content = bytearray(index.read_bytes())
+    happening = rng.choice([*damage.ANY_FILE, *damage.INDEX, *damage.INDEX, "zeroed tail", "other"])
+    if happening == "other":
+        index.write_bytes(rng.choice(others).read_bytes())
+    elif happening == "zeroed tail":
+        at = rng.randrange(len(content) + 1)
+        index.write_bytes(content[:at] + bytes(len(content) - at))
+    else:
+        assert callable(happening)
+        index.write_bytes(happening(rng, content))
+
+
+def indexed_partition(rng: random.Random, path: Path) -> list[ReadRecord]:
+    """Write a partition with an index entry for every batch or so, and damage some of them."""
+    path.mkdir()
+    for name, content in random_partitions.random_logs(rng).items():
+        (path / name).write_bytes(content)
+    files = files_after(path, interval_bytes=rng.choice([0, 300, 4096]))
+    for name, content in files.items():
+        (path / name).write_bytes(content)
+    for _ in range(rng.randrange(1, 5)):
+        index_damaged(rng, path)
+    return all_records(path)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_damaged_indexes_lead_no_reader_past_a_record(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "orders-0"
+    everything = indexed_partition(rng, path)
+    records = data_records(everything)
+    offsets = [each.offset for each in records]
+    for _ in range(4):
+        time_ms = rng.choice(everything).timestamp_ms + rng.choice([-1, 0, 0, 1])
+        # A control record has a time as any other.
+        first = min(
+            (each.offset for each in everything if each.timestamp_ms >= time_ms), default=2**62
+        )
+        offset = rng.choice(everything).offset
+        assert offsets_of(path, startingTimestamp=str(time_ms)) == [
+            o for o in offsets if o >= first
+        ]
+        assert offsets_of(path, endingTimestamp=str(time_ms)) == [o for o in offsets if o < first]
+        by_offset = f'{{"orders":{{"0":{offset}}}}}'
+        assert offsets_of(path, startingOffsets=by_offset) == [o for o in offsets if o >= offset]
+        moment = dt.datetime.fromtimestamp(0, dt.UTC) + dt.timedelta(milliseconds=time_ms)
+        since = [("GreaterThanOrEqual", "timestamp", moment)]
+        assert offsets_of(path, since) == [
+            each.offset for each in records if each.timestamp_ms >= time_ms
+        ]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_damaged_indexes_lead_no_dump_past_a_record(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    path = tmp_path / "orders-0"
+    indexed_partition(rng, path)
+    log = rng.choice(sorted(path.glob("*.log")))
+    for each in path.glob("*.log"):
+        if each != log:
+            each.unlink()
+    records = all_records(path)
+    time_ms, offset = rng.choice(records).timestamp_ms, rng.choice(records).offset
+    since = [each.offset for each in records if each.timestamp_ms >= time_ms]
+    behind = [each.offset for each in records if each.offset >= offset]
+    assert dumped(log, "--from-time", str(time_ms)) == since
+    assert dumped(log, "--from-offset", str(offset)) == behind
+
+
+def dumped(log: Path, *options: str) -> list[int]:
+    """Offsets of the records that a dump gives."""
+    arguments = ["dump-segment", "--output", "jsonl", *options, str(log)]
+    outcome = run_kdump(arguments, log.parent)
+    rows = objects(outcome.stdout)
+    return [row["offset"] for row in rows if row["type"] == "record"]
+
+
+def timed(base_offset: int, *times: int, claim: int | None = None) -> bytes:
+    rows = [record(base_offset + at, timestamp=ms) for at, ms in enumerate(times)]
+    return batch(rows, max_timestamp=claim)
+
+
+def test_a_header_that_claims_too_early_a_time_hides_no_record(tmp_path: Path) -> None:
+    path = partition(tmp_path, {0: joined(timed(0, 10), timed(1, 50, 40, claim=20), timed(3, 30))})
+    log = path / f"{0:020d}.log"
+    assert offsets_of(path, startingTimestamp="40") == [1, 2, 3]
+    assert dumped(log, "--from-time", "40") == [1, 2]
+    outcome = CliRunner().invoke(
+        cli, ["dump-segment", "--from-time", "40", str(log)], standalone_mode=False
+    )
+    assert "baseOffset: 1 lastOffset: 2" in outcome.stdout
+    assert outcome.stdout.count("baseOffset") == 1
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_time_that_damage_may_hold_fails_whatever_the_index_says(
+    tmp_path: Path, is_indexed: bool
+) -> None:
+    first, second, third = timed(0, 10), bytearray(timed(1, 40)), timed(2, 50)
+    second[-1] ^= 1
+    index = offset_index((1, len(first)), (2, len(first + second)))
+    path = write_partition(
+        tmp_path / "orders-0",
+        {0: joined(first, bytes(second), third)},
+        offset_indexes={0: index} if is_indexed else None,
+        time_indexes={0: time_index((10, 0))} if is_indexed else None,
+    )
+    with pytest.raises(DamagedLogError):
+        offsets_of(path, startingTimestamp="40")
+    assert offsets_of(path, startingTimestamp="40", **DROPPING) == [2]
+
+
+def test_a_time_index_zeroed_at_its_tail_hides_no_segment(tmp_path: Path) -> None:
+    logs = {
+        0: joined(timed(at, 100 + at) for at in range(4)),
+        4: timed(4, 200),
+    }
+    path = write_partition(
+        tmp_path / "orders-0",
+        logs,
+        time_indexes={0: time_index((100, 0), padding=3)},
+    )
+    assert offsets_of(path, startingTimestamp="102") == [2, 3, 4]
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_cannot_be_read_is_done_without(tmp_path: Path, suffix: str) -> None:
+    path = partition(tmp_path, {0: joined(timed(at, 100 + at) for at in range(4))})
+    index = path / f"{0:020d}{suffix}"
+    index.unlink()
+    index.mkdir()
+    assert offsets_of(path, startingTimestamp="102") == [2, 3]
+    assert offsets_of(path, startingOffsets='{"orders":{"0":1}}') == [1, 2, 3]

@@ -1,0 +1,60 @@
+"""The listing of producer snapshots that a workspace keeps while files come and go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kdump.target.refusal import Refused
+from kdump.target.snapshot_listing import SnapshotListing
+from kdump.target.workspace import Workspace, Written
+
+NAMES = st.sampled_from(
+    ["00000000000000000005.snapshot", "5.snapshot", "7.snapshot", "007.snapshot", "9.snapshot"]
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "remove", "list"]), NAMES), max_size=20))
+def test_the_listing_is_that_of_the_names_that_are_there(
+    tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
+) -> None:
+    workspace = Workspace(tmp_path_factory.getbasetemp()).only(())
+    for change, name in changes:
+        if change == "put":
+            workspace.put(name, Written(b""))
+        elif change == "remove":
+            workspace.remove(name)
+        listing = workspace.list_snapshots()
+
+        expected = SnapshotListing(workspace.snapshot_names())
+        assert listing.offsets == expected.offsets
+        assert [listing.name_at(offset) for offset in listing.offsets] == [
+            expected.name_at(offset) for offset in expected.offsets
+        ]
+
+
+def test_a_name_without_an_offset_is_refused_when_the_directory_is_listed(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path)
+    workspace.list_snapshots()
+
+    workspace.put("any.snapshot", Written(b""))
+
+    with pytest.raises(Refused, match="without an offset"):
+        workspace.list_snapshots()
+
+
+@given(st.sets(st.integers(0, 9)), st.integers(0, 9), st.integers(0, 9))
+def test_snapshots_out_of_range_are_found(offsets: set[int], above: int, to: int) -> None:
+    listing = SnapshotListing(f"{offset}.snapshot" for offset in offsets)
+
+    expected = [offset for offset in sorted(offsets) if offset <= above or offset > to]
+    assert listing.outside(above, to) == expected
+
+
+def test_snapshots_at_or_below_an_offset_come_newest_first() -> None:
+    listing = SnapshotListing(["3.snapshot", "1.snapshot", "5.snapshot"])
+
+    assert list(listing.at_or_below(4)) == ["3.snapshot", "1.snapshot"]
