@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+from unittest import mock
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,8 @@ def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
 def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     """Run ``kdump ARGS`` on a terminal that is ``columns`` wide.
 
-    Gives the lines of both streams, without colours.
+    Gives the lines of both streams, without colours. ``COLUMNS``, which would count more than the
+    terminal, is not set: libraries that know terminals set it for the processes that are started.
     """
     from kdump.cli import main
 
@@ -59,9 +61,11 @@ def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     termios.tcsetwinsize(terminal, (24, columns))
     with (
         ThreadPoolExecutor(1) as reader,
+        mock.patch.dict(os.environ),
         os.fdopen(terminal, "wb", buffering=0) as device,
         contextlib.chdir(cwd),
     ):
+        os.environ.pop("COLUMNS", None)
         content = reader.submit(_read_to_end, controller)
         with _redirected(1, device), _redirected(2, device):
             main.run(args)

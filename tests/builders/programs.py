@@ -11,6 +11,8 @@ from pathlib import Path
 
 PYTHON_PATH = os.pathsep.join(str(Path(__file__).resolve().parents[up]) for up in (1, 2))
 _PATIENCE_SECONDS = 60
+_LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+"""Whoever runs the tests in the background may have them ignore ``^C``, and all that they start."""
 
 
 def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +38,7 @@ class InterruptedProgram:
 
     def __init__(self, program: str, folder: Path, *args: str) -> None:
         path = folder / "program.py"
-        path.write_text(program)
+        path.write_text(_LISTEN + program)
         pipe = folder / "pipe"
         os.mkfifo(pipe)
         self.workers: list[int] = []
