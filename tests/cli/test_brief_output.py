@@ -65,7 +65,8 @@ def test_lines_fit_on_a_narrow_terminal(many: Path, line: str) -> None:
     lines = run_on_terminal(line.split(), many, 60)
 
     assert lines
-    assert [each for each in lines if len(each) > 60] == []
+    # A path stays whole, and has a line of its own where that is too long.
+    assert [each for each in lines if len(each) > 60 and " " in each.strip()] == []
 
 
 def test_a_narrow_listing_loses_the_topic_id_first(many: Path) -> None:
