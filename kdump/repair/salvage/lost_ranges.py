@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -12,14 +13,16 @@ from kdump.broker.loader.account import SetAside, Why
 from kdump.broker.loader.sound_batches import DamagedRange
 from kdump.formats.record_batch import BatchHeader
 from kdump.repair.salvage.kept_logs import REASONS, KeptLog
+from kdump.scan.batches import Column
 
 
 def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
     """Each range that goes, log by log and in the order of each, with the log's base offset."""
     bases = sorted(log.base_offset for log in logs)
     following = dict(itertools.zip_longest(bases, bases[1:]))
+    staying = _Staying.in_logs(logs)
     for log in logs:
-        found = [_of_batch(log, row, logs) for row in np.flatnonzero(~log.keep).tolist()]
+        found = [_of_batch(log, row, logs, staying) for row in np.flatnonzero(~log.keep).tolist()]
         found.extend(
             _of_damage(log, damaged, following[log.base_offset]) for damaged in log.batches.damaged
         )
@@ -63,7 +66,7 @@ def _numbered(found: Sequence[SetAside]) -> Iterator[tuple[int, SetAside]]:
         yield number, lost
 
 
-def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
+def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog], staying: _Staying) -> SetAside:
     """A valid batch that does not stay."""
     batches = log.batches
     start = log.content.start + int(batches.position[row])
@@ -71,7 +74,7 @@ def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
     count = int(batches.records_count[row])
     why, reason = log.reasons.get(row) or _why_not(log, row, logs)
     # Where batches of another log were copied over the partition's own, those are lost.
-    is_hole = why is Why.FOREIGN and _is_between(first, last, logs)
+    is_hole = why is Why.FOREIGN and staying.surround(first, last)
     is_lost = is_hole or why not in (Why.DUPLICATE, Why.FOREIGN)
     return SetAside(
         name=log.content.name,
@@ -86,15 +89,31 @@ def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> SetAside:
     )
 
 
-def _is_between(first: int, last: int, logs: Sequence[KeptLog]) -> bool:
-    """Whether no batch that stays has one of some offsets, and others come after them."""
-    is_followed = False
-    for log in logs:
-        begins, ends = log.batches.first_offset[log.keep], log.batches.last_offset[log.keep]
-        if ((begins <= last) & (ends >= first)).any():
-            return False
-        is_followed |= bool((begins > last).any())
-    return is_followed
+@dataclass(frozen=True, slots=True)
+class _Staying:
+    """The offsets of the batches that stay.
+
+    Attributes:
+        first: of each batch, rising.
+        reached: the largest offset of it and of those before it.
+    """
+
+    first: Column
+    reached: Column
+
+    @classmethod
+    def in_logs(cls, logs: Sequence[KeptLog]) -> Self:
+        empty = np.empty(0, np.int64)
+        first = np.concatenate([empty, *(log.batches.first_offset[log.keep] for log in logs)])
+        last = np.concatenate([empty, *(log.batches.last_offset[log.keep] for log in logs)])
+        order = np.argsort(first)
+        return cls(first[order], np.maximum.accumulate(last[order]))
+
+    def surround(self, first: int, last: int) -> bool:
+        """Whether none has an offset from ``first`` to ``last``, and some have later ones."""
+        begun = int(np.searchsorted(self.first, last, side="right"))
+        is_free = not begun or int(self.reached[begun - 1]) < first
+        return is_free and begun < self.first.size
 
 
 def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Why, str]:
