@@ -100,6 +100,8 @@ def find_losses(
     Raises:
         OSError: a log cannot be read.
     """
+    if not before:
+        return []
     after = live_logs(workspace)
     replaced = {name: each for name, each in before.items() if after.get(name) != each}
     if not replaced:
@@ -113,7 +115,7 @@ def _find_dropped(
     workspace: Workspace, unfinished: Mapping[str, Content], rules: SwapRules
 ) -> Iterator[SwapLoss]:
     """What logs held that were never put in use and are gone, and no log holds."""
-    logs = list(live_logs(workspace).values())
+    logs = list(live_logs(workspace).values()) if unfinished else []
     for name, content in unfinished.items():
         if content in logs:
             continue
