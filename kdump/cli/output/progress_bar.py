@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import signal
 import sys
 import threading
@@ -22,6 +21,7 @@ from typing import Final, TextIO
 from kdump import phases
 from kdump.cli.output import streams
 from kdump.cli.output.rendering import escape_controls, format_bytes
+from kdump.cli.output.terminal import terminal_columns
 from kdump.engine.progress import Silent
 from kdump.phases import Phase
 
@@ -205,7 +205,7 @@ class Bar(_Meter):
             self._stream.flush()
 
     def _draw(self, text: str) -> None:
-        columns = max(_FEWEST_COLUMNS, _columns(self._stream)) - 1
+        columns = max(_FEWEST_COLUMNS, terminal_columns(self._stream) or 0) - 1
         self._is_drawn = True
         self._stream.write(_CLEAR + f"{_bar(self._fraction())} {text}"[:columns])
         self._stream.flush()
@@ -215,17 +215,6 @@ def _bar(fraction: float | None) -> str:
     """``[#####---------------]``; without a fraction, nothing is filled."""
     filled = 0 if fraction is None else round(_BAR_COLUMNS * min(1.0, max(0.0, fraction)))
     return f"[{'#' * filled}{'-' * (_BAR_COLUMNS - filled)}]"
-
-
-def _columns(stream: TextIO) -> int:
-    """How wide a terminal is; 80 where it does not say."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
 
 
 def _duration(seconds: float) -> str:
