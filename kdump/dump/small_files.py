@@ -45,13 +45,14 @@ def _leader_epoch_checkpoint(data: bytes) -> Iterator[Row]:
 
 def _one(kind: str, decode: Callable[[bytes], Any]) -> Callable[[bytes], Iterator[Row]]:
     def rows_of(data: bytes) -> Iterator[Row]:
-        value = decode(data)
-        fields = {
-            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
-        }
-        yield {"type": kind, **fields}
+        yield _row(kind, decode(data))
 
     return rows_of
+
+
+def _row(kind: str, value: Any) -> Row:
+    fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return {"type": kind, **fields}
 
 
 def _plain(value: object) -> object:
@@ -60,8 +61,8 @@ def _plain(value: object) -> object:
 
 def _meta_properties(data: bytes) -> Iterator[Row]:
     """The row, and a problem where none of the properties is there: then it is no such file."""
-    yield from _one("meta_properties", decode_meta_properties)(data)
     found = decode_meta_properties(data)
+    yield _row("meta_properties", found)
     if found.cluster_id is None and found.node_id is None and found.directory_id is None:
         raise FormatError(
             "meta.properties has none of the properties that a broker needs; it does not start",
