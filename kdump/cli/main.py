@@ -200,8 +200,7 @@ def _sentence(problem: click.UsageError) -> str:
 
 def _say(line: str, failure: BaseException) -> None:
     """Report the notes of a failure, then the failure itself, on standard error."""
-    from kdump.cli.output.rendering import escape_controls
-    from kdump.cli.output.terminal import broken, terminal_columns
+    from kdump.cli.output.events import write_line
 
     # What was printed comes first. Whether that can be written is seen later.
     with contextlib.suppress(OSError, KdumpError, ValueError):
@@ -209,11 +208,9 @@ def _say(line: str, failure: BaseException) -> None:
     for each in (*getattr(failure, "__notes__", ()), line):
         if each:
             # Usage messages may have several lines; nothing else that is in them may.
-            shown = "\n".join(map(escape_controls, each.split("\n")))
             with contextlib.suppress(OSError, ValueError):  # there is nowhere else to say it
-                columns = terminal_columns(sys.stderr)
-                shown = "\n".join(broken(each, columns) for each in shown.split("\n"))
-                sys.stderr.write(shown + "\n")
+                for one in each.split("\n"):
+                    write_line(one, sys.stderr)
                 sys.stderr.flush()
 
 
