@@ -59,6 +59,7 @@ class AdvisingPrinter:
         self._options = options
         self._codes: set[str] = set()
         self._found: dict[Path, tuple[str, set[str]]] = {}
+        self._losing: dict[str, None] = {}
 
     def finding(self, finding: Finding) -> None:
         self._shown.finding(finding)
@@ -69,6 +70,8 @@ class AdvisingPrinter:
         self._shown.partition(report)
         if report.verdict_kind not in ("deleted", "stray"):
             self._found[report.partition.path] = report.verdict_kind, self._codes
+        if report.verdict_kind == _LOSS and report.worst is not None and report.worst.is_damage:
+            self._losing[report.log_dir] = None
         self._codes = set()
 
     def summary(self, summary: Summary) -> None:
@@ -78,7 +81,7 @@ class AdvisingPrinter:
         self._shown.tell(lines)
 
     def advice(self, *, after_repair: bool = False) -> Iterator[str]:
-        """What to run next where a preview of recovery does not say it.
+        """What to run next: the preview of recovery, and what that does not say.
 
         Args:
             after_repair: whether a repair has just done what it could.
@@ -100,6 +103,9 @@ class AdvisingPrinter:
                 damaged.append(path)
             else:
                 (holed if codes & gaps else others).append(path)
+        if self._losing and not after_repair:
+            preview = shell_command("recover --dry-run", self._losing)
+            yield f"to preview what a broker would lose: {preview}"
         if others and not after_repair:
             log_dirs = dict.fromkeys(_parent(path) for path in others)
             yield f"to preview a repair: {shell_command('verify --repair --dry-run', log_dirs)}"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
 from kdump.cli.output.events import Printer, Said, SaidForm, open_printer, write_line
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, format_bytes, open_output
-from kdump.cli.output.terminal import shell_command
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -150,9 +149,8 @@ class SaidPrinter:
     People read what is damaged last, below the summary: there it does not scroll away.
     """
 
-    def __init__(self, printer: Printer, *, verbose: bool, advises: bool = True) -> None:
+    def __init__(self, printer: Printer, *, verbose: bool) -> None:
         self._printer = printer
-        self._advises = advises
         self._verbose = verbose
         self._findings = BriefFindings(verbose=verbose)
         self._harmless = BriefList(verbose=verbose)
@@ -177,8 +175,6 @@ class SaidPrinter:
         lines = list(summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden))
         self._printer.say(Said("summary", summary_row(summary), lines))
         self._printer.tell(self._damaged.lines())
-        if self._advises:
-            self._printer.tell(self._damaged.advice())
 
     def tell(self, lines: Iterable[str]) -> None:
         self._printer.tell(lines)
@@ -200,14 +196,6 @@ class DamagedPartitions:
     def lines(self) -> Iterator[str]:
         """A line for each."""
         return map(_verdict_line, self._reports)
-
-    def advice(self) -> Iterator[str]:
-        """What to do next where records would be lost."""
-        losing = [report for report in self._reports if report.verdict_kind == "loss"]
-        if losing:
-            log_dirs = dict.fromkeys(report.log_dir for report in losing)
-            preview = shell_command("recover --dry-run", log_dirs)
-            yield f"to preview what a broker would lose: {preview}"
 
 
 def _verdict_line(report: PartitionReport) -> str:
@@ -292,7 +280,7 @@ class _TablePrinter:
         self._lines += self._brief.rest()
         has_hidden = self._brief.hidden > 0
         self._lines += summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden)
-        self._lines += [*self._damaged.lines(), *self._damaged.advice()]
+        self._lines += self._damaged.lines()
 
     def tell(self, lines: Iterable[str]) -> None:
         self._lines += lines

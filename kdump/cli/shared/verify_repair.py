@@ -65,7 +65,7 @@ def verify_and_repair(
         for rounds_left in reversed(range(MOST_ROUNDS)):
             findings: list[Finding] = []
             shown = AdvisingPrinter(
-                SaidPrinter(printer, verbose=verbose, advises=False),
+                SaidPrinter(printer, verbose=verbose),
                 verification.paths,
                 verification.config.words,
             )
