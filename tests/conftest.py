@@ -19,7 +19,7 @@ from builders.loading import LoaderServer
 from builders.memory import in_memory
 from kdump.engine.engine import EngineOptions
 from kdump.engine.spark import SparkEngine
-from kdump.target.workspace import Workspace
+from kdump.target.virtual_directory import VirtualDirectory
 
 hypothesis.settings.register_profile(
     "ci",
@@ -140,9 +140,9 @@ def spark(cache: Path) -> Iterator[SparkEngine]:
 
 
 @pytest.fixture(scope="session")
-def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """Give the workspace of a directory without files."""
-    return Workspace(tmp_path_factory.mktemp("empty"))
+def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirectory:
+    """Give the directory of a directory without files."""
+    return VirtualDirectory(tmp_path_factory.mktemp("empty"))
 
 
 def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:

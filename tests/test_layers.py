@@ -184,7 +184,7 @@ def test_files_of_log_directories_are_opened_in_one_place() -> None:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr in OPENING
-        and "workspace" not in ast.unparse(node.func.value)
+        and "directory" not in ast.unparse(node.func.value)
         and ast.unparse(node.func.value) != "self"
     ]
     assert not opening

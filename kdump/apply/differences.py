@@ -18,21 +18,21 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 
 def different(
-    path: Path, wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
-) -> dict[str, WantedFile]:
+    path: Path, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
+) -> dict[str, TargetFile]:
     """What is not as wanted yet, in terms of what can be done to such files.
 
     Raises:
         KdumpError: a file is not what ``wanted`` assumes.
         OSError: a file cannot be read.
     """
-    found: dict[str, WantedFile] = {}
-    for name, each in sorted(wanted.items()):
+    found: dict[str, TargetFile] = {}
+    for name, each in sorted(target.items()):
         for source, end in _sources_of(name, each):
             if source not in states or states[source].size_bytes < end:
                 raise KdumpError(
@@ -66,16 +66,16 @@ def different(
     sources = {each.name: name for name, each in found.items() if isinstance(each, RenamedFrom)}
     for name in sources:
         found.pop(name, None)
-    for name, each in wanted.items():
+    for name, each in target.items():
         # What is copied instead of renamed leaves its old name behind.
         if isinstance(each, RenamedFrom) and not isinstance(found.get(name), RenamedFrom):
             found[each.name] = Gone()
     return found
 
 
-def _sources_of(name: str, wanted: WantedFile) -> list[tuple[str, int]]:
+def _sources_of(name: str, target: TargetFile) -> list[tuple[str, int]]:
     """The files that the wanted file ``name`` is made of, and up to where each is needed."""
-    match wanted:
+    match target:
         case Kept():
             return [(name, 0)]
         case KeptUpTo(size_bytes):
@@ -90,11 +90,11 @@ def _sources_of(name: str, wanted: WantedFile) -> list[tuple[str, int]]:
             return []
 
 
-def lost_bytes(states: Mapping[str, FileState], wanted: Mapping[str, WantedFile]) -> dict[str, int]:
+def lost_bytes(states: Mapping[str, FileState], target: Mapping[str, TargetFile]) -> dict[str, int]:
     """How much of each file is nowhere afterwards."""
     kept: dict[str, list[tuple[int, int]]] = {}
-    touched = set(wanted)
-    for name, each in wanted.items():
+    touched = set(target)
+    for name, each in target.items():
         match each:
             case KeptUpTo(size_bytes):
                 kept.setdefault(name, []).append((0, size_bytes))

@@ -101,7 +101,7 @@ def stage(plan: Plan, number: int, files: Files, *, created_ns: int) -> dict[Ope
 
 
 def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:
-    match operation.wanted:
+    match operation.target:
         case NewBytes(data):
             return [data]
         case CopiedFrom() as piece:
@@ -138,7 +138,7 @@ def _metadata_for(
 
 
 def _first_source(operation: Operation) -> str | None:
-    match operation.wanted:
+    match operation.target:
         case CopiedFrom(source, _, _):
             return source
         case JoinedFrom(pieces) if pieces:
@@ -281,7 +281,7 @@ def _derived_from(
     rewritten = {each.name for each in directory.operations if each.phase is Phase.REWRITE}
     for operation in directory.operations:
         path = f"{prefix}/{operation.name}"
-        match operation.wanted:
+        match operation.target:
             case CopiedFrom(name, start, end) if operation.phase is Phase.REWRITE:
                 pieces.setdefault(name, []).append(Piece(path, 0, end - start, start))
             case JoinedFrom(ranges) if operation.phase is Phase.REWRITE:

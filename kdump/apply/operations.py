@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kdump.apply.entries import identity_of
 from kdump.apply.files import Metadata
-from kdump.target.target_file import WantedFile
+from kdump.target.target_file import TargetFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Operation:
         kind: what is done.
         directory: where.
         name: of the file, afterwards.
-        wanted: what the file is to be.
+        target: what the file is to be.
         size_bytes: its size afterwards; 0 where it is gone.
         lost_bytes: how much of what is now in the files concerned is nowhere afterwards.
         phase: when it is done.
@@ -103,7 +103,7 @@ class Operation:
     kind: OperationKind
     directory: Path
     name: str
-    wanted: WantedFile
+    target: TargetFile
     size_bytes: int
     lost_bytes: int
     phase: Phase

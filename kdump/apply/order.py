@@ -61,14 +61,14 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 _NO_OFFSET: Final = -(2**63) - 1
 
 
 def partition_operations(
-    path: Path, wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
+    path: Path, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> tuple[Operation, ...]:
     """What has to be done in the partition ``path``, whose files are as ``states`` says.
 
@@ -76,15 +76,15 @@ def partition_operations(
         KdumpError: a file is not what ``wanted`` assumes.
         OSError: a file cannot be read.
     """
-    return _Planner(path, states, different(path, wanted, states)).in_partition()
+    return _Planner(path, states, different(path, target, states)).in_partition()
 
 
 def root_operations(
     path: Path,
-    wanted: Mapping[str, WantedFile],
+    target: Mapping[str, TargetFile],
     states: Mapping[str, FileState],
     *,
-    first: Mapping[str, WantedFile],
+    first: Mapping[str, TargetFile],
     has_partitions: bool,
 ) -> tuple[Operation, ...]:
     """The same for the log directory ``path`` itself.
@@ -94,13 +94,13 @@ def root_operations(
     and what they are to be in the end are operations of their own.
     """
     meanwhile = different(path, first, states)
-    at_last = {name: _at_last(path / name, wanted.get(name, Kept())) for name in meanwhile}
+    at_last = {name: _at_last(path / name, target.get(name, Kept())) for name in meanwhile}
     if not all(isinstance(each, NewBytes) for each in meanwhile.values()):
         raise ValueError(f"not new bytes: {meanwhile}")
-    others = {name: each for name, each in wanted.items() if name not in meanwhile}
+    others = {name: each for name, each in target.items() if name not in meanwhile}
     found = different(path, others, states)
     found |= {name: each for name, each in at_last.items() if each != meanwhile[name]}
-    marker = wanted.get(CLEAN_SHUTDOWN_MARKER)
+    marker = target.get(CLEAN_SHUTDOWN_MARKER)
     if has_partitions and isinstance(marker, NewBytes):
         found[CLEAN_SHUTDOWN_MARKER] = marker
     return (
@@ -109,13 +109,13 @@ def root_operations(
     )
 
 
-def _at_last(path: Path, wanted: WantedFile) -> WantedFile:
+def _at_last(path: Path, target: TargetFile) -> TargetFile:
     """What a file is to be in the end that is another one meanwhile."""
-    if isinstance(wanted, Kept):
+    if isinstance(target, Kept):
         return NewBytes(read_file(path)) if path.exists() else Gone()
-    if not isinstance(wanted, NewBytes | Gone):
-        raise ValueError(f"{path}: cannot be {wanted} after having been something else")
-    return wanted
+    if not isinstance(target, NewBytes | Gone):
+        raise ValueError(f"{path}: cannot be {target} after having been something else")
+    return target
 
 
 @dataclass(slots=True)
@@ -125,36 +125,36 @@ class _Planner:
     Attributes:
         path: the directory.
         states: the files in it.
-        wanted: what is to be changed.
+        target: what is to be changed.
         made: files that are there by then, and what was lost by that is counted already.
     """
 
     path: Path
     states: Mapping[str, FileState]
-    wanted: dict[str, WantedFile]
+    target: dict[str, TargetFile]
     made: frozenset[str] = frozenset()
     _lost: dict[str, int] = field(init=False)
     _done: list[Operation] = field(init=False)
 
     def __post_init__(self) -> None:
-        lost = lost_bytes(self.states, self.wanted)
+        lost = lost_bytes(self.states, self.target)
         self._lost = {name: count for name, count in lost.items() if name not in self.made}
         self._done = []
 
     def in_root(self, phase: Phase) -> tuple[Operation, ...]:
-        for name in sorted(self.wanted, key=lambda name: (name == CLEAN_SHUTDOWN_MARKER, name)):
+        for name in sorted(self.target, key=lambda name: (name == CLEAN_SHUTDOWN_MARKER, name)):
             self._plain(name, phase)
         return tuple(self._done)
 
     def in_partition(self) -> tuple[Operation, ...]:
-        rewrites = find_rewrites(self.wanted, self.states)
+        rewrites = find_rewrites(self.target, self.states)
         of_rewrites = {name for rewrite in rewrites for name in rewrite.files}
         for name in of_rewrites:
             self._require_free(name + CLEANED, name + SWAP)
-            each = self.wanted.get(name)
+            each = self.target.get(name)
             if isinstance(each, RenamedFrom) and not each.name.endswith(CLEANED):
-                self.wanted[each.name] = Gone()  # copied instead
-        plain = {name: each for name, each in self.wanted.items() if name not in of_rewrites}
+                self.target[each.name] = Gone()  # copied instead
+        plain = {name: each for name, each in self.target.items() if name not in of_rewrites}
         self._add(plain)
         self._drop_temporary(plain)
         self._swap(plain, rewrites)
@@ -168,10 +168,10 @@ class _Planner:
 
     def _require_free(self, *names: str) -> None:
         """Refuse to exchange segments where leftovers have the names that it takes, and stay."""
-        leaving = {each.name for each in self.wanted.values() if isinstance(each, RenamedFrom)}
+        leaving = {each.name for each in self.target.values() if isinstance(each, RenamedFrom)}
         for name in names:
-            is_free = name not in self.states or isinstance(self.wanted.get(name), Gone)
-            if name in self.wanted and not isinstance(self.wanted[name], Gone):
+            is_free = name not in self.states or isinstance(self.target.get(name), Gone)
+            if name in self.target and not isinstance(self.target[name], Gone):
                 is_free = False
             if not (is_free or name in leaving):
                 raise KdumpError(
@@ -179,7 +179,7 @@ class _Planner:
                     f"run 'kdump resolve {self.path}' first"
                 )
 
-    def _add(self, plain: dict[str, WantedFile]) -> None:
+    def _add(self, plain: dict[str, TargetFile]) -> None:
         for name in sorted(plain):
             if not (
                 self._is_there(name)
@@ -190,7 +190,7 @@ class _Planner:
                 self._plain(name, Phase.ADD)
                 del plain[name]
 
-    def _drop_temporary(self, plain: dict[str, WantedFile]) -> None:
+    def _drop_temporary(self, plain: dict[str, TargetFile]) -> None:
         least_cleaned = self._least_cleaned()
         gone = [name for name, each in plain.items() if isinstance(each, Gone)]
         for suffix in (SWAP, CLEANED, ".deleted"):
@@ -203,7 +203,7 @@ class _Planner:
         offsets = [_offset(name) for name in self.states if name.endswith(CLEANED)]
         return min(offsets, default=2**63)
 
-    def _swap(self, plain: dict[str, WantedFile], rewrites: list[Rewrite]) -> None:
+    def _swap(self, plain: dict[str, TargetFile], rewrites: list[Rewrite]) -> None:
         least_cleaned = self._least_cleaned()
         swaps = [
             name for name in self.states if name.endswith(SWAP) and _offset(name) < least_cleaned
@@ -237,7 +237,7 @@ class _Planner:
             else:
                 self._plain(name, Phase.REWRITE, each, number)
 
-    def _roll(self, plain: dict[str, WantedFile]) -> None:
+    def _roll(self, plain: dict[str, TargetFile]) -> None:
         """Make the segment that takes the place of all that are there."""
         gone = [_offset(name) for name, each in plain.items() if is_log(name) and each == Gone()]
         first = self._first_offset()
@@ -250,7 +250,7 @@ class _Planner:
                 self._plain(name, Phase.ROLL)
                 del plain[name]
 
-    def _drop(self, plain: dict[str, WantedFile]) -> None:
+    def _drop(self, plain: dict[str, TargetFile]) -> None:
         first = self._first_offset()
         before = [name for name in self._going(plain) if _NO_OFFSET < _offset(name) < first]
         for name in sorted(before, key=_by_segment):
@@ -260,31 +260,31 @@ class _Planner:
 
     def _first_offset(self) -> int:
         """Where the first segment begins that is there in the end; the least if there is none."""
-        left = {name for name in self.states if not isinstance(self.wanted.get(name), Gone)}
-        left |= {name for name, each in self.wanted.items() if not isinstance(each, Gone)}
+        left = {name for name in self.states if not isinstance(self.target.get(name), Gone)}
+        left |= {name for name, each in self.target.items() if not isinstance(each, Gone)}
         return min((_offset(name) for name in left if is_log(name)), default=_NO_OFFSET)
 
-    def _remove(self, plain: dict[str, WantedFile], at_least: int, phase: Phase) -> None:
+    def _remove(self, plain: dict[str, TargetFile], at_least: int, phase: Phase) -> None:
         """Remove what goes of the segments from an offset on, from the last one on."""
         going = [name for name in self._going(plain) if _offset(name) >= at_least]
         for name in sorted(going, key=lambda name: (-_offset(name), _by_segment(name))):
             self._plain(name, phase)
             del plain[name]
 
-    def _going(self, plain: dict[str, WantedFile]) -> list[str]:
+    def _going(self, plain: dict[str, TargetFile]) -> list[str]:
         return [
             name
             for name, each in plain.items()
             if isinstance(each, Gone) and not is_temporary(name)
         ]
 
-    def _cut(self, plain: dict[str, WantedFile]) -> None:
+    def _cut(self, plain: dict[str, TargetFile]) -> None:
         cuts = [name for name, each in plain.items() if isinstance(each, KeptUpTo)]
         for name in sorted(cuts, key=_by_segment):
             self._plain(name, Phase.CUT)
             del plain[name]
 
-    def _write(self, plain: dict[str, WantedFile]) -> None:
+    def _write(self, plain: dict[str, TargetFile]) -> None:
         for name in sorted(plain, key=lambda name: (self._turn(name), name)):
             each = plain[name]
             if isinstance(each, RenamedFrom):
@@ -309,10 +309,10 @@ class _Planner:
         self,
         name: str,
         phase: Phase,
-        wanted: WantedFile | None = None,
+        target: TargetFile | None = None,
         rewrite: int | None = None,
     ) -> None:
-        each = self.wanted[name] if wanted is None else wanted
+        each = self.target[name] if target is None else target
         if isinstance(each, Kept):
             return
         if isinstance(each, RenamedFrom):
@@ -331,19 +331,19 @@ class _Planner:
         )
 
     def _rename(
-        self, name: str, wanted: RenamedFrom, phase: Phase, rewrite: int | None = None
+        self, name: str, target: RenamedFrom, phase: Phase, rewrite: int | None = None
     ) -> None:
-        lost_bytes = self._lost.pop(wanted.name, 0) + self._lost.pop(name, 0)
+        lost_bytes = self._lost.pop(target.name, 0) + self._lost.pop(name, 0)
         self._done.append(
             Operation(
                 OperationKind.RENAME,
                 self.path,
                 name,
-                wanted,
-                wanted.size_bytes,
+                target,
+                target.size_bytes,
                 lost_bytes,
                 phase,
-                wanted.name,
+                target.name,
                 rewrite,
             )
         )

@@ -17,19 +17,19 @@ from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phas
 from kdump.apply.order import partition_operations, root_operations
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
-from kdump.target.target_file import WantedFile
+from kdump.target.target_file import TargetFile
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionChange:
+class TargetPartition:
     """A partition's directory, and what becomes of its files; those not named stay."""
 
     path: Path
-    files: Mapping[str, WantedFile]
+    files: Mapping[str, TargetFile]
 
 
 @dataclass(frozen=True, slots=True)
-class WantedDirectory:
+class TargetDirectory:
     """A log directory as it is to be.
 
     Attributes:
@@ -45,9 +45,9 @@ class WantedDirectory:
     """
 
     path: Path
-    partitions: tuple[PartitionChange, ...]
-    root: Mapping[str, WantedFile]
-    first: Mapping[str, WantedFile] = field(default_factory=dict)
+    partitions: tuple[TargetPartition, ...]
+    root: Mapping[str, TargetFile]
+    first: Mapping[str, TargetFile] = field(default_factory=dict)
     may_go_early: tuple[tuple[Path, ...], ...] = ()
 
 
@@ -64,7 +64,7 @@ class Plan:
         partitions: those in which something is done.
         root: what is done in the log directory itself.
         may_go_early: files that may go before all else where there is no room for anything:
-            leftovers, then what :attr:`WantedDirectory.may_go_early` says.
+            leftovers, then what :attr:`TargetDirectory.may_go_early` says.
     """
 
     path: Path
@@ -149,7 +149,7 @@ def _without_removals(directory: DirectoryPlan, removed: Collection[Path]) -> Di
     )
 
 
-def make_plan(wanted: WantedDirectory) -> Plan:
+def make_plan(target: TargetDirectory) -> Plan:
     """Say what has to be done; reads the directories, changes nothing.
 
     Raises:
@@ -158,24 +158,24 @@ def make_plan(wanted: WantedDirectory) -> Plan:
         OSError: something cannot be read.
     """
     planned = []
-    for change in wanted.partitions:
-        if change.path.parent != wanted.path:
-            raise ValueError(f"{change.path} is not a partition in {wanted.path}")
+    for change in target.partitions:
+        if change.path.parent != target.path:
+            raise ValueError(f"{change.path} is not a partition in {target.path}")
         states = states_of(change.path)
         operations = partition_operations(change.path, change.files, states)
         if operations:
             require_in_place(change.path)
             planned.append(DirectoryPlan(change.path, states, operations))
-    states = states_of(wanted.path)
-    first = wanted.first if planned else {}
+    states = states_of(target.path)
+    first = target.first if planned else {}
     operations = root_operations(
-        wanted.path, wanted.root, states, first=first, has_partitions=bool(planned)
+        target.path, target.root, states, first=first, has_partitions=bool(planned)
     )
     return Plan(
-        wanted.path,
+        target.path,
         tuple(planned),
-        DirectoryPlan(wanted.path, states, operations),
-        (*early_removals(planned), *wanted.may_go_early),
+        DirectoryPlan(target.path, states, operations),
+        (*early_removals(planned), *target.may_go_early),
     )
 
 

@@ -27,7 +27,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 _LOG = FileKind.LOG.value
@@ -45,12 +45,12 @@ class Rewrite:
             into use first: beside a ``.cleaned`` they would not count any more.
     """
 
-    files: dict[str, WantedFile]
+    files: dict[str, TargetFile]
     swaps: frozenset[str]
 
 
 def find_rewrites(
-    wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
+    target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> list[Rewrite]:
     """The exchanges of segments among what is wanted, in the order of their offsets.
 
@@ -58,22 +58,22 @@ def find_rewrites(
     one does no harm to a ``.swap`` below it.
     """
     found = []
-    for logs, sources in _together(wanted):
-        ready = any(isinstance(wanted[log], RenamedFrom) for log in logs)
+    for logs, sources in _together(target):
+        ready = any(isinstance(target[log], RenamedFrom) for log in logs)
         old = {log for source in sources if is_log(log := _live(source))}
         if ready:
-            old |= _replaced_by(max(logs), wanted, states)
+            old |= _replaced_by(max(logs), target, states)
         stems = {log.removesuffix(_LOG) for log in (logs | old)}
-        files: dict[str, WantedFile] = {}
+        files: dict[str, TargetFile] = {}
         for stem in stems:
             for suffix in SEGMENT_SUFFIXES:
-                each = _in_rewrite(stem + suffix, wanted, states)
+                each = _in_rewrite(stem + suffix, target, states)
                 if each is not None:
                     files[stem + suffix] = each
         swaps = frozenset(
             source
             for source in sources
-            if is_log(source, SWAP) and isinstance(wanted.get(source), Gone)
+            if is_log(source, SWAP) and isinstance(target.get(source), Gone)
         )
         for swap in swaps:
             files.setdefault(_live(swap), Gone())
@@ -81,10 +81,10 @@ def find_rewrites(
     return sorted(found, key=lambda rewrite: min(map(_offset, rewrite.files)))
 
 
-def _together(wanted: Mapping[str, WantedFile]) -> list[tuple[set[str], set[str]]]:
+def _together(target: Mapping[str, TargetFile]) -> list[tuple[set[str], set[str]]]:
     """Logs that are made anew, and what they are made from, as sets that have nothing in common."""
     found: list[tuple[set[str], set[str]]] = []
-    for name, each in wanted.items():
+    for name, each in target.items():
         if not is_log(name):
             continue
         match each:
@@ -111,24 +111,24 @@ def _overlap(logs: set[str], sources: set[str], more: set[str], more_sources: se
 
 
 def _replaced_by(
-    log: str, wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
+    log: str, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> set[str]:
     """The logs that go from this one's offset to that of the next one that stays."""
-    logs = sorted(name for name in states.keys() | wanted.keys() if is_log(name) and name > log)
+    logs = sorted(name for name in states.keys() | target.keys() if is_log(name) and name > log)
     replaced = set()
     for name in logs:
-        if not isinstance(wanted.get(name), Gone):
+        if not isinstance(target.get(name), Gone):
             break
         replaced.add(name)
     return replaced
 
 
 def _in_rewrite(
-    name: str, wanted: Mapping[str, WantedFile], states: Mapping[str, FileState]
-) -> WantedFile | None:
+    name: str, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
+) -> TargetFile | None:
     """What the file is in the exchange; None where there is and will be none."""
     state = states.get(name)
-    each = wanted.get(name, Kept())
+    each = target.get(name, Kept())
     match each:
         case Kept():
             return None if state is None else CopiedFrom(name, 0, state.size_bytes)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kdump.apply.apply import apply_plan
 from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
-from kdump.apply.plan import Plan, WantedDirectory, make_plan
+from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.apply.undo import Restored, finish_interrupted, unfinished
 from kdump.errors import KdumpError
 from kdump.phases import phase
@@ -110,7 +110,7 @@ class Done:
     failure: KdumpError | None = None
 
 
-def carry_out(wanted: Sequence[WantedDirectory], writing: Writing) -> list[Done]:
+def carry_out(targets: Sequence[TargetDirectory], writing: Writing) -> list[Done]:
     """Let directories become what is wanted, unless the run is a dry one.
 
     All plans are made before the first is carried out. A directory whose plan fails does not keep
@@ -121,8 +121,8 @@ def carry_out(wanted: Sequence[WantedDirectory], writing: Writing) -> list[Done]
         KdumpError: a plan cannot be made, or none can be carried out; says what to do.
         OSError: the disk does not let us.
     """
-    with phase("planning the changes", len(wanted)) as planning:
-        plans = [make_plan(each) for each in planning.over(wanted)]
+    with phase("planning the changes", len(targets)) as planning:
+        plans = [make_plan(each) for each in planning.over(targets)]
     done: dict[Path, Done] = {}
     # Directories that can make room on a full disk do so before others need it.
     for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.may_go_early):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import Invariant
@@ -39,7 +39,7 @@ from kdump.repair.rebuild.snapshots import rebuild_snapshots
 from kdump.state.settings import Settings
 from kdump.storage.regular_files import read_file
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, NewBytes, WantedFile
+from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 
 class Part(enum.Enum):
@@ -138,7 +138,7 @@ _FOUND_WRONG: Final = frozenset(
 """Codes of findings about a file that is to be rebuilt."""
 
 
-def _forgotten(partition: Partition, files: Mapping[str, WantedFile]) -> tuple[int, ...]:
+def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[int, ...]:
     """The producers that are in a snapshot now, and in none that takes its place."""
     rebuilt = {
         entry.producer_id
@@ -206,14 +206,14 @@ class PartResult:
     outcome: Repaired | Unreadable
 
     @property
-    def files(self) -> Mapping[str, WantedFile]:
+    def files(self) -> Mapping[str, TargetFile]:
         """What becomes of its files, as far as that is something."""
         if isinstance(self.outcome, Unreadable):
             return {}
         only = self.target.only
         return {
-            name: wanted
-            for name, wanted in self.outcome.files.items()
+            name: target
+            for name, target in self.outcome.files.items()
             if only is None or name in only
         }
 
@@ -297,15 +297,15 @@ def _scope(target: Target, settings: Settings) -> PartitionScope | None:
     return scope_in(target.partition, target.directory, settings.cluster)
 
 
-def wanted_directories(results: Sequence[PartResult]) -> list[WantedDirectory]:
+def target_directories(results: Sequence[PartResult]) -> list[TargetDirectory]:
     """What the log directories of partitions should be; those in which nothing changes, too."""
-    files: dict[Path, dict[Path, dict[str, WantedFile]]] = {}
+    files: dict[Path, dict[Path, dict[str, TargetFile]]] = {}
     for result in results:
         target = result.target
         of_directory = files.setdefault(target.directory.path, {})
         if result.files:
             of_directory.setdefault(target.partition.path, {}).update(result.files)
     return [
-        WantedDirectory(path, tuple(PartitionChange(*change) for change in changes.items()), {})
+        TargetDirectory(path, tuple(TargetPartition(*change) for change in changes.items()), {})
         for path, changes in files.items()
     ]

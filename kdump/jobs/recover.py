@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.account import Account
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root
 from kdump.broker.loader.loader import Recovered
@@ -49,7 +49,7 @@ from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.repair.verdict import VerdictKind, verdict
 from kdump.state.settings import Settings
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, Kept, NewBytes, WantedFile
+from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class PartitionResult:
         return changed[0] if changed == [str(snapshot)] else ""
 
     @property
-    def files(self) -> dict[str, WantedFile]:
+    def files(self) -> dict[str, TargetFile]:
         """What becomes of its files; none where it is left as it is."""
         if self.left or self.is_refused or not isinstance(self.outcome, Recovered | Recovered07):
             return {}
@@ -191,19 +191,19 @@ class DirectoryResult:
     Attributes:
         directory: as it is.
         partitions: those that were asked for.
-        wanted: what it should be.
+        target: what it should be.
         findings: about the directory itself.
     """
 
     directory: LogDirectory
     partitions: tuple[PartitionResult, ...]
-    wanted: WantedDirectory
+    target: TargetDirectory
     findings: tuple[Finding, ...] = ()
 
     @property
     def becomes_clean(self) -> bool:
         """Whether the marker of a clean stop is there afterwards."""
-        marker = self.wanted.root.get(names.CLEAN_SHUTDOWN_MARKER, Kept())
+        marker = self.target.root.get(names.CLEAN_SHUTDOWN_MARKER, Kept())
         return self.directory.is_clean if marker == Kept() else marker != Gone()
 
     @property
@@ -237,15 +237,15 @@ class DirectoryResult:
         )
 
     def _offsets(self, name: str, before: Offsets | None) -> Offsets:
-        wanted = self.wanted.root.get(name)
-        if isinstance(wanted, NewBytes):
-            return dict(decode_offset_checkpoint(wanted.data))
+        target = self.target.root.get(name)
+        if isinstance(target, NewBytes):
+            return dict(decode_offset_checkpoint(target.data))
         return before or {}
 
     def ends(self, finding: Finding) -> bool:
         """Whether ``finding``, which is about a file in the root, is over afterwards."""
         path = Path(finding.place.path)
-        return path.parent == self.directory.path and path.name in self.wanted.root
+        return path.parent == self.directory.path and path.name in self.target.root
 
 
 @during("loading partitions")
@@ -344,10 +344,10 @@ class _Recovery:
         return DirectoryResult(
             directory,
             results,
-            WantedDirectory(
+            TargetDirectory(
                 directory.path,
                 tuple(
-                    PartitionChange(each.partition.path, each.files)
+                    TargetPartition(each.partition.path, each.files)
                     for each in results
                     if each.files
                 ),
@@ -366,7 +366,7 @@ class _Recovery:
 
     def _root(
         self, directory: LogDirectory, results: Iterable[PartitionResult]
-    ) -> dict[str, WantedFile]:
+    ) -> dict[str, TargetFile]:
         """What becomes of the checkpoints and the marker, which only log managers keep."""
         if directory.kind is not DirectoryKind.LOG_DIRECTORY:
             return {}

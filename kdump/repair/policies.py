@@ -10,7 +10,7 @@ from kdump.broker.loader.metadata_log import finish_snapshots, metadata_context
 from kdump.log.partition import Partition
 from kdump.repair.salvage.salvage import salvage_partition
 from kdump.target.refusal import Refusal
-from kdump.target.workspace import Workspace
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 class Policy(enum.Enum):
@@ -55,4 +55,4 @@ def _repair(partition: Partition, context: LoadContext, policy: Policy) -> Recov
         case Policy.TRUNCATE:
             return recover_partition(partition, replace(context, is_clean=False, recovery_point=0))
         case Policy.SALVAGE:
-            return salvage_partition(Workspace(partition.path), context)
+            return salvage_partition(VirtualDirectory(partition.path), context)

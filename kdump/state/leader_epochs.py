@@ -16,7 +16,7 @@ from kdump.formats.checkpoints import (
 from kdump.formats.errors import FormatError
 from kdump.scan.batches import BatchColumns
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace, Written
+from kdump.target.virtual_directory import VirtualDirectory, Written
 
 _FILE = names.LEADER_EPOCH_CHECKPOINT
 _TEMPORARY_FILE = _FILE + names.TEMPORARY_SUFFIX
@@ -32,14 +32,14 @@ class LeaderEpochs:
         Refused: the file is malformed, or has an entry that cannot be one.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, directory: VirtualDirectory) -> None:
+        self._directory = directory
         self._start_offsets: dict[int, int] = {}
-        workspace.require_no_directory(_FILE, "KafkaStorageException")
-        if _FILE not in workspace:
-            workspace.put(_FILE, Written(b""))
+        directory.require_no_directory(_FILE, "KafkaStorageException")
+        if _FILE not in directory:
+            directory.put(_FILE, Written(b""))
         try:
-            entries = decode_leader_epoch_checkpoint(workspace.read(_FILE))
+            entries = decode_leader_epoch_checkpoint(directory.read(_FILE))
         except FormatError as problem:
             raise Refused(str(problem), _FILE, "KafkaStorageException") from problem
         for entry in entries:
@@ -122,11 +122,11 @@ class LeaderEpochs:
 
     def _write_if_possible(self) -> None:
         # Kafka's log may be on its way out then, so that a file that cannot be made is no error.
-        if not self._workspace.is_directory(_TEMPORARY_FILE):
+        if not self._directory.is_directory(_TEMPORARY_FILE):
             self._write()
 
     def _write(self) -> None:
-        self._workspace.require_no_directory(_TEMPORARY_FILE, "KafkaStorageException")
+        self._directory.require_no_directory(_TEMPORARY_FILE, "KafkaStorageException")
         # It is written beside and renamed, which takes a leftover of that name with it.
-        self._workspace.remove(_TEMPORARY_FILE)
-        self._workspace.put(_FILE, Written(encode_leader_epoch_checkpoint(self.entries)))
+        self._directory.remove(_TEMPORARY_FILE)
+        self._directory.put(_FILE, Written(encode_leader_epoch_checkpoint(self.entries)))

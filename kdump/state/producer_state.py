@@ -16,7 +16,7 @@ from kdump.scan.batches import Window
 from kdump.state.open_txns import OpenTxns
 from kdump.state.producers import EndedTxn, InvalidMarker, Producer, append_batches
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace, Written, file_name
+from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
 
 class ProducerState:
@@ -26,7 +26,7 @@ class ProducerState:
     directory's snapshots when it is made and keeps that list, right or not.
 
     Args:
-        workspace: the directory.
+        directory: the directory.
         expire_before_ms: producers without a transaction that were last seen at or before that
             time are forgotten when a snapshot is read; None forgets none.
 
@@ -34,15 +34,15 @@ class ProducerState:
         Refused: a file that ends as a snapshot does has a name without an offset.
     """
 
-    def __init__(self, workspace: Workspace, expire_before_ms: int | None) -> None:
-        self._workspace = workspace
+    def __init__(self, directory: VirtualDirectory, expire_before_ms: int | None) -> None:
+        self._directory = directory
         self._expire_before_ms = expire_before_ms
         self.producers: dict[int, Producer] = {}
         self.ongoing_txns = OpenTxns()
         self.unreplicated_txns: dict[int, int] = {}
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
-        self._snapshots = workspace.list_snapshots().copy()
+        self._snapshots = directory.list_snapshots().copy()
 
     @property
     def has_snapshots(self) -> bool:
@@ -147,10 +147,10 @@ class ProducerState:
         name = snapshot_name(offset)
         entries = [producer.entry() for producer in in_java_order(self.producers.values())]
         data = producer_snapshot.encode(entries)
-        if name in self._workspace:
+        if name in self._directory:
             # Kafka writes over what is there, and does not cut off what is longer.
-            data += self._workspace.read(name)[len(data) :]
-        self._workspace.put(name, Written(data))
+            data += self._directory.read(name)[len(data) :]
+        self._directory.put(name, Written(data))
         self._snapshots.put(offset, name)
         self._last_snapshot_offset = offset
 
@@ -164,7 +164,7 @@ class ProducerState:
         The newest of these stays if it lies at or above the last base offset: it is what a clean
         stop leaves.
         """
-        snapshots = self._workspace.list_snapshots().copy()
+        snapshots = self._directory.list_snapshots().copy()
         known = set(base_offsets)
         strays = [offset for offset in snapshots.offsets if offset not in known]
         going = strays[:-1]
@@ -188,7 +188,7 @@ class ProducerState:
         while (offset := self._snapshots.newest_offset) is not None:
             name = self._snapshots.name_at(offset)
             try:
-                data = self._workspace.read(name)
+                data = self._directory.read(name)
                 entries = producer_snapshot.read(data).entries
             except FormatError:
                 self._delete_snapshot(offset)
@@ -227,7 +227,7 @@ class ProducerState:
     def _delete_snapshot(self, offset: int) -> None:
         name = self._snapshots.forget(offset)
         if name is not None:
-            self._workspace.remove(name)
+            self._directory.remove(name)
 
 
 class _Staged:

@@ -1,1 +1,1 @@
-"""What a directory should become: files as they should be, and a virtual directory for rules."""
+"""What a directory should become: target files, and the virtual directory on which rules work."""

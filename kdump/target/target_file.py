@@ -1,4 +1,8 @@
-"""What becomes of each file of a partition: values that name content without holding segments."""
+"""Target files: what each file of a directory should become.
+
+Each value names the content by where it is on disk today, so no segment is held in memory. A
+mapping from file name to target file is the target state of a directory, and what rules return.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +11,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Stays, with every byte as it is."""
+    """Stays unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptUpTo:
-    """Stays, and ends after its first ``size_bytes`` bytes."""
+    """Is truncated to its first ``size_bytes`` bytes."""
 
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class RenamedFrom:
-    """Is the file that had another name, or its first ``size_bytes`` bytes.
+    """Is the file ``name`` under a new name, truncated to ``size_bytes`` bytes.
 
-    Nothing else is made from that file, and its old name is wanted for nothing else.
+    No other target file uses that file, and its old name is free afterwards.
     """
 
     name: str
@@ -30,7 +34,7 @@ class RenamedFrom:
 
 @dataclass(frozen=True, slots=True)
 class CopiedFrom:
-    """Holds the bytes from ``start`` to ``end`` that file ``name`` has now, before any change."""
+    """Holds the bytes from ``start`` to ``end`` of file ``name``, as it is before any change."""
 
     name: str
     start: int
@@ -43,7 +47,7 @@ class CopiedFrom:
 
 @dataclass(frozen=True, slots=True)
 class JoinedFrom:
-    """Holds ``pieces`` one behind the other, each as its file has it now, before any change."""
+    """Holds ``pieces``, concatenated."""
 
     pieces: tuple[CopiedFrom, ...]
 
@@ -54,7 +58,7 @@ class JoinedFrom:
 
 @dataclass(frozen=True, slots=True)
 class NewBytes:
-    """Holds ``data``, whatever was there before."""
+    """Holds ``data``; the file may or may not exist yet."""
 
     data: bytes
 
@@ -65,7 +69,7 @@ class NewBytes:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Is not there any more."""
+    """Is deleted, if it exists."""
 
 
-WantedFile = Kept | KeptUpTo | RenamedFrom | CopiedFrom | JoinedFrom | NewBytes | Gone
+TargetFile = Kept | KeptUpTo | RenamedFrom | CopiedFrom | JoinedFrom | NewBytes | Gone

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.written_files import PARTITION, plan_of, wanted_of, write_files
 from kdump.apply.apply import apply_plan
@@ -26,14 +26,14 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 ZERO, FIVE = (f"{base:020d}" for base in (0, 5))
 OLD_NS = 1_600_000_000_000_000_007
 
 
-def apply(log_dir: Path, files: dict[str, WantedFile], *, keep_undo: bool = True) -> None:
+def apply(log_dir: Path, files: dict[str, TargetFile], *, keep_undo: bool = True) -> None:
     apply_plan(plan_of(log_dir, files), keep_undo=keep_undo, command="kdump recover")
 
 
@@ -49,13 +49,13 @@ def described(path: Path) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("wanted", [KeptUpTo(2), NewBytes(b"other"), JoinedFrom(())])
-def test_what_changes_keeps_owner_group_mode_and_time(tmp_path: Path, wanted: WantedFile) -> None:
+def test_what_changes_keeps_owner_group_mode_and_time(tmp_path: Path, target: TargetFile) -> None:
     log = write_files(tmp_path, {f"{ZERO}.log": b"1234"}) / f"{ZERO}.log"
     set_aside(log, 0o604)
     if os.geteuid() == 0:
         os.chown(log, 4711, 4712)
     before = described(log)
-    apply(tmp_path, {log.name: wanted})
+    apply(tmp_path, {log.name: target})
     assert described(log) == before
 
 
@@ -83,7 +83,7 @@ def test_another_new_file_is_like_its_directory_and_of_now(tmp_path: Path) -> No
 @pytest.mark.parametrize("wanted", [KeptUpTo(2), NewBytes(b"other"), Gone(), JoinedFrom(())])
 @pytest.mark.parametrize("kind", ["symbolic", "hard"])
 def test_a_link_to_a_foreign_file_is_not_written_through(
-    tmp_path: Path, wanted: WantedFile, kind: str
+    tmp_path: Path, target: TargetFile, kind: str
 ) -> None:
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"1234")
@@ -93,11 +93,11 @@ def test_a_link_to_a_foreign_file_is_not_written_through(
     log.symlink_to(foreign) if kind == "symbolic" else log.hardlink_to(foreign)
     before, seen = described(foreign), original_of(tmp_path / "logs")
 
-    apply(tmp_path / "logs", {log.name: wanted})
+    apply(tmp_path / "logs", {log.name: target})
 
     assert (foreign.read_bytes(), described(foreign)) == (b"1234", before)
     assert not log.is_symlink()
-    if isinstance(wanted, KeptUpTo):
+    if isinstance(target, KeptUpTo):
         assert log.read_bytes() == b"12"
     undo(tmp_path / "logs")
     assert original_of(tmp_path / "logs") == seen
@@ -138,13 +138,13 @@ def test_a_file_system_without_modes_is_refused_before_anything_changes(tmp_path
 
 @pytest.mark.parametrize("wanted", [KeptUpTo(2), JoinedFrom((CopiedFrom(f"{ZERO}.log", 0, 2),))])
 def test_another_file_that_takes_the_place_of_one_meanwhile_is_neither_read_nor_changed(
-    tmp_path: Path, wanted: WantedFile
+    tmp_path: Path, target: TargetFile
 ) -> None:
     log_dir, foreign = tmp_path / "logs", tmp_path / "foreign"
     foreign.write_bytes(b"somebody else's")
     log = write_files(log_dir, {f"{ZERO}.log": b"1234"}) / f"{ZERO}.log"
     for replacement in (log.symlink_to, log.hardlink_to):
-        plan = plan_of(log_dir, {log.name: wanted})
+        plan = plan_of(log_dir, {log.name: target})
         log.unlink()
         replacement(foreign)
         for keep_undo in (True, False):
@@ -167,7 +167,7 @@ def test_no_directory_is_ever_made_beside_the_partitions(tmp_path: Path) -> None
             super().sync(paths)
             assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == [PARTITION]
 
-    split: dict[str, WantedFile] = {
+    split: dict[str, TargetFile] = {
         f"{ZERO}.log": KeptUpTo(4),
         f"{FIVE}.log": CopiedFrom(f"{ZERO}.log", 4, 8),
     }
@@ -261,31 +261,31 @@ def directories(draw: st.DrawFn) -> dict[str, bytes]:
 
 
 @st.composite
-def wanted_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, WantedFile]:
+def wanted_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFile]:
     """Anything that can be said of these files, by the rules that it goes by."""
-    wanted: dict[str, WantedFile] = {}
+    target: dict[str, TargetFile] = {}
     free = [name for name in draw(st.permutations(NAMES)) if not name.endswith(".deleted")]
     for name in sorted(files):
         what = draw(st.sampled_from(["keep", "cut", "gone", "rename", "new"]))
         if what == "cut":
-            wanted[name] = KeptUpTo(draw(st.integers(0, len(files[name]))))
+            target[name] = KeptUpTo(draw(st.integers(0, len(files[name]))))
         elif what == "new":
-            wanted[name] = NewBytes(draw(st.binary(max_size=12)))
+            target[name] = NewBytes(draw(st.binary(max_size=12)))
         elif what != "keep":
-            wanted[name] = Gone()
-    gone = [name for name, each in wanted.items() if isinstance(each, Gone)]
+            target[name] = Gone()
+    gone = [name for name, each in target.items() if isinstance(each, Gone)]
     renamed = [name for name in gone if not name.endswith(".cleaned") and draw(st.booleans())]
     free = [name for name in free if name not in files or (name in gone and name not in renamed)]
     for source in renamed:
         size_bytes = draw(st.integers(0, len(files[source])))
-        wanted[free.pop()] = RenamedFrom(source, size_bytes)
+        target[free.pop()] = RenamedFrom(source, size_bytes)
     for source in sorted(files.keys() - set(renamed)):
-        target = free.pop()
+        name = free.pop()
         if draw(st.booleans()):
             end = draw(st.integers(0, len(files[source])))
             piece = CopiedFrom(source, draw(st.integers(0, end)), end)
-            wanted[target] = JoinedFrom((piece, piece)) if draw(st.booleans()) else piece
-    return wanted
+            target[name] = JoinedFrom((piece, piece)) if draw(st.booleans()) else piece
+    return target
 
 
 @given(st.data())
@@ -294,15 +294,15 @@ def test_whatever_is_wanted_is_there_afterwards_and_undone_it_never_was(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     files = data.draw(directories())
-    wanted = data.draw(wanted_files(files))
+    target = data.draw(wanted_files(files))
     ours, expected = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("expected")
     write_files(ours, files)
     write_files(expected, files)
     before = original_of(ours)
-    apply_wanted(expected / PARTITION, wanted)
+    apply_target(expected / PARTITION, target)
 
     try:
-        plan = make_plan(wanted_of(ours, wanted))
+        plan = make_plan(wanted_of(ours, target))
     except KdumpError as refused:
         assume("in the way" not in str(refused))
         raise

@@ -10,7 +10,7 @@ import pytest
 
 from builders.trees import tree_of
 from builders.written_files import plan_of, wanted_of, write_files
-from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
+from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.target.target_file import (
@@ -21,7 +21,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 ZERO, FIVE, NINE = (f"{base:020d}" for base in (0, 5, 9))
@@ -117,10 +117,10 @@ def test_an_empty_segment_is_there_before_all_that_it_replaces_go(tmp_path: Path
     gone = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index")]
     new = [f"{NINE}.{kind}" for kind in ("log", "index", "timeindex")]
     write_files(tmp_path, dict.fromkeys(gone, b"1234"))
-    wanted: dict[str, WantedFile] = {f"{NINE}.snapshot": NewBytes(b"x")}
-    wanted |= dict.fromkeys(gone, Gone())
-    wanted |= dict.fromkeys(new, NewBytes(b""))
-    plan = plan_of(tmp_path, wanted)
+    target: dict[str, TargetFile] = {f"{NINE}.snapshot": NewBytes(b"x")}
+    target |= dict.fromkeys(gone, Gone())
+    target |= dict.fromkeys(new, NewBytes(b""))
+    plan = plan_of(tmp_path, target)
     assert told(plan) == [
         *(f"create {name} of 0 bytes" for name in new),
         *(f"remove {name}" for name in gone),
@@ -130,9 +130,9 @@ def test_an_empty_segment_is_there_before_all_that_it_replaces_go(tmp_path: Path
 
 def test_an_empty_segment_before_all_that_goes_comes_after_that(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{FIVE}.log": b"1234", f"{NINE}.log": b""})
-    wanted: dict[str, WantedFile] = {f"{ZERO}.log": NewBytes(b"")}
-    wanted |= {f"{FIVE}.log": Gone(), f"{NINE}.log": Gone()}
-    assert told(plan_of(tmp_path, wanted)) == [
+    target: dict[str, TargetFile] = {f"{ZERO}.log": NewBytes(b"")}
+    target |= {f"{FIVE}.log": Gone(), f"{NINE}.log": Gone()}
+    assert told(plan_of(tmp_path, target)) == [
         f"remove {NINE}.log",
         f"remove {FIVE}.log",
         f"create {ZERO}.log of 0 bytes",
@@ -143,8 +143,8 @@ def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_pat
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     (tmp_path / "a").write_bytes(b"old")
     first = {name: NewBytes(b"meanwhile") for name in ("a", "b", "c")}
-    wanted = wanted_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
-    plan = make_plan(replace(wanted, first=first))
+    target = wanted_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
+    plan = make_plan(replace(target, first=first))
     assert told(plan) == [
         "replace a by 9 bytes",
         "create b of 9 bytes",
@@ -158,8 +158,8 @@ def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_pat
 
 def test_without_a_change_to_a_partition_nothing_is_held_meanwhile(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
-    wanted = replace(wanted_of(tmp_path, {}, {"b": NewBytes(b"x")}), first={"a": NewBytes(b"y")})
-    assert told(make_plan(wanted)) == ["create b of 1 bytes"]
+    target = replace(wanted_of(tmp_path, {}, {"b": NewBytes(b"x")}), first={"a": NewBytes(b"y")})
+    assert told(make_plan(target)) == ["create b of 1 bytes"]
 
 
 def test_what_makes_a_broker_rebuild_indexes_is_put_right_last(tmp_path: Path) -> None:
@@ -289,21 +289,21 @@ def test_rows_name_the_same_fields_for_every_operation(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", [KeptUpTo(5), CopiedFrom("a", 0, 5), RenamedFrom("b", 1), Kept()]
+    "target", [KeptUpTo(5), CopiedFrom("a", 0, 5), RenamedFrom("b", 1), Kept()]
 )
 def test_what_has_become_shorter_or_vanished_is_not_planned_with(
-    tmp_path: Path, wanted: KeptUpTo | CopiedFrom | RenamedFrom | Kept
+    tmp_path: Path, target: KeptUpTo | CopiedFrom | RenamedFrom | Kept
 ) -> None:
     write_files(tmp_path, {"a": b"1234"})
-    name = "c" if isinstance(wanted, Kept) else "a"
+    name = "c" if isinstance(target, Kept) else "a"
     with pytest.raises(KdumpError, match="run the command again"):
-        plan_of(tmp_path, {name: wanted})
+        plan_of(tmp_path, {name: target})
 
 
 def test_a_partition_lies_in_its_log_directory(tmp_path: Path) -> None:
-    wanted = WantedDirectory(tmp_path, (PartitionChange(tmp_path.parent / "a-0", {}),), {})
+    target = TargetDirectory(tmp_path, (TargetPartition(tmp_path.parent / "a-0", {}),), {})
     with pytest.raises(ValueError, match="is not a partition"):
-        make_plan(wanted)
+        make_plan(target)
 
 
 def test_a_link_to_nothing_is_not_written_over(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.files import Content, FileRange
 from kdump.apply.staging import stage_file
 from kdump.apply.undo import finish_interrupted
-from kdump.target.target_file import Gone, RenamedFrom, WantedFile
+from kdump.target.target_file import Gone, RenamedFrom, TargetFile
 
 LOG = "00000000000000000000.log"
 TIME_NS = 1_600_000_000_123_000_000
@@ -114,11 +114,11 @@ def test_what_others_staged_carelessly_is_durable_before_it_is_relied_on(
 ) -> None:
     log_dir = log.parent.parent
     staged = log.with_name(LOG + ".cleaned")
-    wanted: dict[str, WantedFile] = {LOG: RenamedFrom(staged.name, 2), staged.name: Gone()}
+    target: dict[str, TargetFile] = {LOG: RenamedFrom(staged.name, 2), staged.name: Gone()}
 
     def compact(files: VolatileFiles) -> None:
         files.create(staged, [b"ab"])
-        plan = plan_of(log_dir, wanted)
+        plan = plan_of(log_dir, target)
         apply_plan(plan, keep_undo=keep_undo, command="kdump compact", files=files)
 
     at = 0

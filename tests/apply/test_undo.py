@@ -14,7 +14,7 @@ from kdump.apply.lock import hold_locks
 from kdump.apply.undo import discard, finish_interrupted, foretell, list_undos, undo
 from kdump.errors import KdumpError
 from kdump.formats import names
-from kdump.target.target_file import Gone, KeptUpTo, NewBytes, WantedFile
+from kdump.target.target_file import Gone, KeptUpTo, NewBytes, TargetFile
 
 LOG = "00000000000000000000.log"
 
@@ -28,7 +28,7 @@ def log_dir(tmp_path: Path) -> Path:
     return path
 
 
-def apply(log_dir: Path, files: dict[str, WantedFile], command: str = "kdump recover") -> None:
+def apply(log_dir: Path, files: dict[str, TargetFile], command: str = "kdump recover") -> None:
     apply_plan(plan_of(log_dir, files), keep_undo=True, command=command)
 
 

@@ -15,7 +15,7 @@ from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, NewBytes, WantedFile
+from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 POINTS = {("orders", 0): 3, ("orders", 1): 4, ("gone", 0): 5}
@@ -41,9 +41,9 @@ def outcomes_of(directory: LogDirectory) -> dict[TopicPartition, Recovered | Ref
     }
 
 
-def lines(wanted: WantedFile) -> dict[TopicPartition, int]:
-    assert isinstance(wanted, NewBytes)
-    return dict(decode_offset_checkpoint(wanted.data))
+def lines(target: TargetFile) -> dict[TopicPartition, int]:
+    assert isinstance(target, NewBytes)
+    return dict(decode_offset_checkpoint(target.data))
 
 
 def test_the_recovery_points_are_the_ends_of_the_logs_that_are_there(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -
 # ---- Made of the logs ----
 
 
-def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, WantedFile]:
+def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, TargetFile]:
     """What becomes of the checkpoints over one log of twelve records that begins at 10."""
     write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
     write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})

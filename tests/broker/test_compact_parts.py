@@ -35,7 +35,7 @@ from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import Column, Flags, Window, read_windows
 from kdump.scan.records import RecordColumns
 from kdump.target.refusal import Refused
-from kdump.target.workspace import BytesSource
+from kdump.target.virtual_directory import BytesSource
 
 NOW_MS = BASE_TIMESTAMP_MS
 

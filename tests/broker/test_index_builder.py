@@ -10,7 +10,7 @@ from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from kdump.broker.loader.index_builder import IndexBuilder
 from kdump.broker.loader.indexes import InvalidOffset, OffsetIndexFile, TimeIndexFile
 from kdump.scan.batches import read_windows
-from kdump.target.workspace import BytesSource, Workspace
+from kdump.target.virtual_directory import BytesSource, VirtualDirectory
 
 SIZE = len(batch([record(0)]))
 
@@ -47,7 +47,7 @@ def one_by_one(
     window=st.sampled_from([1, 3 * SIZE, 1 << 20]),
 )
 def test_entries_are_those_of_the_rule_whatever_the_windows(
-    rows: list[tuple[int, int]], interval: int, window: int, empty_workspace: Workspace
+    rows: list[tuple[int, int]], interval: int, window: int, empty_workspace: VirtualDirectory
 ) -> None:
     log = b"".join(
         batch([record(offset, timestamp=BASE_TIMESTAMP_MS + time)]) for offset, time in rows

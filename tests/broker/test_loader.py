@@ -590,4 +590,4 @@ def test_recovering_again_changes_nothing(tmp_path: Path) -> None:
     outcome = load(again)
 
     assert not isinstance(outcome, Refusal)
-    assert all(wanted == Kept() for wanted in outcome.files.values())
+    assert all(target == Kept() for target in outcome.files.values())

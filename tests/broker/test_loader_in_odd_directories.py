@@ -24,7 +24,7 @@ from kdump.formats import producer_snapshot
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.target.target_file import Gone, Kept, KeptUpTo
-from kdump.target.workspace import file_name
+from kdump.target.virtual_directory import file_name
 
 BASE_OFFSET = struct.Struct(">q")
 FIRST, SECOND = log_name(0), log_name(12)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, positions
@@ -87,7 +87,7 @@ def test_a_log_that_is_behind_its_newest_snapshot_begins_anew(
     path = partition(tmp_path, snapshot(2, 0), snapshot(end_offset, epoch))
 
     outcome = recovered(path)
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
 
     assert {file.name for file in path.iterdir()} == {
         *(f"{end_offset:020d}{suffix}" for suffix in (".log", ".index", ".timeindex")),
@@ -113,7 +113,7 @@ def test_salvaging_it_keeps_what_is_valid(tmp_path: Path) -> None:
     log[positions(each)[1] + CRC_START] ^= 1
     (path / LOG).write_bytes(log)
 
-    apply_wanted(path, recovered(path, Policy.SALVAGE).files)
+    apply_target(path, recovered(path, Policy.SALVAGE).files)
 
     assert (path / LOG).read_bytes() == joined(each[:1], each[2:])
 
@@ -126,6 +126,6 @@ def test_of_a_real_directory_no_byte_of_its_log_is_lost(
     shutil.copytree(shared_fixtures / "out" / name / "d1" / path.name, path)
     logs = {file.name: file.read_bytes() for file in path.glob("*.log")}
 
-    apply_wanted(path, recovered(path).files)
+    apply_target(path, recovered(path).files)
 
     assert {file.name: file.read_bytes() for file in path.glob("*.log")} == logs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.loading import MINUTE_MS, TOPIC, Arena, Clock, LoaderServer, files_of
 from builders.retain_for_differ import retain
@@ -123,6 +123,6 @@ def delete_before(path: Path, settings: TopicSettings, offset: int) -> set[str]:
         except RecordsNotDeletableError:
             refusing.add(str(key))
             continue
-        apply_wanted(partition.path, outcomes[key].files)
-    apply_wanted(path, retained_root(directory, outcomes))
+        apply_target(partition.path, outcomes[key].files)
+    apply_target(path, retained_root(directory, outcomes))
     return refusing

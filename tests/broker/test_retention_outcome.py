@@ -33,7 +33,7 @@ from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.state.config_keys import CleanupPolicy
 from kdump.state.settings import TopicSettings
-from kdump.target.target_file import Gone, NewBytes, WantedFile
+from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 ORDERS = TopicPartition("orders", 0)
 NOW_MS = BASE_TIMESTAMP_MS + 10_000
@@ -64,16 +64,16 @@ def loaded(log_dir: Path, high_watermark: int | None = 18) -> LoadedLog:
     return found
 
 
-def gone(files: Mapping[str, WantedFile]) -> list[str]:
-    return sorted(name for name, wanted in files.items() if isinstance(wanted, Gone))
+def gone(files: Mapping[str, TargetFile]) -> list[str]:
+    return sorted(name for name, target in files.items() if isinstance(target, Gone))
 
 
-def lines(wanted: WantedFile) -> dict[TopicPartition, int]:
-    assert isinstance(wanted, NewBytes)
-    return dict(decode_offset_checkpoint(wanted.data))
+def lines(target: TargetFile) -> dict[TopicPartition, int]:
+    assert isinstance(target, NewBytes)
+    return dict(decode_offset_checkpoint(target.data))
 
 
-def root_after(log_dir: Path, log: LoadedLog, settings: TopicSettings) -> dict[str, WantedFile]:
+def root_after(log_dir: Path, log: LoadedLog, settings: TopicSettings) -> dict[str, TargetFile]:
     directory: LogDirectory = read_log_directory(log_dir)
     return retained_root(directory, {ORDERS: retained(log, settings, NOW_MS).outcome})
 
@@ -89,7 +89,7 @@ def test_all_files_of_a_segment_go_with_it(log_dir: Path) -> None:
 
 def test_where_everything_goes_an_empty_segment_takes_its_place(log_dir: Path) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
-    empty = {name for name, wanted in outcome.files.items() if wanted == NewBytes(b"")}
+    empty = {name for name, target in outcome.files.items() if target == NewBytes(b"")}
     assert empty == {f"{18:020d}{suffix}" for suffix in SUFFIXES}
     assert outcome.log_start_offset == 18
 
@@ -98,9 +98,9 @@ def test_a_directory_in_which_nothing_goes_is_left_as_it_is(log_dir: Path) -> No
     first = retained(loaded(log_dir), NOTHING_OLD, NOW_MS)
     assert not first.deleted
     # Loading writes a snapshot of the producers; with that, there is nothing left to do.
-    for name, wanted in first.outcome.files.items():
-        if isinstance(wanted, NewBytes):
-            (log_dir / "orders-0" / name).write_bytes(wanted.data)
+    for name, target in first.outcome.files.items():
+        if isinstance(target, NewBytes):
+            (log_dir / "orders-0" / name).write_bytes(target.data)
     again = retained(loaded(log_dir), NOTHING_OLD, NOW_MS).outcome
     assert again.files == {}
     assert root_after(log_dir, loaded(log_dir), NOTHING_OLD) == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batch, batches, record
 from builders.log_directories import write_partition
 from builders.message_sets import message
@@ -49,7 +49,7 @@ def salvaged(path: Path, **context: Any) -> dict[str, bytes]:
         read_lone_partition(path, path.name), LoadContext(**context), Policy.SALVAGE
     )
     assert isinstance(outcome, Recovered), outcome
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
     return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
@@ -92,7 +92,7 @@ def test_a_swap_cut_anywhere_loses_nothing_when_salvaged(
     assert isinstance(broker, Recovered)
     copy = tmp_path / "copy-0"
     shutil.copytree(path, copy)
-    apply_wanted(copy, broker.files)
+    apply_target(copy, broker.files)
     left = valid_batches_of({file.name: file.read_bytes() for file in copy.iterdir()})
 
     is_lost = not {each[6], each[7]} <= set(left)
@@ -211,7 +211,7 @@ def test_a_broker_still_replaces_the_log(tmp_path: Path) -> None:
     outcome = load(path)
 
     assert isinstance(outcome, Recovered)
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
     assert (path / FIRST).read_bytes() == b""
     assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in outcome.account.leftovers
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from kdump.broker.cleaner.cleaned_root import compacted_root
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.keys import LiveRecords, live_records
@@ -50,11 +50,11 @@ def compact(
         outcome = begun if isinstance(begun, Refusal) else compact_round(begun)
         outcomes[name] = outcome
         if isinstance(outcome, Compacted):
-            apply_wanted(partition.path, outcome.files)
+            apply_target(partition.path, outcome.files)
             for file, modified_ms in outcome.modified_ms.items():
                 os.utime(partition.path / file, ns=(modified_ms * 10**6, modified_ms * 10**6))
     done = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Compacted)}
-    apply_wanted(path, compacted_root(directory, done))
+    apply_target(path, compacted_root(directory, done))
     return outcomes
 
 

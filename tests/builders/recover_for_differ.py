@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from kdump.broker.loader.checkpoints import is_loaded, load_context, recovered_root
 from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.broker.loader.segment_recovery import IndexSettings
@@ -52,8 +52,8 @@ def recover(
         outcome = recover_partition(partition, context)
         outcomes[partition.topic_partition] = outcome
         if isinstance(outcome, Recovered):
-            apply_wanted(partition.path, outcome.files)
-    apply_wanted(path, recovered_root(directory, outcomes))
+            apply_target(partition.path, outcome.files)
+    apply_target(path, recovered_root(directory, outcomes))
     return outcomes
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batch, record
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.broker.loader.segment_recovery import IndexSettings
@@ -45,7 +45,7 @@ def files_after(path: Path, **context: Any) -> dict[str, bytes]:
     outcome = recovered(path, **context)
     copy = path.with_name(f"{path.name} recovered")
     shutil.copytree(path, copy)
-    apply_wanted(copy, outcome.files)
+    apply_target(copy, outcome.files)
     files = {file.name: file.read_bytes() for file in copy.iterdir()}
     shutil.rmtree(copy)
     return files

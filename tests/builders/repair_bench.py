@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.repair_cases import Case, aged
 from builders.trees import Seen
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import Disk, Files
-from kdump.apply.plan import PartitionChange, WantedDirectory, make_plan
+from kdump.apply.plan import TargetDirectory, TargetPartition, make_plan
 from kdump.apply.segment_names import CLEANED
 from kdump.apply.undo import finish_interrupted, list_undos, undo
 from kdump.target.target_file import RenamedFrom
@@ -71,21 +71,21 @@ class Bench:
         shutil.copytree(self._original, self.path)
 
     @property
-    def wanted(self) -> WantedDirectory:
+    def target(self) -> TargetDirectory:
         changes = (
-            PartitionChange(self.path / each.path.name, each.files)
+            TargetPartition(self.path / each.path.name, each.files)
             for each in self._wanted.partitions
         )
-        wanted = self._wanted
-        return WantedDirectory(self.path, tuple(changes), wanted.root, wanted.first)
+        target = self._wanted
+        return TargetDirectory(self.path, tuple(changes), target.root, target.first)
 
     def _make_real_carelessly(self) -> None:
-        for change in self.wanted.partitions:
-            apply_wanted(change.path, change.files)
-        apply_wanted(self.path, self.wanted.root)
+        for change in self.target.partitions:
+            apply_target(change.path, change.files)
+        apply_target(self.path, self.target.root)
 
     def apply(self, files: Files | None = None, *, keep_undo: bool = True) -> str | None:
-        plan = make_plan(self.wanted)
+        plan = make_plan(self.target)
         disk = self.disk if files is None else files
         return apply_plan(plan, keep_undo=keep_undo, command="kdump recover", files=disk)
 

@@ -12,14 +12,14 @@ from builders.batches import batch, batches, record
 from builders.log_directories import offset_checkpoint, write_log_directory, write_partition
 from builders.recover_for_differ import recover
 from builders.recovery import joined, log_name, positions
-from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
 from kdump.broker.loader.checkpoints import is_loaded, load_context, recovered_root
 from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats import names
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import DirectoryKind, read_log_directory
-from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, NewBytes, RenamedFrom, WantedFile
+from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, NewBytes, RenamedFrom, TargetFile
 
 PARTITION: Final = "orders-0"
 BASES: Final = (0, 60, 120, 180)
@@ -27,7 +27,7 @@ MODIFIED_NS: Final = 1_700_000_000_123_456_789
 FAR: Final = 2**31 + 500
 
 
-def wanted_recovery(log_dir: Path) -> WantedDirectory:
+def wanted_recovery(log_dir: Path) -> TargetDirectory:
     """What a starting broker makes of the directory."""
     directory = read_log_directory(log_dir, DirectoryKind.LOG_DIRECTORY)
     outcomes = {}
@@ -38,8 +38,8 @@ def wanted_recovery(log_dir: Path) -> WantedDirectory:
             outcome = recover_partition(partition, context)
             outcomes[partition.topic_partition] = outcome
             if isinstance(outcome, Recovered):
-                changes.append(PartitionChange(partition.path, outcome.files))
-    return WantedDirectory(log_dir, tuple(changes), recovered_root(directory, outcomes))
+                changes.append(TargetPartition(partition.path, outcome.files))
+    return TargetDirectory(log_dir, tuple(changes), recovered_root(directory, outcomes))
 
 
 def sound_directory(path: Path) -> Path:
@@ -101,27 +101,27 @@ def renamed(partition: Path, base: int, suffix: str, *, keep: bool = False) -> N
 
 # ---- The cases: each makes the directory, and gives what is wanted of it ----
 
-Case = Callable[[Path], WantedDirectory]
+Case = Callable[[Path], TargetDirectory]
 
 
-def torn_tail(path: Path) -> WantedDirectory:
+def torn_tail(path: Path) -> TargetDirectory:
     log = crashed(sound_directory(path)) / PARTITION / log_name(180)
     log.write_bytes(log.read_bytes()[:-7])
     return wanted_recovery(path)
 
 
-def bad_batch_in_the_middle(path: Path) -> WantedDirectory:
+def bad_batch_in_the_middle(path: Path) -> TargetDirectory:
     crashed(sound_directory(path))
     with_damage(path / PARTITION / log_name(60), 5)
     return wanted_recovery(path)
 
 
-def log_behind_its_start(path: Path) -> WantedDirectory:
+def log_behind_its_start(path: Path) -> TargetDirectory:
     crashed(sound_directory(path), log_start=1000)
     return wanted_recovery(path)
 
 
-def compaction_interrupted(path: Path) -> WantedDirectory:
+def compaction_interrupted(path: Path) -> TargetDirectory:
     """A swap for two segments is complete; one of the old ones is still there."""
     partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
     both = (partition / log_name(0)).read_bytes() + (partition / log_name(60)).read_bytes()
@@ -132,14 +132,14 @@ def compaction_interrupted(path: Path) -> WantedDirectory:
     return wanted_recovery(path)
 
 
-def swap_with_a_bad_batch(path: Path) -> WantedDirectory:
+def swap_with_a_bad_batch(path: Path) -> TargetDirectory:
     partition = crashed(sound_directory(path)) / PARTITION
     renamed(partition, 60, ".swap", keep=True)
     with_damage(partition / f"{log_name(60)}.swap", 4)
     return wanted_recovery(path)
 
 
-def compaction_aborted(path: Path) -> WantedDirectory:
+def compaction_aborted(path: Path) -> TargetDirectory:
     """Not all of it is a swap, so what is one does not count."""
     partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
     renamed(partition, 120, ".swap", keep=True)
@@ -157,20 +157,20 @@ def _overflowing() -> bytes:
     return near + far
 
 
-def offsets_overflow(path: Path) -> WantedDirectory:
+def offsets_overflow(path: Path) -> TargetDirectory:
     write_log_directory(path, clean=False)
     write_partition(path / PARTITION, {0: _overflowing()})
     return wanted_recovery(path)
 
 
-def offsets_overflow_in_a_swap(path: Path) -> WantedDirectory:
+def offsets_overflow_in_a_swap(path: Path) -> TargetDirectory:
     write_log_directory(path, clean=False)
     partition = write_partition(path / PARTITION, {0: joined(batches(2))})
     (partition / f"{log_name(0)}.swap").write_bytes(_overflowing())
     return wanted_recovery(path)
 
 
-def indexes_missing_behind_a_clean_stop(path: Path) -> WantedDirectory:
+def indexes_missing_behind_a_clean_stop(path: Path) -> TargetDirectory:
     partition = sound_directory(path) / PARTITION
     (partition / "00000000000000000060.index").unlink()
     (partition / "00000000000000000120.timeindex").unlink()
@@ -180,7 +180,7 @@ def indexes_missing_behind_a_clean_stop(path: Path) -> WantedDirectory:
     return wanted_recovery(path)
 
 
-def small_files_damaged(path: Path) -> WantedDirectory:
+def small_files_damaged(path: Path) -> TargetDirectory:
     partition = crashed(sound_directory(path)) / PARTITION
     (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"")
     (partition / "00000000000000000077.snapshot").write_bytes(b"garbage")
@@ -190,11 +190,11 @@ def small_files_damaged(path: Path) -> WantedDirectory:
     return wanted_recovery(path)
 
 
-def salvage(path: Path) -> WantedDirectory:
+def salvage(path: Path) -> TargetDirectory:
     """A batch in the middle of two segments is cut out, and set aside."""
     partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
     (partition / "00000000000000000060.txnindex").write_bytes(b"")
-    files: dict[str, WantedFile] = {}
+    files: dict[str, TargetFile] = {}
     for base in (60, 180):
         name = log_name(base)
         with_damage(partition / name, 5)
@@ -205,16 +205,16 @@ def salvage(path: Path) -> WantedDirectory:
         files[f"damaged-{base:020d}.log-{start}-{end}"] = CopiedFrom(name, start, end)
         files[f"{base:020d}.index"] = NewBytes(b"")
     checkpoint = NewBytes(offset_checkpoint({("orders", 0): 240, ("other", 0): 9}))
-    root: dict[str, WantedFile] = {
+    root: dict[str, TargetFile] = {
         names.RECOVERY_POINT_CHECKPOINT: checkpoint,
         names.CLEAN_SHUTDOWN_MARKER: NewBytes(b'{"version":0,"brokerEpoch":-1}'),
     }
-    return WantedDirectory(path, (PartitionChange(partition, files),), root)
+    return TargetDirectory(path, (TargetPartition(partition, files),), root)
 
 
 def _without_first(
-    path: Path, bases: tuple[int, ...], files: dict[str, WantedFile], start: int, end: int | None
-) -> WantedDirectory:
+    path: Path, bases: tuple[int, ...], files: dict[str, TargetFile], start: int, end: int | None
+) -> TargetDirectory:
     """A clean directory that stays so while its first segments go, and begins at ``start``.
 
     Args:
@@ -238,38 +238,38 @@ def _without_first(
     name = names.LOG_START_OFFSET_CHECKPOINT
     (path / name).write_bytes(offset_checkpoint({("other", 0): 1}))
     first = {("other", 0): 1, ("orders", 0): start}
-    root: dict[str, WantedFile] = {}
+    root: dict[str, TargetFile] = {}
     if end is not None:
         root[name] = NewBytes(offset_checkpoint({("other", 0): 1, ("orders", 0): end}))
-    change = PartitionChange(partition, files)
-    return WantedDirectory(path, (change,), root, {name: NewBytes(offset_checkpoint(first))})
+    change = TargetPartition(partition, files)
+    return TargetDirectory(path, (change,), root, {name: NewBytes(offset_checkpoint(first))})
 
 
-def retention(path: Path) -> WantedDirectory:
+def retention(path: Path) -> TargetDirectory:
     """The first segments go."""
     return _without_first(path, (0, 60), {}, 120, None)
 
 
-def records_deleted(path: Path) -> WantedDirectory:
+def records_deleted(path: Path) -> TargetDirectory:
     """The log begins inside of a segment, and those before that go."""
     return _without_first(path, (0, 60), {}, 130, 130)
 
 
-def retention_of_all(path: Path) -> WantedDirectory:
+def retention_of_all(path: Path) -> TargetDirectory:
     """An empty segment takes the place of all."""
     new = [f"{240:020d}{suffix}" for suffix in SEGMENT_SUFFIXES[:3]]
-    files: dict[str, WantedFile] = dict.fromkeys(new, NewBytes(b""))
+    files: dict[str, TargetFile] = dict.fromkeys(new, NewBytes(b""))
     return _without_first(path, BASES, files, 240, None)
 
 
-def compaction(path: Path) -> WantedDirectory:
+def compaction(path: Path) -> TargetDirectory:
     """A new segment lies ready for the first two."""
     partition = sound_directory(path) / PARTITION
     old = joined((partition / log_name(base)).read_bytes() for base in (0, 60))
     new = joined(_batches_of(old)[::2])
     staged = log_name(0) + ".cleaned"
     (partition / staged).write_bytes(new)
-    files: dict[str, WantedFile] = {
+    files: dict[str, TargetFile] = {
         log_name(0): RenamedFrom(staged, len(new)),
         staged: Gone(),
         f"{0:020d}.index": NewBytes(b""),
@@ -277,8 +277,8 @@ def compaction(path: Path) -> WantedDirectory:
         **{f"{60:020d}{suffix}": Gone() for suffix in SEGMENT_SUFFIXES[:3]},
     }
     checkpoint = NewBytes(offset_checkpoint({("orders", 0): 180}))
-    change = PartitionChange(partition, files)
-    return WantedDirectory(path, (change,), {names.CLEANER_OFFSET_CHECKPOINT: checkpoint})
+    change = TargetPartition(partition, files)
+    return TargetDirectory(path, (change,), {names.CLEANER_OFFSET_CHECKPOINT: checkpoint})
 
 
 RETENTION_CASES: Final[dict[Case, int]] = {

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from kdump.broker.loader.checkpoints import is_loaded, load_context
 from kdump.broker.retention.retention_outcome import Retained, load_log, retained, retained_root
 from kdump.formats.names import TopicPartition
@@ -36,9 +36,9 @@ def retain(
             found[key] = loaded
             continue
         found[key] = outcome = retained(loaded, settings, now_ms)
-        apply_wanted(partition.path, outcome.outcome.files)
+        apply_target(partition.path, outcome.outcome.files)
     outcomes = {key: each.outcome for key, each in found.items() if isinstance(each, Retained)}
-    apply_wanted(path, retained_root(directory, outcomes))
+    apply_target(path, retained_root(directory, outcomes))
     return found
 
 

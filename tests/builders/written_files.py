@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
-from kdump.target.target_file import WantedFile
+from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
+from kdump.target.target_file import TargetFile
 
 PARTITION = "orders-0"
 
@@ -22,17 +22,17 @@ def write_files(log_dir: Path, files: Mapping[str, bytes]) -> Path:
 
 def wanted_of(
     log_dir: Path,
-    files: Mapping[str, WantedFile],
-    root: Mapping[str, WantedFile] | None = None,
-) -> WantedDirectory:
+    files: Mapping[str, TargetFile],
+    root: Mapping[str, TargetFile] | None = None,
+) -> TargetDirectory:
     """Want ``files`` of the partition, and ``root`` of the directory itself."""
-    return WantedDirectory(log_dir, (PartitionChange(log_dir / PARTITION, files),), root or {})
+    return TargetDirectory(log_dir, (TargetPartition(log_dir / PARTITION, files),), root or {})
 
 
 def plan_of(
     log_dir: Path,
-    files: Mapping[str, WantedFile],
-    root: Mapping[str, WantedFile] | None = None,
+    files: Mapping[str, TargetFile],
+    root: Mapping[str, TargetFile] | None = None,
 ) -> Plan:
     """Plan for that."""
     return make_plan(wanted_of(log_dir, files, root))

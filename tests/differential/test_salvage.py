@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.broker.loader.account import Why
@@ -44,7 +44,7 @@ def salvage(directory: Path) -> dict[TopicPartition, Recovered]:
             assert outcome.file == names.PARTITION_METADATA, (partition.path.name, outcome)
             shutil.rmtree(partition.path)
             continue
-        apply_wanted(partition.path, outcome.files)
+        apply_target(partition.path, outcome.files)
         outcomes[partition.topic_partition] = outcome
         _account_for_batches(before, files_of(partition.path), outcome)
     return outcomes

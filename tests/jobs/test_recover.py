@@ -117,7 +117,7 @@ def test_the_result_names_only_what_was_selected(root: Path) -> None:
     result = only(recover(request(root, selection=Selection(("large-*", "orders")))))
 
     assert [each.partition.path.name for each in result.partitions] == ["large-0", "orders-0"]
-    assert {change.path.name for change in result.wanted.partitions} == {"large-0", "orders-0"}
+    assert {change.path.name for change in result.target.partitions} == {"large-0", "orders-0"}
     assert not result.becomes_clean
 
 

@@ -131,8 +131,8 @@ def test_a_line_about_where_a_log_begins_anyway_goes_as_a_broker_leaves_it_out(
 
     (result,) = retain(request(roots[0], now_ms=0))
 
-    assert result.wanted.partitions == ()
-    assert result.wanted.root == {path.name: NewBytes(b"0\n1\nothers 1 5\n")}
+    assert result.target.partitions == ()
+    assert result.target.root == {path.name: NewBytes(b"0\n1\nothers 1 5\n")}
 
 
 def test_nothing_is_written(roots: tuple[Path, Path]) -> None:
@@ -148,15 +148,15 @@ def test_where_the_log_begins_is_to_be_known_before_anything_goes(
 ) -> None:
     (result, _) = retain(request(*roots))
 
-    first = result.wanted.first[names.LOG_START_OFFSET_CHECKPOINT]
+    first = result.target.first[names.LOG_START_OFFSET_CHECKPOINT]
     assert first == NewBytes(b"0\n1\norders 0 18\n")
-    assert names.CLEAN_SHUTDOWN_MARKER not in result.wanted.root
+    assert names.CLEAN_SHUTDOWN_MARKER not in result.target.root
 
 
 def test_a_directory_in_which_nothing_goes_is_not_touched(roots: tuple[Path, Path]) -> None:
     for result in retain(request(*roots, now_ms=0)):
-        assert (result.wanted.partitions, dict(result.wanted.root)) == ((), {})
-        assert dict(result.wanted.first) == {}
+        assert (result.target.partitions, dict(result.target.root)) == ((), {})
+        assert dict(result.target.first) == {}
 
 
 def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(

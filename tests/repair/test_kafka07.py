@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import damage
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from kdump.formats.kafka07 import encode_message
 from kdump.formats.names import TopicPartition
 from kdump.log.partition import Partition, read_partition
@@ -109,7 +109,7 @@ def test_no_valid_message_is_lost(tmp_path: Path, seed: int) -> None:
     before = messages_of(listed.path)
 
     outcome = repair_0_7(listed, Policy.SALVAGE)
-    apply_wanted(listed.path, outcome.files)
+    apply_target(listed.path, outcome.files)
 
     assert messages_of(listed.path) == before
     kept = sum(file.stat().st_size for file in listed.path.glob("[0-9]*.kafka"))
@@ -118,4 +118,4 @@ def test_no_valid_message_is_lost(tmp_path: Path, seed: int) -> None:
 
 
 def _is_settled(outcome: Recovered07) -> bool:
-    return all(wanted == Kept() for wanted in outcome.files.values())
+    return all(target == Kept() for target in outcome.files.values())

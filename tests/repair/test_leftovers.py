@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import random_partitions
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, recovered
@@ -48,7 +48,7 @@ def test_unfinished_files_go_and_complete_ones_take_their_place(tmp_path: Path) 
     repaired = resolved(path)
 
     assert repaired.files[FIRST] == RenamedFrom(f"{FIRST}.swap", (path / FIRST).stat().st_size)
-    assert {name for name, wanted in repaired.files.items() if wanted == Gone()} >= {
+    assert {name for name, target in repaired.files.items() if target == Gone()} >= {
         f"{FIRST}.swap",
         f"{SECOND}.cleaned",
         "00000000000000000900.log.deleted",
@@ -82,7 +82,7 @@ def test_a_recovery_is_the_same_with_leftovers_resolved_before(tmp_path: Path, s
     path.mkdir()
     for name, content in random_partitions.random_logs(rng).items():
         (path / name).write_bytes(content)
-    apply_wanted(path, recovered(path).files)
+    apply_target(path, recovered(path).files)
     files = {file.name: file.read_bytes() for file in path.iterdir()}
     for file in path.iterdir():
         file.unlink()
@@ -93,7 +93,7 @@ def test_a_recovery_is_the_same_with_leftovers_resolved_before(tmp_path: Path, s
         (path / name).write_bytes(content)
 
     before = _left_by_recovery(path)
-    apply_wanted(path, resolved(path).files)
+    apply_target(path, resolved(path).files)
 
     assert _left_by_recovery(path) == before
     assert not resolved(path).files
@@ -106,7 +106,7 @@ def _left_by_recovery(path: Path) -> dict[str, bytes] | Refusal:
         (copy / file.name).write_bytes(file.read_bytes())
     outcome = recover_partition(read_lone_partition(copy, copy.name), LoadContext())
     if isinstance(outcome, Recovered):
-        apply_wanted(copy, outcome.files)
+        apply_target(copy, outcome.files)
     left = {file.name: file.read_bytes() for file in copy.iterdir()}
     for file in copy.iterdir():
         file.unlink()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from builders import damage, random_partitions
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, producers, recovered
@@ -31,7 +31,7 @@ def settled(path: Path, seed: int) -> Path:
     directory.mkdir()
     for name, content in random_partitions.random_logs(random.Random(seed)).items():
         (directory / name).write_bytes(content)
-    apply_wanted(directory, recovered(directory).files)
+    apply_target(directory, recovered(directory).files)
     return directory
 
 
@@ -66,7 +66,7 @@ def test_damaged_indexes_become_what_they_were(tmp_path: Path, seed: int) -> Non
     gone = before.keys() - files_of(directory).keys()
     assert repaired.files.keys() == changed | gone
     assert not repaired.refusals
-    apply_wanted(directory, repaired.files)
+    apply_target(directory, repaired.files)
     assert files_of(directory) == before
 
 
@@ -79,7 +79,7 @@ def test_only_the_named_segments_are_looked_at(tmp_path: Path, seed: int) -> Non
         if name.endswith((".index", ".timeindex")):
             (directory / name).write_bytes(b"")
 
-    apply_wanted(directory, rebuild_indexes(listed(directory), LoadContext(), {int(last)}).files)
+    apply_target(directory, rebuild_indexes(listed(directory), LoadContext(), {int(last)}).files)
 
     after = files_of(directory)
     assert all((after[name] == before[name]) or name[:20] != last for name in before)
@@ -111,7 +111,7 @@ def test_snapshots_are_made_of_the_log_alone(tmp_path: Path, seed: int) -> None:
         (directory / name).write_bytes(b"nonsense")
     (directory / f"{2**40:020d}.snapshot").write_bytes(b"nonsense")
 
-    apply_wanted(directory, rebuild_snapshots(listed(directory), LoadContext()).files)
+    apply_target(directory, rebuild_snapshots(listed(directory), LoadContext()).files)
 
     after = snapshots(directory)
     assert all(after[name] == before[name] for name in before if name in after)
@@ -128,13 +128,13 @@ def test_leader_epochs_are_those_of_the_batches(
     directory = settled(tmp_path, seed)
     path = directory / LEADER_EPOCH_CHECKPOINT
     path.unlink()
-    apply_wanted(directory, recovered(directory).files)
+    apply_target(directory, recovered(directory).files)
     before = path.read_bytes()
     path.unlink()
     if content is not None:
         path.write_bytes(content)
 
-    apply_wanted(directory, rebuild_leader_epochs(listed(directory), LoadContext()).files)
+    apply_target(directory, rebuild_leader_epochs(listed(directory), LoadContext()).files)
 
     assert path.read_bytes() == before
 

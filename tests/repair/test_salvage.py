@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from builders import random_partitions
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, marker, of_producer, positions
@@ -49,7 +49,7 @@ def salvaged(path: Path, policy: Policy = Policy.SALVAGE, **context: Any) -> Rec
 
 
 def applied(path: Path, outcome: Recovered) -> dict[str, bytes]:
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
     return {file.name: file.read_bytes() for file in path.iterdir()}
 
 
@@ -327,9 +327,9 @@ def test_a_log_is_joined_from_what_is_sound(tmp_path: Path) -> None:
     starts = positions(each)
     path = partition(tmp_path, {0: changed(joined(each), starts[1] + CRC_START)})
 
-    wanted = salvaged(path).files[FIRST]
+    target = salvaged(path).files[FIRST]
 
-    assert wanted == JoinedFrom(
+    assert target == JoinedFrom(
         (CopiedFrom(FIRST, 0, starts[1]), CopiedFrom(FIRST, starts[2], len(joined(each))))
     )
 

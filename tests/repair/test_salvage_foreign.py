@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batch, record
 from builders.log_directories import write_log_directory
 from builders.recovery import joined, log_name
@@ -67,7 +67,7 @@ def whole(path: Path, writer: Writer, sizes: list[list[int]]) -> Files:
         (path / log_name(base_offset)).write_bytes(joined(log))
     outcome = repair_partition(read_lone_partition(path, path.name), CONTEXT)
     assert isinstance(outcome, Recovered), outcome
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
     files = {file.name: file.read_bytes() for file in path.iterdir()}
     shutil.rmtree(path)
     return files
@@ -159,7 +159,7 @@ def test_no_record_of_its_own_is_lost(tmp_path: Path, seed: int, producers: str)
     intact = [name for name in logs(before) if own[name].startswith(before[name])]
 
     outcome = salvaged(path)
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
 
     kept = set(valid_batches_of({file.name: file.read_bytes() for file in path.glob("*.log")}))
     mine = valid_batches_of({name: before[name] for name in intact})
@@ -186,7 +186,7 @@ def test_tiny_logs_are_sound_after_salvage_whatever_was_copied(tmp_path: Path, s
         happening(rng, own, foreign)
     path = written(tmp_path / "logs" / "orders-0", own)
 
-    apply_wanted(path, salvaged(path).files)
+    apply_target(path, salvaged(path).files)
 
     require_clean(path)
 

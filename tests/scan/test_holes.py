@@ -15,7 +15,7 @@ from kdump.engine.engine import DEFAULT_OPTIONS, EngineChoice, chosen
 from kdump.log.partition import read_partition
 from kdump.scan.resync import find_batch
 from kdump.scan.source import FileSource, data_ranges, end_of_data, is_zero, next_data
-from kdump.target.workspace import Joined, RangeSource, Stored, Workspace
+from kdump.target.virtual_directory import Joined, RangeSource, Stored, VirtualDirectory
 
 TERABYTE = 1 << 40
 
@@ -69,10 +69,10 @@ def test_only_what_was_written_is_looked_through_for_the_end_of_data(sparse: Pat
 
 
 def test_parts_of_files_know_their_holes_too(sparse: Path) -> None:
-    workspace = Workspace(sparse.parent)
+    directory = VirtualDirectory(sparse.parent)
     size = sparse.stat().st_size
     pieces = (Stored(sparse.name, 1 << 20, TERABYTE), Stored(sparse.name, 0, size))
-    with workspace.open_content(Joined(pieces)) as source:
+    with directory.open_content(Joined(pieces)) as source:
         assert next_data(source, 0) == TERABYTE - (1 << 20)
     with FileSource(sparse) as source:
         part = RangeSource(source, 1 << 20, size - (1 << 20))

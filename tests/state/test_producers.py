@@ -11,7 +11,7 @@ from kdump.scan.batches import read_windows
 from kdump.state.producer_state import ProducerState, in_java_order
 from kdump.state.producers import InvalidMarker, Producer, append_batches
 from kdump.target.refusal import Refused
-from kdump.target.workspace import BytesSource, Workspace
+from kdump.target.virtual_directory import BytesSource, VirtualDirectory
 
 LARGE = 1 << 20
 DATA, TRANSACTIONAL, MARKER = range(3)
@@ -101,7 +101,7 @@ def test_markers_that_kafka_cannot_read_are_told_apart(bad: bytes, raised: type[
         append_batches(window, 1, Replay(), "log")
 
 
-def test_a_transaction_that_ends_twice_is_refused(empty_workspace: Workspace) -> None:
+def test_a_transaction_that_ends_twice_is_refused(empty_workspace: VirtualDirectory) -> None:
     state = ProducerState(empty_workspace, None)
     log = of_producer(0, 7, transactional=True) + of_producer(0, 8, transactional=True)
     windows = read_windows(BytesSource(log + marker(1, 7) + marker(2, 8)))

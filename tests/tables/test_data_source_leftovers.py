@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders import swap_steps
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import objects
@@ -93,7 +93,7 @@ def test_a_swap_interrupted_anywhere_gives_the_records_that_a_starting_broker_ke
     for label, path in directories(tmp_path):
         found, found_committed = offsets_of(path), offsets_of(path, **COMMITTED)
         ends = ls_and_info(path)
-        apply_wanted(path, recovered(path).files)
+        apply_target(path, recovered(path).files)
         records = all_records(path)
         counts.add(len(records))
         assert found == [each.offset for each in data_records(records)], label

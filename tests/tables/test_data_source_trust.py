@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from builders import batches, damage, random_partitions
-from builders.apply_wanted import apply_wanted
+from builders.apply_target import apply_target
 from builders.batches import batch, record
 from builders.in_process import run_kdump
 from builders.json_answers import objects
@@ -260,7 +260,7 @@ def test_reading_fails_or_gives_what_a_starting_broker_keeps(tmp_path: Path, see
     outcome = load(path, is_clean=is_clean, recovery_point=recovery_point, high_watermark=2**62)
     if not isinstance(outcome, Recovered):
         return
-    apply_wanted(path, outcome.files)
+    apply_target(path, outcome.files)
     records = all_records(path)
     if counted is not None:
         # A broker may leave an empty segment among others, which then overlap.

@@ -1,4 +1,4 @@
-"""The listing of producer snapshots that a workspace keeps while files come and go."""
+"""The listing of producer snapshots that a directory keeps while files come and go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kdump.target.refusal import Refused
 from kdump.target.snapshot_listing import SnapshotListing
-from kdump.target.workspace import Workspace, Written
+from kdump.target.virtual_directory import VirtualDirectory, Written
 
 NAMES = st.sampled_from(
     ["00000000000000000005.snapshot", "5.snapshot", "7.snapshot", "007.snapshot", "9.snapshot"]
@@ -21,15 +21,15 @@ NAMES = st.sampled_from(
 def test_the_listing_is_that_of_the_names_that_are_there(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
 ) -> None:
-    workspace = Workspace(tmp_path_factory.getbasetemp()).only(())
+    directory = VirtualDirectory(tmp_path_factory.getbasetemp()).only(())
     for change, name in changes:
         if change == "put":
-            workspace.put(name, Written(b""))
+            directory.put(name, Written(b""))
         elif change == "remove":
-            workspace.remove(name)
-        listing = workspace.list_snapshots()
+            directory.remove(name)
+        listing = directory.list_snapshots()
 
-        expected = SnapshotListing(workspace.snapshot_names())
+        expected = SnapshotListing(directory.snapshot_names())
         assert listing.offsets == expected.offsets
         assert [listing.name_at(offset) for offset in listing.offsets] == [
             expected.name_at(offset) for offset in expected.offsets
@@ -37,13 +37,13 @@ def test_the_listing_is_that_of_the_names_that_are_there(
 
 
 def test_a_name_without_an_offset_is_refused_when_the_directory_is_listed(tmp_path: Path) -> None:
-    workspace = Workspace(tmp_path)
-    workspace.list_snapshots()
+    directory = VirtualDirectory(tmp_path)
+    directory.list_snapshots()
 
-    workspace.put("any.snapshot", Written(b""))
+    directory.put("any.snapshot", Written(b""))
 
     with pytest.raises(Refused, match="without an offset"):
-        workspace.list_snapshots()
+        directory.list_snapshots()
 
 
 @given(st.sets(st.integers(0, 9)), st.integers(0, 9), st.integers(0, 9))

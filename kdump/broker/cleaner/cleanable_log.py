@@ -16,7 +16,7 @@ from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.scan.source import FileSource
 from kdump.state.settings import TopicSettings
-from kdump.target.workspace import file_name
+from kdump.target.virtual_directory import file_name
 
 _NS_PER_MS: Final = 1_000_000
 

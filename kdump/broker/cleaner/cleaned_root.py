@@ -13,12 +13,12 @@ from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, Offsets
-from kdump.target.target_file import NewBytes, WantedFile
+from kdump.target.target_file import NewBytes, TargetFile
 
 
 def compacted_root(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, Compacted]
-) -> dict[str, WantedFile]:
+) -> dict[str, TargetFile]:
     """What becomes of the checkpoints in the root of ``directory``.
 
     Args:

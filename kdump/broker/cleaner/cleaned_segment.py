@@ -25,7 +25,7 @@ from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
-from kdump.target.workspace import Workspace, Written, file_name
+from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
 _INT32_MAX: Final = 2**31 - 1
 
@@ -181,9 +181,9 @@ class _NewSegment:
         for txn in group.aborted_txns:
             segment.transaction_index.append(txn)
         segment.transaction_index.store()
-        workspace = segment.workspace
+        directory = segment.directory
         contents = {
-            kind: workspace.read(name) if (name := segment.name(kind)) in workspace else b""
+            kind: directory.read(name) if (name := segment.name(kind)) in directory else b""
             for kind in SEGMENT_KINDS
         }
         is_same_size = self._before.size_bytes == self._after.size_bytes
@@ -232,11 +232,11 @@ class _NewSegment:
 
 def _cleaned_segment(group: GroupToRewrite) -> LoadedSegment:
     """The new segment while it is written, empty."""
-    workspace = Workspace(group.path)
+    directory = VirtualDirectory(group.path)
     suffix = FileStage.CLEANED.value
     for kind in SEGMENT_KINDS:
-        workspace.remove(file_name(group.base_offset, kind) + suffix)
-    workspace.put(file_name(group.base_offset, FileKind.LOG) + suffix, Written(b""))
-    segment = LoadedSegment(workspace, group.base_offset, group.settings, suffix)
+        directory.remove(file_name(group.base_offset, kind) + suffix)
+    directory.put(file_name(group.base_offset, FileKind.LOG) + suffix, Written(b""))
+    segment = LoadedSegment(directory, group.base_offset, group.settings, suffix)
     segment.load_indexes()
     return segment

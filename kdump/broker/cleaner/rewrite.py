@@ -29,7 +29,7 @@ from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
-from kdump.target.workspace import BytesSource
+from kdump.target.virtual_directory import BytesSource
 
 Piece = bytes | CopiedFrom
 

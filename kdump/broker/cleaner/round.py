@@ -53,8 +53,8 @@ from kdump.log.partition import Partition
 from kdump.state.settings import TopicSettings
 from kdump.storage.regular_files import read_file
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, WantedFile
-from kdump.target.workspace import file_name
+from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, TargetFile
+from kdump.target.virtual_directory import file_name
 
 _NOTHING = np.empty(0, np.int64)
 
@@ -73,7 +73,7 @@ class Compacted:
         stopped_by: why the groups behind those are left as they are; None where there are none.
     """
 
-    files: dict[str, WantedFile]
+    files: dict[str, TargetFile]
     loaded: Recovered
     cleaner_offset: int | None
     groups: tuple[RewrittenGroup, ...]
@@ -301,13 +301,13 @@ class Round:
             cleaner_offset = self.cleanable.end_offset
         return Compacted(files, self.loaded, cleaner_offset, tuple(groups), modified_ms, stopped_by)
 
-    def files_of(self, group: RewrittenGroup) -> dict[str, WantedFile]:
+    def files_of(self, group: RewrittenGroup) -> dict[str, TargetFile]:
         """What becomes of the files that one group is about, whatever becomes of the others.
 
         Raises:
             OSError: an index cannot be read.
         """
-        files: dict[str, WantedFile] = {}
+        files: dict[str, TargetFile] = {}
         for base_offset in group.replaced:
             if base_offset != group.base_offset:
                 gone = [*_names_of([base_offset]), _snapshot_name(base_offset)]

@@ -12,8 +12,14 @@ from kdump.formats import names, record_batch
 from kdump.formats.compression import Codec
 from kdump.scan.batches import Window
 from kdump.scan.walk import walk_segment
-from kdump.target.target_file import Kept, KeptUpTo, WantedFile
-from kdump.target.workspace import INDEX_SUFFIXES, Content, Workspace, Written, part_of
+from kdump.target.target_file import Kept, KeptUpTo, TargetFile
+from kdump.target.virtual_directory import (
+    INDEX_SUFFIXES,
+    Content,
+    VirtualDirectory,
+    Written,
+    part_of,
+)
 
 
 class Outcome(enum.Enum):
@@ -232,8 +238,8 @@ class Account:
 class Recorder:
     """Keeps the account while a partition is loaded."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, directory: VirtualDirectory) -> None:
+        self._directory = directory
         self._cuts: list[Cut] = []
         self._dropped: list[Dropped] = []
         self._splits: list[Split] = []
@@ -262,14 +268,14 @@ class Recorder:
 
     def dropped(self, name: str, why: str) -> None:
         """Note that a segment goes; to be called while it is there."""
-        loss = self._loss(self._workspace.content(name))
+        loss = self._loss(self._directory.content(name))
         self._dropped.append(Dropped(name, why, loss))
 
-    def finish(self, files: Mapping[str, WantedFile]) -> Account:
+    def finish(self, files: Mapping[str, TargetFile]) -> Account:
         rebuilt = [
             name
-            for name, wanted in files.items()
-            if name.endswith(INDEX_SUFFIXES) and not isinstance(wanted, Kept | KeptUpTo)
+            for name, target in files.items()
+            if name.endswith(INDEX_SUFFIXES) and not isinstance(target, Kept | KeptUpTo)
         ]
         return Account(
             cuts=tuple(self._cuts),
@@ -282,10 +288,10 @@ class Recorder:
         )
 
     def _loss(self, lost: Content) -> Loss:
-        return measure_loss(self._workspace, lost)
+        return measure_loss(self._directory, lost)
 
 
-def measure_loss(workspace: Workspace, lost: Content) -> Loss:
+def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
     """Count what is sound in bytes that go."""
     if isinstance(lost, Written):
         return Loss(lost.size_bytes, 0, 0, None, None, lost.size_bytes)
@@ -293,7 +299,7 @@ def measure_loss(workspace: Workspace, lost: Content) -> Loss:
     records: int | None = 0
     first_offset: int | None = None
     last_offset: int | None = None
-    with workspace.open_content(lost) as source:
+    with directory.open_content(lost) as source:
         for step in walk_segment(source, with_records=False, follow_bad=True):
             if not isinstance(step, Window):
                 continue

@@ -19,7 +19,7 @@ from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Gone, Kept, NewBytes, WantedFile
+from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 NO_BROKER_EPOCH = -1
 
@@ -74,7 +74,7 @@ def load_context(
 
 def recovered_root(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered | Refusal]
-) -> dict[str, WantedFile]:
+) -> dict[str, TargetFile]:
     """What becomes of the files in the root of ``directory``.
 
     Args:
@@ -128,7 +128,7 @@ def recovered_root(
 
 
 def _is_kept(outcome: Recovered) -> bool:
-    return all(isinstance(wanted, Kept) for wanted in outcome.files.values())
+    return all(isinstance(target, Kept) for target in outcome.files.values())
 
 
 def _kept(
@@ -144,7 +144,7 @@ def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
 
 def with_lines(
     directory: LogDirectory, name: str, lines: Mapping[TopicPartition, int | None]
-) -> dict[str, WantedFile]:
+) -> dict[str, TargetFile]:
     """The checkpoint ``name`` with other lines about some partitions, or none where that is None.
 
     Lines about others stay, in their order.
@@ -161,7 +161,7 @@ def with_lines(
 _NOT_THE_LOADERS: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
 
 
-def rebuilt_root(directory: LogDirectory) -> dict[str, WantedFile]:
+def rebuilt_root(directory: LogDirectory) -> dict[str, TargetFile]:
     """What the checkpoints in the root of ``directory`` should say, by the logs themselves.
 
     The other two, where they cannot be read, become empty: then high watermarks rise again from
@@ -203,7 +203,7 @@ def rebuilt_root(directory: LogDirectory) -> dict[str, WantedFile]:
         if partition.segments and not partition.segments[0].base_offset < log_start <= end_offset:
             log_starts.pop(topic_partition, None)
     checkpoints = directory.checkpoints
-    rebuilt: dict[str, WantedFile] = {}
+    rebuilt: dict[str, TargetFile] = {}
     if recovery_points != checkpoints.recovery_points:
         rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
     if log_starts != checkpoints.log_start_offsets:

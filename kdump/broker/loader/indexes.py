@@ -17,7 +17,7 @@ from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.source import without_padding
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace, Written
+from kdump.target.virtual_directory import VirtualDirectory, Written
 
 NO_TIMESTAMP: Final = -1
 
@@ -41,17 +41,19 @@ class OffsetIndexFile:
         position: of each entry.
     """
 
-    def __init__(self, workspace: Workspace, name: str, base_offset: int, max_bytes: int) -> None:
-        self._workspace = workspace
+    def __init__(
+        self, directory: VirtualDirectory, name: str, base_offset: int, max_bytes: int
+    ) -> None:
+        self._directory = directory
         self.name = name
         self.base_offset = base_offset
         self._stale = b""
         self._max_bytes = max_bytes // offset_index.ENTRY_BYTES * offset_index.ENTRY_BYTES
         self.offset: Column
         self.position: Column
-        workspace.require_no_directory(name, "FileNotFoundException")
-        if name in workspace:
-            data = workspace.read(name)
+        directory.require_no_directory(name, "FileNotFoundException")
+        if name in directory:
+            data = directory.read(name)
             index = offset_index.decode(data, base_offset)
             self._stale = without_padding(data[: self._max_bytes])
             self.offset, self.position = index.offset, index.position
@@ -97,14 +99,14 @@ class OffsetIndexFile:
     def trim(self) -> None:
         """Let the file end behind its last entry."""
         if self._is_rebuilt:
-            self._workspace.put(self.name, Written(self._encoded()))
+            self._directory.put(self.name, Written(self._encoded()))
         else:
-            self._workspace.truncate(self.name, len(self.offset) * offset_index.ENTRY_BYTES)
+            self._directory.truncate(self.name, len(self.offset) * offset_index.ENTRY_BYTES)
 
     def _set(self, offset: Column, position: Column) -> None:
         self.offset, self.position = offset, position
         self._is_rebuilt = True
-        self._workspace.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
+        self._directory.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), offset_index.ENTRY_DTYPE)
@@ -121,17 +123,19 @@ class TimeIndexFile:
         offset: of each entry, absolute.
     """
 
-    def __init__(self, workspace: Workspace, name: str, base_offset: int, max_bytes: int) -> None:
-        self._workspace = workspace
+    def __init__(
+        self, directory: VirtualDirectory, name: str, base_offset: int, max_bytes: int
+    ) -> None:
+        self._directory = directory
         self.name = name
         self.base_offset = base_offset
         self._stale = b""
         self._max_bytes = max_bytes // time_index.ENTRY_BYTES * time_index.ENTRY_BYTES
         self.timestamp: Column
         self.offset: Column
-        workspace.require_no_directory(name, "FileNotFoundException")
-        if name in workspace:
-            data = workspace.read(name)
+        directory.require_no_directory(name, "FileNotFoundException")
+        if name in directory:
+            data = directory.read(name)
             index = time_index.decode(data, base_offset)
             self._stale = without_padding(data[: self._max_bytes])
             self.timestamp, self.offset = index.timestamp, index.offset
@@ -195,14 +199,14 @@ class TimeIndexFile:
     def trim(self) -> None:
         """Let the file end behind its last entry."""
         if self._is_rebuilt:
-            self._workspace.put(self.name, Written(self._encoded()))
+            self._directory.put(self.name, Written(self._encoded()))
         else:
-            self._workspace.truncate(self.name, len(self.offset) * time_index.ENTRY_BYTES)
+            self._directory.truncate(self.name, len(self.offset) * time_index.ENTRY_BYTES)
 
     def _set(self, timestamp: Column, offset: Column) -> None:
         self.timestamp, self.offset = timestamp, offset
         self._is_rebuilt = True
-        self._workspace.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
+        self._directory.put(self.name, _mapped(self._encoded(), self._stale, self._max_bytes))
 
     def _encoded(self) -> bytes:
         rows = np.zeros(len(self.offset), time_index.ENTRY_DTYPE)
@@ -218,18 +222,18 @@ class TransactionIndexFile:
         Refused: a directory has its name.
     """
 
-    def __init__(self, workspace: Workspace, name: str) -> None:
-        self._workspace = workspace
+    def __init__(self, directory: VirtualDirectory, name: str) -> None:
+        self._directory = directory
         self.name = name
         self._last_offset: int | None = None
         self._appended: list[AbortedTxn] = []
-        workspace.require_no_directory(name, "FileSystemException")
+        directory.require_no_directory(name, "FileSystemException")
 
     def entries(self) -> tuple[AbortedTxn, ...]:
         """All whole ones."""
-        if self.name not in self._workspace:
+        if self.name not in self._directory:
             return ()
-        return transaction_index.decode(self._workspace.read(self.name)).entries
+        return transaction_index.decode(self._directory.read(self.name)).entries
 
     def is_sane(self, base_offset: int) -> bool:
         """Whether no transaction ends before its segment begins.
@@ -246,8 +250,8 @@ class TransactionIndexFile:
     def reset(self) -> None:
         """Empty the file, if there is one."""
         self._last_offset = None
-        if self.name in self._workspace:
-            self._workspace.put(self.name, Written(b""))
+        if self.name in self._directory:
+            self._directory.put(self.name, Written(b""))
 
     def append(self, aborted: AbortedTxn) -> None:
         """Append an entry, which is not in the file before :meth:`store`.
@@ -268,9 +272,9 @@ class TransactionIndexFile:
     def store(self) -> None:
         """Put what was appended into the file."""
         if self._appended:
-            before = self._workspace.read(self.name) if self.name in self._workspace else b""
+            before = self._directory.read(self.name) if self.name in self._directory else b""
             after = before + transaction_index.encode(self._appended)
-            self._workspace.put(self.name, Written(after))
+            self._directory.put(self.name, Written(after))
             self._appended.clear()
 
     def truncate_to(self, offset: int) -> None:
@@ -282,7 +286,7 @@ class TransactionIndexFile:
         for slot, entry in enumerate(self.entries()):
             self._require_known(slot, entry)
             if entry.last_offset >= offset:
-                self._workspace.truncate(self.name, slot * transaction_index.ENTRY_BYTES)
+                self._directory.truncate(self.name, slot * transaction_index.ENTRY_BYTES)
                 return
 
     def _require_known(self, slot: int, entry: AbortedTxn) -> None:

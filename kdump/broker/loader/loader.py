@@ -1,9 +1,9 @@
 """What a starting and then cleanly stopping broker leaves of a partition.
 
 Follows ``LogLoader.load``, what ``UnifiedLog`` does when it is made, and ``LogManager.shutdown``
-as far as it is about one log. The state of the directory is changed in a
-:class:`~kdump.target.workspace.Workspace`, so nothing is written: what comes out is compared with
-Kafka's own outcome, shown to people, and applied elsewhere.
+as far as it concerns one log. All changes are made to a
+:class:`~kdump.target.virtual_directory.VirtualDirectory`, so nothing is written. The outcome can be
+compared with Kafka's own, shown to people, and applied elsewhere.
 """
 
 from __future__ import annotations
@@ -36,8 +36,14 @@ from kdump.log.partition import Partition
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state import ProducerState
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.target_file import WantedFile
-from kdump.target.workspace import INDEX_SUFFIXES, Content, Workspace, file_name, part_of
+from kdump.target.target_file import TargetFile
+from kdump.target.virtual_directory import (
+    INDEX_SUFFIXES,
+    Content,
+    VirtualDirectory,
+    file_name,
+    part_of,
+)
 
 Value = TypeVar("Value")
 
@@ -101,7 +107,7 @@ class Recovered:
             replicated; None where there is none.
     """
 
-    files: dict[str, WantedFile]
+    files: dict[str, TargetFile]
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
@@ -122,40 +128,40 @@ def recover_partition(partition: Partition, context: LoadContext) -> Recovered |
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    return load_workspace(Workspace(partition.path), context)
+    return load_directory(VirtualDirectory(partition.path), context)
 
 
-def load_workspace(workspace: Workspace, context: LoadContext) -> Recovered | Refusal:
+def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
     """The same for a directory in which something was changed before, which this goes on with.
 
     Raises:
         OSError: as :func:`recover_partition`.
     """
     try:
-        return _Loader(workspace, context).load()
+        return _Loader(directory, context).load()
     except Refused as refused:
         return refused.refusal
     except OffsetOverflow as problem:
         file = problem.segment.log_name
         return Refusal(str(problem), file, "LogSegmentOffsetOverflowException")
     except InvalidOffset as problem:
-        return Refusal(str(problem), workspace.path.name, "InvalidOffsetException")
+        return Refusal(str(problem), directory.path.name, "InvalidOffsetException")
 
 
 class _Loader:
     """One loading of one partition."""
 
-    def __init__(self, workspace: Workspace, context: LoadContext) -> None:
-        self.workspace = workspace
+    def __init__(self, directory: VirtualDirectory, context: LoadContext) -> None:
+        self.directory = directory
         self.context = context
         self.segments = LogSegments()
-        self.recorder = Recorder(workspace)
+        self.recorder = Recorder(directory)
 
     def load(self) -> Recovered:
         context = self.context
-        self.epochs = LeaderEpochs(self.workspace)
-        self.producers = ProducerState(self.workspace, context.expire_before_ms)
-        resolve_swaps(self.workspace, context.settings, self.recorder, context.swap_rules)
+        self.epochs = LeaderEpochs(self.directory)
+        self.producers = ProducerState(self.directory, context.expire_before_ms)
+        resolve_swaps(self.directory, context.settings, self.recorder, context.swap_rules)
         self._retry_on_overflow(self._load_segment_files)
         recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
         self.segments.last.resize_indexes()
@@ -185,7 +191,7 @@ class _Loader:
         for segment in self.segments.all():
             segment.close()
         is_ahead = start_offset > self.segments.first.base_offset
-        files = self.workspace.wanted()
+        files = self.directory.target_files()
         return Recovered(
             files=files,
             log_start_offset=start_offset,
@@ -226,13 +232,13 @@ class _Loader:
         for segment in self.segments.all():
             segment.close()
         self.segments.clear()
-        for name in self.workspace.names():
+        for name in self.directory.names():
             if name.endswith(INDEX_SUFFIXES):
-                drop_orphan(self.workspace, name, self.recorder)
+                drop_orphan(self.directory, name, self.recorder)
             elif name.endswith(FileKind.LOG.value):
                 base_offset = required_offset(name)
                 time_index = file_name(base_offset, FileKind.TIME_INDEX)
-                has_time_index = time_index in self.workspace
+                has_time_index = time_index in self.directory
                 segment = self._open(base_offset)
                 why = segment.needs_recovery(has_time_index=has_time_index)
                 if why is not None:
@@ -240,15 +246,15 @@ class _Loader:
                 self.segments.add(segment)
 
     def _open(self, base_offset: int) -> LoadedSegment:
-        return open_segment(self.workspace, base_offset, self.context.settings)
+        return open_segment(self.directory, base_offset, self.context.settings)
 
     def _recover_segment(
         self, segment: LoadedSegment, why: str, *, is_rebuilt: bool = False
     ) -> int:
-        producers = ProducerState(self.workspace, self.context.expire_before_ms)
+        producers = ProducerState(self.directory, self.context.expire_before_ms)
         start_offset = self.context.log_start_offset
         rebuild_producers(producers, self.segments, start_offset, segment.base_offset)
-        before = self.workspace.content(segment.log_name)
+        before = self.directory.content(segment.log_name)
         self.recorder.recovering(segment.base_offset, why, is_rebuilt=is_rebuilt)
         truncated_bytes = segment.recover(producers, self.epochs)
         if truncated_bytes:
@@ -272,7 +278,7 @@ class _Loader:
         checkpoint of how far it was flushed or replicated.
         """
         lost = part_of(before, segment.size_bytes, before.size_bytes)
-        if self.workspace.end_of_data(lost):
+        if self.directory.end_of_data(lost):
             return False
         following = [base for base in self._live_bases() if base > segment.base_offset]
         checkpointed = max(self.context.recovery_point, self.context.high_watermark)
@@ -283,7 +289,7 @@ class _Loader:
 
     def _live_bases(self) -> Iterator[int]:
         """Base offsets of the logs that are there, whether or not they are loaded yet."""
-        for name in self.workspace.names():
+        for name in self.directory.names():
             parsed = names.parse_offset_file_name(name)
             if parsed is not None and str(parsed) == name and parsed.kind is FileKind.LOG:
                 yield parsed.offset
@@ -306,7 +312,7 @@ class _Loader:
     def _recover_unflushed(self) -> None:
         unflushed = self.segments.between(self.context.recovery_point, _INT64_MAX)
         for at, segment in enumerate(unflushed):
-            before = self.workspace.content(segment.log_name)
+            before = self.directory.content(segment.log_name)
             try:
                 truncated_bytes = self._recover_segment(segment, "it was not flushed")
             except (InvalidOffset, Refused) as problem:
@@ -361,11 +367,11 @@ class _Loader:
                 return
 
     def _read_partition_metadata(self) -> None:
-        self.workspace.require_no_directory(names.PARTITION_METADATA, "KafkaStorageException")
-        if names.PARTITION_METADATA not in self.workspace:
+        self.directory.require_no_directory(names.PARTITION_METADATA, "KafkaStorageException")
+        if names.PARTITION_METADATA not in self.directory:
             return
         try:
-            decode_partition_metadata(self.workspace.read(names.PARTITION_METADATA))
+            decode_partition_metadata(self.directory.read(names.PARTITION_METADATA))
         except FormatError as problem:
             raise Refused(
                 str(problem), names.PARTITION_METADATA, "KafkaStorageException"

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right, insort
 from kdump.broker.loader.segment_recovery import IndexSettings, LoadedSegment
 from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
-from kdump.target.workspace import Workspace, Written, file_name
+from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
 
 class LogSegments:
@@ -69,19 +69,19 @@ class LogSegments:
 
 
 def unindexed_segments(
-    partition: Partition, workspace: Workspace, settings: IndexSettings
+    partition: Partition, directory: VirtualDirectory, settings: IndexSettings
 ) -> LogSegments:
     """All segments of ``partition``, to be read without believing their indexes.
 
     Args:
         partition: the partition.
-        workspace: its directory, which stays as it is.
+        directory: its directory, which stays as it is.
         settings: of the topic.
 
     Raises:
         Refused: a log is larger than Kafka takes.
     """
-    apart = workspace.copy()
+    apart = directory.copy()
     segments = LogSegments()
     for segment in partition.segments:
         apart.put(file_name(segment.base_offset, FileKind.OFFSET_INDEX), Written(b""))

@@ -19,7 +19,7 @@ from kdump.formats.names import FileKind, MetadataSnapshotName, SnapshotStage
 from kdump.log.partition import Partition
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, NewBytes
-from kdump.target.workspace import Workspace, file_name
+from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
@@ -111,10 +111,10 @@ def _begun_anew(partition: Partition, outcome: Recovered, offset: int) -> Recove
 
 
 def _dropped(partition: Partition, old: Collection[str], offset: int) -> tuple[Dropped, ...]:
-    workspace = Workspace(partition.path)
+    directory = VirtualDirectory(partition.path)
     why = f"the newest snapshot reaches up to {offset}, which the log does not"
     return tuple(
-        Dropped(name, why, measure_loss(workspace, workspace.content(name)))
+        Dropped(name, why, measure_loss(directory, directory.content(name)))
         for name in old
-        if name.endswith(FileKind.LOG.value) and name in workspace
+        if name.endswith(FileKind.LOG.value) and name in directory
     )

@@ -39,7 +39,12 @@ from kdump.state.producers import (
     append_batches,
 )
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace, Written, file_name, require_readable_length
+from kdump.target.virtual_directory import (
+    VirtualDirectory,
+    Written,
+    file_name,
+    require_readable_length,
+)
 
 SEGMENT_KINDS: Final = (
     FileKind.LOG,
@@ -88,7 +93,7 @@ class LoadedSegment:
     """A segment, opened: its log is there, its indexes are read when they are needed.
 
     Args:
-        workspace: the directory.
+        directory: the directory.
         base_offset: from the name of the log.
         settings: of the topic.
         suffix: what stands behind the names of its files, such as ``.swap``.
@@ -98,16 +103,20 @@ class LoadedSegment:
     """
 
     def __init__(
-        self, workspace: Workspace, base_offset: int, settings: IndexSettings, suffix: str = ""
+        self,
+        directory: VirtualDirectory,
+        base_offset: int,
+        settings: IndexSettings,
+        suffix: str = "",
     ) -> None:
-        self.workspace = workspace
+        self.directory = directory
         self.base_offset = base_offset
         self.settings = settings
         self.suffix = suffix
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
         self.transaction_index = TransactionIndexFile(
-            workspace, self.name(FileKind.TRANSACTION_INDEX)
+            directory, self.name(FileKind.TRANSACTION_INDEX)
         )
         self.max_timestamp: tuple[int, int] | None = None
         """The largest timestamp and the last offset of its batch, once they are known."""
@@ -124,14 +133,14 @@ class LoadedSegment:
 
     @property
     def size_bytes(self) -> int:
-        return self.workspace.size_bytes(self.log_name)
+        return self.directory.size_bytes(self.log_name)
 
     @property
     def offset_index(self) -> OffsetIndexFile:
         """The offset index, which asking for loads, and makes where it is missing."""
         if self._offset_index is None:
             self._offset_index = OffsetIndexFile(
-                self.workspace,
+                self.directory,
                 self.name(FileKind.OFFSET_INDEX),
                 self.base_offset,
                 self.settings.max_bytes,
@@ -143,7 +152,7 @@ class LoadedSegment:
         """The time index, likewise."""
         if self._time_index is None:
             self._time_index = TimeIndexFile(
-                self.workspace,
+                self.directory,
                 self.name(FileKind.TIME_INDEX),
                 self.base_offset,
                 self.settings.max_bytes,
@@ -156,7 +165,7 @@ class LoadedSegment:
         Raises:
             Refused: the transaction index has entries of an unknown version.
         """
-        if self.name(FileKind.OFFSET_INDEX) not in self.workspace:
+        if self.name(FileKind.OFFSET_INDEX) not in self.directory:
             return "its offset index is missing"
         if not has_time_index:
             self.time_index.reset()
@@ -189,7 +198,7 @@ class LoadedSegment:
         appends = _RecoveryAppends(self, producers)
         valid_bytes = 0
         try:
-            with self.workspace.open(self.log_name) as source:
+            with self.directory.open(self.log_name) as source:
                 for window in read_windows(source):
                     valid_bytes, problem = self._recover_window(window, builder, appends, epochs)
                     if problem is not None:
@@ -200,7 +209,7 @@ class LoadedSegment:
             builder.store(self.offset_index, self.time_index)
             self.transaction_index.store()
         truncated_bytes = self.size_bytes - valid_bytes
-        self.workspace.truncate(self.log_name, valid_bytes)
+        self.directory.truncate(self.log_name, valid_bytes)
         self.offset_index.trim()
         self.time_index.append_last(*self.known_max_timestamp())
         self.time_index.trim()
@@ -288,7 +297,7 @@ class LoadedSegment:
             Refused: that reader fails.
         """
         self._require_position(start)
-        with self.workspace.open(self.log_name) as source:
+        with self.directory.open(self.log_name) as source:
             for window in read_windows(source, start, end, checksums=False):
                 yield window
                 self._require_readable(window.stop)
@@ -299,7 +308,7 @@ class LoadedSegment:
         Raises:
             Refused: Kafka's reader fails on it.
         """
-        with self.workspace.open(self.log_name) as source:
+        with self.directory.open(self.log_name) as source:
             window = next(read_windows(source, position, checksums=False))
             _, base_offsets = self._first_reaching(
                 source, window.batches.rows(slice(0, 1)), _INT64_MAX
@@ -319,7 +328,7 @@ class LoadedSegment:
         truncated_bytes = 0
         if found is not None:
             truncated_bytes = self.size_bytes - found.position
-            self.workspace.truncate(self.log_name, found.position)
+            self.directory.truncate(self.log_name, found.position)
         if self.known_max_timestamp()[0] >= 0:
             self.max_timestamp = self._largest_timestamp()
         return truncated_bytes
@@ -361,15 +370,15 @@ class LoadedSegment:
     def delete(self) -> None:
         """Take its files away."""
         for kind in SEGMENT_KINDS:
-            self.workspace.remove(self.name(kind))
+            self.directory.remove(self.name(kind))
 
     def rename(self, suffix: str) -> None:
         """Give its files another suffix; those that are there already are replaced."""
         names = {kind: self.name(kind) for kind in SEGMENT_KINDS}
         self.suffix = suffix
         for kind, name in names.items():
-            if name in self.workspace:
-                self.workspace.rename(name, self.name(kind))
+            if name in self.directory:
+                self.directory.rename(name, self.name(kind))
         if self._offset_index is not None:
             self._offset_index.name = self.name(FileKind.OFFSET_INDEX)
         if self._time_index is not None:
@@ -378,7 +387,7 @@ class LoadedSegment:
 
     def _search(self, offset: int, start: int) -> FoundBatch | None:
         """``FileRecords.searchForOffsetFromPosition``."""
-        with self.workspace.open(self.log_name) as source:
+        with self.directory.open(self.log_name) as source:
             before: FoundBatch | None = None
             last_offset = 0
             for window in read_windows(source, start, checksums=False):
@@ -480,7 +489,7 @@ class LoadedSegment:
 
 
 def open_segment(
-    workspace: Workspace, base_offset: int, settings: IndexSettings, suffix: str = ""
+    directory: VirtualDirectory, base_offset: int, settings: IndexSettings, suffix: str = ""
 ) -> LoadedSegment:
     """Open a segment; a log that is missing is made, empty.
 
@@ -488,9 +497,9 @@ def open_segment(
         Refused: as :class:`LoadedSegment`.
     """
     log = file_name(base_offset, FileKind.LOG) + suffix
-    if log not in workspace:
-        workspace.put(log, Written(b""))
-    return LoadedSegment(workspace, base_offset, settings, suffix)
+    if log not in directory:
+        directory.put(log, Written(b""))
+    return LoadedSegment(directory, base_offset, settings, suffix)
 
 
 class _RecoveryAppends:

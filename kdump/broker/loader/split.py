@@ -15,7 +15,7 @@ from kdump.formats import record_batch
 from kdump.formats.names import FileKind, FileStage
 from kdump.scan.batches import BatchColumns, StopReason
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace, file_name, part_of
+from kdump.target.virtual_directory import VirtualDirectory, file_name, part_of
 
 _INT32_MAX = 2**31 - 1
 
@@ -64,7 +64,7 @@ def _require_overflow(segment: LoadedSegment) -> None:
 
 def _next_part(segment: LoadedSegment, start: int) -> tuple[LoadedSegment, int]:
     """The new segment that begins at byte ``start``, and where the next one does."""
-    workspace = segment.workspace
+    directory = segment.directory
     part: LoadedSegment | None = None
     builder: IndexBuilder | None = None
     end = start
@@ -73,7 +73,7 @@ def _next_part(segment: LoadedSegment, start: int) -> tuple[LoadedSegment, int]:
             batches = window.batches
             if batches.count and part is None:
                 base_offset = segment.base_offset_at(start)
-                part = _new_part(workspace, segment, base_offset)
+                part = _new_part(directory, segment, base_offset)
                 builder = IndexBuilder(base_offset, segment.settings.interval_bytes)
             if part is None or builder is None:
                 break
@@ -91,18 +91,20 @@ def _next_part(segment: LoadedSegment, start: int) -> tuple[LoadedSegment, int]:
         raise _refused(segment, "a part of the segment holds no batch", "IllegalStateException")
     part.max_timestamp = builder.max_timestamp
     builder.store(part.offset_index, part.time_index)
-    workspace.put(part.log_name, part_of(workspace.content(segment.log_name), start, end))
+    directory.put(part.log_name, part_of(directory.content(segment.log_name), start, end))
     return part, end
 
 
-def _new_part(workspace: Workspace, segment: LoadedSegment, base_offset: int) -> LoadedSegment:
+def _new_part(
+    directory: VirtualDirectory, segment: LoadedSegment, base_offset: int
+) -> LoadedSegment:
     suffix = FileStage.CLEANED.value
-    log = part_of(workspace.content(segment.log_name), 0, 0)
+    log = part_of(directory.content(segment.log_name), 0, 0)
     names = {kind: file_name(base_offset, kind) + suffix for kind in SEGMENT_KINDS}
     for name in names.values():
-        workspace.remove(name)
-    workspace.put(names[FileKind.LOG], log)
-    part = LoadedSegment(workspace, base_offset, segment.settings, suffix)
+        directory.remove(name)
+    directory.put(names[FileKind.LOG], log)
+    part = LoadedSegment(directory, base_offset, segment.settings, suffix)
     part.load_indexes()
     return part
 

@@ -16,7 +16,7 @@ from kdump.errors import ExitStatus, KdumpError
 from kdump.formats.names import FileStage
 from kdump.log.partition import Partition, list_partition
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Stored, Workspace
+from kdump.target.virtual_directory import Stored, VirtualDirectory
 
 
 class UnfinishedSwapError(KdumpError):
@@ -40,9 +40,9 @@ def as_loaded(partition: Partition) -> Partition:
         name.endswith(FileStage.SWAP.value) for name in partition.unused_names()
     ):
         return partition
-    workspace = Workspace(partition.path)
+    directory = VirtualDirectory(partition.path)
     try:
-        finish_swaps(workspace, IndexSettings(), Recorder(workspace))
+        finish_swaps(directory, IndexSettings(), Recorder(directory))
     except Refused as refused:
         raise UnfinishedSwapError(
             f"{partition.path}: an interrupted swap cannot be finished: {refused.refusal};"
@@ -50,8 +50,8 @@ def as_loaded(partition: Partition) -> Partition:
         ) from None
     stored = {
         name: content
-        for name in workspace.names()
-        if isinstance(content := workspace.content(name), Stored)
+        for name in directory.names()
+        if isinstance(content := directory.content(name), Stored)
     }
     loaded = list_partition(
         partition.path,

@@ -39,7 +39,7 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
 from kdump.state.producers import InvalidMarker, read_marker
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Content, Stored, Workspace
+from kdump.target.virtual_directory import Content, Stored, VirtualDirectory
 
 _NO_PRODUCER = -1
 _UNFINISHED_LOGS = tuple(
@@ -61,7 +61,7 @@ class SwapRules:
 
 
 def resolve_swaps(
-    workspace: Workspace, settings: IndexSettings, recorder: Recorder, rules: SwapRules
+    directory: VirtualDirectory, settings: IndexSettings, recorder: Recorder, rules: SwapRules
 ) -> None:
     """Finish swaps as a broker does, and record what is lost by that.
 
@@ -69,31 +69,31 @@ def resolve_swaps(
         OSError: a log cannot be read.
         Refused: as for :func:`~kdump.broker.loader.swaps.finish_swaps`.
     """
-    before = live_logs(workspace) if _has_swap(workspace) else {}
-    unfinished = _unfinished_logs(workspace)
-    finish_swaps(workspace, settings, recorder)
-    for loss in find_losses(workspace, before, rules):
+    before = live_logs(directory) if _has_swap(directory) else {}
+    unfinished = _unfinished_logs(directory)
+    finish_swaps(directory, settings, recorder)
+    for loss in find_losses(directory, before, rules):
         recorder.swap_loss(loss)
-    for loss in _find_dropped(workspace, unfinished, rules):
+    for loss in _find_dropped(directory, unfinished, rules):
         recorder.swap_loss(loss)
 
 
-def live_logs(workspace: Workspace) -> dict[str, Content]:
+def live_logs(directory: VirtualDirectory) -> dict[str, Content]:
     """The logs in use, by name."""
     return {
-        name: workspace.content(name)
-        for name in workspace.names()
+        name: directory.content(name)
+        for name in directory.names()
         if name.endswith(FileKind.LOG.value)
     }
 
 
 def find_losses(
-    workspace: Workspace, before: Mapping[str, Content], rules: SwapRules
+    directory: VirtualDirectory, before: Mapping[str, Content], rules: SwapRules
 ) -> list[SwapLoss]:
     """What logs held that were replaced, and is lost.
 
     Args:
-        workspace: with the swaps in place.
+        directory: with the swaps in place.
         before: the logs that were in use before, by name.
         rules: what decides.
 
@@ -102,48 +102,48 @@ def find_losses(
     """
     if not before:
         return []
-    after = live_logs(workspace)
+    after = live_logs(directory)
     replaced = {name: each for name, each in before.items() if after.get(name) != each}
     if not replaced:
         return []
     swaps = [each for each in after.values() if _was_swap(each)]
     others = [each for each in after.values() if not _was_swap(each)]
-    return _Comparison(workspace, replaced, swaps, others, rules).losses()
+    return _Comparison(directory, replaced, swaps, others, rules).losses()
 
 
 def _find_dropped(
-    workspace: Workspace, unfinished: Mapping[str, Content], rules: SwapRules
+    directory: VirtualDirectory, unfinished: Mapping[str, Content], rules: SwapRules
 ) -> Iterator[SwapLoss]:
     """What logs held that were never put in use and are gone, and no log holds."""
-    logs = list(live_logs(workspace).values()) if unfinished else []
+    logs = list(live_logs(directory).values()) if unfinished else []
     for name, content in unfinished.items():
         if content in logs:
             continue
-        yield from _Comparison(workspace, {name: content}, logs, [], rules).losses()
+        yield from _Comparison(directory, {name: content}, logs, [], rules).losses()
         logs.append(content)  # what two of them hold is lost once
 
 
-def holds_all(workspace: Workspace, log: Content, others: Iterable[Content]) -> bool:
+def holds_all(directory: VirtualDirectory, log: Content, others: Iterable[Content]) -> bool:
     """Whether ``others`` hold every record of ``log``, and every marker.
 
     Raises:
         OSError: a log cannot be read.
     """
     rules = SwapRules(is_compacted=False)
-    return not _Comparison(workspace, {"": log}, list(others), [], rules).losses(with_control=True)
+    return not _Comparison(directory, {"": log}, list(others), [], rules).losses(with_control=True)
 
 
-def _unfinished_logs(workspace: Workspace) -> dict[str, Content]:
+def _unfinished_logs(directory: VirtualDirectory) -> dict[str, Content]:
     """The logs that were never put in use, by name."""
     return {
-        name: workspace.content(name)
-        for name in workspace.names()
+        name: directory.content(name)
+        for name in directory.names()
         if name.endswith(_UNFINISHED_LOGS)
     }
 
 
-def _has_swap(workspace: Workspace) -> bool:
-    return any(name.endswith(FileStage.SWAP.value) for name in workspace.names())
+def _has_swap(directory: VirtualDirectory) -> bool:
+    return any(name.endswith(FileStage.SWAP.value) for name in directory.names())
 
 
 def _was_swap(content: Content) -> bool:
@@ -191,13 +191,13 @@ class _Comparison:
 
     def __init__(
         self,
-        workspace: Workspace,
+        directory: VirtualDirectory,
         replaced: Mapping[str, Content],
         swaps: list[Content],
         others: list[Content],
         rules: SwapRules,
     ) -> None:
-        self._workspace = workspace
+        self._directory = directory
         self._replaced = replaced
         self._swaps = swaps
         self._others = others
@@ -249,7 +249,7 @@ class _Comparison:
         ]
 
     def _batches(self, content: Content) -> SoundBatches:
-        with self._workspace.open_content(content) as source:
+        with self._directory.open_content(content) as source:
             return find_sound_batches(source)
 
     def _lost_records(self, missing: Mapping[str, list[_Record]]) -> dict[str, list[_Record]]:
@@ -309,7 +309,7 @@ class _Comparison:
             unreadable: takes the positions of those whose records cannot be read.
         """
         wanted = None if positions is None else set(positions.tolist())
-        with self._workspace.open_content(content) as source:
+        with self._directory.open_content(content) as source:
             for step in walk_segment(source, with_records=True, follow_bad=True):
                 if isinstance(step, RecordColumns):
                     if unreadable is not None:
@@ -340,7 +340,7 @@ class _Comparison:
         """The markers of all logs."""
         markers = _Markers()
         for content in (*self._replaced.values(), *self._swaps, *self._others):
-            with self._workspace.open_content(content) as source:
+            with self._directory.open_content(content) as source:
                 for step in walk_segment(source, with_records=False, follow_bad=True):
                     if isinstance(step, Window):
                         _take_markers(step, markers)

@@ -12,19 +12,19 @@ from kdump.broker.loader.account import Outcome, Recorder
 from kdump.broker.loader.segment_recovery import IndexSettings, open_segment
 from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace, file_name
+from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _CHECKPOINT_DELETED: Final = ".checkpoint" + FileStage.DELETED.value
 _INT64_MAX: Final = 2**63 - 1
 
 
-def finish_swaps(workspace: Workspace, settings: IndexSettings, recorder: Recorder) -> None:
+def finish_swaps(directory: VirtualDirectory, settings: IndexSettings, recorder: Recorder) -> None:
     """Drop what was being written, and put in place what was complete.
 
     Raises:
         Refused: a name among them has no offset, or Kafka's reader fails on a complete segment.
     """
-    swaps = _drop_unfinished(workspace, recorder)
+    swaps = _drop_unfinished(directory, recorder)
     if not swaps:
         return
     low, high = _INT64_MAX, -_INT64_MAX - 1
@@ -33,42 +33,42 @@ def finish_swaps(workspace: Workspace, settings: IndexSettings, recorder: Record
         if not stem.endswith(FileKind.LOG.value):
             continue
         base_offset = required_offset(name)
-        segment = open_segment(workspace, base_offset, settings, FileStage.SWAP.value)
+        segment = open_segment(directory, base_offset, settings, FileStage.SWAP.value)
         low = min(low, base_offset)
         high = max(high, segment.next_offset())
-    for name in workspace.names():
+    for name in directory.names():
         offset = leading_offset(name)
         if name.endswith(FileStage.SWAP.value) or offset is None:
             continue
         if low <= offset < high:
             recorder.leftover(name, Outcome.REPLACED)
-            workspace.remove(name)
-    for name in workspace.names():
+            directory.remove(name)
+    for name in directory.names():
         if name.endswith(FileStage.SWAP.value):
             recorder.leftover(name, Outcome.PUT_IN_PLACE)
-            workspace.rename(name, name.removesuffix(FileStage.SWAP.value))
+            directory.rename(name, name.removesuffix(FileStage.SWAP.value))
 
 
-def drop_orphan(workspace: Workspace, name: str, recorder: Recorder) -> None:
+def drop_orphan(directory: VirtualDirectory, name: str, recorder: Recorder) -> None:
     """Delete the index ``name`` if its log is not there.
 
     Raises:
         Refused: the name has no offset.
     """
     log = file_name(required_offset(name), FileKind.LOG)
-    if log not in workspace and not workspace.is_directory(log):
+    if log not in directory and not directory.is_directory(log):
         recorder.leftover(name, Outcome.DELETED)
-        workspace.remove(name)
+        directory.remove(name)
 
 
-def _drop_unfinished(workspace: Workspace, recorder: Recorder) -> list[str]:
+def _drop_unfinished(directory: VirtualDirectory, recorder: Recorder) -> list[str]:
     """Delete what was being deleted or written; gives the swaps that count, by name."""
     swaps: list[str] = []
     cleaned: list[str] = []
-    for name in workspace.names():
+    for name in directory.names():
         if name.endswith(FileStage.DELETED.value) and not name.endswith(_CHECKPOINT_DELETED):
             recorder.leftover(name, Outcome.DELETED)
-            workspace.remove(name)
+            directory.remove(name)
         elif name.endswith(FileStage.CLEANED.value):
             cleaned.append(name)
         elif name.endswith(FileStage.SWAP.value):
@@ -78,7 +78,7 @@ def _drop_unfinished(workspace: Workspace, recorder: Recorder) -> list[str]:
     for name in (*cleaned, *swaps):
         if name not in valid:
             recorder.leftover(name, Outcome.DELETED)
-            workspace.remove(name)
+            directory.remove(name)
     return valid
 
 

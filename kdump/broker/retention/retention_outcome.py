@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kdump.broker.loader.loader import LoadContext, Recovered, load_workspace
+from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
 from kdump.broker.retention.retention import (
     LogSegment,
@@ -33,8 +33,14 @@ from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state import snapshot_name
 from kdump.state.settings import TopicSettings
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Kept, NewBytes, WantedFile
-from kdump.target.workspace import SNAPSHOT_SUFFIX, Stored, Workspace, Written, file_name
+from kdump.target.target_file import Kept, NewBytes, TargetFile
+from kdump.target.virtual_directory import (
+    SNAPSHOT_SUFFIX,
+    Stored,
+    VirtualDirectory,
+    Written,
+    file_name,
+)
 
 _NS_PER_MS: Final = 1_000_000
 _TIMESTAMP: Final = struct.Struct(">q")
@@ -51,7 +57,7 @@ class Shortened:
         checkpointed_log_start_offset: what the log start checkpoint then says; None for no line.
     """
 
-    files: dict[str, WantedFile]
+    files: dict[str, TargetFile]
     log_start_offset: int
     recovery_point: int
     checkpointed_log_start_offset: int | None
@@ -70,7 +76,7 @@ class LoadedLog:
     path: Path
     loaded: Recovered
     log: RetainableLog
-    _workspace: Workspace
+    _directory: VirtualDirectory
 
     @property
     def is_as_left(self) -> bool:
@@ -95,31 +101,31 @@ class LoadedLog:
                 does; it never begins sooner than before.
         """
         segments = self.log.segments
-        workspace = self._workspace.copy()
+        directory = self._directory.copy()
         remaining = [segment.base_offset for segment in segments[count:]]
         if not remaining:
             remaining = [self.log.log_end_offset]
-            _add_empty_segment(workspace, self.log.log_end_offset)
+            _add_empty_segment(directory, self.log.log_end_offset)
         for segment in segments[:count]:
             for kind in SEGMENT_KINDS:
-                workspace.remove(file_name(segment.base_offset, kind))
-            workspace.remove(snapshot_name(segment.base_offset))
+                directory.remove(file_name(segment.base_offset, kind))
+            directory.remove(snapshot_name(segment.base_offset))
         start = max(
             self.log.log_start_offset,
             log_start_offset or 0,
             remaining[0] if count else 0,
         )
         if start > self.log.log_start_offset:
-            LeaderEpochs(workspace).truncate_from_start(start)
+            LeaderEpochs(directory).truncate_from_start(start)
         return Shortened(
-            files=_changed(workspace.wanted()),
+            files=_changed(directory.target_files()),
             log_start_offset=start,
             recovery_point=self.loaded.recovery_point,
             checkpointed_log_start_offset=start if start > remaining[0] else None,
         )
 
 
-def _changed(files: Mapping[str, WantedFile]) -> dict[str, WantedFile]:
+def _changed(files: Mapping[str, TargetFile]) -> dict[str, TargetFile]:
     return {name: each for name, each in files.items() if not isinstance(each, Kept)}
 
 
@@ -135,14 +141,14 @@ def load_log(path: Path, context: LoadContext, high_watermark: int | None) -> Lo
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    workspace = Workspace(path)
-    loaded = load_workspace(workspace, context)
+    directory = VirtualDirectory(path)
+    loaded = load_directory(directory, context)
     if isinstance(loaded, Refusal):
         return loaded
     start, end = loaded.log_start_offset, loaded.log_end_offset
     segments = [
-        _segment(workspace, parsed.offset, context)
-        for name in workspace.names()
+        _segment(directory, parsed.offset, context)
+        for name in directory.names()
         if name.endswith(FileKind.LOG.value)
         and (parsed := names.parse_offset_file_name(name)) is not None
         and parsed.stage is names.FileStage.LIVE
@@ -154,18 +160,18 @@ def load_log(path: Path, context: LoadContext, high_watermark: int | None) -> Lo
         high_watermark=max(start, min(high_watermark or 0, end)),
         has_high_watermark=high_watermark is not None,
     )
-    return LoadedLog(path, loaded, log, workspace)
+    return LoadedLog(path, loaded, log, directory)
 
 
-def _segment(workspace: Workspace, base_offset: int, context: LoadContext) -> LogSegment:
+def _segment(directory: VirtualDirectory, base_offset: int, context: LoadContext) -> LogSegment:
     log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
-    timestamp_ms = _last_timestamp(workspace, file_name(base_offset, FileKind.TIME_INDEX))
+    timestamp_ms = _last_timestamp(directory, file_name(base_offset, FileKind.TIME_INDEX))
     # Where an index holds no time, the file's own counts (``LogSegment.largestTimestamp``).
     has_timestamp = timestamp_ms is not None and timestamp_ms >= 0
     if timestamp_ms is None or not has_timestamp:
-        timestamp_ms = _modified_ms(workspace, log, context)
-    size_bytes = workspace.size_bytes(log)
-    index_bytes = sum(workspace.size_bytes(name) for name in indexes if name in workspace)
+        timestamp_ms = _modified_ms(directory, log, context)
+    size_bytes = directory.size_bytes(log)
+    index_bytes = sum(directory.size_bytes(name) for name in indexes if name in directory)
     return LogSegment(
         base_offset=base_offset,
         size_bytes=size_bytes,
@@ -175,30 +181,30 @@ def _segment(workspace: Workspace, base_offset: int, context: LoadContext) -> Lo
     )
 
 
-def _last_timestamp(workspace: Workspace, name: str) -> int | None:
+def _last_timestamp(directory: VirtualDirectory, name: str) -> int | None:
     """Of the last entry of a time index, which is the largest of its segment."""
-    if name not in workspace:
+    if name not in directory:
         return None
-    last = workspace.size_bytes(name) // time_index.ENTRY_BYTES - 1
+    last = directory.size_bytes(name) // time_index.ENTRY_BYTES - 1
     if last < 0:
         return None
-    with workspace.open(name) as source:
+    with directory.open(name) as source:
         data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
     return int(_TIMESTAMP.unpack(data)[0])
 
 
-def _modified_ms(workspace: Workspace, log_name: str, context: LoadContext) -> int:
+def _modified_ms(directory: VirtualDirectory, log_name: str, context: LoadContext) -> int:
     """When a log was last modified; a log that loading makes is as new as can be."""
-    content = workspace.content(log_name)
+    content = directory.content(log_name)
     if not isinstance(content, Stored):
         return context.now_ms
-    return (workspace.path / content.name).stat().st_mtime_ns // _NS_PER_MS
+    return (directory.path / content.name).stat().st_mtime_ns // _NS_PER_MS
 
 
-def _add_empty_segment(workspace: Workspace, base_offset: int) -> None:
+def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:
     """Roll the log: a segment that holds nothing yet, as it is when it is closed."""
     for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        workspace.put(file_name(base_offset, kind), Written(b""))
+        directory.put(file_name(base_offset, kind), Written(b""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +302,7 @@ def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
 
 def log_starts_first(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, Shortened]
-) -> WantedFile:
+) -> TargetFile:
     """What ``log-start-offset-checkpoint`` has to say before anything is deleted.
 
     A broker that is started while segments go finds a log with a hole, or none. By this it lets
@@ -318,7 +324,7 @@ def retained_root(
     directory: LogDirectory,
     outcomes: Mapping[TopicPartition, Shortened],
     stale: frozenset[TopicPartition] = frozenset(),
-) -> dict[str, WantedFile]:
+) -> dict[str, TargetFile]:
     """What becomes of the files in the root of a directory that was left by a clean stop.
 
     It stays clean, and the marker stays all the while: every state in between is one of a clean
@@ -343,7 +349,7 @@ def retained_root(
         log_starts.pop(key, None)
         if outcome.checkpointed_log_start_offset is not None:
             log_starts[key] = outcome.checkpointed_log_start_offset
-    changed: dict[str, WantedFile] = {}
+    changed: dict[str, TargetFile] = {}
     for name, before, after in (
         (names.LOG_START_OFFSET_CHECKPOINT, checkpoints.log_start_offsets, log_starts),
         (names.RECOVERY_POINT_CHECKPOINT, checkpoints.recovery_points, recovery_points),

@@ -33,7 +33,7 @@ from kdump.phases import phase
 if TYPE_CHECKING:
     from kdump.jobs.execution import Done
     from kdump.log.directory import LogDirectory, Offsets
-    from kdump.target.target_file import WantedFile
+    from kdump.target.target_file import TargetFile
 
 COLUMNS: Final = (
     Column("log_dir", "Log dir", dropped=4),
@@ -175,7 +175,7 @@ def set_lines(
 
 def _with(
     directory: LogDirectory, checkpoint: str, lines: Iterable[Line]
-) -> Mapping[str, WantedFile]:
+) -> Mapping[str, TargetFile]:
     from kdump.broker.loader.checkpoints import with_lines
 
     name = CHECKPOINTS[checkpoint]
@@ -206,9 +206,9 @@ def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) 
     """Refuse offsets past the end of a log: it never had them."""
     from kdump.log.bounds import read_bounds
 
-    wanted = {line.key: line.offset for line in lines}
+    target = {line.key: line.offset for line in lines}
     for partition in directory.partitions:
-        offset = partition.topic_partition and wanted.get(partition.topic_partition)
+        offset = partition.topic_partition and target.get(partition.topic_partition)
         if offset is None or partition.state is not PartitionState.LIVE:
             continue
         bounds = read_bounds(partition, directory.checkpoints, is_clean=directory.is_clean)
@@ -233,10 +233,10 @@ def _write(
     paths: Sequence[Path],
     repair: RepairArguments,
     command_name: str,
-    wanted_root: Callable[[LogDirectory], Mapping[str, WantedFile]],
+    target_root: Callable[[LogDirectory], Mapping[str, TargetFile]],
 ) -> ExitStatus:
-    """Let the files in the root of log directories be what ``wanted_root`` says."""
-    from kdump.apply.plan import WantedDirectory
+    """Let the files in the root of log directories be what ``target_root`` says."""
+    from kdump.apply.plan import TargetDirectory
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.execution import carry_out, for_writing
     from kdump.log.directory import read_log_directory
@@ -250,8 +250,8 @@ def _write(
             diagnostics.report_unreadable(directory)
         status |= diagnostics.status
         with phase("reading the ends of logs"):
-            wanted = [WantedDirectory(each.path, (), wanted_root(each)) for each in found]
-        done = carry_out(wanted, writing)
+            targets = [TargetDirectory(each.path, (), target_root(each)) for each in found]
+        done = carry_out(targets, writing)
     operations = Operations(done)
     with open_report(repair.form, done) as printer:
         for earlier in interrupted:

@@ -101,7 +101,7 @@ def command(
         )
         result = delete_records(request)
         diagnostics.report_problems(directory)
-        done = carry_out([result.wanted], writing)
+        done = carry_out([result.target], writing)
     report = FreedReport(Operations(done, verbose=freeing.verbose), freeing)
     findings = BriefFindings(verbose=freeing.verbose)
     with open_report(freeing.form, done) as printer:
@@ -119,16 +119,16 @@ def command(
 
 
 def _found(
-    directories: Sequence[LogDirectory], wanted: TopicPartition
+    directories: Sequence[LogDirectory], topic_partition: TopicPartition
 ) -> tuple[LogDirectory, Partition]:
     from kdump.broker.loader.checkpoints import is_loaded
 
     for directory in directories:
         for partition in directory.partitions:
-            if partition.topic_partition == wanted and is_loaded(partition):
+            if partition.topic_partition == topic_partition and is_loaded(partition):
                 return directory, partition
     paths = " ".join(str(directory.path) for directory in directories)
     raise UsageProblem(
-        f"no partition {wanted.partition} of topic {wanted.topic} in {paths}: kdump ls lists them"
-        " all"
+        f"no partition {topic_partition.partition} of topic {topic_partition.topic} in {paths}:"
+        " kdump ls lists them all"
     )

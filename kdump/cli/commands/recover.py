@@ -129,7 +129,7 @@ def command(
             now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
         )
         results = recover(request, engine.options, engine.progress)
-        done = carry_out([result.wanted for result in results], writing)
+        done = carry_out([result.target for result in results], writing)
     operations = Operations(done, verbose=repair.verbose)
     report = RecoveryReport(operations, repair)
     status = diagnostics.status

@@ -112,7 +112,7 @@ def command(
         results = retain(request, engine.options, engine.progress)
         for directory in directories:
             diagnostics.report_problems(directory)
-        done = carry_out([result.wanted for result in results], writing)
+        done = carry_out([result.target for result in results], writing)
     operations = Operations(done, verbose=freeing.verbose or explain)
     report = FreedReport(operations, freeing, explain=explain)
     findings = BriefFindings(verbose=freeing.verbose)

@@ -111,7 +111,7 @@ def run_parts(
     the cluster.
     """
     from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.rebuild_parts import put_right, wanted_directories
+    from kdump.jobs.rebuild_parts import put_right, target_directories
 
     if not named:
         return ExitStatus.SOUND
@@ -126,7 +126,7 @@ def run_parts(
         targets = [target for each in directories for target in _targets(each, named, parts)]
         settings = config.settings_of(directories)
         results = put_right(targets, settings, engine.options, engine.progress)
-        done = carry_out(wanted_directories(results), writing)
+        done = carry_out(target_directories(results), writing)
     operations = Operations(done, verbose=repair.verbose)
     listed = BriefList(verbose=repair.verbose)
     losses: list[str] = []

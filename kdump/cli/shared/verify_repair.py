@@ -74,7 +74,7 @@ def verify_and_repair(
             if not rounds_left:
                 break
             mended = _mended(log_dirs, findings, verification, policy)
-            done = carry_out([each.wanted for each in mended], writing)
+            done = carry_out([each.target for each in mended], writing)
             for said in _said(done, verbose=verbose):
                 printer.say(said)
             all_done += done

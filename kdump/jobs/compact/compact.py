@@ -80,7 +80,7 @@ def recover_first(
     ]
     wanted = recover.Request(directories, request.settings, now_ms=request.now_ms)
     results = recover.recover(wanted, options, progress)
-    done = carry_out([result.wanted for result in results], replace(writing, command="recover"))
+    done = carry_out([result.target for result in results], replace(writing, command="recover"))
     failures = [each.failure for each in done if each.failure is not None]
     if failures:
         for each in done:

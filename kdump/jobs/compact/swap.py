@@ -20,7 +20,7 @@ from typing import Final
 
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Content, FileRange, Files, free_bytes_at
-from kdump.apply.plan import PartitionChange, Plan, WantedDirectory, make_plan
+from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.staging import stage_file
 from kdump.broker.cleaner.cleaned_root import compacted_root
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
@@ -31,8 +31,8 @@ from kdump.jobs.execution import Writing
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import CopiedFrom, Gone, WantedFile
-from kdump.target.workspace import file_name
+from kdump.target.target_file import CopiedFrom, Gone, TargetFile
+from kdump.target.virtual_directory import file_name
 
 SWAPPED_BYTES: Final = 64 << 20
 """From how much on new segments take the place of the old ones: a swap takes some syncs."""
@@ -102,7 +102,7 @@ class Swapper:
     writing: Writing
     files: Files = DISK
     _undos: list[str] = field(default_factory=list)
-    _pending: dict[Path, dict[str, WantedFile]] = field(default_factory=dict)
+    _pending: dict[Path, dict[str, TargetFile]] = field(default_factory=dict)
     _swapped: dict[Path, set[str]] = field(default_factory=dict)
     _staged: list[Path] = field(default_factory=list)
     _staged_bytes: int = 0
@@ -187,7 +187,7 @@ class Swapper:
             KdumpError: it cannot be done; says what to do.
             OSError: something cannot be read.
         """
-        changes = tuple(PartitionChange(path, files) for path, files in self._pending.items())
+        changes = tuple(TargetPartition(path, files) for path, files in self._pending.items())
         plan = self._plan(changes)
         self._pending.clear()
         # From here on they are apply's.
@@ -204,11 +204,11 @@ class Swapper:
             self.files.unlink(path)
         self._staged.clear()
 
-    def _plan(self, changes: tuple[PartitionChange, ...]) -> Plan:
+    def _plan(self, changes: tuple[TargetPartition, ...]) -> Plan:
         root = compacted_root(self.directory, self._completed)
         # The marker of a clean stop stays: every state in between is one that a loading broker
         # resolves, and without it segments that nobody asked about would be recovered.
-        return make_plan(WantedDirectory(self.directory.path, changes, root))
+        return make_plan(TargetDirectory(self.directory.path, changes, root))
 
     def _without_space_for(self, group: GroupToRewrite) -> NoSpace | None:
         needed_bytes = _most_bytes(group)

@@ -28,8 +28,8 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.state.settings import Settings
-from kdump.target.target_file import Gone, WantedFile
-from kdump.target.workspace import file_name
+from kdump.target.target_file import Gone, TargetFile
+from kdump.target.virtual_directory import file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def delete_records(request: Request) -> DirectoryResult:
     return directory_result(directory, [replace(result, outcome=outcome, fates=fates)])
 
 
-def _before(segments: Sequence[LogSegment], files: Mapping[str, WantedFile]) -> tuple[Fate, ...]:
+def _before(segments: Sequence[LogSegment], files: Mapping[str, TargetFile]) -> tuple[Fate, ...]:
     """What becomes of segments when the records before an offset are deleted."""
     return tuple(
         Fate(segment, is_deleted=True, why="all of it is before that offset")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
 from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog
 from kdump.broker.retention.retention_outcome import Shortened, log_starts_first, retained_root
@@ -24,8 +24,8 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.repair.verdict import Verdict
 from kdump.state.settings import TopicSettings
-from kdump.target.target_file import Gone, WantedFile
-from kdump.target.workspace import file_name
+from kdump.target.target_file import Gone, TargetFile
+from kdump.target.virtual_directory import file_name
 
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
@@ -163,7 +163,7 @@ class PartitionResult:
         return None if self.log is None else self.log.log_start_offset
 
     @property
-    def files(self) -> dict[str, WantedFile]:
+    def files(self) -> dict[str, TargetFile]:
         """What becomes of its files, as far as that is something."""
         return {} if self.outcome is None else self.outcome.files
 
@@ -175,12 +175,12 @@ class DirectoryResult:
     Attributes:
         directory: as it is.
         partitions: those that were asked for.
-        wanted: what it should be.
+        target: what it should be.
     """
 
     directory: LogDirectory
     partitions: tuple[PartitionResult, ...]
-    wanted: WantedDirectory
+    target: TargetDirectory
 
 
 def require_clean(directory: LogDirectory) -> None:
@@ -251,10 +251,10 @@ def directory_result(
     return DirectoryResult(
         directory,
         tuple(results),
-        WantedDirectory(
+        TargetDirectory(
             directory.path,
             tuple(
-                PartitionChange(each.partition.path, each.files) for each in changed if each.files
+                TargetPartition(each.partition.path, each.files) for each in changed if each.files
             ),
             root,
             first,
@@ -269,12 +269,12 @@ def _may_go_early(result: PartitionResult) -> Iterator[tuple[Path, ...]]:
     for leftover in result.dropped_leftovers:
         yield (result.partition.path / leftover.name,)
     for segment in result.log.segments[:-1]:
-        wanted = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
-        if not isinstance(result.files.get(wanted[0]), Gone):
+        target = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
+        if not isinstance(result.files.get(target[0]), Gone):
             return
         yield tuple(
             result.partition.path / name
-            for name in wanted
+            for name in target
             if isinstance(result.files.get(name), Gone)
         )
 
@@ -302,7 +302,7 @@ def _root(
     directory: LogDirectory,
     outcomes: Mapping[TopicPartition, Shortened],
     stale: frozenset[TopicPartition],
-) -> tuple[dict[str, WantedFile], dict[str, WantedFile]]:
+) -> tuple[dict[str, TargetFile], dict[str, TargetFile]]:
     """What the files in the root have to be before anything is deleted, and in the end."""
     if not outcomes and not stale:
         return {}, {}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.plan import PartitionChange, WantedDirectory
+from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.checkpoints import (
     NO_BROKER_EPOCH,
     is_loaded,
@@ -46,7 +46,7 @@ from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.repair.verdict import VerdictKind, verdict
 from kdump.state.cluster import ClusterTopic
 from kdump.state.settings import Settings
-from kdump.target.target_file import Kept, NewBytes, WantedFile
+from kdump.target.target_file import Kept, NewBytes, TargetFile
 
 
 class Remedy(enum.Enum):
@@ -175,21 +175,21 @@ class Mended:
     """What a log directory should be so that findings end.
 
     Attributes:
-        wanted: the target state.
+        target: the target state.
         loses_records: whether batches go with the damage.
         is_salvage: whether partitions are salvaged.
     """
 
-    wanted: WantedDirectory
+    target: TargetDirectory
     loses_records: bool
     is_salvage: bool = False
 
     def ends(self, finding: Finding) -> bool:
         """Whether what is done is about ``finding``; what it leads to is for a verification."""
         path = Path(finding.place.path).absolute()
-        changed = {each.path.resolve() for each in self.wanted.partitions if each.files}
-        if self.wanted.root:
-            changed.add(self.wanted.path.resolve())
+        changed = {each.path.resolve() for each in self.target.partitions if each.files}
+        if self.target.root:
+            changed.add(self.target.path.resolve())
         if finding.code == invariants.LOAD_REFUSED.code:
             return path.parent.resolve() / path.name in changed
         remedy = REMEDIES.get(finding.code)
@@ -244,7 +244,7 @@ class _Mender:
 
     def mended(self) -> Mended:
         path = self.directory.path
-        root: dict[str, WantedFile] = {}
+        root: dict[str, TargetFile] = {}
         if Remedy.IDENTITY in self.ailments.of(path):
             identity = self._identity()
             if identity is not None:
@@ -253,24 +253,24 @@ class _Mender:
             root |= rebuilt_root(self.directory)
         if root:
             # What these files say decides what becomes of the partitions.
-            return Mended(WantedDirectory(path, (), root), loses_records=False)
+            return Mended(TargetDirectory(path, (), root), loses_records=False)
         recovered = self._recovered()
         files = {partition.path: outcome.files for partition, outcome in recovered}
         files |= self._derived(files.keys())
         changes = {
             partition_path: {
-                name: wanted for name, wanted in each.items() if not isinstance(wanted, Kept)
+                name: target for name, target in each.items() if not isinstance(target, Kept)
             }
             for partition_path, each in files.items()
         }
-        wanted = WantedDirectory(
+        target = TargetDirectory(
             path,
-            tuple(PartitionChange(*change) for change in changes.items() if change[1]),
+            tuple(TargetPartition(*change) for change in changes.items() if change[1]),
             self._root(recovered),
         )
         policy = self.mending.policy
         kinds = [verdict(outcome, policy).kind for _, outcome in recovered]
-        return Mended(wanted, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
+        return Mended(target, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
 
     def _ailing(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
         """Partitions that need ``remedy`` and may be written to, and the names of the files."""
@@ -299,7 +299,7 @@ class _Mender:
         swapped = set()
         if mending.policy is Policy.SALVAGE:
             swapped = {partition.path for partition, _ in self._ailing(Remedy.SALVAGE)}
-        wanted = {
+        selected = {
             load_split(
                 partition,
                 self.directory,
@@ -311,10 +311,10 @@ class _Mender:
             if partition.path in swapped or self._has_bad_data(partition)
         }
         return [
-            (wanted[split], outcome)
-            for split, outcome in self._run(list(wanted))
+            (selected[split], outcome)
+            for split, outcome in self._run(list(selected))
             if isinstance(outcome, Recovered | Recovered07)
-            and (wanted[split].path in swapped or _may_lose(outcome, mending.policy))
+            and (selected[split].path in swapped or _may_lose(outcome, mending.policy))
         ]
 
     def _has_bad_data(self, partition: Partition) -> bool:
@@ -334,10 +334,10 @@ class _Mender:
 
     # What can be derived
 
-    def _derived(self, done: Iterable[Path]) -> dict[Path, dict[str, WantedFile]]:
+    def _derived(self, done: Iterable[Path]) -> dict[Path, dict[str, TargetFile]]:
         """What becomes of the files of all other partitions, by their path."""
         taken = set(done)
-        files: dict[Path, dict[str, WantedFile]] = defaultdict(dict)
+        files: dict[Path, dict[str, TargetFile]] = defaultdict(dict)
         targets = [target for target in self._targets() if target.partition.path not in taken]
         mending = self.mending
         for result in put_right(targets, mending.settings, mending.options, mending.progress):
@@ -400,7 +400,7 @@ class _Mender:
 
     def _root(
         self, recovered: Sequence[tuple[Partition, Recovered | Recovered07]]
-    ) -> dict[str, WantedFile]:
+    ) -> dict[str, TargetFile]:
         """The lines about partitions whose data was repaired; a clean directory stays clean."""
         outcomes = {
             partition.topic_partition: outcome

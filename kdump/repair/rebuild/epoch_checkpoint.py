@@ -11,7 +11,7 @@ from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaired:
@@ -25,32 +25,32 @@ def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaire
     """
     if partition.is_0_7 or not partition.segments:
         return Repaired({})
-    workspace = Workspace(partition.path)
+    directory = VirtualDirectory(partition.path)
     try:
-        segments = unindexed_segments(partition, workspace, context.settings)
-        if _agrees(workspace.copy(), segments, context.log_start_offset):
+        segments = unindexed_segments(partition, directory, context.settings)
+        if _agrees(directory.copy(), segments, context.log_start_offset):
             return Repaired({})
-        workspace.remove(names.LEADER_EPOCH_CHECKPOINT)
-        epochs = LeaderEpochs(workspace)
+        directory.remove(names.LEADER_EPOCH_CHECKPOINT)
+        epochs = LeaderEpochs(directory)
         for segment in segments.all():
             for window in segment.windows(0):
                 epochs.assign_all(window.batches)
     except Refused as refused:
         return Repaired({}, (refused.refusal,))
     epochs.truncate_from_start(context.log_start_offset)
-    return Repaired(changes(workspace, [names.LEADER_EPOCH_CHECKPOINT]))
+    return Repaired(changes(directory, [names.LEADER_EPOCH_CHECKPOINT]))
 
 
-def _agrees(workspace: Workspace, segments: LogSegments, start_offset: int) -> bool:
+def _agrees(directory: VirtualDirectory, segments: LogSegments, start_offset: int) -> bool:
     """Whether the checkpoint is there, and has the epoch of every batch at its offset.
 
     Raises:
         Refused: the log cannot be read to its end.
     """
-    if names.LEADER_EPOCH_CHECKPOINT not in workspace:
+    if names.LEADER_EPOCH_CHECKPOINT not in directory:
         return False
     try:
-        entries = LeaderEpochs(workspace).entries
+        entries = LeaderEpochs(directory).entries
     except Refused:
         return False
     starts = np.array([entry.start_offset for entry in entries], np.int64)

@@ -11,7 +11,7 @@ from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
 from kdump.repair.verdict import lost_with
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.workspace import INDEX_SUFFIXES, Workspace, Written
+from kdump.target.virtual_directory import INDEX_SUFFIXES, VirtualDirectory, Written
 
 _TEMPORARY_NAMES = sorted(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
 
@@ -30,27 +30,27 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
     """
     if partition.is_cluster_metadata or partition.is_0_7:
         return Repaired({})
-    workspace = Workspace(partition.path)
-    recorder = Recorder(workspace)
+    directory = VirtualDirectory(partition.path)
+    recorder = Recorder(directory)
     try:
-        resolve_swaps(workspace, context.settings, recorder, context.swap_rules)
-        for name in workspace.names():
+        resolve_swaps(directory, context.settings, recorder, context.swap_rules)
+        for name in directory.names():
             if name.endswith(INDEX_SUFFIXES):
-                drop_orphan(workspace, name, recorder)
+                drop_orphan(directory, name, recorder)
     except Refused as refused:
         return Repaired({}, (refused.refusal,))
     losses = recorder.finish({}).swap_losses
     if losses:
         return Repaired({}, tuple(map(_losing_swap, losses)))
     for name in _TEMPORARY_NAMES:
-        if name in workspace and name.removesuffix(names.TEMPORARY_SUFFIX) in workspace:
+        if name in directory and name.removesuffix(names.TEMPORARY_SUFFIX) in directory:
             recorder.leftover(name, Outcome.DELETED)
-            workspace.remove(name)
-    for name in workspace.names():
-        if isinstance(workspace.content(name), Written):
-            workspace.remove(name)  # an index that a broker makes anew, for it was not there
+            directory.remove(name)
+    for name in directory.names():
+        if isinstance(directory.content(name), Written):
+            directory.remove(name)  # an index that a broker makes anew, for it was not there
     leftovers = recorder.finish({}).leftovers
-    return Repaired(changes(workspace, workspace.all_names()), leftovers=leftovers)
+    return Repaired(changes(directory, directory.all_names()), leftovers=leftovers)
 
 
 def _losing_swap(swap: SwapLoss) -> Refusal:

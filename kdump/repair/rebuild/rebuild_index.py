@@ -17,7 +17,7 @@ from kdump.repair.rebuild.repaired import Repaired, changes
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state import ProducerState, snapshot_name
 from kdump.target.refusal import Refusal, Refused
-from kdump.target.workspace import INDEX_SUFFIXES, Workspace, file_name
+from kdump.target.virtual_directory import INDEX_SUFFIXES, VirtualDirectory, file_name
 
 
 def rebuild_indexes(
@@ -42,10 +42,10 @@ def rebuild_indexes(
     """
     if partition.is_0_7:
         return Repaired({})
-    workspace = Workspace(partition.path)
-    workspace.remove(names.LEADER_EPOCH_CHECKPOINT)
+    directory = VirtualDirectory(partition.path)
+    directory.remove(names.LEADER_EPOCH_CHECKPOINT)
     try:
-        segments = unindexed_segments(partition, workspace, context.settings)
+        segments = unindexed_segments(partition, directory, context.settings)
     except Refused as refused:
         return Repaired({}, (refused.refusal,))
     rebuilt: list[str] = []
@@ -54,7 +54,7 @@ def rebuild_indexes(
         if base_offsets is not None and base_offset not in base_offsets:
             continue
         try:
-            _rebuild(workspace, segments, base_offset, context)
+            _rebuild(directory, segments, base_offset, context)
         except Refused as refused:
             refusals.append(refused.refusal)
         except (InvalidOffset, OffsetOverflow) as problem:
@@ -62,20 +62,20 @@ def rebuild_indexes(
             refusals.append(Refusal(str(problem), log, type(problem).__name__))
         else:
             rebuilt.extend(file_name(base_offset, FileKind(kind)) for kind in INDEX_SUFFIXES)
-    return Repaired(changes(workspace, rebuilt), tuple(refusals))
+    return Repaired(changes(directory, rebuilt), tuple(refusals))
 
 
 def _rebuild(
-    workspace: Workspace, segments: LogSegments, base_offset: int, context: LoadContext
+    directory: VirtualDirectory, segments: LogSegments, base_offset: int, context: LoadContext
 ) -> None:
-    """Put the indexes of a segment into ``workspace``, and the snapshot at its end.
+    """Put the indexes of a segment into ``directory``, and the snapshot at its end.
 
     Raises:
         Refused: its log is damaged, or Kafka cannot recover it.
         InvalidOffset: an offset or a time does not follow those before it.
         OffsetOverflow: an offset does not fit the indexes.
     """
-    own = _files_for(workspace, base_offset)
+    own = _files_for(directory, base_offset)
     producers = ProducerState(own, context.expire_before_ms)
     rebuild_producers(producers, segments, context.log_start_offset, base_offset)
     segment = LoadedSegment(own, base_offset, context.settings)
@@ -86,10 +86,10 @@ def _rebuild(
     kinds = [FileKind(suffix) for suffix in INDEX_SUFFIXES]
     for name in (*map(segment.name, kinds), snapshot_name(producers.map_end_offset)):
         if name in own:
-            workspace.put(name, own.content(name))
+            directory.put(name, own.content(name))
 
 
-def _files_for(workspace: Workspace, base_offset: int) -> Workspace:
+def _files_for(directory: VirtualDirectory, base_offset: int) -> VirtualDirectory:
     """The segment at ``base_offset``, and the snapshot with the producers before it.
 
     A partition may have tens of thousands of files, of which recovering one segment takes few.
@@ -99,16 +99,16 @@ def _files_for(workspace: Workspace, base_offset: int) -> Workspace:
     """
     kinds = [FileKind.LOG, *(FileKind(suffix) for suffix in INDEX_SUFFIXES)]
     wanted = [file_name(base_offset, kind) for kind in kinds]
-    for name in workspace.list_snapshots().at_or_below(base_offset):
+    for name in directory.list_snapshots().at_or_below(base_offset):
         wanted.append(name)
-        if _is_readable(workspace, name):
+        if _is_readable(directory, name):
             break
-    return workspace.only(wanted)
+    return directory.only(wanted)
 
 
-def _is_readable(workspace: Workspace, snapshot: str) -> bool:
+def _is_readable(directory: VirtualDirectory, snapshot: str) -> bool:
     try:
-        producer_snapshot.read(workspace.read(snapshot))
+        producer_snapshot.read(directory.read(snapshot))
     except FormatError:
         return False
     return True

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kdump.broker.loader.account import Leftover
 from kdump.target.refusal import Refusal
-from kdump.target.target_file import Kept, WantedFile
-from kdump.target.workspace import Workspace
+from kdump.target.target_file import Kept, TargetFile
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +22,17 @@ class Repaired:
         forgotten: ids of the producers that an old snapshot knows, and the log has no batch of.
     """
 
-    files: Mapping[str, WantedFile]
+    files: Mapping[str, TargetFile]
     refusals: tuple[Refusal, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     forgotten: tuple[int, ...] = ()
 
 
-def changes(workspace: Workspace, names: Iterable[str]) -> dict[str, WantedFile]:
+def changes(directory: VirtualDirectory, names: Iterable[str]) -> dict[str, TargetFile]:
     """Those of the files ``names`` that do not stay as they are."""
-    wanted = workspace.wanted()
+    target = directory.target_files()
     return {
-        name: wanted[name]
+        name: target[name]
         for name in names
-        if name in wanted and not isinstance(wanted[name], Kept)
+        if name in target and not isinstance(target[name], Kept)
     }

@@ -11,7 +11,7 @@ from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
 from kdump.state.producer_state import ProducerState, snapshot_name
 from kdump.target.refusal import Refused
-from kdump.target.workspace import Workspace
+from kdump.target.virtual_directory import VirtualDirectory
 
 
 def rebuild_snapshots(partition: Partition, context: LoadContext) -> Repaired:
@@ -27,22 +27,22 @@ def rebuild_snapshots(partition: Partition, context: LoadContext) -> Repaired:
     """
     if partition.is_0_7 or not partition.segments:
         return Repaired({})
-    workspace = Workspace(partition.path)
-    before = [name for name in workspace.snapshot_names() if _is_snapshot(name)]
+    directory = VirtualDirectory(partition.path)
+    before = [name for name in directory.snapshot_names() if _is_snapshot(name)]
     for name in before:
-        workspace.remove(name)
+        directory.remove(name)
     try:
-        segments = unindexed_segments(partition, workspace, context.settings)
-        producers = ProducerState(workspace, context.expire_before_ms)
+        segments = unindexed_segments(partition, directory, context.settings)
+        producers = ProducerState(directory, context.expire_before_ms)
         for offset in (*segments.bases[1:], segments.last.next_offset()):
             rebuild_producers(producers, segments, context.log_start_offset, offset)
     except Refused as refused:
         return Repaired({}, (refused.refusal,))
     wanted = {snapshot_name(offset) for offset in (*segments.bases[1:], producers.map_end_offset)}
-    for name in workspace.snapshot_names():
+    for name in directory.snapshot_names():
         if _is_snapshot(name) and name not in wanted:
-            workspace.remove(name)
-    return Repaired(changes(workspace, {*before, *wanted}))
+            directory.remove(name)
+    return Repaired(changes(directory, {*before, *wanted}))
 
 
 def _is_snapshot(name: str) -> bool:

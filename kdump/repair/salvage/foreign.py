@@ -29,7 +29,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
-from kdump.target.workspace import Workspace, file_name
+from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _OUTSIDE: Final = 8
 _INDEX_LIES: Final = 4
@@ -170,20 +170,20 @@ def suspect_logs(
 def find_foreign(
     logs: Mapping[int, SoundBatches],
     spans: Mapping[int, Mapping[int, SequenceSpan]],
-    workspace: Workspace,
+    directory: VirtualDirectory,
 ) -> Mapping[int, Mapping[int, Why]]:
     """The batches that belong to another log, or are there twice: why they go, by log and number.
 
     Args:
         logs: the batches of each; one that overlaps others is not collapsed.
         spans: of the producers of each log, for those that are collapsed.
-        workspace: has the files that tell more.
+        directory: has the files that tell more.
 
     Raises:
         OSError: one cannot be read.
     """
     runs = sorted(_runs(logs, spans), key=lambda run: (run.first, run.base_offset))
-    evidence = _Evidence(workspace)
+    evidence = _Evidence(directory)
     _place_doubts(runs, sorted(logs))
     for run in runs:
         _file_doubts(run, logs[run.base_offset], evidence)
@@ -445,21 +445,21 @@ class _Evidence:
         OSError: one cannot be read.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
+    def __init__(self, directory: VirtualDirectory) -> None:
+        self._directory = directory
         self._epochs = self._read_epochs()
         self._snapshots: dict[int, dict[int, ProducerEntry] | None] = {}
         self.has_indexes = any(
-            name.endswith(FileKind.OFFSET_INDEX.value) for name in workspace.names()
+            name.endswith(FileKind.OFFSET_INDEX.value) for name in directory.names()
         )
-        self.has_snapshots = bool(workspace.snapshot_names())
+        self.has_snapshots = bool(directory.snapshot_names())
 
     def _read_epochs(self) -> list[EpochEntry]:
-        if names.LEADER_EPOCH_CHECKPOINT not in self._workspace:
+        if names.LEADER_EPOCH_CHECKPOINT not in self._directory:
             return []
         try:
             entries = decode_leader_epoch_checkpoint(
-                self._workspace.read(names.LEADER_EPOCH_CHECKPOINT)
+                self._directory.read(names.LEADER_EPOCH_CHECKPOINT)
             )
         except FormatError:
             return []
@@ -480,9 +480,9 @@ class _Evidence:
         name = file_name(run.base_offset, FileKind.OFFSET_INDEX)
         if batches.is_collapsed:
             return True
-        if name not in self._workspace:
+        if name not in self._directory:
             return None
-        data = self._workspace.read(name)
+        data = self._directory.read(name)
         index = offset_index.decode(data[: len(data.rstrip(b"\0")) + 7 & ~7], run.base_offset)
         starts = batches.position[run.rows]
         begin, end = int(starts[0]), int(starts[-1] + batches.size_bytes[run.rows][-1])
@@ -500,9 +500,9 @@ class _Evidence:
         if offset not in self._snapshots:
             name = file_name(offset, FileKind.PRODUCER_SNAPSHOT)
             entries = None
-            if name in self._workspace:
+            if name in self._directory:
                 try:
-                    found = producer_snapshot.read(self._workspace.read(name)).entries
+                    found = producer_snapshot.read(self._directory.read(name)).entries
                     entries = {entry.producer_id: entry for entry in found}
                 except FormatError:
                     entries = None

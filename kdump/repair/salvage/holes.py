@@ -17,7 +17,7 @@ from kdump.broker.loader.account import SetAside, Why
 from kdump.broker.loader.sound_batches import SoundBatches
 from kdump.formats import names
 from kdump.formats.names import FileKind
-from kdump.target.workspace import file_name
+from kdump.target.virtual_directory import file_name
 
 
 @dataclass(frozen=True, slots=True)

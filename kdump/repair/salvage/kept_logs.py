@@ -19,11 +19,11 @@ from kdump.repair.salvage.lost_markers import Row, abort_marker, free_place
 from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
-from kdump.target.workspace import (
+from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     Content,
     Stored,
-    Workspace,
+    VirtualDirectory,
     Written,
     file_name,
     join,
@@ -123,20 +123,20 @@ class KeptLogs:
         reaches: their offsets, as they are on disk, by base offset.
 
     Args:
-        workspace: the directory; its logs are as they are on disk, but for their names.
+        directory: the directory; its logs are as they are on disk, but for their names.
         base_offsets: of the logs.
 
     Raises:
         OSError: a log cannot be read.
     """
 
-    def __init__(self, workspace: Workspace, base_offsets: Iterable[int]) -> None:
-        self._workspace = workspace
+    def __init__(self, directory: VirtualDirectory, base_offsets: Iterable[int]) -> None:
+        self._directory = directory
         self.logs: list[KeptLog] = []
         self.reaches: dict[int, Reach] = {}
         spans: dict[int, dict[int, SequenceSpan]] = {}
         for base_offset in base_offsets:
-            content = workspace.content(file_name(base_offset, FileKind.LOG))
+            content = directory.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, Stored), "a log is a file"
             batches = self._read(base_offset)
             spans[base_offset] = sequence_spans(batches, slice(None))
@@ -185,19 +185,19 @@ class KeptLogs:
             segment for segment in found if not (segment.is_empty and _is_covered(segment, found))
         ]
 
-    def lay_out(self, workspace: Workspace, segments: list[Segment]) -> None:
-        """Let the logs in ``workspace`` be ``segments``; changed ones lose their indexes."""
+    def lay_out(self, directory: VirtualDirectory, segments: list[Segment]) -> None:
+        """Let the logs in ``directory`` be ``segments``; changed ones lose their indexes."""
         changed = [segment for segment in segments if not segment.is_as_before]
         used = {segment.log.base_offset for segment in segments}
         gone = {log.base_offset for log in self.logs if log.base_offset not in used}
         for segment in changed:
             gone |= {segment.log.base_offset, segment.base_offset}
         for base_offset in gone:
-            workspace.remove(file_name(base_offset, FileKind.LOG))
+            directory.remove(file_name(base_offset, FileKind.LOG))
             for suffix in INDEX_SUFFIXES:
-                workspace.remove(file_name(base_offset, FileKind(suffix)))
+                directory.remove(file_name(base_offset, FileKind(suffix)))
         for segment in changed:
-            workspace.put(segment.name, segment.content())
+            directory.put(segment.name, segment.content())
 
     def row_at(self, segment: Segment, position: int) -> int | None:
         """Number of the batch that stands at byte ``position`` of ``segment``."""
@@ -267,7 +267,7 @@ class KeptLogs:
         for base in suspects:
             self._expand(by_base[base])
         batches = {base: log.batches for base, log in by_base.items()}
-        for base, reasons in find_foreign(batches, spans, self._workspace).items():
+        for base, reasons in find_foreign(batches, spans, self._directory).items():
             log = by_base[base]
             if log.batches.is_collapsed:
                 self._expand(log)
@@ -317,7 +317,7 @@ class KeptLogs:
             log.keep[own[log.base_offset]] = keep[log.base_offset]
 
     def _read(self, base_offset: int) -> SoundBatches:
-        with self._workspace.open(file_name(base_offset, FileKind.LOG)) as source:
+        with self._directory.open(file_name(base_offset, FileKind.LOG)) as source:
             return find_sound_batches(source)
 
     def _expand(self, log: KeptLog) -> None:
@@ -326,7 +326,7 @@ class KeptLogs:
             log.keep = np.ones(log.batches.count, np.bool_)
 
     def _header(self, log: KeptLog, row: int) -> BatchHeader:
-        with self._workspace.open_content(log.content) as source:
+        with self._directory.open_content(log.content) as source:
             return decode_header(read_at(source, int(log.batches.position[row]), HEADER_BYTES))
 
 

@@ -17,8 +17,8 @@ from kdump.repair.policies import Policy
 from kdump.repair.salvage.salvage_files import aside_name
 from kdump.scan.source import FileSource
 from kdump.scan.walk_0_7 import Skipped, valid_messages
-from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, WantedFile
-from kdump.target.workspace import RangeSource, Stored, Workspace
+from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, TargetFile
+from kdump.target.virtual_directory import RangeSource, Stored, VirtualDirectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Recovered07:
         account: what was done, for people.
     """
 
-    files: dict[str, WantedFile]
+    files: dict[str, TargetFile]
     log_end_offset: int
     account: Account
 
@@ -54,7 +54,7 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
     segments = [segment for segment in partition.segments if segment.is_0_7]
     if policy is Policy.SALVAGE:
         return _salvage(partition, segments)
-    files: dict[str, WantedFile] = {segment.log_name: Kept() for segment in segments}
+    files: dict[str, TargetFile] = {segment.log_name: Kept() for segment in segments}
     cuts: list[Cut] = []
     dropped: list[Dropped] = []
     end_offset = segments[-1].base_offset + segments[-1].log_bytes if segments else 0
@@ -105,8 +105,8 @@ def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
 
 
 def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
-    workspace = Workspace(partition.path)
-    files: dict[str, WantedFile] = {}
+    directory = VirtualDirectory(partition.path)
+    files: dict[str, TargetFile] = {}
     aside: list[SetAside] = []
     end_offset = 0
     for segment in segments:
@@ -125,8 +125,8 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
         for each in lost:
             content = Stored(name, each.start, each.end)
             file = None
-            if workspace.end_of_data(content):
-                file = aside_name(workspace, f"{segment.base_offset:020d}.kafka", content)
+            if directory.end_of_data(content):
+                file = aside_name(directory, f"{segment.base_offset:020d}.kafka", content)
                 files[file] = CopiedFrom(name, each.start, each.end)
             aside.append(
                 SetAside(

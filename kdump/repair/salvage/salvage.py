@@ -25,7 +25,7 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.broker.loader.account import MadeMarker, RecoveredSegment, SetAside, Split, Why
-from kdump.broker.loader.loader import LoadContext, Recovered, load_workspace
+from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
@@ -35,11 +35,11 @@ from kdump.repair.salvage.lost_ranges import lost_ranges
 from kdump.repair.salvage.salvage_files import aside_name, resolve_for_salvage
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import Gone, NewBytes
-from kdump.target.workspace import (
+from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
     Stored,
-    Workspace,
+    VirtualDirectory,
     file_name,
     part_of,
     require_readable_length,
@@ -52,25 +52,25 @@ _MOST_ZEROES: Final = 4096
 _OUTSIDE_OF_TXN: Final = "InvalidTxnStateException"
 
 
-def salvage_partition(workspace: Workspace, context: LoadContext) -> Recovered | Refusal:
-    """Keep what can be kept of the partition in ``workspace``, which is changed for it.
+def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
+    """Keep what can be kept of the partition in ``directory``, which is changed for it.
 
     Where nothing is damaged, and a broker would lose nothing, the outcome is the broker's.
 
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    untouched = workspace.copy()
+    untouched = directory.copy()
     try:
-        salvage = _Salvage(workspace, context)
+        salvage = _Salvage(directory, context)
     except Refused as refused:
         return refused.refusal
     if salvage.is_sound:
-        outcome = load_workspace(untouched.copy(), salvage.from_the_start)
+        outcome = load_directory(untouched.copy(), salvage.from_the_start)
         # Behind a clean stop a broker would leave zeroes at the end where they are.
         is_cut = context.is_clean and not salvage.is_whole
         if not _loses(outcome) and context != salvage.from_the_start and not is_cut:
-            outcome = load_workspace(untouched, context)
+            outcome = load_directory(untouched, context)
         if not _loses(outcome):
             return salvage.with_holes(outcome)
     return salvage.with_holes(salvage.run())
@@ -84,15 +84,15 @@ def _loses(outcome: Recovered | Refusal) -> bool:
 
 
 class _Salvage:
-    def __init__(self, workspace: Workspace, context: LoadContext) -> None:
-        self._workspace = workspace
-        self._leftovers = resolve_for_salvage(workspace, context.settings, context.swap_rules)
+    def __init__(self, directory: VirtualDirectory, context: LoadContext) -> None:
+        self._directory = directory
+        self._leftovers = resolve_for_salvage(directory, context.settings, context.swap_rules)
         self._dropped_files: set[str] = set()
         self._drops_snapshots = False
-        live = dict(_live_logs(workspace))
+        live = dict(_live_logs(directory))
         for name in live.values():
-            require_readable_length(name, workspace.size_bytes(name))
-        self._logs = KeptLogs(workspace, live)
+            require_readable_length(name, directory.size_bytes(name))
+        self._logs = KeptLogs(directory, live)
         start_offset = context.log_start_offset
         self._ignores_start = start_offset > self._logs.end_offset
         self.from_the_start = replace(
@@ -127,22 +127,22 @@ class _Salvage:
         (damaged,) = log.batches.damaged
         content = part_of(log.content, damaged.start, damaged.end)
         is_at_end = damaged.end == log.content.size_bytes
-        return is_at_end and not self._workspace.end_of_data(content)
+        return is_at_end and not self._directory.end_of_data(content)
 
     def run(self) -> Recovered | Refusal:
         """Load what stays until the loader takes it."""
         for left in reversed(range(_MOST_TRIES)):
-            workspace = self._workspace.copy()
+            directory = self._directory.copy()
             for name in self._dropped_files:
-                workspace.remove(name)
+                directory.remove(name)
             if self._drops_snapshots:
-                for name in workspace.snapshot_names():
-                    workspace.remove(name)
+                for name in directory.snapshot_names():
+                    directory.remove(name)
             segments = self._logs.segments()
-            self._logs.lay_out(workspace, segments)
-            outcome = load_workspace(workspace, self.from_the_start)
+            self._logs.lay_out(directory, segments)
+            outcome = load_directory(directory, self.from_the_start)
             if isinstance(outcome, Recovered) and not outcome.account.loses_data:
-                return self._finish(workspace, outcome, segments)
+                return self._finish(directory, outcome, segments)
             refusal = _as_refusal(outcome)
             if not left or not self._give_way(refusal, segments):
                 return refusal
@@ -153,13 +153,13 @@ class _Salvage:
         name = refusal.file
         is_derived = name.endswith((*INDEX_SUFFIXES, SNAPSHOT_SUFFIX))
         if is_derived or name == names.LEADER_EPOCH_CHECKPOINT:
-            is_news = name in self._workspace and name not in self._dropped_files
+            is_news = name in self._directory and name not in self._dropped_files
             self._dropped_files.add(name)
             return is_news
         segment = next((segment for segment in segments if segment.name == name), None)
         if segment is None:
             return False
-        if not self._drops_snapshots and self._workspace.snapshot_names():
+        if not self._drops_snapshots and self._directory.snapshot_names():
             # A snapshot may say of a producer what the log does not.
             self._drops_snapshots = True
             return True
@@ -187,10 +187,10 @@ class _Salvage:
         return replace(outcome, files={**outcome.files, **notes}, account=account)
 
     def _finish(
-        self, workspace: Workspace, outcome: Recovered, segments: list[Segment]
+        self, directory: VirtualDirectory, outcome: Recovered, segments: list[Segment]
     ) -> Recovered:
         """Put the files that are set aside beside those that the loader leaves."""
-        aside = [*self._leftovers.set_aside, *self._set_aside(workspace)]
+        aside = [*self._leftovers.set_aside, *self._set_aside(directory)]
         account = replace(
             outcome.account,
             set_aside=tuple(aside),
@@ -200,26 +200,26 @@ class _Salvage:
             recovered=tuple(_recovered(outcome.account.recovered, segments)),
             ignored_log_start_offset=self._ignored_start,
         )
-        return replace(outcome, files=workspace.wanted(), account=account)
+        return replace(outcome, files=directory.target_files(), account=account)
 
-    def _set_aside(self, workspace: Workspace) -> Iterator[SetAside]:
+    def _set_aside(self, directory: VirtualDirectory) -> Iterator[SetAside]:
         for base_offset, lost in lost_ranges(self._logs.logs):
             content = Stored(lost.name, lost.start, lost.end)
-            data_bytes = workspace.end_of_data(content)
+            data_bytes = directory.end_of_data(content)
             if not data_bytes:
                 yield lost
                 continue
             if content.size_bytes - data_bytes > _MOST_ZEROES:
                 content = Stored(lost.name, lost.start, lost.start + data_bytes)
             log = file_name(base_offset, FileKind.LOG)
-            file = aside_name(workspace, log, content)
-            workspace.put(file, content)
+            file = aside_name(directory, log, content)
+            directory.put(file, content)
             yield replace(lost, file=file)
 
 
-def _live_logs(workspace: Workspace) -> Iterator[tuple[int, str]]:
+def _live_logs(directory: VirtualDirectory) -> Iterator[tuple[int, str]]:
     """Base offset and name of the logs that a loader opens."""
-    for name in workspace.names():
+    for name in directory.names():
         parsed = names.parse_offset_file_name(name)
         if parsed is not None and str(parsed) == name and name.endswith(FileKind.LOG.value):
             yield parsed.offset, name

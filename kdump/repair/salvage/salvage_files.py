@@ -17,11 +17,11 @@ from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
 from kdump.broker.loader.swap_losses import SwapRules, holds_all, resolve_swaps
 from kdump.broker.loader.swaps import finish_swaps
 from kdump.formats.names import FileKind, FileStage, leading_offset
-from kdump.target.workspace import (
+from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
     SNAPSHOT_SUFFIX,
     Stored,
-    Workspace,
+    VirtualDirectory,
     file_name,
 )
 
@@ -61,12 +61,12 @@ class _Unfinished:
 
 
 def resolve_for_salvage(
-    workspace: Workspace, settings: IndexSettings, rules: SwapRules
+    directory: VirtualDirectory, settings: IndexSettings, rules: SwapRules
 ) -> ResolvedFiles:
     """Resolve leftovers without losing what nothing else holds.
 
     Args:
-        workspace: the directory, which is changed.
+        directory: the directory, which is changed.
         settings: of its indexes.
         rules: what may be missing from a swap.
 
@@ -74,70 +74,70 @@ def resolve_for_salvage(
         OSError: a file cannot be read.
         Refused: Kafka's reader fails on a complete segment.
     """
-    recorder = Recorder(workspace)
-    aside = _move_nameless(workspace)
-    live = _live_logs(workspace)
+    recorder = Recorder(directory)
+    aside = _move_nameless(directory)
+    live = _live_logs(directory)
     is_as_broker = not aside
-    doubtful = _doubtful_logs(workspace, all_swaps=False)
-    if _swaps_lose(workspace, doubtful, settings, rules):
-        doubtful = _doubtful_logs(workspace, all_swaps=True)
+    doubtful = _doubtful_logs(directory, all_swaps=False)
+    if _swaps_lose(directory, doubtful, settings, rules):
+        doubtful = _doubtful_logs(directory, all_swaps=True)
     for log in doubtful:
-        settled = _settle(workspace, log, live, recorder)
+        settled = _settle(directory, log, live, recorder)
         is_in_use = live.get(log.base_offset) is log.batches
         is_as_broker &= not (log.is_complete or settled or is_in_use)
         aside.extend(settled)
-    finish_swaps(workspace, settings, recorder)
+    finish_swaps(directory, settings, recorder)
     return ResolvedFiles(recorder.finish({}).leftovers, tuple(aside), is_as_broker)
 
 
-def aside_name(workspace: Workspace, log: str, content: Stored) -> str:
+def aside_name(directory: VirtualDirectory, log: str, content: Stored) -> str:
     """A name for bytes of ``log`` that are set aside, which no file has yet."""
-    return _free_name(workspace, f"damaged-{log}-{content.start}-{content.end}")
+    return _free_name(directory, f"damaged-{log}-{content.start}-{content.end}")
 
 
 def _log_name(base_offset: int) -> str:
     return file_name(base_offset, FileKind.LOG)
 
 
-def _free_name(workspace: Workspace, name: str) -> str:
+def _free_name(directory: VirtualDirectory, name: str) -> str:
     free, number = name, 1
-    while free in workspace:
+    while free in directory:
         number += 1
         free = f"{name}.{number}"
     return free
 
 
-def _move_nameless(workspace: Workspace) -> list[SetAside]:
+def _move_nameless(directory: VirtualDirectory) -> list[SetAside]:
     """Rename what must have an offset in its name and has none: loading ends on it."""
     return [
-        _set_file_aside(workspace, name, "its name does not begin with an offset")
-        for name in workspace.names()
+        _set_file_aside(directory, name, "its name does not begin with an offset")
+        for name in directory.names()
         if name.endswith(_NAMED_BY_OFFSET) and leading_offset(name) is None
     ]
 
 
 def _set_file_aside(
-    workspace: Workspace, name: str, reason: str, batches: SoundBatches | None = None
+    directory: VirtualDirectory, name: str, reason: str, batches: SoundBatches | None = None
 ) -> SetAside:
-    size_bytes = workspace.size_bytes(name)
+    size_bytes = directory.size_bytes(name)
     stem = name.removesuffix(FileStage.SWAP.value).removesuffix(FileStage.CLEANED.value)
-    file = _free_name(workspace, f"damaged-{stem}-0-{size_bytes}")
-    workspace.rename(name, file)
+    file = _free_name(directory, f"damaged-{stem}-0-{size_bytes}")
+    directory.rename(name, file)
     has_batches = batches is not None and batches.count > 0
     first = int(batches.first_offset.min()) if batches is not None and has_batches else None
     last = int(batches.last_offset.max()) if batches is not None and has_batches else None
     return SetAside(name, 0, size_bytes, file, Why.UNFINISHED, reason, first, last, None)
 
 
-def _live_logs(workspace: Workspace) -> dict[int, SoundBatches]:
+def _live_logs(directory: VirtualDirectory) -> dict[int, SoundBatches]:
     """The logs in use, by base offset, where there are others that matter."""
-    if not any(map(_is_unfinished_log, workspace.names())):
+    if not any(map(_is_unfinished_log, directory.names())):
         return {}
     found = {}
-    for name in workspace.names():
+    for name in directory.names():
         offset = leading_offset(name)
         if offset is not None and name == _log_name(offset):
-            found[offset] = _read(workspace, name).collapsed()
+            found[offset] = _read(directory, name).collapsed()
     return found
 
 
@@ -148,16 +148,19 @@ def _is_unfinished_log(name: str) -> bool:
     )
 
 
-def _read(workspace: Workspace, name: str) -> SoundBatches:
-    with workspace.open(name) as source:
+def _read(directory: VirtualDirectory, name: str) -> SoundBatches:
+    with directory.open(name) as source:
         return find_sound_batches(source)
 
 
 def _swaps_lose(
-    workspace: Workspace, without: list[_Unfinished], settings: IndexSettings, rules: SwapRules
+    directory: VirtualDirectory,
+    without: list[_Unfinished],
+    settings: IndexSettings,
+    rules: SwapRules,
 ) -> bool:
     """Whether finishing the swaps, but for some, would lose records."""
-    tried = workspace.copy()
+    tried = directory.copy()
     for log in without:
         tried.remove(log.name)
     recorder = Recorder(tried)
@@ -165,18 +168,18 @@ def _swaps_lose(
     return bool(recorder.finish({}).swap_losses)
 
 
-def _doubtful_logs(workspace: Workspace, *, all_swaps: bool) -> list[_Unfinished]:
+def _doubtful_logs(directory: VirtualDirectory, *, all_swaps: bool) -> list[_Unfinished]:
     """The logs that a broker would delete unused, and complete ones that are damaged, or all."""
     found = []
-    unfinished = [name for name in workspace.names() if _is_unfinished_log(name)]
+    unfinished = [name for name in directory.names() if _is_unfinished_log(name)]
     cleaned = [
-        leading_offset(name) for name in workspace.names() if name.endswith(FileStage.CLEANED.value)
+        leading_offset(name) for name in directory.names() if name.endswith(FileStage.CLEANED.value)
     ]
     least_cleaned = min((offset for offset in cleaned if offset is not None), default=2**63 - 1)
     for name in sorted(unfinished, key=lambda name: name.endswith(FileStage.CLEANED.value)):
         base_offset = leading_offset(name)
         assert base_offset is not None, "files without an offset have been moved"
-        batches = _read(workspace, name)
+        batches = _read(directory, name)
         is_complete = name.endswith(FileStage.SWAP.value) and base_offset < least_cleaned
         rises = bool((batches.first_offset[1:] > batches.last_offset[:-1]).all())
         if all_swaps or not is_complete or batches.damaged or not rises:
@@ -185,7 +188,7 @@ def _doubtful_logs(workspace: Workspace, *, all_swaps: bool) -> list[_Unfinished
 
 
 def _settle(
-    workspace: Workspace,
+    directory: VirtualDirectory,
     log: _Unfinished,
     live: dict[int, SoundBatches],
     recorder: Recorder,
@@ -194,18 +197,18 @@ def _settle(
     stage = log.name[log.name.rindex(".") :]
     for kind in SEGMENT_KINDS:
         name = file_name(log.base_offset, kind) + stage
-        if kind is not FileKind.LOG and workspace.remove(name):
+        if kind is not FileKind.LOG and directory.remove(name):
             recorder.leftover(name, Outcome.DELETED)
-    others = [workspace.content(_log_name(base_offset)) for base_offset in live]
-    if not log.batches.count or holds_all(workspace, workspace.content(log.name), others):
+    others = [directory.content(_log_name(base_offset)) for base_offset in live]
+    if not log.batches.count or holds_all(directory, directory.content(log.name), others):
         recorder.leftover(log.name, Outcome.DELETED)
-        workspace.remove(log.name)
+        directory.remove(log.name)
         return []
     if log.base_offset in live or _overlaps(log.batches, live):
         reason = "it was being written, and has batches that no log has"
-        return [_set_file_aside(workspace, log.name, reason, log.batches)]
+        return [_set_file_aside(directory, log.name, reason, log.batches)]
     recorder.leftover(log.name, Outcome.PUT_IN_PLACE)
-    workspace.rename(log.name, _log_name(log.base_offset))
+    directory.rename(log.name, _log_name(log.base_offset))
     live[log.base_offset] = log.batches
     return []
 

@@ -13,13 +13,13 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 
-def apply_wanted(directory: Path, files: Mapping[str, WantedFile]) -> None:
+def apply_target(directory: Path, files: Mapping[str, TargetFile]) -> None:
     """Give each of ``files`` what is wanted for it."""
-    contents = {name: _content(directory, name, wanted) for name, wanted in files.items()}
+    contents = {name: _content(directory, name, target) for name, target in files.items()}
     for name, content in contents.items():
         path = directory / name
         if content is None:
@@ -28,9 +28,9 @@ def apply_wanted(directory: Path, files: Mapping[str, WantedFile]) -> None:
             path.write_bytes(content)
 
 
-def _content(directory: Path, name: str, wanted: WantedFile) -> bytes | None:
+def _content(directory: Path, name: str, target: TargetFile) -> bytes | None:
     """What a file is to hold, read before anything is changed; None for nothing."""
-    match wanted:
+    match target:
         case Gone():
             return None
         case Kept():

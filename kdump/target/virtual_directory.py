@@ -28,7 +28,7 @@ from kdump.target.target_file import (
     KeptUpTo,
     NewBytes,
     RenamedFrom,
-    WantedFile,
+    TargetFile,
 )
 
 SNAPSHOT_SUFFIX: Final = ".snapshot"
@@ -138,7 +138,7 @@ class BytesSource:
         return len(piece)
 
 
-class Workspace:
+class VirtualDirectory:
     """The regular files of the directory ``path`` by name, and what loading makes of them.
 
     Raises:
@@ -164,14 +164,14 @@ class Workspace:
         self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
         self._listing: SnapshotListing | None = None
 
-    def copy(self) -> Workspace:
+    def copy(self) -> VirtualDirectory:
         """The same, to be changed apart from this one."""
         copied = self._empty()
         copied._contents = dict(self._contents)
         copied._snapshot_names = dict(self._snapshot_names)
         return copied
 
-    def only(self, names: Iterable[str]) -> Workspace:
+    def only(self, names: Iterable[str]) -> VirtualDirectory:
         """The files of ``names`` that are there, to be changed apart from this one."""
         part = self._empty()
         for name in names:
@@ -179,8 +179,8 @@ class Workspace:
                 part.put(name, self._contents[name])
         return part
 
-    def _empty(self) -> Workspace:
-        empty = Workspace.__new__(Workspace)
+    def _empty(self) -> VirtualDirectory:
+        empty = VirtualDirectory.__new__(VirtualDirectory)
         empty.path = self.path
         empty._on_disk = self._on_disk
         empty._directories = self._directories
@@ -296,19 +296,19 @@ class Workspace:
         with self.open(name) as source:
             return read_at(source, 0, source.size_bytes)
 
-    def wanted(self) -> dict[str, WantedFile]:
+    def target_files(self) -> dict[str, TargetFile]:
         """What becomes of each file that was there or is there, by name."""
         uses = Counter(
             piece.name for content in self._contents.values() for piece in _pieces(content)
         )
-        return {name: self._wanted(name, uses) for name in self.all_names()}
+        return {name: self._target(name, uses) for name in self.all_names()}
 
-    def _wanted(self, name: str, uses: Counter[str]) -> WantedFile:
+    def _target(self, name: str, uses: Counter[str]) -> TargetFile:
         content = self._contents.get(name)
         if content is None:
             return Gone()
         if isinstance(content, Written):
-            return self._wanted_bytes(name, content.data + bytes(content.padding_bytes))
+            return self._target_bytes(name, content.data + bytes(content.padding_bytes))
         if isinstance(content, Joined):
             return JoinedFrom(
                 tuple(CopiedFrom(piece.name, piece.start, piece.end) for piece in content.pieces)
@@ -320,10 +320,10 @@ class Workspace:
             return RenamedFrom(content.name, content.end)
         return CopiedFrom(content.name, content.start, content.end)
 
-    def _kept(self, name: str, size_bytes: int) -> WantedFile:
+    def _kept(self, name: str, size_bytes: int) -> TargetFile:
         return Kept() if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
 
-    def _wanted_bytes(self, name: str, data: bytes) -> WantedFile:
+    def _target_bytes(self, name: str, data: bytes) -> TargetFile:
         """What is made anew is often what is there, but for the padding."""
         if self._on_disk.get(name, -1) < len(data):
             return NewBytes(data)
