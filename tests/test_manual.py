@@ -15,11 +15,12 @@ import pytest
 from docutils import nodes
 
 from hatch_build import roff_of
+from kdump.cli.command_group import command_names
 from kdump.cli.commands import info, ls
-from kdump.cli.main import COMMANDS, cli
+from kdump.cli.main import cli
 from kdump.cli.output.rendering import Column
 
-PAGES: Final = ("kdump", *(f"kdump-{name}" for name in COMMANDS))
+PAGES: Final = ("kdump", *(f"kdump-{name}" for name in command_names()))
 MANUAL: Final = Path(__file__).resolve().parents[1] / "man"
 
 
@@ -81,7 +82,7 @@ def test_every_command_has_a_page_and_every_page_a_command() -> None:
 
 def test_the_first_page_names_every_command() -> None:
     first = document_of("kdump").astext()
-    assert not [name for name in COMMANDS if f"kdump-{name}(1)" not in first]
+    assert not [name for name in command_names() if f"kdump-{name}(1)" not in first]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -140,7 +141,7 @@ def test_the_table_of_exit_statuses_has_every_command() -> None:
     tables = [block.astext() for block in document_of("kdump").findall(nodes.literal_block)]
     (table,) = [each for each in tables if each.startswith("Command")]
     named = {line.split()[0] for line in table.splitlines()[1:] if not line.startswith(" ")}
-    assert named == set(COMMANDS)
+    assert named == set(command_names())
 
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")

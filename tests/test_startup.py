@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-from kdump.cli.main import COMMANDS
+from kdump.cli.command_group import command_names
 
 HEAVY: Final = frozenset(
     {
@@ -39,14 +39,14 @@ def test_the_command_line_starts_without_heavy_packages() -> None:
 
 
 def test_the_command_line_starts_without_any_command() -> None:
-    modules = {f"kdump.cli.{name.replace('-', '_')}" for name in COMMANDS}
+    modules = {f"kdump.cli.commands.{name.replace('-', '_')}" for name in command_names()}
     assert not modules & loaded_after(["import kdump.cli.main"])
 
 
 def test_help_and_completion_of_every_command_need_no_heavy_packages() -> None:
     show_help = [
         "import click, kdump.cli.main as main",
-        f"for name in {sorted(COMMANDS)!r}:",
+        f"for name in {command_names()!r}:",
         "    command = main.cli.get_command(None, name)",
         "    command.get_help(click.Context(command))",
     ]

@@ -1,9 +1,8 @@
-"""The ``kdump`` command: finds the subcommand, and turns every failure into one line."""
+"""The ``kdump`` command: run a subcommand, and report every failure in one line."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 
 import kdump
+from kdump.cli.command_group import LazyGroup, ReaderGoneError
 from kdump.cli.output.json_output import JsonAnswer
 from kdump.cli.output.streams import (
     OutputError,
@@ -24,67 +24,6 @@ from kdump.cli.output.streams import (
 )
 from kdump.engine.isolation import protect_process
 from kdump.errors import ExitStatus, KdumpError, Terminated
-
-COMMANDS: Final = {
-    "checkpoint": "Show, set and rebuild the offset checkpoints of log directories.",
-    "compact": "Keep of each key the last record, as a broker's log cleaner does.",
-    "completion": "What makes a shell complete these words.",
-    "delete-records": "Delete the records of a partition before an offset.",
-    "dump-segment": "Print any file of a log directory.",
-    "info": "What a log directory is, and what it holds in all.",
-    "ls": "The partitions of log directories.",
-    "rebuild-index": "Make the indexes of segments anew.",
-    "recover": "What a broker does to log directories when it starts, without the broker.",
-    "resolve": "Finish or drop what was interrupted: .swap, .cleaned, .deleted.",
-    "retain": "Delete the old segments that a broker would delete, or so much of them.",
-    "snapshot": "Make the snapshots of producers' state anew.",
-    "undo": "Take back what a repair did.",
-    "verify": "What is sound in log directories, what is damaged, what would be lost.",
-}
-"""Name and summary of each command; the module is ``kdump.cli.commands.<name with underscores>``.
-
-The table is what ``--help`` and completion read, so that neither imports every command.
-"""
-
-
-class ReaderGoneError(Exception):
-    """Whoever read our standard output (``head``, ``less``) has seen enough."""
-
-
-class LazyGroup(click.Group):
-    """Imports a command's module when that command is called for, not before."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module("kdump.cli.commands." + cmd_name.replace("-", "_"))
-        command: click.Command = module.command
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.NoSuchCommand as problem:
-            # click looks for similar names among the commands that are imported.
-            raise click.NoSuchCommand(
-                problem.command_name, possibilities=COMMANDS, ctx=ctx
-            ) from None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError as failure:
-            # click would make exit status 1 of it, which says "repaired" here.
-            raise ReaderGoneError from failure
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(COMMANDS.items()))
 
 
 @click.group(

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
+from kdump.cli.command_group import command_names
 from kdump.cli.commands.completion import SHELLS
-from kdump.cli.main import COMMANDS, cli, run
+from kdump.cli.main import cli, run
 from kdump.errors import ExitStatus
 
 HOW_EACH_SHELL_ONLY_PARSES = {"bash": "-n", "zsh": "-n", "fish": "--no-execute"}
@@ -43,7 +44,7 @@ def kdump_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_commands_are_completed() -> None:
-    assert completions("") == set(COMMANDS)
+    assert completions("") == set(command_names())
     assert completions("dump") == {"dump-segment"}
 
 

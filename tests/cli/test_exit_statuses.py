@@ -11,7 +11,7 @@ import pytest
 
 from builders.in_process import run_kdump
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
-from kdump.cli import main
+from kdump.cli.command_group import command_names
 from kdump.formats import names
 from kdump.formats.names import FileKind
 
@@ -300,7 +300,7 @@ def table() -> dict[str, dict[int, str]]:
 
 def test_the_table_in_the_manual_is_tried_in_full() -> None:
     rows = table()
-    assert {row.split()[0] for row in rows} == main.COMMANDS.keys()
+    assert {row.split()[0] for row in rows} == set(command_names())
     assert {
         row: {status for status, said in cells.items() if said != "-"}
         for row, cells in rows.items()
@@ -325,7 +325,7 @@ ARGUMENTS: Final = {
 }
 
 
-@pytest.mark.parametrize("command", sorted(main.COMMANDS.keys() - {"completion"}))
+@pytest.mark.parametrize("command", sorted(set(command_names()) - {"completion"}))
 def test_what_is_not_there_is_8_and_a_wrong_call_is_16(command: str, tmp_path: Path) -> None:
     args = ARGUMENTS.get(command, (command,))
     wrong_call = run_kdump([*args, "--no-such-option", "."], tmp_path)

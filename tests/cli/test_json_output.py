@@ -41,7 +41,7 @@ import signal
 import cli.test_json_output as test
 import kdump.cli.main as main
 
-main.LazyGroup.get_command = lambda self, ctx, name: test.counting(lambda: AFTERWARDS)
+main.cli.get_command = lambda ctx, name: test.counting(lambda: AFTERWARDS)
 main.main()
 """
 """kdump with a command that counts, and then does what takes the place of AFTERWARDS."""
@@ -237,7 +237,7 @@ def test_a_command_that_fails_midway_leaves_a_whole_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command = counting(failing(failure))
-    monkeypatch.setattr(main.LazyGroup, "get_command", lambda *_: command)
+    monkeypatch.setattr(main.cli, "get_command", lambda *_: command)
     outcome = run_kdump(["count", "--output", form], tmp_path)
     assert outcome.exit_status == exit_status
     header, *found, end = all_objects(outcome.stdout)

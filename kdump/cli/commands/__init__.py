@@ -1,1 +1,1 @@
-"""The commands, one module each, named as it is typed."""
+"""The commands of ``kdump``: one module each, named as typed (``_`` for ``-``)."""

@@ -1,4 +1,4 @@
-"""``kdump checkpoint``: the files that say how far each partition of a log directory has come."""
+"""Show, set and rebuild the offset checkpoints of log directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump compact``: of each key the last record, as Kafka's log cleaner leaves it."""
+"""Compact logs: keep the latest record of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump completion``: the script that makes a shell complete kdump's words."""
+"""Generate shell completion scripts."""
 
 from __future__ import annotations
 

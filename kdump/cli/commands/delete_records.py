@@ -1,4 +1,4 @@
-"""``kdump delete-records``: what lies before an offset deleted, as the request does it."""
+"""Delete the records of a partition before an offset."""
 
 from __future__ import annotations
 

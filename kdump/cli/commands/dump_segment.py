@@ -1,4 +1,4 @@
-"""``kdump dump-segment``: print any file of a log directory."""
+"""Print any file of a log directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump info``: what a directory is, and what it holds in all."""
+"""Show what a log directory is and what it holds in total."""
 
 from __future__ import annotations
 

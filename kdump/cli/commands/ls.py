@@ -1,4 +1,4 @@
-"""``kdump ls``: the partitions of log directories, a line each."""
+"""List the partitions of log directories."""
 
 from __future__ import annotations
 

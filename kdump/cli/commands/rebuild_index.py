@@ -1,4 +1,4 @@
-"""``kdump rebuild-index``: the indexes of segments, made anew from their batches."""
+"""Rebuild segment indexes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump recover``: what a broker does to log directories when it starts, without the broker."""
+"""Recover log directories as a starting broker would."""
 
 from __future__ import annotations
 

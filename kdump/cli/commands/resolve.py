@@ -1,4 +1,4 @@
-"""``kdump resolve``: what interrupted work left behind, put in place or taken away."""
+"""Finish or delete leftover files: .swap, .cleaned, .deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump retain``: old segments deleted, as a broker deletes them or to free so much space."""
+"""Delete old segments by retention rules, or to free space."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump snapshot``: the snapshots of producers' state, made anew from the batches."""
+"""Rebuild producer snapshots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump undo``: takes back what a repair did, byte for byte."""
+"""Undo a repair, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``kdump verify``: what is sound in log directories, what is damaged, what would be lost."""
+"""Check log directories for damage."""
 
 from __future__ import annotations
 
