@@ -48,7 +48,7 @@ def described(path: Path) -> tuple[int, int, int, int]:
     return status.st_mode & 0o7777, status.st_uid, status.st_gid, status.st_mtime_ns
 
 
-@pytest.mark.parametrize("wanted", [KeptUpTo(2), NewBytes(b"other"), JoinedFrom(())])
+@pytest.mark.parametrize("target", [KeptUpTo(2), NewBytes(b"other"), JoinedFrom(())])
 def test_what_changes_keeps_owner_group_mode_and_time(tmp_path: Path, target: TargetFile) -> None:
     log = write_files(tmp_path, {f"{ZERO}.log": b"1234"}) / f"{ZERO}.log"
     set_aside(log, 0o604)
@@ -80,7 +80,7 @@ def test_another_new_file_is_like_its_directory_and_of_now(tmp_path: Path) -> No
     assert modified_ns > OLD_NS
 
 
-@pytest.mark.parametrize("wanted", [KeptUpTo(2), NewBytes(b"other"), Gone(), JoinedFrom(())])
+@pytest.mark.parametrize("target", [KeptUpTo(2), NewBytes(b"other"), Gone(), JoinedFrom(())])
 @pytest.mark.parametrize("kind", ["symbolic", "hard"])
 def test_a_link_to_a_foreign_file_is_not_written_through(
     tmp_path: Path, target: TargetFile, kind: str
@@ -136,7 +136,7 @@ def test_a_file_system_without_modes_is_refused_before_anything_changes(tmp_path
         assert original_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("wanted", [KeptUpTo(2), JoinedFrom((CopiedFrom(f"{ZERO}.log", 0, 2),))])
+@pytest.mark.parametrize("target", [KeptUpTo(2), JoinedFrom((CopiedFrom(f"{ZERO}.log", 0, 2),))])
 def test_another_file_that_takes_the_place_of_one_meanwhile_is_neither_read_nor_changed(
     tmp_path: Path, target: TargetFile
 ) -> None:
