@@ -159,7 +159,7 @@ def test_formats_open_no_files() -> None:
 
 OPENING: Final = {"open", "read_bytes", "read_text"}
 OPENS_OTHER_FILES: Final = {
-    "apply/entries.py",
+    "apply/pinned_directory.py",
     "apply/files.py",
     "apply/lock.py",
     "cli/options/config_options.py",

@@ -12,7 +12,7 @@ was. What a reader finds behind each step:
 1. New content and what is about to go lie in the log directory, durable, under names of kdump's
    own; nothing has changed. Without a journal the next run removes them.
 2. The journal is there, durable. From here on the next run goes on, and ``kdump undo`` goes back.
-3. The steps of the plan, as :mod:`kdump.apply.forward_steps` says for each. All of them can be
+3. The steps of the plan, as :mod:`kdump.apply.redo_records` says for each. All of them can be
    taken again.
 4. All is done and durable, and what an undo needs is described in a journal of its own: the next
    run only tidies up.
@@ -27,21 +27,20 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from kdump.apply import evidence
-from kdump.apply.entries import pinned, status_of
-from kdump.apply.evidence import Staged
+from kdump.apply.before_images import Staged, keep_before_images, stage_new_content
+from kdump.apply.disk_space import DISK_FULL, DiskSpace
 from kdump.apply.files import DISK, Files, Metadata
-from kdump.apply.forward_steps import steps_of
-from kdump.apply.journal import found_in, write_journal
-from kdump.apply.journal_values import CUT_SUFFIX, Before, Journal, Mark, State
+from kdump.apply.foreign_changes import fingerprints_of
+from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
+from kdump.apply.journal_file import run_files_in, write_journal
+from kdump.apply.journal_record import ROOT, relative
+from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
-from kdump.apply.marks import marks_of
 from kdump.apply.operations import Operation, OperationKind, Phase
+from kdump.apply.pinned_directory import pinned, status_of
 from kdump.apply.plan import Plan
-from kdump.apply.room import DISK_FULL, Room
-from kdump.apply.run import Runner
-from kdump.apply.steps import ROOT, relative
-from kdump.apply.undo_steps import undo_steps_of
+from kdump.apply.redo_records import redo_records_of
+from kdump.apply.undo_records import undo_records_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import during
@@ -70,9 +69,9 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
 
 
 def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
-    room = Room(plan, files, keep_undo)
+    room = DiskSpace(plan, files, keep_undo)
     while True:
-        number = max(found_in(plan.path), default=0) + 1
+        number = max(run_files_in(plan.path), default=0) + 1
         try:
             # 0.
             room.require()
@@ -92,7 +91,7 @@ def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str 
             raise
         break
     try:
-        go_on(plan.path, journal, files)
+        roll_forward(plan.path, journal, files)
     except OSError as failure:
         raise _went_wrong(room, journal, failure, files) from failure
     except BaseException as stop:
@@ -101,25 +100,25 @@ def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str 
     return str(number) if keep_undo else None
 
 
-def go_on(log_dir: Path, journal: Journal, files: Files) -> None:
+def roll_forward(log_dir: Path, journal: Journal, files: Files) -> None:
     """Bring a run to its end, from wherever it is.
 
     Raises:
         OSError: a step fails; it can be gone on with.
     """
     # 3.
-    Runner(log_dir, journal, files).forwards()
+    Replay(log_dir, journal, files).forwards()
     # 4.
     if not journal.can_undo:
         tidy_up(log_dir, journal, files)
         return
-    write_journal(log_dir, _completed(log_dir, journal), State.APPLIED, files)
+    write_journal(log_dir, _completed(log_dir, journal), RunState.APPLIED, files)
     # 5.
     with suppress(OSError):  # else the next run does it
         tidy_up(log_dir, journal, files)
 
 
-def go_back(log_dir: Path, journal: Journal, files: Files) -> None:
+def roll_back(log_dir: Path, journal: Journal, files: Files) -> None:
     """Take a run back whose journal says that it is being undone.
 
     1. All is as it was, durable: going back again changes nothing.
@@ -130,14 +129,14 @@ def go_back(log_dir: Path, journal: Journal, files: Files) -> None:
         OSError: a step fails; it can be gone on with.
     """
     # 1.
-    Runner(log_dir, journal, files).backwards()
+    Replay(log_dir, journal, files).backwards()
     for path, metadata in journal.directories.items():
         if path != ROOT:
             files.set_metadata(log_dir / path, metadata)
     _leave_lock(log_dir, journal.lock, files)
     files.sync(log_dir / path for path in journal.directories)
     # 2.
-    files.unlink(log_dir / journal.own_name(State.UNDOING.value))
+    files.unlink(log_dir / journal.own_name(RunState.UNDOING.value))
     files.sync([log_dir])
     # 3.
     _remove_files_of(log_dir, journal.number, files)
@@ -146,13 +145,13 @@ def go_back(log_dir: Path, journal: Journal, files: Files) -> None:
 
 def tidy_up(log_dir: Path, journal: Journal, files: Files) -> None:
     """Remove what a completed run needs no more, its first journal last."""
-    kept = {CUT_SUFFIX, State.APPLIED.value}
+    kept = {CUT_SUFFIX, RunState.APPLIED.value}
     links = {each.link for each in _without_derived(journal).values()}
-    for suffix, path in found_in(log_dir).get(journal.number, {}).items():
+    for suffix, path in run_files_in(log_dir).get(journal.number, {}).items():
         is_needed = journal.can_undo and (suffix in kept or path.name in links)
-        if not is_needed and suffix != State.APPLYING.value:
+        if not is_needed and suffix != RunState.APPLYING.value:
             files.unlink(path)
-    files.unlink(log_dir / journal.own_name(State.APPLYING.value))
+    files.unlink(log_dir / journal.own_name(RunState.APPLYING.value))
     files.sync([log_dir])
 
 
@@ -162,10 +161,10 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         each.path.name if each.path != plan.path else ROOT: Metadata.of(each.path.stat())
         for each in plan.directories
     }
-    marks = marks_of(plan.path, directories, with_checksums=False)
+    fingerprints = fingerprints_of(plan.path, directories, with_checksums=False)
     # 1.
-    staged = evidence.stage(plan, number, files, created_ns=created_ns)
-    kept = evidence.kept_files(plan, number, files, keep_undo=keep_undo)
+    staged = stage_new_content(plan, number, files, created_ns=created_ns)
+    kept = keep_before_images(plan, number, files, keep_undo=keep_undo)
     journal = Journal(
         number=number,
         command=command,
@@ -173,32 +172,34 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         can_undo=keep_undo,
         lock=leftover_of(plan.path),
         directories=directories,
-        before=kept.before,
+        before_images=kept.before_images,
         staged={each.name: each.path for each in staged.values()},
-        steps=tuple(steps_of(plan, {each: ready.name for each, ready in staged.items()})),
-        undo_steps=tuple(undo_steps_of(plan)) if keep_undo else (),
-        marks=marks,
-        meanwhile=_meanwhile(staged),
+        redo_records=tuple(
+            redo_records_of(plan, {each: ready.name for each, ready in staged.items()})
+        ),
+        undo_records=tuple(undo_records_of(plan)) if keep_undo else (),
+        fingerprints=fingerprints,
+        interim=_meanwhile(staged),
         after=_after(plan, staged),
-        kept=kept.marks,
+        undo_files=kept.fingerprints,
     )
     # 2.
-    write_journal(plan.path, journal, State.APPLYING, files)
+    write_journal(plan.path, journal, RunState.APPLYING, files)
     return journal
 
 
-def _meanwhile(staged: Mapping[Operation, Staged]) -> dict[str, Mark]:
+def _meanwhile(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
     """What tells the files of the root that are something else while partitions change."""
     return {
-        ready.path: Mark(each.size_bytes, ready.metadata.modified_ns)
+        ready.path: Fingerprint(each.size_bytes, ready.metadata.modified_ns)
         for each, ready in staged.items()
         if each.phase is Phase.FIRST
     }
 
 
-def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Mark]:
+def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
     """What tells the changed files, as they will be."""
-    after: dict[str, Mark] = {}
+    after: dict[str, Fingerprint] = {}
     for directory in plan.directories:
         for each in directory.operations:
             path = relative(plan.path, directory.path, each.name)
@@ -211,7 +212,7 @@ def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Mark]:
                 modified_ns = staged[each].metadata.modified_ns
             else:
                 modified_ns = directory.states[each.source or each.name].metadata.modified_ns
-            after[path] = Mark(each.size_bytes, modified_ns)
+            after[path] = Fingerprint(each.size_bytes, modified_ns)
     return after
 
 
@@ -221,20 +222,20 @@ def _completed(log_dir: Path, journal: Journal) -> Journal:
     needed = {journal.own_name(CUT_SUFFIX), *(each.link for each in before.values())}
     return replace(
         journal,
-        before=before,
-        kept={name: mark for name, mark in journal.kept.items() if name in needed},
+        before_images=before,
+        undo_files={name: mark for name, mark in journal.undo_files.items() if name in needed},
         staged={},
-        steps=(),
-        meanwhile={},
-        marks=marks_of(log_dir, journal.directories, with_checksums=True),
+        redo_records=(),
+        interim={},
+        fingerprints=fingerprints_of(log_dir, journal.directories, with_checksums=True),
     )
 
 
-def _without_derived(journal: Journal) -> dict[str, Before]:
+def _without_derived(journal: Journal) -> dict[str, BeforeImage]:
     """What was there before; what can be made from what is there now needs not be kept."""
     return {
         path: replace(each, link=None) if each.derived is not None else each
-        for path, each in journal.before.items()
+        for path, each in journal.before_images.items()
     }
 
 
@@ -249,17 +250,17 @@ def _leave_lock(log_dir: Path, lock: Metadata | None, files: Files) -> None:
 
 
 def _remove_files_of(log_dir: Path, number: int, files: Files) -> None:
-    for path in found_in(log_dir).get(number, {}).values():
+    for path in run_files_in(log_dir).get(number, {}).values():
         files.unlink(path)
 
 
-def _not_begun(room: Room, failure: OSError) -> KdumpError:
+def _not_begun(room: DiskSpace, failure: OSError) -> KdumpError:
     where = failure.filename or room.plan.path
     what = f"{where}: {failure.strerror or failure}"
     return KdumpError(f"{what}; {room.changed}; {_advice(room, failure)}")
 
 
-def _advice(room: Room, failure: OSError) -> str:
+def _advice(room: DiskSpace, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
         return "run kdump as the user that the broker runs as, or as root"
     if failure.errno in DISK_FULL:
@@ -270,12 +271,12 @@ def _advice(room: Room, failure: OSError) -> str:
 
 def _stopped_at(log_dir: Path, journal: Journal) -> str:
     """What a signal leaves behind that stops a run after its journal was written."""
-    if status_of(log_dir / journal.own_name(State.APPLYING.value)) is not None:
+    if status_of(log_dir / journal.own_name(RunState.APPLYING.value)) is not None:
         return f"{log_dir}: changed in part; run the command again to finish"
     return f"{log_dir}: all changes made"
 
 
-def _went_wrong(room: Room, journal: Journal, failure: OSError, files: Files) -> KdumpError:
+def _went_wrong(room: DiskSpace, journal: Journal, failure: OSError, files: Files) -> KdumpError:
     """Say so, after going back if that can be done."""
     log_dir = room.plan.path
     advice = _advice(room, failure)
@@ -283,11 +284,11 @@ def _went_wrong(room: Room, journal: Journal, failure: OSError, files: Files) ->
     if journal.can_undo:
         with suppress(OSError):
             files.rename(
-                log_dir / journal.own_name(State.APPLYING.value),
-                log_dir / journal.own_name(State.UNDOING.value),
+                log_dir / journal.own_name(RunState.APPLYING.value),
+                log_dir / journal.own_name(RunState.UNDOING.value),
             )
             files.sync([log_dir])
-            go_back(log_dir, journal, files)
+            roll_back(log_dir, journal, files)
             return KdumpError(f"{what}; the directory is as it was; {advice}")
     return KdumpError(
         f"{what}; the directory is changed in part; {advice}, which goes on where this one stopped"

@@ -93,13 +93,13 @@ def _sources_of(name: str, target: TargetFile) -> list[tuple[str, int]]:
 def lost_bytes(states: Mapping[str, FileState], target: Mapping[str, TargetFile]) -> dict[str, int]:
     """How much of each file is nowhere afterwards."""
     kept: dict[str, list[tuple[int, int]]] = {}
-    touched = set(target)
+    changed_paths = set(target)
     for name, each in target.items():
         match each:
             case KeptUpTo(size_bytes):
                 kept.setdefault(name, []).append((0, size_bytes))
             case RenamedFrom(source, size_bytes):
-                touched.add(source)
+                changed_paths.add(source)
                 kept.setdefault(source, []).append((0, size_bytes))
             case CopiedFrom(source, start, end):
                 kept.setdefault(source, []).append((start, end))
@@ -109,7 +109,7 @@ def lost_bytes(states: Mapping[str, FileState], target: Mapping[str, TargetFile]
             case _:
                 pass
     lost = {}
-    for name in touched:
+    for name in changed_paths:
         if name in states:
             gaps = gaps_between(kept.get(name, []), states[name].size_bytes)
             size_bytes = sum(end - start for start, end in gaps)

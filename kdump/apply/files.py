@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from kdump.apply.entries import directory_of, identity_of, opened, require_own
+from kdump.apply.pinned_directory import directory_of, identity_of, opened, require_own
 
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _SYNCING_THREADS: Final = 16

@@ -1,213 +1,162 @@
-"""What is durable before the first change: how to go on from any point, and how to go back.
-
-Everything that kdump keeps lies in the log directory itself, as plain files, which a broker leaves
-alone there (it would take a directory for a partition), and on the file system of the data, so
-that keeping a file that goes is another name for it and no copy. Of run ``7``::
-
-    .kdump-7.applying    what is being done: the journal, until all of it is done
-    .kdump-7.applied     what was done, kept for an undo
-    .kdump-7.undoing     what is being taken back
-    .kdump-7-new-0 …     new content, moved to its name in due course
-    .kdump-7-old-0 …     another name of a file as it was
-    .kdump-7-cut         bytes that were cut off, or left out, one range behind the other
-
-A journal appears complete and durable, or not at all. Files of a run without a journal are left
-over from a run that was stopped before it changed anything, or after all was done.
-"""
+"""A journal as a value: what a run does, and everything that it takes to go on, or to go back."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shlex
-import stat
-from contextlib import suppress
-from dataclasses import replace
-from pathlib import Path
+import enum
+from dataclasses import dataclass
 from typing import Final
 
-import crc32c
-
-from kdump.apply.entries import opened, pinned, status_at
-from kdump.apply.files import Files, Metadata
-from kdump.apply.journal_format import decoded, encoded
-from kdump.apply.journal_rules import NotToBeObeyed, require_obeyable
-from kdump.apply.journal_values import Journal, State
-from kdump.errors import KdumpError
-
-_TEMPORARY: Final = "-journal"
-_FORMAT: Final = 2
-_NAME: Final = re.compile(
-    r"\.kdump-(0|[1-9][0-9]{0,17})"
-    r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
-)
-_MOST_BYTES: Final = 1 << 30
-"""Of a journal; that of a million changes has a third of it."""
-_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+from kdump.apply.files import Metadata
+from kdump.apply.journal_record import JournalRecord
+from kdump.formats.names import KDUMP_PREFIX
 
 
-def found_in(log_dir: Path) -> dict[int, dict[str, Path]]:
-    """The files of all runs in a log directory: by number, then by what follows the number."""
-    found: dict[int, dict[str, Path]] = {}
-    with pinned(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
-        for entry in entries:
-            match = _NAME.fullmatch(entry.name)
-            # A directory is a partition, whatever it is called.
-            if match and not entry.is_dir(follow_symlinks=False):
-                found.setdefault(int(match[1]), {})[match[2]] = log_dir / entry.name
-    return dict(sorted(found.items()))
+class RunState(enum.Enum):
+    """How far a run has come; the value is the suffix of its journal."""
+
+    APPLYING = ".applying"
+    APPLIED = ".applied"
+    UNDOING = ".undoing"
 
 
-def discard_command(log_dir: Path, number: int) -> str:
-    """The command that gives up a run, for advice."""
-    return f"kdump undo --discard {shlex.quote(str(log_dir))} {number}"
+@dataclass(frozen=True, slots=True)
+class KeptRange:
+    """A length of bytes of a file, and where they are kept in the file of cut bytes."""
+
+    position: int
+    size_bytes: int
+    kept_at: int
 
 
-def write_journal(log_dir: Path, journal: Journal, state: State, files: Files) -> None:
-    """Make a journal durable; until that is done there is none.
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What was behind ``position``; what is in none of ``runs`` was zeroes."""
 
-    1. It has another name, and may be incomplete.
-    2. It is complete and durable.
-    3. It has its name, and so have, durably, all other files of the run.
+    position: int
+    kept_ranges: tuple[KeptRange, ...]
 
-    Raises:
-        KdumpError: :func:`read_journal` would refuse it.
-        OSError: the disk does not let us.
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Bytes of a file as it was that are in another file afterwards."""
+
+    path: str
+    start: int
+    end: int
+    position: int
+    """Where they were."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """How a file as it was is made again from those that are there when all is done.
+
+    Attributes:
+        pieces: the bytes that are there; a single one where the file was only renamed.
+        runs: those that are not.
+        is_rename: whether it is the very same file.
     """
-    body = json.dumps(encoded(journal), separators=(",", ":")).encode()
-    if len(body) > _MOST_BYTES:
-        raise KdumpError(
-            f"{log_dir}: too many changes for one run; name fewer partitions at a time"
-        )
-    head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
-    temporary = log_dir / journal.own_name(_TEMPORARY)
-    # 1.
-    files.unlink(temporary)
-    files.create(temporary, [json.dumps(head).encode() + b"\n", body])
-    if _is_all_of_owner(log_dir, journal):
-        give_to_owner(temporary, files)
-    _require_kept_from_others(log_dir, temporary)
-    # 2.
-    files.sync([temporary, log_dir])
-    # 3.
-    files.rename(temporary, log_dir / journal.own_name(state.value))
-    files.sync([log_dir])
+
+    pieces: tuple[Piece, ...]
+    kept_ranges: tuple[KeptRange, ...]
+    is_rename: bool
 
 
-def _require_kept_from_others(log_dir: Path, path: Path) -> None:
-    """Refuse to rely on a file system that has no owners and modes.
+@dataclass(frozen=True, slots=True)
+class BeforeImage:
+    """A file as it was.
 
-    Raises:
-        KdumpError: the file is one that others may have written.
+    Attributes:
+        size_bytes: of its content.
+        metadata: of its content.
+        is_own: whether the content was this name's alone.
+        link: the other name that it was given; None where it was not, or not any more.
+        cut: what is cut off from it; None where nothing is.
+        derived: how to make it again without ``link``; None where it cannot be.
     """
-    try:
-        _require_permitted(status_at(path), status_at(log_dir))
-    except NotToBeObeyed as problem:
-        raise KdumpError(
-            f"{log_dir}: a file that kdump makes there {problem}, because its file system does not"
-            " keep owners and modes; nothing has been changed; work on a copy on another file"
-            " system"
-        ) from problem
+
+    size_bytes: int
+    metadata: Metadata
+    is_own: bool
+    link: str | None
+    cut: Cut | None
+    derived: Derived | None
 
 
-def _is_all_of_owner(log_dir: Path, journal: Journal) -> bool:
-    """Whether going back makes no file for anybody but the owner of the log directory."""
-    owner = status_at(log_dir).st_uid
-    return all(
-        each.metadata.uid == owner
-        for each in journal.before.values()
-        if each.derived is not None and not each.derived.is_rename
-    )
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What tells a file from a later one of the same name.
 
-
-def give_to_owner(path: Path, files: Files) -> None:
-    """Give one of the files of a run to whom its log directory belongs, as far as one may.
-
-    So the broker's account can undo, or give up, what root did.
-
-    Raises:
-        OSError: the disk does not let us.
+    Attributes:
+        size_bytes: of its content.
+        modified_ns: when that was modified.
+        checksum: CRC-32C of it, where it is small; None otherwise.
     """
-    owner, status = status_at(path.parent), status_at(path)
-    if (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid):
-        return
-    metadata = replace(Metadata.of(status), uid=owner.st_uid, gid=owner.st_gid)
-    with suppress(PermissionError):
-        files.set_metadata(path, metadata)
+
+    size_bytes: int
+    modified_ns: int
+    checksum: int | None = None
 
 
-def read_journal(path: Path) -> Journal:
-    """Read a journal that may be obeyed.
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """A run: what it is, its steps, and everything that they need.
 
-    Raises:
-        KdumpError: it is damaged, or of another kdump, or says what no journal may say, or belongs
-            to somebody who has no say in this log directory.
-        OSError: it cannot be read.
+    Paths are relative to the log directory: ``name``, or ``partition/name``.
+
+    Attributes:
+        number: of the run; later ones have greater numbers.
+        command: what was run.
+        created_ms: when.
+        can_undo: whether what is lost is kept.
+        lock: what ``.lock`` was like before, if it was left over.
+        directories: those that are changed, and what they were like.
+        before: the changed files that were there, by path.
+        staged: the files of new content, by their paths, and where each goes.
+        steps: how to go on.
+        undo_steps: how to go back.
+        marks: the files of the directories concerned. While the run goes on as they were before
+            it, and when it is done as they are.
+        after: while the run goes on, marks of what is changed by it, as it will be.
+        meanwhile: likewise, of files that are something else until the partitions are done.
+        kept: marks of the run's own files without which there is no way back, by name.
+        is_trusted: whether it belongs to root, or to whoever runs kdump, and not only to the owner
+            of the log directory. Not part of what is written.
     """
-    match = _NAME.fullmatch(path.name)
-    assert match is not None, f"{path} is no file of a run"
-    number, state = int(match[1]), State(match[2])
-    way_out = (
-        f"nothing has been changed; '{discard_command(path.parent, number)}' removes it and leaves "
-        "all other files unchanged"
-    )
-    try:
-        with pinned(path.parent):
-            owner = status_at(path.parent)
-            # Before it is opened, which for a device can do anything; and what was opened.
-            _require_permitted(status_at(path), owner)
-            with opened(path) as descriptor:
-                status = os.fstat(descriptor)
-                _require_permitted(status, owner)
-                journal = _read(descriptor, status.st_size)
-        require_obeyable(journal, number, state)
-    except NotToBeObeyed as problem:
-        raise KdumpError(f"{path}: {problem}; {way_out}") from problem
-    except _DAMAGE as problem:
-        raise KdumpError(
-            f"{path}: is damaged: its run can be neither undone nor finished; {way_out}"
-        ) from problem
-    except PermissionError as failure:
-        raise KdumpError(
-            f"{path}: {failure.strerror}; run kdump as root, or as the user who owns the file"
-        ) from failure
-    if status.st_uid in (0, os.geteuid()):
-        return journal
-    lock = journal.lock and replace(journal.lock, uid=owner.st_uid, gid=owner.st_gid)
-    return replace(journal, is_trusted=False, lock=lock)
+
+    number: int
+    command: str
+    created_ms: int
+    can_undo: bool
+    lock: Metadata | None
+    directories: dict[str, Metadata]
+    before_images: dict[str, BeforeImage]
+    staged: dict[str, str]
+    redo_records: tuple[JournalRecord, ...]
+    undo_records: tuple[JournalRecord, ...]
+    fingerprints: dict[str, Fingerprint]
+    after: dict[str, Fingerprint]
+    interim: dict[str, Fingerprint]
+    undo_files: dict[str, Fingerprint]
+    is_trusted: bool = True
+
+    def own_name(self, suffix: str) -> str:
+        """The name of one of the run's files."""
+        return own_name(self.number, suffix)
 
 
-_DAMAGE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+def own_name(number: int, suffix: str) -> str:
+    """The name of one of the files of a run."""
+    return f"{KDUMP_PREFIX}{number}{suffix}"
 
 
-def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
-    """Refuse what others can have written.
-
-    Raises:
-        NotToBeObeyed: says why.
-    """
-    if stat.S_ISLNK(status.st_mode):
-        raise NotToBeObeyed("is a symbolic link")
-    if not stat.S_ISREG(status.st_mode):
-        raise NotToBeObeyed("is not a regular file")
-    if status.st_uid not in (0, os.geteuid(), owner.st_uid):
-        raise NotToBeObeyed(
-            f"belongs to user {status.st_uid}, who is neither root, nor you, nor the owner of the"
-            " log directory"
-        )
-    if status.st_mode & _WRITABLE_BY_OTHERS:
-        raise NotToBeObeyed("is writable by users other than its owner")
-    if status.st_size > _MOST_BYTES:
-        raise NotToBeObeyed("is too large for a journal")
+CUT_SUFFIX: Final = "-cut"
+PUT_SUFFIX: Final = "-put"
 
 
-def _read(descriptor: int, size_bytes: int) -> Journal:
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        head, _, body = file.read(size_bytes).partition(b"\n")
-    said = json.loads(head)
-    if (said["size_bytes"], said["crc32c"]) != (len(body), crc32c.crc32c(body)):
-        raise ValueError("checksum")
-    if said["kdump"] != _FORMAT:
-        raise NotToBeObeyed("was written by another version of kdump, which can undo or finish it")
-    return decoded(json.loads(body))
+def names_while_cut(path: str, before: BeforeImage, journal: Journal) -> set[str]:
+    """All names that a file can have while it is renamed, and then cut, or the other way round."""
+    names = {path, journal.own_name(PUT_SUFFIX), *([before.link] if before.link else [])}
+    if before.derived is not None and before.derived.is_rename:
+        names |= {piece.path for piece in before.derived.pieces}
+    return names

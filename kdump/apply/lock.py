@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.entries import directory_of, pinned, status_of
 from kdump.apply.files import DISK, Metadata
+from kdump.apply.pinned_directory import directory_of, pinned, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import phase

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdump.apply.entries import identity_of
 from kdump.apply.files import Metadata
+from kdump.apply.pinned_directory import identity_of
 from kdump.target.target_file import TargetFile
 
 
@@ -70,7 +70,7 @@ class OperationKind(enum.Enum):
 
 
 class Phase(enum.IntEnum):
-    """When something is done to a directory; :mod:`kdump.apply.order` says why."""
+    """When something is done to a directory; :mod:`kdump.apply.operation_order` says why."""
 
     FIRST = enum.auto()
     ADD = enum.auto()

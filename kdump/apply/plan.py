@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kdump.apply.early import early_removals
+from kdump.apply.early_removals import early_removals
+from kdump.apply.operation_order import partition_operations, root_operations
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase, states_of
-from kdump.apply.order import partition_operations, root_operations
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
 from kdump.target.target_file import TargetFile

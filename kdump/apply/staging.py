@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from kdump.apply.entries import identity_of, pinned
 from kdump.apply.files import DISK, Content, FileRange, Files, Metadata
+from kdump.apply.pinned_directory import identity_of, pinned
 from kdump.apply.segment_names import CLEANED
 
 

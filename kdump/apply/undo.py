@@ -12,18 +12,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kdump.apply.apply import go_back, go_on, tidy_up
-from kdump.apply.entries import identity_of, pinned, status_at, status_of
-from kdump.apply.examination import misplaced, not_kept
+from kdump.apply.apply import roll_back, roll_forward, tidy_up
 from kdump.apply.files import DISK, FileRange, Files
-from kdump.apply.journal import discard_command, found_in, read_journal, write_journal
-from kdump.apply.journal_values import Before, Journal, Mark, State
-from kdump.apply.kept import kept_mark
+from kdump.apply.fingerprints import kept_file_fingerprint
+from kdump.apply.foreign_changes import (
+    changed_during,
+    changed_since,
+    lost_content,
+    summarized,
+)
+from kdump.apply.journal import BeforeImage, Fingerprint, Journal, RunState
+from kdump.apply.journal_file import discard_command, read_journal, run_files_in, write_journal
+from kdump.apply.journal_preview import Content, predict_names
+from kdump.apply.journal_record import JournalRecord, RecordKind
+from kdump.apply.journal_replay import restore
 from kdump.apply.lock import drop_leftover
-from kdump.apply.marks import changed_during, changed_since, lost_content, told
-from kdump.apply.outcome import Content, outcome_of
-from kdump.apply.run import restore
-from kdump.apply.steps import Step, StepKind
+from kdump.apply.pinned_directory import identity_of, pinned, status_at, status_of
+from kdump.apply.preconditions import misplaced, missing_undo_data
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import during
@@ -106,21 +111,21 @@ def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> U
         remove_remains(log_dir, files=files)
         state, journal, described = _examined(log_dir, undo_id)
         with _way_out(log_dir, journal, "undone"):
-            if state is State.APPLIED:
+            if state is RunState.APPLIED:
                 tidy_up(log_dir, journal, files)
                 journal = _ready_to_go_back(log_dir, journal, files)
-                write_journal(log_dir, journal, State.UNDOING, files)
-                files.unlink(log_dir / journal.own_name(State.APPLIED.value))
-            elif state is State.APPLYING:
-                undoing = log_dir / journal.own_name(State.UNDOING.value)
+                write_journal(log_dir, journal, RunState.UNDOING, files)
+                files.unlink(log_dir / journal.own_name(RunState.APPLIED.value))
+            elif state is RunState.APPLYING:
+                undoing = log_dir / journal.own_name(RunState.UNDOING.value)
                 files.rename(log_dir / journal.own_name(state.value), undoing)
                 files.sync([log_dir])
-            go_back(log_dir, journal, files)
+            roll_back(log_dir, journal, files)
     return described
 
 
 @during("examining the undo data")
-def foretell(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Restored]]:
+def preview_undo(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Restored]]:
     """Say what :func:`undo` would take back, and which files it would touch; only reads.
 
     Raises:
@@ -132,18 +137,18 @@ def foretell(log_dir: Path, undo_id: str | None = None) -> tuple[Undo, list[Rest
 
 
 def _changed_by_undo(log_dir: Path, journal: Journal) -> list[Restored]:
-    restored = _changed(log_dir, journal, journal.undo_steps)
+    restored = _changed(log_dir, journal, journal.undo_records)
     if journal.lock is not None:
         restored.append(Restored(LOCK_FILE, is_removed=False, size_bytes=0))
     return sorted(restored, key=lambda each: each.path)
 
 
-def _changed(log_dir: Path, journal: Journal, steps: tuple[Step, ...]) -> list[Restored]:
+def _changed(log_dir: Path, journal: Journal, steps: tuple[JournalRecord, ...]) -> list[Restored]:
     """All files of the run, and whatever else its steps change."""
-    then = outcome_of(log_dir, journal, steps)
-    is_going_on = steps is journal.steps
+    then = predict_names(log_dir, journal, steps)
+    is_going_on = steps is journal.redo_records
     found = []
-    for path in sorted(then.keys() | journal.before.keys() | journal.after.keys()):
+    for path in sorted(then.keys() | journal.before_images.keys() | journal.after.keys()):
         content = then.get(path, Content(path))
         if path not in then and status_of(log_dir / path) is None:
             content = None
@@ -158,14 +163,14 @@ def _changed(log_dir: Path, journal: Journal, steps: tuple[Step, ...]) -> list[R
 
 
 def _size_of(log_dir: Path, journal: Journal, content: Content) -> int:
-    before = journal.before.get(content.name)
+    before = journal.before_images.get(content.name)
     if before is not None and content.is_before:
         return before.size_bytes
     status = status_of(log_dir / content.name)
     return 0 if status is None else status.st_size
 
 
-def _examined(log_dir: Path, undo_id: str | None) -> tuple[State, Journal, Undo]:
+def _examined(log_dir: Path, undo_id: str | None) -> tuple[RunState, Journal, Undo]:
     """The run that can be taken back, after looking whether it can."""
     number, state, found = _newest(log_dir, undo_id)
     journal = read_journal(found[state.value])
@@ -178,23 +183,25 @@ def _examined(log_dir: Path, undo_id: str | None) -> tuple[State, Journal, Undo]
     return state, journal, _described(journal, state, found)
 
 
-def _require_undoable(log_dir: Path, journal: Journal, state: State) -> None:
+def _require_undoable(log_dir: Path, journal: Journal, state: RunState) -> None:
     """Make sure that no step of going back can fail, as far as that can be known.
 
     Raises:
         KdumpError: it would; says why, and what to do.
     """
     _refuse(log_dir, journal, misplaced(log_dir, journal))
-    missing = not_kept(log_dir, journal, state)
+    missing = missing_undo_data(log_dir, journal, state)
     if missing:
         number = journal.number
-        left = "" if state is State.APPLIED else "; the files are as the interrupted run left them"
+        left = (
+            "" if state is RunState.APPLIED else "; the files are as the interrupted run left them"
+        )
         raise KdumpError(
-            f"{log_dir}: run {number} ({journal.command}) cannot be undone: {told(missing)}; "
+            f"{log_dir}: run {number} ({journal.command}) cannot be undone: {summarized(missing)}; "
             f"nothing has been changed{left}; '{discard_command(log_dir, number)}' discards its "
             "undo data"
         )
-    examine = changed_since if state is State.APPLIED else changed_during
+    examine = changed_since if state is RunState.APPLIED else changed_during
     _refuse(log_dir, journal, examine(log_dir, journal))
 
 
@@ -251,10 +258,10 @@ def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -
     """
     with pinned(log_dir):
         discarded = discardable(log_dir, undo_id)
-        every = found_in(log_dir)
+        every = run_files_in(log_dir)
         for run in discarded:
             found = every[int(run.undo_id)]
-            for state in State:
+            for state in RunState:
                 if state.value in found:
                     files.unlink(found.pop(state.value))
             files.sync([log_dir])
@@ -280,11 +287,11 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
         begun = [
             (state, read_journal(found[state.value]), found)
             for _, state, found in _runs(log_dir)
-            if state is not State.APPLIED or State.APPLYING.value in found
+            if state is not RunState.APPLIED or RunState.APPLYING.value in found
         ]
         remove_remains(log_dir, files=files)
         for state, journal, found in begun:
-            if state is State.APPLIED:
+            if state is RunState.APPLIED:
                 tidy_up(log_dir, journal, files)
                 drop_leftover(log_dir)
             else:
@@ -293,18 +300,18 @@ def finish_interrupted(log_dir: Path, *, files: Files = DISK) -> Undo | None:
     return finished
 
 
-def _finish(log_dir: Path, state: State, journal: Journal, files: Files) -> None:
+def _finish(log_dir: Path, state: RunState, journal: Journal, files: Files) -> None:
     _require_finishable(log_dir, journal, state)
-    with _way_out(log_dir, journal, "undone" if state is State.UNDOING else "finished"):
-        if state is State.UNDOING:
-            go_back(log_dir, journal, files)
+    with _way_out(log_dir, journal, "undone" if state is RunState.UNDOING else "finished"):
+        if state is RunState.UNDOING:
+            roll_back(log_dir, journal, files)
         else:
-            go_on(log_dir, journal, files)
+            roll_forward(log_dir, journal, files)
             drop_leftover(log_dir)
 
 
-def _require_finishable(log_dir: Path, journal: Journal, state: State) -> None:
-    if state is State.UNDOING:
+def _require_finishable(log_dir: Path, journal: Journal, state: RunState) -> None:
+    if state is RunState.UNDOING:
         _require_undoable(log_dir, journal, state)
         return
     _refuse(log_dir, journal, misplaced(log_dir, journal))
@@ -322,19 +329,19 @@ def unfinished(log_dir: Path) -> list[Unfinished]:
     """
     with pinned(log_dir):
         return [
-            _foretold(log_dir, state, found)
+            _previewed(log_dir, state, found)
             for _, state, found in _runs(log_dir)
-            if state is not State.APPLIED
+            if state is not RunState.APPLIED
         ]
 
 
-def _foretold(log_dir: Path, state: State, found: Mapping[str, Path]) -> Unfinished:
+def _previewed(log_dir: Path, state: RunState, found: Mapping[str, Path]) -> Unfinished:
     journal = read_journal(found[state.value])
     _require_finishable(log_dir, journal, state)
-    if state is State.UNDOING:
+    if state is RunState.UNDOING:
         changed = _changed_by_undo(log_dir, journal)
     else:
-        changed = _changed(log_dir, journal, journal.steps)
+        changed = _changed(log_dir, journal, journal.redo_records)
     return Unfinished(_described(journal, state, found), tuple(changed))
 
 
@@ -345,31 +352,31 @@ def remove_remains(log_dir: Path, *, files: Files = DISK) -> None:
     Where a journal cannot be used, somebody has to look first: nothing is removed.
     """
     with pinned(log_dir):
-        remains = [found for found in found_in(log_dir).values() if _state_of(found) is None]
+        remains = [found for found in run_files_in(log_dir).values() if _run_state(found) is None]
         if remains and not any(run.problem for run in list_undos(log_dir)):
             for found in remains:
                 for path in found.values():
                     files.unlink(path)
 
 
-def _runs(log_dir: Path) -> list[tuple[int, State, dict[str, Path]]]:
+def _runs(log_dir: Path) -> list[tuple[int, RunState, dict[str, Path]]]:
     """The runs that have a journal, the oldest first."""
     return [
         (number, state, found)
-        for number, found in found_in(log_dir).items()
-        if (state := _state_of(found)) is not None
+        for number, found in run_files_in(log_dir).items()
+        if (state := _run_state(found)) is not None
     ]
 
 
-def _state_of(found: Mapping[str, Path]) -> State | None:
+def _run_state(found: Mapping[str, Path]) -> RunState | None:
     """How far a run is; the journal that was written last says so."""
-    for state in (State.UNDOING, State.APPLIED, State.APPLYING):
+    for state in (RunState.UNDOING, RunState.APPLIED, RunState.APPLYING):
         if state.value in found:
             return state
     return None
 
 
-def _newest(log_dir: Path, undo_id: str | None) -> tuple[int, State, dict[str, Path]]:
+def _newest(log_dir: Path, undo_id: str | None) -> tuple[int, RunState, dict[str, Path]]:
     runs = _runs(log_dir)
     if undo_id is not None and undo_id not in (str(number) for number, _, _ in runs):
         raise _no_such(log_dir, undo_id)
@@ -391,8 +398,8 @@ def _refuse(log_dir: Path, journal: Journal, changes: list[str]) -> None:
     if changes:
         raise KdumpError(
             f"{log_dir}: has been changed since run {journal.number} ({journal.command}): "
-            f"{told(changes)}; '{discard_command(log_dir, journal.number)}' discards that run's "
-            "undo data and leaves all other files unchanged"
+            f"{summarized(changes)}; '{discard_command(log_dir, journal.number)}' discards that"
+            " run's undo data and leaves all other files unchanged"
         )
 
 
@@ -402,51 +409,61 @@ def _ready_to_go_back(log_dir: Path, journal: Journal, files: Files) -> Journal:
 
     What was only renamed gets it at once, what was written anew is put together.
     """
-    links = sum(each.link is not None for each in journal.before.values())
+    links = sum(each.link is not None for each in journal.before_images.values())
     free = max(
         (int(suffix.removeprefix("-old-")) for suffix in _old_suffixes(log_dir, journal)),
         default=links,
     )
     before = {}
-    kept = dict(journal.kept)
-    undo_steps = journal.undo_steps
-    for path, each in journal.before.items():
+    kept = dict(journal.undo_files)
+    undo_records = journal.undo_records
+    for path, each in journal.before_images.items():
         if each.link is None and (each.derived is not None or _is_shared(log_dir, path, each)):
             free += 1
             name = journal.own_name(f"-old-{free}")
             is_whole = _make_again(log_dir, name, path, each, journal, files)
             if is_whole and each.cut is not None:
-                undo_steps = tuple(_put_instead(step, path) for step in undo_steps)
+                undo_records = tuple(_put_instead(step, path) for step in undo_records)
             each = replace(each, link=name)
-            kept[name] = kept_mark(log_dir / name)
+            kept[name] = kept_file_fingerprint(log_dir / name)
         before[path] = each
     files.sync([log_dir])
-    marks = {path: Mark(mark.size_bytes, mark.modified_ns) for path, mark in journal.marks.items()}
-    after = {path: marks[path] for path in journal.after}
+    fingerprints = {
+        path: Fingerprint(mark.size_bytes, mark.modified_ns)
+        for path, mark in journal.fingerprints.items()
+    }
+    after = {path: fingerprints[path] for path in journal.after}
     return replace(
-        journal, before=before, kept=kept, undo_steps=undo_steps, marks=marks, after=after
+        journal,
+        before_images=before,
+        undo_files=kept,
+        undo_records=undo_records,
+        fingerprints=fingerprints,
+        after=after,
     )
 
 
-def _put_instead(step: Step, path: str) -> Step:
+def _put_instead(step: JournalRecord, path: str) -> JournalRecord:
     """A file that was made again as a whole needs not be filled, but put where it was."""
-    is_meant = step.kind is StepKind.FILL and step.source == path
-    return Step(StepKind.PUT, path, path) if is_meant else step
+    is_meant = step.kind is RecordKind.FILL and step.source == path
+    return JournalRecord(RecordKind.PUT, path, path) if is_meant else step
 
 
 def _old_suffixes(log_dir: Path, journal: Journal) -> list[str]:
     return [
-        suffix for suffix in found_in(log_dir).get(journal.number, {}) if suffix.startswith("-old-")
+        suffix
+        for suffix in run_files_in(log_dir).get(journal.number, {})
+        if suffix.startswith("-old-")
     ]
 
 
-def _is_shared(log_dir: Path, path: str, before: Before) -> bool:
+def _is_shared(log_dir: Path, path: str, before: BeforeImage) -> bool:
     """Whether what was cut has got other hard links since; those are not written through."""
     return before.cut is not None and status_at(log_dir / path).st_nlink > 1
 
 
 def _make_again(
-    log_dir: Path, name: str, path: str, before: Before, journal: Journal, files: Files
+    log_dir: Path, name: str, path: str, before: BeforeImage, journal: Journal, files: Files
 ) -> bool:
     """Make a file again under ``name``; gives whether it is a file of its own, and whole."""
     kept = log_dir / name
@@ -460,7 +477,7 @@ def _make_again(
         assert before.cut is not None, f"{path} was not kept"
         there = log_dir / (path if derived is None else derived.pieces[0].path)
         files.create(kept, [_range(there, 0, before.cut.position)])
-        restore(kept, before, before.cut.runs, log_dir, journal, files)
+        restore(kept, before, before.cut.kept_ranges, log_dir, journal, files)
         files.sync([kept])
         return True
     files.create(kept, [])
@@ -468,7 +485,7 @@ def _make_again(
     for piece in derived.pieces:
         content = [_range(log_dir / piece.path, piece.start, piece.end)]
         files.write_at(kept, piece.position, content)
-    restore(kept, before, derived.runs, log_dir, journal, files)
+    restore(kept, before, derived.kept_ranges, log_dir, journal, files)
     files.sync([kept])
     return True
 
@@ -478,24 +495,24 @@ def _range(path: Path, start: int, end: int) -> FileRange:
     return FileRange(path, start, end, identity_of(status_at(path)))
 
 
-def _described(journal: Journal, state: State, found: Mapping[str, Path]) -> Undo:
-    paths = journal.before.keys() | journal.after.keys()
+def _described(journal: Journal, state: RunState, found: Mapping[str, Path]) -> Undo:
+    paths = journal.before_images.keys() | journal.after.keys()
     return Undo(
         str(journal.number),
         journal.command,
         journal.created_ms,
-        state is not State.APPLIED,
+        state is not RunState.APPLIED,
         len(paths),
         _kept_bytes(found),
     )
 
 
-def _described_at_least(number: int, state: State, found: Mapping[str, Path]) -> Undo:
+def _described_at_least(number: int, state: RunState, found: Mapping[str, Path]) -> Undo:
     """The same, also where the journal is damaged."""
     try:
         return _described(read_journal(found[state.value]), state, found)
     except KdumpError as problem:
-        is_interrupted = state is not State.APPLIED
+        is_interrupted = state is not RunState.APPLIED
         return Undo(str(number), "", 0, is_interrupted, 0, _kept_bytes(found), str(problem))
 
 

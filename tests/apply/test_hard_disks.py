@@ -179,7 +179,7 @@ def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
     attic = tmp_path / "attic"
     attic.mkdir()
     files = VolatileFiles(root, attic, stop_after=at)
-    monkeypatch.setattr("kdump.apply.room.free_bytes_at", lambda _: 0)
+    monkeypatch.setattr("kdump.apply.disk_space.free_bytes_at", lambda _: 0)
     monkeypatch.setattr("kdump.jobs.execution.apply_plan", partial(apply_plan, files=files))
     expected = last_values(root / "users-0")
 
@@ -281,7 +281,7 @@ def test_stopped_while_leftovers_go_the_next_run_reaches_the_same_end(
     files = VolatileFiles(log_dir, attic, stop_after=at)
     # There is room when half of the leftovers are gone.
     rooms = itertools.chain([0] * 5, itertools.repeat(1 << 30))
-    monkeypatch.setattr("kdump.apply.room.free_bytes_at", lambda _: next(rooms))
+    monkeypatch.setattr("kdump.apply.disk_space.free_bytes_at", lambda _: next(rooms))
     monkeypatch.setattr("kdump.jobs.execution.apply_plan", partial(apply_plan, files=files))
     with pytest.raises(Stopped):
         recover("--no-undo", "--now", str(NOW_MS), log_dir)

@@ -40,10 +40,10 @@ from builders.log_dir_trees import original_of
 from builders.trees import tree_of
 from builders.written_files import PARTITION, plan_of
 from kdump.apply.apply import apply_plan
-from kdump.apply.journal import read_journal
-from kdump.apply.journal_values import Journal, State
-from kdump.apply.steps import Step, StepKind
-from kdump.apply.undo import Restored, finish_interrupted, foretell, undo
+from kdump.apply.journal import Journal, RunState
+from kdump.apply.journal_file import read_journal
+from kdump.apply.journal_record import JournalRecord, RecordKind
+from kdump.apply.undo import Restored, finish_interrupted, preview_undo, undo
 from kdump.errors import KdumpError
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, KeptUpTo
 
@@ -122,7 +122,7 @@ def test_what_is_not_the_log_directorys_is_not_named(
     log_dir: Path, foreign: str, place: str
 ) -> None:
     journal = forge(log_dir, paths_of(foreign)[place])
-    for use in (foretell, undo):
+    for use in (preview_undo, undo):
         before = seen(log_dir)
         with pytest.raises(KdumpError, match=re.escape(str(journal))):
             use(log_dir)
@@ -137,27 +137,27 @@ def test_a_directory_is_a_partition_or_the_log_directory(log_dir: Path, director
     require_refused(log_dir, journal, *UNDO)
 
 
-@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
-def test_no_command_obeys_a_journal_that_names_other_files(log_dir: Path, state: State) -> None:
+@pytest.mark.parametrize("state", [RunState.APPLYING, RunState.UNDOING])
+def test_no_command_obeys_a_journal_that_names_other_files(log_dir: Path, state: RunState) -> None:
     journal = forge(log_dir, paths_of(f"../{FOREIGN}")["remove"], state)
     said = require_refused(log_dir, journal, *WRITERS)
     assert f"names '../{FOREIGN}', which a journal of this log directory must not name" in said
 
 
 def test_forward_steps_name_other_files_as_little(log_dir: Path) -> None:
-    step = Step(StepKind.REMOVE, f"../{FOREIGN}")
-    journal = forge(log_dir, lambda each: replace(each, steps=(step,)), State.APPLYING)
+    step = JournalRecord(RecordKind.REMOVE, f"../{FOREIGN}")
+    journal = forge(log_dir, lambda each: replace(each, redo_records=(step,)), RunState.APPLYING)
     require_refused(log_dir, journal, *WRITERS)
 
 
 def test_one_bad_journal_keeps_every_other_from_being_finished(log_dir: Path) -> None:
-    forge(log_dir, lambda each: each, State.UNDOING)
+    forge(log_dir, lambda each: each, RunState.UNDOING)
     (log_dir / ".kdump-2.applying").write_bytes(b"junk")
     require_refused(log_dir, log_dir / ".kdump-2.applying", ("recover",), ("undo",))
 
 
 def test_no_file_gets_set_id_bits(log_dir: Path) -> None:
-    journal = forge(log_dir, before_of(f"{PARTITION}/c", SET_ID), State.APPLYING)
+    journal = forge(log_dir, before_of(f"{PARTITION}/c", SET_ID), RunState.APPLYING)
     assert "set-id" in require_refused(log_dir, journal, *WRITERS)
 
 
@@ -245,8 +245,8 @@ def test_the_owner_of_a_directory_makes_no_file_of_roots_by_a_journal(log_dir: P
     cut = f"{PARTITION}/{LOG}"
 
     def of_root(journal: Any) -> Any:
-        before = replace(journal.before[cut], metadata=PLAIN)
-        return replace(journal, before=journal.before | {cut: before})
+        before = replace(journal.before_images[cut], metadata=PLAIN)
+        return replace(journal, before_images=journal.before_images | {cut: before})
 
     journal = forge(log_dir, of_root)
     os.chown(journal, owner, owner)
@@ -261,9 +261,9 @@ def test_the_owner_of_a_directory_makes_no_file_of_roots_by_a_journal(log_dir: P
 # ---- What is in a journal's place ----
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("kind", ["fifo", "socket", "link", "dangling", "device"])
-def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: State) -> None:
+def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: RunState) -> None:
     real = log_dir / ".kdump-1.applied"
     real.rename(elsewhere := log_dir.parent / "journal")
     journal = log_dir / f".kdump-1{state.value}"
@@ -278,7 +278,7 @@ def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: State) 
         os.mknod(journal, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
     else:
         journal.symlink_to(elsewhere if kind == "link" else "nowhere")
-    require_refused(log_dir, journal, *(UNDO if state is State.APPLIED else WRITERS))
+    require_refused(log_dir, journal, *(UNDO if state is RunState.APPLIED else WRITERS))
     assert kdump("undo", "--discard", log_dir, "1").exit_status == 0
     assert not os.path.lexists(journal)
     assert elsewhere.exists()
@@ -306,12 +306,12 @@ def replaced_by_link(log_dir: Path) -> Path:
     return elsewhere
 
 
-@pytest.mark.parametrize("state", State)
-def test_a_link_in_the_place_of_a_partition_is_not_followed(log_dir: Path, state: State) -> None:
+@pytest.mark.parametrize("state", RunState)
+def test_a_link_in_the_place_of_a_partition_is_not_followed(log_dir: Path, state: RunState) -> None:
     forge(log_dir, lambda journal: journal, state)
     replaced_by_link(log_dir)
     before = seen(log_dir)
-    for command in UNDO if state is State.APPLIED else WRITERS:
+    for command in UNDO if state is RunState.APPLIED else WRITERS:
         outcome = kdump(*command, log_dir)
         assert outcome.exit_status == 8
         assert f"{PARTITION} is a symbolic link".encode() in outcome.stderr
@@ -346,8 +346,8 @@ def link_foreign_file_as_log(log_dir: Path) -> None:
     log.hardlink_to(foreign)
 
 
-@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
-def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: State) -> None:
+@pytest.mark.parametrize("state", [RunState.APPLYING, RunState.UNDOING])
+def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: RunState) -> None:
     forge(log_dir, lambda journal: journal, state)
     link_foreign_file_as_log(log_dir)
     before = seen(log_dir)
@@ -385,12 +385,12 @@ def test_steps_that_fight_stay_in_the_directory_and_are_all_shown(log_dir: Path)
     forge(
         log_dir,
         with_steps(
-            Step(StepKind.MOVE, f"{PARTITION}/c", checkpoint),
-            Step(StepKind.MOVE, checkpoint, f"{PARTITION}/c"),
-            Step(StepKind.REMOVE, checkpoint),
+            JournalRecord(RecordKind.MOVE, f"{PARTITION}/c", checkpoint),
+            JournalRecord(RecordKind.MOVE, checkpoint, f"{PARTITION}/c"),
+            JournalRecord(RecordKind.REMOVE, checkpoint),
         ),
     )
-    _, restored = foretell(log_dir)
+    _, restored = preview_undo(log_dir)
     assert (checkpoint, True) in {(each.path, each.is_removed) for each in restored}
 
 
@@ -398,12 +398,12 @@ def test_a_file_that_gets_a_name_nobody_had_is_shown(log_dir: Path) -> None:
     forge(
         log_dir,
         with_steps(
-            Step(StepKind.MOVE, "first", "recovery-point-offset-checkpoint"),
-            Step(StepKind.MOVE, "second", "first"),
-            Step(StepKind.PUT, f"{PARTITION}/third", f"{PARTITION}/b"),
+            JournalRecord(RecordKind.MOVE, "first", "recovery-point-offset-checkpoint"),
+            JournalRecord(RecordKind.MOVE, "second", "first"),
+            JournalRecord(RecordKind.PUT, f"{PARTITION}/third", f"{PARTITION}/b"),
         ),
     )
-    _, restored = foretell(log_dir)
+    _, restored = preview_undo(log_dir)
     shown = {each.path: (each.is_removed, each.size_bytes) for each in restored}
     assert "first" not in shown
     assert shown["recovery-point-offset-checkpoint"] == (True, 0)
@@ -411,16 +411,18 @@ def test_a_file_that_gets_a_name_nobody_had_is_shown(log_dir: Path) -> None:
 
 
 def test_what_another_command_would_finish_is_shown_whole(log_dir: Path) -> None:
-    steps = (
-        Step(StepKind.REMOVE, "recovery-point-offset-checkpoint"),
-        Step(StepKind.MOVE, f"{PARTITION}/moved", f"{PARTITION}/c"),
+    redo_records = (
+        JournalRecord(RecordKind.REMOVE, "recovery-point-offset-checkpoint"),
+        JournalRecord(RecordKind.MOVE, f"{PARTITION}/moved", f"{PARTITION}/c"),
     )
 
     def forged(journal: Journal) -> Journal:
-        marks = {path: replace(mark, checksum=None) for path, mark in journal.marks.items()}
-        return replace(journal, steps=steps, marks=marks)
+        fingerprints = {
+            path: replace(mark, checksum=None) for path, mark in journal.fingerprints.items()
+        }
+        return replace(journal, redo_records=redo_records, fingerprints=fingerprints)
 
-    forge(log_dir, forged, State.APPLYING)
+    forge(log_dir, forged, RunState.APPLYING)
     said = kdump("recover", "--dry-run", log_dir).stdout.decode().splitlines()
     assert "  remove recovery-point-offset-checkpoint" in said
     assert f"  remove {PARTITION}/c" in said
@@ -494,13 +496,13 @@ def changes(draw: st.DrawFn, said: dict[str, Any]) -> Change:
     return change
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", RunState)
 @given(data=st.data())
 @settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_whatever_a_journal_says_nothing_outside_changes_and_nothing_crashes(
-    quick_path: Path, state: State, data: st.DataObject
+    quick_path: Path, state: RunState, data: st.DataObject
 ) -> None:
     root = quick_path / "original"
     if not root.exists():
@@ -517,7 +519,7 @@ def test_whatever_a_journal_says_nothing_outside_changes_and_nothing_crashes(
 
     foretold: list[Restored] | None = None
     with suppress(KdumpError):
-        _, foretold = foretell(log_dir)
+        _, foretold = preview_undo(log_dir)
     before = {name: each for name, each in tree_of(log_dir).items() if name != "."}
     with suppress(KdumpError):
         undo(log_dir)
@@ -581,16 +583,16 @@ def advised(said: str) -> list[str]:
     return shlex.split(command)[1:]
 
 
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("damage", [b"", b"junk", b'{"kdump":2}'])
 @pytest.mark.parametrize("name", ["logs", "my logs", "it's"])
 def test_what_is_advised_about_a_damaged_journal_works(
-    log_dir: Path, state: State, damage: bytes, name: str
+    log_dir: Path, state: RunState, damage: bytes, name: str
 ) -> None:
     log_dir = log_dir.rename(log_dir.with_name(name))
     journal = forge(log_dir, lambda each: each, state)
     journal.write_bytes(damage)
-    outcome = kdump("undo" if state is State.APPLIED else "recover", log_dir)
+    outcome = kdump("undo" if state is RunState.APPLIED else "recover", log_dir)
     assert outcome.exit_status == 8
     said = outcome.stderr.decode()
     assert f"{journal}: is damaged" in said
@@ -601,7 +603,7 @@ def test_what_is_advised_about_a_damaged_journal_works(
 
 
 def test_giving_up_all_does_not_pass_over_what_was_interrupted(log_dir: Path) -> None:
-    forge(log_dir, lambda each: each, State.APPLYING).write_bytes(b"junk")
+    forge(log_dir, lambda each: each, RunState.APPLYING).write_bytes(b"junk")
     outcome = kdump("undo", "--discard", log_dir)
     assert outcome.exit_status == 8
     (command,) = re.findall(r"'kdump (undo --discard .*?)'", outcome.stderr.decode())
@@ -610,7 +612,7 @@ def test_giving_up_all_does_not_pass_over_what_was_interrupted(log_dir: Path) ->
 
 
 def test_a_journal_of_another_version_is_refused_with_a_way_out(log_dir: Path) -> None:
-    journal = forge(log_dir, lambda each: each, State.APPLYING)
+    journal = forge(log_dir, lambda each: each, RunState.APPLYING)
     with_right_head(journal, journal.read_bytes().partition(b"\n")[2], 1)
     said = require_refused(log_dir, journal, *WRITERS)
     assert "another version of kdump" in said

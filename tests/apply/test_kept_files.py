@@ -16,7 +16,7 @@ from builders.repair_cases import aged, bad_batch_in_the_middle
 from builders.trees import tree_of
 from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
-from kdump.apply.journal_values import State
+from kdump.apply.journal import RunState
 from kdump.apply.undo import finish_interrupted, undo
 from kdump.errors import KdumpError
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, KeptUpTo, NewBytes
@@ -87,13 +87,13 @@ def stopped(work: Callable[[], object], where: str) -> None:
             work()
 
 
-def run_up_to(state: State, log_dir: Path, work: Callable[[], object]) -> None:
+def run_up_to(state: RunState, log_dir: Path, work: Callable[[], object]) -> None:
     """Let a run that keeps an undo be stopped in ``state``, or be done."""
-    if state is State.APPLYING:
+    if state is RunState.APPLYING:
         stopped(work, "kdump.apply.apply.go_on")
         return
     work()
-    if state is State.UNDOING:
+    if state is RunState.UNDOING:
         stopped(lambda: undo(log_dir), "kdump.apply.undo.go_back")
 
 
@@ -117,10 +117,10 @@ def repair(log_dir: Path) -> None:
 
 
 @harms
-@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("which", ["-cut", "-old-1", "-old-2"])
 def test_without_all_that_was_kept_nothing_is_undone(
-    log_dir: Path, which: str, state: State, harm: Callable[[Path], str]
+    log_dir: Path, which: str, state: RunState, harm: Callable[[Path], str]
 ) -> None:
     run_up_to(state, log_dir, lambda: repair(log_dir))
     kept = log_dir / f".kdump-1{which}"
@@ -187,7 +187,7 @@ def test_a_kept_link_is_one_to_the_same_place(tmp_path: Path) -> None:
 
 def test_new_content_that_was_cut_short_is_not_put_in_place(log_dir: Path) -> None:
     before = original_of(log_dir)
-    run_up_to(State.APPLYING, log_dir, lambda: repair(log_dir))
+    run_up_to(RunState.APPLYING, log_dir, lambda: repair(log_dir))
     (new, *_) = sorted(log_dir.glob(".kdump-1-new-*"))
     os.truncate(new, new.stat().st_size - 1)
     with pytest.raises(KdumpError, match=r"the new content of orders-0/\S+ has changed"):
@@ -226,8 +226,8 @@ def test_a_stale_journal_without_an_undo_says_how_to_be_rid_of_it(tmp_path: Path
 # ---- What is shown ----
 
 
-@pytest.mark.parametrize("state", [State.APPLYING, State.UNDOING])
-def test_a_dry_run_shows_what_a_run_would_finish_first(tmp_path: Path, state: State) -> None:
+@pytest.mark.parametrize("state", [RunState.APPLYING, RunState.UNDOING])
+def test_a_dry_run_shows_what_a_run_would_finish_first(tmp_path: Path, state: RunState) -> None:
     log_dir = tmp_path / "logs"
     bad_batch_in_the_middle(log_dir)
     aged(log_dir)
@@ -239,7 +239,7 @@ def test_a_dry_run_shows_what_a_run_would_finish_first(tmp_path: Path, state: St
     lines = said.splitlines()
     assert any("00000000000000000060.log" in line for line in lines)
     marker = [line for line in lines if line.endswith(".kafka_cleanshutdown")]
-    assert bool(marker) == (state is State.UNDOING)
+    assert bool(marker) == (state is RunState.UNDOING)
 
 
 def test_the_lock_that_is_put_back_is_shown(tmp_path: Path) -> None:

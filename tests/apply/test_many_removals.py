@@ -22,7 +22,7 @@ def test_segments_of_many_partitions_go_as_those_of_few(
     shutil.copytree(root, copy)
 
     run("retain", root, *EVERY_TOPIC, *ALL_IS_OLD)
-    monkeypatch.setattr("kdump.apply.run.MANY_REMOVALS", 2)
+    monkeypatch.setattr("kdump.apply.journal_replay.MANY_REMOVALS", 2)
     run("retain", copy, *EVERY_TOPIC, *ALL_IS_OLD)
 
     assert logs_of(copy / "payments-0") == [END_OFFSET]

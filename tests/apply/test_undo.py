@@ -11,7 +11,7 @@ from builders.log_dir_trees import original_of, seen_by_broker
 from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.lock import hold_locks
-from kdump.apply.undo import discard, finish_interrupted, foretell, list_undos, undo
+from kdump.apply.undo import discard, finish_interrupted, list_undos, preview_undo, undo
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.target.target_file import Gone, KeptUpTo, NewBytes, TargetFile
@@ -94,7 +94,7 @@ def test_when_the_directory_has_moved_on_nothing_is_taken_back(
     else:
         (log_dir / path).write_bytes(content)
     before = original_of(log_dir)
-    for use in (undo, foretell):
+    for use in (undo, preview_undo):
         with pytest.raises(KdumpError, match=f"{what}; 'kdump undo --discard"):
             use(log_dir)
     assert original_of(log_dir) == before
@@ -148,7 +148,7 @@ def test_a_lock_file_that_a_crash_had_left_is_there_again(log_dir: Path) -> None
 
 def test_what_would_be_done_is_said_beforehand(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6), "d": NewBytes(b"")}, command="kdump verify --repair")
-    run, restored = foretell(log_dir)
+    run, restored = preview_undo(log_dir)
     assert (run.command, run.is_interrupted, run.files) == ("kdump verify --repair", False, 2)
     assert [(each.path, each.is_removed, each.size_bytes) for each in restored] == [
         (f"orders-0/{LOG}", False, 8),

@@ -13,9 +13,9 @@ import crc32c
 from builders.written_files import PARTITION, plan_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Metadata
-from kdump.apply.journal import read_journal, write_journal
-from kdump.apply.journal_values import Before, Cut, Journal, Mark, State
-from kdump.apply.steps import Step, StepKind
+from kdump.apply.journal import BeforeImage, Cut, Fingerprint, Journal, RunState
+from kdump.apply.journal_file import read_journal, write_journal
+from kdump.apply.journal_record import JournalRecord, RecordKind
 from kdump.formats import names
 from kdump.target.target_file import Gone, KeptUpTo, NewBytes
 
@@ -37,7 +37,7 @@ def log_dir_with_a_run(tmp_path: Path) -> Path:
     return log_dir
 
 
-def forge(log_dir: Path, forged: Forge, state: State = State.APPLIED) -> Path:
+def forge(log_dir: Path, forged: Forge, state: RunState = RunState.APPLIED) -> Path:
     """Let the journal of run 1 say something else, or be of another state."""
     path = log_dir / ".kdump-1.applied"
     journal = read_journal(path)
@@ -46,23 +46,23 @@ def forge(log_dir: Path, forged: Forge, state: State = State.APPLIED) -> Path:
     return log_dir / f".kdump-1{state.value}"
 
 
-def with_steps(*steps: Step) -> Forge:
-    return lambda journal: replace(journal, undo_steps=(*journal.undo_steps, *steps))
+def with_steps(*steps: JournalRecord) -> Forge:
+    return lambda journal: replace(journal, undo_records=(*journal.undo_records, *steps))
 
 
 def before_of(path: str, metadata: Metadata) -> Forge:
     """Say that a file was cut."""
-    before = Before(100, metadata, True, None, Cut(0, ()), None)
+    before = BeforeImage(100, metadata, True, None, Cut(0, ()), None)
     return lambda journal: replace(
         journal,
-        before=journal.before | {path: before},
-        undo_steps=(*journal.undo_steps, Step(StepKind.FILL, source=path)),
+        before_images=journal.before_images | {path: before},
+        undo_records=(*journal.undo_records, JournalRecord(RecordKind.FILL, source=path)),
     )
 
 
 SET_ID = Metadata(0o6755, 0, 0, 0, 0)
 PLAIN = Metadata(0o666, 0, 0, 0, 0)
-MARK = Mark(0, 0)
+MARK = Fingerprint(0, 0)
 KEPT = ".kdump-1-old-0"
 
 
@@ -71,8 +71,8 @@ def linked_to(name: str) -> Forge:
 
     def forged(journal: Journal) -> Journal:
         path = f"{PARTITION}/b"
-        before = replace(journal.before[path], link=name)
-        return replace(journal, before=journal.before | {path: before})
+        before = replace(journal.before_images[path], link=name)
+        return replace(journal, before_images=journal.before_images | {path: before})
 
     return forged
 
@@ -80,17 +80,19 @@ def linked_to(name: str) -> Forge:
 def paths_of(foreign: str) -> dict[str, Forge]:
     """Every place of a journal that names a file, with ``foreign`` in it."""
     return {
-        "remove": with_steps(Step(StepKind.REMOVE, foreign)),
-        "remove-guard": with_steps(Step(StepKind.REMOVE, f"{PARTITION}/c", foreign)),
-        "move-from": with_steps(Step(StepKind.MOVE, f"{PARTITION}/x", foreign)),
-        "move-to": with_steps(Step(StepKind.MOVE, foreign, f"{PARTITION}/c")),
-        "put": with_steps(Step(StepKind.PUT, foreign, f"{PARTITION}/b")),
-        "put-from": with_steps(Step(StepKind.PUT, f"{PARTITION}/b", foreign)),
+        "remove": with_steps(JournalRecord(RecordKind.REMOVE, foreign)),
+        "remove-guard": with_steps(JournalRecord(RecordKind.REMOVE, f"{PARTITION}/c", foreign)),
+        "move-from": with_steps(JournalRecord(RecordKind.MOVE, f"{PARTITION}/x", foreign)),
+        "move-to": with_steps(JournalRecord(RecordKind.MOVE, foreign, f"{PARTITION}/c")),
+        "put": with_steps(JournalRecord(RecordKind.PUT, foreign, f"{PARTITION}/b")),
+        "put-from": with_steps(JournalRecord(RecordKind.PUT, f"{PARTITION}/b", foreign)),
         "fill": before_of(foreign, PLAIN),
-        "sync": with_steps(Step(StepKind.SYNC, paths=(foreign,))),
+        "sync": with_steps(JournalRecord(RecordKind.SYNC, paths=(foreign,))),
         "link": linked_to(foreign),
-        "kept": lambda journal: replace(journal, kept=journal.kept | {foreign: MARK}),
-        "marks": lambda journal: replace(journal, marks=journal.marks | {foreign: MARK}),
+        "kept": lambda journal: replace(journal, undo_files=journal.undo_files | {foreign: MARK}),
+        "marks": lambda journal: replace(
+            journal, fingerprints=journal.fingerprints | {foreign: MARK}
+        ),
         "after": lambda journal: replace(journal, after=journal.after | {foreign: MARK}),
     }
 

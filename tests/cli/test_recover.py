@@ -17,7 +17,7 @@ from builders.log_directories import offset_checkpoint
 from builders.message_sets import message_07
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file, write_topic_id
-from kdump.apply.run import Runner
+from kdump.apply.journal_replay import Replay
 from kdump.cli import main
 from kdump.formats import names
 from kdump.formats.names import FileKind
@@ -445,7 +445,7 @@ def test_an_interrupted_run_is_named_by_a_dry_run_and_finished_by_the_next(
         raise SystemError("the machine stops here")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Runner, "_cut", stop)
+        patch.setattr(Replay, "_cut", stop)
         with pytest.raises(SystemError):
             main.cli.main(["recover", str(damaged)], standalone_mode=False)
 

@@ -31,8 +31,8 @@ from builders.metadata_log import (
 )
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel
-from kdump.apply.run import Runner
-from kdump.apply.steps import Step
+from kdump.apply.journal_record import JournalRecord
+from kdump.apply.journal_replay import Replay
 from kdump.cli import main
 from kdump.formats import names
 
@@ -510,15 +510,15 @@ def test_a_damaged_partition_is_left_and_the_others_lose_what_is_old(root: Path)
 def test_the_log_begins_anew_before_the_first_segment_is_gone(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remove = Runner._remove
+    remove = Replay._remove
 
-    def stop_at_logs(runner: Runner, step: Step) -> None:
+    def stop_at_logs(runner: Replay, step: JournalRecord) -> None:
         if step.path.endswith(".log"):
             raise SystemError("the machine stops here")
         remove(runner, step)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Runner, "_remove", stop_at_logs)
+        patch.setattr(Replay, "_remove", stop_at_logs)
         with pytest.raises(SystemError):
             main.cli.main(["retain", str(root), *ALL, *FIRST_IS_OLD], standalone_mode=False)
 

@@ -94,14 +94,14 @@ def _undo(
     log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
 ) -> None:
     from kdump.apply.lock import hold_locks
-    from kdump.apply.undo import foretell, remove_remains, undo
+    from kdump.apply.undo import preview_undo, remove_remains, undo
 
     if dry_run:
-        run, restored = foretell(log_dir, undo_id)
+        run, restored = preview_undo(log_dir, undo_id)
     else:
         with hold_locks([log_dir]):
             remove_remains(log_dir)
-            run, restored = foretell(log_dir, undo_id)
+            run, restored = preview_undo(log_dir, undo_id)
             try:
                 undo(log_dir, run.undo_id)
             except KeyboardInterrupt as stop:

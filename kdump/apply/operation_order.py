@@ -93,19 +93,19 @@ def root_operations(
     anew even if it is there: it must not be while things change. What files are to be ``first``
     and what they are to be in the end are operations of their own.
     """
-    meanwhile = different(path, first, states)
-    at_last = {name: _at_last(path / name, target.get(name, Kept())) for name in meanwhile}
-    if not all(isinstance(each, NewBytes) for each in meanwhile.values()):
-        raise ValueError(f"not new bytes: {meanwhile}")
-    others = {name: each for name, each in target.items() if name not in meanwhile}
+    interim = different(path, first, states)
+    at_last = {name: _at_last(path / name, target.get(name, Kept())) for name in interim}
+    if not all(isinstance(each, NewBytes) for each in interim.values()):
+        raise ValueError(f"not new bytes: {interim}")
+    others = {name: each for name, each in target.items() if name not in interim}
     found = different(path, others, states)
-    found |= {name: each for name, each in at_last.items() if each != meanwhile[name]}
+    found |= {name: each for name, each in at_last.items() if each != interim[name]}
     marker = target.get(CLEAN_SHUTDOWN_MARKER)
     if has_partitions and isinstance(marker, NewBytes):
         found[CLEAN_SHUTDOWN_MARKER] = marker
     return (
-        *_Planner(path, states, meanwhile).in_root(Phase.FIRST),
-        *_Planner(path, states, found, frozenset(meanwhile)).in_root(Phase.WRITE),
+        *_Planner(path, states, interim).in_root(Phase.FIRST),
+        *_Planner(path, states, found, frozenset(interim)).in_root(Phase.WRITE),
     )
 
 

@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from kdump.apply.journal_record import (
+    ChangedDirectory,
+    JournalRecord,
+    RecordKind,
+    position,
+    sync_of,
+)
 from kdump.apply.operations import Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP
-from kdump.apply.steps import ChangedDirectory, Step, StepKind, position, sync_of
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, FileKind
 
 _SEGMENT_PHASES: Final = (
@@ -23,7 +29,7 @@ _SEGMENT_PHASES: Final = (
 """In which names of segments change."""
 
 
-def steps_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Step]:
+def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[JournalRecord]:
     """The steps that carry out ``plan``.
 
     What a reader finds if the machine stops behind each of them:
@@ -94,7 +100,7 @@ def steps_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Step]:
     return _guarded(steps)
 
 
-def _guarded(steps: list[Step]) -> list[Step]:
+def _guarded(steps: list[JournalRecord]) -> list[JournalRecord]:
     """Let what removes a file spare the one that a later step puts in its place.
 
     As long as that one is where it comes from, the old one may still be there, and never after.
@@ -102,12 +108,12 @@ def _guarded(steps: list[Step]) -> list[Step]:
     origins: dict[str, str] = {}
     made: dict[str, list[tuple[int, str]]] = {}
     for at, step in enumerate(steps):
-        if step.kind is StepKind.MOVE:
+        if step.kind is RecordKind.MOVE:
             origins[step.path] = origins.get(step.source, step.source)
             made.setdefault(step.path, []).append((at, origins[step.path]))
     guarded = []
     for at, step in enumerate(steps):
-        if step.kind is StepKind.REMOVE:
+        if step.kind is RecordKind.REMOVE:
             later = [origin for when, origin in made.get(step.path, ()) if when > at]
             if later:
                 step = replace(step, source=later[0])
@@ -115,7 +121,7 @@ def _guarded(steps: list[Step]) -> list[Step]:
     return guarded
 
 
-def _segment_steps(directory: ChangedDirectory) -> list[Step]:
+def _segment_steps(directory: ChangedDirectory) -> list[JournalRecord]:
     """The steps of a partition before any of its segments goes that nothing takes the place of.
 
     1. What salvage sets aside is there: files that a broker leaves alone.
@@ -159,7 +165,7 @@ def _stale(directory: ChangedDirectory, renames: list[Operation]) -> list[str]:
     return found
 
 
-def _rewrite_steps(directory: ChangedDirectory, rewrite: list[Operation]) -> list[Step]:
+def _rewrite_steps(directory: ChangedDirectory, rewrite: list[Operation]) -> list[JournalRecord]:
     """The steps of one exchange of segments.
 
     1. All new files are there, durable, with the suffix ``.cleaned``: a broker deletes them.
@@ -179,7 +185,7 @@ def _rewrite_steps(directory: ChangedDirectory, rewrite: list[Operation]) -> lis
         path = directory.path_of(each.name + CLEANED)
         source = directory.do(each).source
         if source != path:
-            steps.append(Step(StepKind.MOVE, path, source))
+            steps.append(JournalRecord(RecordKind.MOVE, path, source))
     steps.append(directory.sync())
     # 2. and 3.
     last_first = sorted(names, key=lambda name: (-position(name)[0], position(name)))

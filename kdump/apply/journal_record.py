@@ -19,7 +19,7 @@ from kdump.formats.names import leading_offset
 ROOT = "."
 
 
-class StepKind(enum.Enum):
+class RecordKind(enum.Enum):
     """What a step does; the value is its word in the journal."""
 
     MOVE = "move"
@@ -37,10 +37,10 @@ class StepKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class JournalRecord:
     """One step; paths are relative to the log directory, which is ``.`` itself."""
 
-    kind: StepKind
+    kind: RecordKind
     path: str = ""
     source: str = ""
     size_bytes: int = 0
@@ -85,19 +85,19 @@ class ChangedDirectory:
     def path_of(self, name: str) -> str:
         return self.prefix + name
 
-    def move(self, source: str, name: str) -> Step:
-        return Step(StepKind.MOVE, self.path_of(name), self.path_of(source))
+    def move(self, source: str, name: str) -> JournalRecord:
+        return JournalRecord(RecordKind.MOVE, self.path_of(name), self.path_of(source))
 
-    def remove(self, name: str) -> Step:
-        return Step(StepKind.REMOVE, self.path_of(name))
+    def remove(self, name: str) -> JournalRecord:
+        return JournalRecord(RecordKind.REMOVE, self.path_of(name))
 
-    def sync(self) -> Step:
-        return Step(StepKind.SYNC, paths=(self.path,))
+    def sync(self) -> JournalRecord:
+        return JournalRecord(RecordKind.SYNC, paths=(self.path,))
 
-    def put(self, name: str, before: str | None = None) -> Step:
-        return Step(StepKind.PUT, self.path_of(name), self.path_of(before or name))
+    def put(self, name: str, before: str | None = None) -> JournalRecord:
+        return JournalRecord(RecordKind.PUT, self.path_of(name), self.path_of(before or name))
 
-    def do(self, operation: Operation) -> Step:
+    def do(self, operation: Operation) -> JournalRecord:
         """The step of an operation that has one."""
         name = operation.name
         if operation.kind is OperationKind.REMOVE:
@@ -106,13 +106,13 @@ class ChangedDirectory:
             return self.cut(name, operation)
         if operation.source is not None:
             return self.move(operation.source, name)
-        return Step(StepKind.MOVE, self.path_of(name), self.staged[operation])
+        return JournalRecord(RecordKind.MOVE, self.path_of(name), self.staged[operation])
 
-    def cut(self, before: str, operation: Operation) -> Step:
+    def cut(self, before: str, operation: Operation) -> JournalRecord:
         path, source = self.path_of(operation.name), self.path_of(before)
-        return Step(StepKind.CUT, path, source, operation.size_bytes)
+        return JournalRecord(RecordKind.CUT, path, source, operation.size_bytes)
 
-    def cuts(self) -> list[Step]:
+    def cuts(self) -> list[JournalRecord]:
         """What is truncated: files that stay, and files that were renamed."""
         return [
             self.cut(before, each)
@@ -131,9 +131,9 @@ def cut_file(plan: DirectoryPlan, operation: Operation) -> str | None:
     return None
 
 
-def sync_of(paths: Iterable[str]) -> Step:
+def sync_of(paths: Iterable[str]) -> JournalRecord:
     """Make files or directories durable."""
-    return Step(StepKind.SYNC, paths=tuple(paths))
+    return JournalRecord(RecordKind.SYNC, paths=tuple(paths))
 
 
 def position(name: str) -> tuple[int, int, str]:

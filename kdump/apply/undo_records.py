@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from kdump.apply.journal_record import (
+    ChangedDirectory,
+    JournalRecord,
+    RecordKind,
+    position,
+    sync_of,
+)
 from kdump.apply.operations import Operation, OperationKind, Phase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, SWAP
-from kdump.apply.steps import ChangedDirectory, Step, StepKind, position, sync_of
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
 
 
-def undo_steps_of(plan: Plan) -> list[Step]:
+def undo_records_of(plan: Plan) -> list[JournalRecord]:
     """The steps that take back ``plan``, wherever carrying it out was stopped.
 
     They go the other way round. After each of them the files that hold a record are there under
@@ -31,7 +37,7 @@ def undo_steps_of(plan: Plan) -> list[Step]:
         for operation in reversed(each.of(Phase.WRITE)):
             steps += _restore(each, operation)
     cuts = [step.source for each in (*partitions, root) for step in each.cuts()]
-    steps += [Step(StepKind.FILL, source=path) for path in cuts]
+    steps += [JournalRecord(RecordKind.FILL, source=path) for path in cuts]
     steps.append(sync_of(cuts))
     for each in partitions:
         for operation in reversed(each.of(Phase.DROP)):
@@ -50,7 +56,7 @@ def undo_steps_of(plan: Plan) -> list[Step]:
     return steps
 
 
-def _undo_segments(directory: ChangedDirectory) -> list[Step]:
+def _undo_segments(directory: ChangedDirectory) -> list[JournalRecord]:
     """The steps of a partition once the segments are back that nothing took the place of."""
     steps = []
     for operation in reversed(directory.of(Phase.ROLL)):
@@ -75,18 +81,18 @@ def _undo_segments(directory: ChangedDirectory) -> list[Step]:
     return steps
 
 
-def _restore(directory: ChangedDirectory, operation: Operation) -> list[Step]:
+def _restore(directory: ChangedDirectory, operation: Operation) -> list[JournalRecord]:
     if operation.kind is OperationKind.CUT:
         return []
     steps = [] if operation.source is None else [directory.put(operation.source)]
     return steps + _restore_name(directory, operation.name)
 
 
-def _restore_name(directory: ChangedDirectory, name: str) -> list[Step]:
+def _restore_name(directory: ChangedDirectory, name: str) -> list[JournalRecord]:
     return [directory.put(name) if directory.had(name) else directory.remove(name)]
 
 
-def _undo_rewrite(directory: ChangedDirectory, rewrite: list[Operation]) -> list[Step]:
+def _undo_rewrite(directory: ChangedDirectory, rewrite: list[Operation]) -> list[JournalRecord]:
     """The steps that take back one exchange of segments.
 
     1. The old files have their names again. Whatever the new ones are called, a broker finds

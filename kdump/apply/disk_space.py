@@ -1,8 +1,9 @@
-"""Room on the disk for a plan, and how some is made where there is too little.
+"""Free space for a plan, and how to make some when there is too little.
 
-Before its first change, a run writes new content and a journal. On a full disk, what the plan
-deletes without needing anything (see :mod:`kdump.apply.early`) goes first, and only as much of it
-as makes room for the rest. With an undo nothing can go first: what is deleted is kept for it.
+Before its first change, a run writes new content and a journal. On a full disk, it first deletes
+files that the plan deletes anyway and that need no space (:mod:`kdump.apply.early_removals`), and
+only as many of them as make room for the rest. A run that keeps an undo cannot do that, because
+the undo keeps what is deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _JOURNAL_BYTES_PER_OPERATION: Final = 1024
 
 
 @dataclass(slots=True)
-class Room:
+class DiskSpace:
     """The room for a plan.
 
     Attributes:

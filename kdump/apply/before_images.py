@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.differences import gaps_between
-from kdump.apply.entries import status_at
 from kdump.apply.files import Content, FileRange, Files, Metadata
-from kdump.apply.journal import give_to_owner
-from kdump.apply.journal_values import (
+from kdump.apply.fingerprints import kept_file_fingerprint
+from kdump.apply.journal import (
     CUT_SUFFIX,
-    Before,
+    BeforeImage,
     Cut,
     Derived,
-    Mark,
+    Fingerprint,
+    KeptRange,
     Piece,
-    Run,
     own_name,
 )
-from kdump.apply.kept import kept_mark
+from kdump.apply.journal_file import give_to_owner
+from kdump.apply.journal_record import cut_file, relative
 from kdump.apply.operations import DirectoryPlan, FileState, Operation, OperationKind, Phase
+from kdump.apply.pinned_directory import status_at
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, is_log
-from kdump.apply.steps import cut_file, relative
 from kdump.formats.names import leading_offset
 from kdump.phases import during
 from kdump.storage.regular_files import open_file
@@ -63,7 +63,9 @@ class Staged:
 
 
 @during("writing new files")
-def stage(plan: Plan, number: int, files: Files, *, created_ns: int) -> dict[Operation, Staged]:
+def stage_new_content(
+    plan: Plan, number: int, files: Files, *, created_ns: int
+) -> dict[Operation, Staged]:
     """Write the new content of all operations that have any, durable but for its names.
 
     What others have staged in a partition is made durable as well, with its name.
@@ -156,12 +158,12 @@ class Kept:
         marks: the run's own files that an undo needs, by name.
     """
 
-    before: dict[str, Before]
-    marks: dict[str, Mark]
+    before_images: dict[str, BeforeImage]
+    fingerprints: dict[str, Fingerprint]
 
 
 @during("keeping a copy of what changes")
-def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> Kept:
+def keep_before_images(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> Kept:
     """Keep what is about to go, durable but for the names.
 
     Raises:
@@ -171,7 +173,7 @@ def kept_files(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> Kep
     for directory in plan.directories:
         keeper.keep(directory)
     keeper.write_cuts()
-    return Kept(keeper.before, keeper.marks)
+    return Kept(keeper.before_images, keeper.fingerprints)
 
 
 @dataclass(slots=True)
@@ -180,8 +182,8 @@ class _Keeper:
     number: int
     files: Files
     keep_undo: bool
-    before: dict[str, Before] = field(default_factory=dict)
-    marks: dict[str, Mark] = field(default_factory=dict)
+    before_images: dict[str, BeforeImage] = field(default_factory=dict)
+    fingerprints: dict[str, Fingerprint] = field(default_factory=dict)
     _ranges: list[FileRange] = field(default_factory=list)
     _kept_bytes: int = 0
     _links: int = 0
@@ -198,7 +200,7 @@ class _Keeper:
             state = directory.states[name]
             path = relative(self.log_dir, directory.path, name)
             pieces, is_rename = derived.get(name, ((), False))
-            self.before[path] = Before(
+            self.before_images[path] = BeforeImage(
                 state.size_bytes,
                 state.metadata,
                 state.is_own,
@@ -213,7 +215,7 @@ class _Keeper:
         name = own_name(self.number, f"-old-{self._links}")
         self._links += 1
         self.files.link(self.log_dir / path, self.log_dir / name)
-        self.marks[name] = kept_mark(self.log_dir / name)
+        self.fingerprints[name] = kept_file_fingerprint(self.log_dir / name)
         return name
 
     def _cut(self, path: str, state: FileState, position: int) -> Cut:
@@ -232,10 +234,12 @@ class _Keeper:
         gaps = gaps_between(ranges, state.size_bytes)
         return Derived(pieces, self._runs(path, state, gaps), is_rename=False)
 
-    def _runs(self, path: str, state: FileState, ranges: list[tuple[int, int]]) -> tuple[Run, ...]:
+    def _runs(
+        self, path: str, state: FileState, ranges: list[tuple[int, int]]
+    ) -> tuple[KeptRange, ...]:
         runs = []
         for start, end in _not_zero(self.log_dir / path, ranges):
-            runs.append(Run(start, end - start, self._kept_bytes))
+            runs.append(KeptRange(start, end - start, self._kept_bytes))
             self._ranges.append(FileRange(self.log_dir / path, start, end, state.identity))
             self._kept_bytes += end - start
         return tuple(runs)
@@ -247,14 +251,14 @@ class _Keeper:
             if self._is_for_owner():
                 give_to_owner(path, self.files)
             self.files.sync([path])
-            self.marks[path.name] = kept_mark(path, is_whole=True)
+            self.fingerprints[path.name] = kept_file_fingerprint(path, is_whole=True)
 
     def _is_for_owner(self) -> bool:
         """Whether the owner of the log directory may read all that was cut off."""
         owner = status_at(self.log_dir).st_uid
         metadata = [
             each.metadata
-            for each in self.before.values()
+            for each in self.before_images.values()
             if each.cut is not None or each.derived is not None
         ]
         return all(each.uid == owner or each.mode & stat.S_IROTH for each in metadata)

@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.entries import is_same, status_at, status_of
-from kdump.apply.journal_values import (
+from kdump.apply.fingerprints import kept_file_fingerprint
+from kdump.apply.journal import (
     CUT_SUFFIX,
-    Before,
+    BeforeImage,
     Journal,
-    State,
+    RunState,
     names_while_cut,
 )
-from kdump.apply.kept import kept_mark
-from kdump.apply.steps import ROOT, StepKind
+from kdump.apply.journal_record import ROOT, RecordKind
+from kdump.apply.pinned_directory import is_same, status_at, status_of
 from kdump.formats.names import LOCK_FILE
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -45,23 +45,23 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
             found.append(f"{name} is on another file system")
     if found:
         return found
-    for path in touched(journal):
+    for path in changed_paths(journal):
         status = status_of(log_dir / path)
         if status is not None and stat.S_ISDIR(status.st_mode):
             found.append(f"{path} is a directory")
     return found
 
 
-def touched(journal: Journal) -> list[str]:
+def changed_paths(journal: Journal) -> list[str]:
     """The files that are changed, in whatever way, by going on or back, but for the run's own."""
     own = journal.own_name("-")
-    found = journal.before.keys() | journal.after.keys() | journal.meanwhile.keys()
-    for step in (*journal.steps, *journal.undo_steps):
-        found |= {step.path, step.source} if step.kind is StepKind.MOVE else {step.path}
+    found = journal.before_images.keys() | journal.after.keys() | journal.interim.keys()
+    for step in (*journal.redo_records, *journal.undo_records):
+        found |= {step.path, step.source} if step.kind is RecordKind.MOVE else {step.path}
     return sorted(path for path in found if path and not path.startswith(own))
 
 
-def not_kept(log_dir: Path, journal: Journal, state: State) -> list[str]:
+def missing_undo_data(log_dir: Path, journal: Journal, state: RunState) -> list[str]:
     """What is missing, or has changed, of all that it takes to undo ``journal``.
 
     Gives a phrase for each file.
@@ -71,17 +71,17 @@ def not_kept(log_dir: Path, journal: Journal, state: State) -> list[str]:
     """
     changing = {
         each.link: (each.cut.position, each.size_bytes)
-        for each in journal.before.values()
-        if state is not State.APPLIED and each.link is not None and each.cut is not None
+        for each in journal.before_images.values()
+        if state is not RunState.APPLIED and each.link is not None and each.cut is not None
     }
     cut = journal.own_name(CUT_SUFFIX)
     found = []
-    for name, mark in journal.kept.items():
+    for name, mark in journal.undo_files.items():
         sizes = changing.get(name, (mark.size_bytes, mark.size_bytes))
         what = _wrong_size(log_dir / name, *sizes)
         # What may be cut, or filled again, at this moment is known by its size alone.
         if not what and name not in changing:
-            is_same = kept_mark(log_dir / name, is_whole=name == cut) == mark
+            is_same = kept_file_fingerprint(log_dir / name, is_whole=name == cut) == mark
             what = "" if is_same else "has changed"
         if what:
             found.append(f"{name} {what}")
@@ -104,14 +104,14 @@ def _wrong_size(path: Path, least_bytes: int, most_bytes: int) -> str:
     return ""
 
 
-def _foreign_links(log_dir: Path, journal: Journal, state: State) -> Iterator[str]:
+def _foreign_links(log_dir: Path, journal: Journal, state: RunState) -> Iterator[str]:
     """Files that would be changed where they lie, but have hard links elsewhere."""
     lock = status_of(log_dir / LOCK_FILE)
     if journal.lock is not None and lock is not None and lock.st_nlink > 1:
         yield f"{LOCK_FILE} has another hard link"
-    if state is State.APPLIED:
+    if state is RunState.APPLIED:
         return  # those are copied
-    for path, before in journal.before.items():
+    for path, before in journal.before_images.items():
         if before.cut is None:
             continue
         place = log_dir / (before.link or path)
@@ -124,7 +124,9 @@ def _foreign_links(log_dir: Path, journal: Journal, state: State) -> Iterator[st
             yield f"{path} has another hard link"
 
 
-def _not_to_be_copied(log_dir: Path, journal: Journal, state: State) -> Iterator[tuple[str, str]]:
+def _not_to_be_copied(
+    log_dir: Path, journal: Journal, state: RunState
+) -> Iterator[tuple[str, str]]:
     """Files whose content must not be given to somebody else.
 
     A foreign file under a name of this directory, a hard link or one moved here, would be copied
@@ -132,11 +134,11 @@ def _not_to_be_copied(log_dir: Path, journal: Journal, state: State) -> Iterator
     """
     owner = status_at(log_dir)
     cut = log_dir / journal.own_name(CUT_SUFFIX)
-    if cut.name in journal.kept:
+    if cut.name in journal.undo_files:
         kept = status_at(cut)
         if kept.st_nlink > 1 and kept.st_uid != owner.st_uid:
             yield cut.name, "has another hard link"
-    for path, before in journal.before.items():
+    for path, before in journal.before_images.items():
         sources = _sources(path, before, state)
         for source in sources:
             status = status_of(log_dir / source)
@@ -154,16 +156,16 @@ def _not_to_be_copied(log_dir: Path, journal: Journal, state: State) -> Iterator
                 yield path, f"would be given to user {made_for} by the journal of another user"
 
 
-def _sources(path: str, before: Before, state: State) -> list[str]:
+def _sources(path: str, before: BeforeImage, state: RunState) -> list[str]:
     """The files that one is made again from."""
     if before.derived is not None:
-        return [piece.path for piece in before.derived.pieces] if state is State.APPLIED else []
+        return [piece.path for piece in before.derived.pieces] if state is RunState.APPLIED else []
     if before.cut is not None:
         return [before.link or path]
     return []
 
 
-def _may_be_copied(status: os.stat_result, before: Before, owner: os.stat_result) -> bool:
+def _may_be_copied(status: os.stat_result, before: BeforeImage, owner: os.stat_result) -> bool:
     if status.st_uid == owner.st_uid:
         return True
     metadata = before.metadata

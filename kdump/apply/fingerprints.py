@@ -9,15 +9,15 @@ from typing import Final
 
 import crc32c
 
-from kdump.apply.entries import directory_of, opened, status_at
-from kdump.apply.journal_values import Mark
+from kdump.apply.journal import Fingerprint
+from kdump.apply.pinned_directory import directory_of, opened, status_at
 
 _WHOLE_BYTES: Final = 64 << 10
 _ENDS_BYTES: Final = 16 << 10
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def kept_mark(path: Path, *, is_whole: bool = False) -> Mark:
+def kept_file_fingerprint(path: Path, *, is_whole: bool = False) -> Fingerprint:
     """Describe a file, or a symbolic link, that is kept.
 
     Args:
@@ -32,11 +32,11 @@ def kept_mark(path: Path, *, is_whole: bool = False) -> Mark:
     if stat.S_ISLNK(status.st_mode):
         with directory_of(path) as directory:
             target = os.readlink(os.fsencode(path.name), dir_fd=directory)
-        return Mark(status.st_size, status.st_mtime_ns, crc32c.crc32c(target))
+        return Fingerprint(status.st_size, status.st_mtime_ns, crc32c.crc32c(target))
     with opened(path) as descriptor:
         status = os.fstat(descriptor)
         checksum = _checksum(descriptor, status.st_size, is_whole=is_whole)
-    return Mark(status.st_size, status.st_mtime_ns, checksum)
+    return Fingerprint(status.st_size, status.st_mtime_ns, checksum)
 
 
 def _checksum(descriptor: int, size_bytes: int, *, is_whole: bool) -> int:

@@ -2,7 +2,7 @@
 
 Anybody may have written what is decoded here, so that every field is held against its type and its
 range. What a journal that is well-formed may *say* is the business of
-:mod:`kdump.apply.journal_rules`.
+:mod:`kdump.apply.journal_validation`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from kdump.apply.files import Metadata
-from kdump.apply.journal_values import Before, Cut, Derived, Journal, Mark, Piece, Run
-from kdump.apply.steps import Step, StepKind
+from kdump.apply.journal import BeforeImage, Cut, Derived, Fingerprint, Journal, KeptRange, Piece
+from kdump.apply.journal_record import JournalRecord, RecordKind
 
 Value = TypeVar("Value")
 
@@ -32,14 +32,14 @@ def encoded(journal: Journal) -> dict[str, Any]:
         "can_undo": journal.can_undo,
         "lock": None if journal.lock is None else _of_metadata(journal.lock),
         "directories": {path: _of_metadata(each) for path, each in journal.directories.items()},
-        "before": {path: _of_before(each) for path, each in journal.before.items()},
+        "before": {path: _of_before(each) for path, each in journal.before_images.items()},
         "staged": journal.staged,
-        "steps": [_of_step(each) for each in journal.steps],
-        "undo_steps": [_of_step(each) for each in journal.undo_steps],
-        "marks": _of_marks(journal.marks),
+        "steps": [_of_step(each) for each in journal.redo_records],
+        "undo_steps": [_of_step(each) for each in journal.undo_records],
+        "marks": _of_marks(journal.fingerprints),
         "after": _of_marks(journal.after),
-        "meanwhile": _of_marks(journal.meanwhile),
-        "kept": _of_marks(journal.kept),
+        "meanwhile": _of_marks(journal.interim),
+        "kept": _of_marks(journal.undo_files),
     }
 
 
@@ -56,14 +56,14 @@ def decoded(said: Any) -> Journal:
         can_undo=_truth(said["can_undo"]),
         lock=_optional(_to_metadata, said["lock"]),
         directories=_mapping(_to_metadata, said["directories"]),
-        before=_mapping(_to_before, said["before"]),
+        before_images=_mapping(_to_before, said["before"]),
         staged=_mapping(_text, said["staged"]),
-        steps=_list(_to_step, said["steps"]),
-        undo_steps=_list(_to_step, said["undo_steps"]),
-        marks=_mapping(_to_mark, said["marks"]),
+        redo_records=_list(_to_step, said["steps"]),
+        undo_records=_list(_to_step, said["undo_steps"]),
+        fingerprints=_mapping(_to_mark, said["marks"]),
         after=_mapping(_to_mark, said["after"]),
-        meanwhile=_mapping(_to_mark, said["meanwhile"]),
-        kept=_mapping(_to_mark, said["kept"]),
+        interim=_mapping(_to_mark, said["meanwhile"]),
+        undo_files=_mapping(_to_mark, said["kept"]),
     )
 
 
@@ -128,29 +128,29 @@ def _to_metadata(said: Any) -> Metadata:
     )
 
 
-def _of_marks(marks: dict[str, Mark]) -> dict[str, list[int | None]]:
+def _of_marks(marks: dict[str, Fingerprint]) -> dict[str, list[int | None]]:
     return {
         path: [mark.size_bytes, mark.modified_ns, mark.checksum] for path, mark in marks.items()
     }
 
 
-def _to_mark(said: Any) -> Mark:
+def _to_mark(said: Any) -> Fingerprint:
     size_bytes, modified_ns, checksum = _fields(said, 3)
-    return Mark(
+    return Fingerprint(
         _number(size_bytes),
         _number(modified_ns, least=-_MOST),
         None if checksum is None else _number(checksum, most=_MOST_CHECKSUM),
     )
 
 
-def _of_step(step: Step) -> list[Any]:
+def _of_step(step: JournalRecord) -> list[Any]:
     return [step.kind.value, step.path, step.source, step.size_bytes, step.paths]
 
 
-def _to_step(said: Any) -> Step:
+def _to_step(said: Any) -> JournalRecord:
     kind, path, source, size_bytes, paths = _fields(said, 5)
-    return Step(
-        StepKind(_text(kind)),
+    return JournalRecord(
+        RecordKind(_text(kind)),
         _text(path),
         _text(source),
         _number(size_bytes),
@@ -158,36 +158,36 @@ def _to_step(said: Any) -> Step:
     )
 
 
-def _of_runs(runs: Iterable[Run]) -> list[list[int]]:
+def _of_runs(runs: Iterable[KeptRange]) -> list[list[int]]:
     return [[run.position, run.size_bytes, run.kept_at] for run in runs]
 
 
-def _to_run(said: Any) -> Run:
+def _to_run(said: Any) -> KeptRange:
     position, size_bytes, kept_at = _fields(said, 3)
-    return Run(_number(position), _number(size_bytes), _number(kept_at))
+    return KeptRange(_number(position), _number(size_bytes), _number(kept_at))
 
 
-def _of_before(before: Before) -> list[Any]:
+def _of_before(before: BeforeImage) -> list[Any]:
     cut, derived = before.cut, before.derived
     return [
         before.size_bytes,
         _of_metadata(before.metadata),
         before.is_own,
         before.link,
-        None if cut is None else [cut.position, _of_runs(cut.runs)],
+        None if cut is None else [cut.position, _of_runs(cut.kept_ranges)],
         None
         if derived is None
         else [
             [[piece.path, piece.start, piece.end, piece.position] for piece in derived.pieces],
-            _of_runs(derived.runs),
+            _of_runs(derived.kept_ranges),
             derived.is_rename,
         ],
     ]
 
 
-def _to_before(said: Any) -> Before:
+def _to_before(said: Any) -> BeforeImage:
     size_bytes, metadata, is_own, link, cut, derived = _fields(said, 6)
-    return Before(
+    return BeforeImage(
         _number(size_bytes),
         _to_metadata(metadata),
         _truth(is_own),

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdump.apply.entries import status_of
-from kdump.apply.journal_values import Journal
-from kdump.apply.steps import Step, StepKind
+from kdump.apply.journal import Journal
+from kdump.apply.journal_record import JournalRecord, RecordKind
+from kdump.apply.pinned_directory import status_of
 from kdump.formats.names import KDUMP_PREFIX
 
 
@@ -25,7 +25,9 @@ class Content:
     is_before: bool = False
 
 
-def outcome_of(log_dir: Path, journal: Journal, steps: Iterable[Step]) -> dict[str, Content | None]:
+def predict_names(
+    log_dir: Path, journal: Journal, steps: Iterable[JournalRecord]
+) -> dict[str, Content | None]:
     """What every name has afterwards that ``steps`` give something else, or None where it is gone.
 
     Raises:
@@ -34,20 +36,20 @@ def outcome_of(log_dir: Path, journal: Journal, steps: Iterable[Step]) -> dict[s
     names = _Names(log_dir)
     for step in steps:
         match step.kind:
-            case StepKind.MOVE:
+            case RecordKind.MOVE:
                 names.move(step.source, step.path)
-            case StepKind.REMOVE:
+            case RecordKind.REMOVE:
                 if not step.source or names.at(step.source) is not None:
                     names.give(step.path, None)
-            case StepKind.PUT:
+            case RecordKind.PUT:
                 names.give(step.path, Content(step.source, is_before=True))
-            case StepKind.CUT:
+            case RecordKind.CUT:
                 names.give(step.path, Content(step.path, is_before=True))
-            case StepKind.FILL:
-                link = journal.before[step.source].link
+            case RecordKind.FILL:
+                link = journal.before_images[step.source].link
                 if link is None:
                     names.give(step.source, Content(step.source, is_before=True))
-            case StepKind.SYNC:
+            case RecordKind.SYNC:
                 pass
     return names.changed()
 

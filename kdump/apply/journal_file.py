@@ -1,0 +1,215 @@
+"""What is durable before the first change: how to go on from any point, and how to go back.
+
+Everything that kdump keeps lies in the log directory itself, as plain files, which a broker leaves
+alone there (it would take a directory for a partition), and on the file system of the data, so
+that keeping a file that goes is another name for it and no copy. Of run ``7``::
+
+    .kdump-7.applying    what is being done: the journal, until all of it is done
+    .kdump-7.applied     what was done, kept for an undo
+    .kdump-7.undoing     what is being taken back
+    .kdump-7-new-0 …     new content, moved to its name in due course
+    .kdump-7-old-0 …     another name of a file as it was
+    .kdump-7-cut         bytes that were cut off, or left out, one range behind the other
+
+A journal appears complete and durable, or not at all. Files of a run without a journal are left
+over from a run that was stopped before it changed anything, or after all was done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import stat
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import crc32c
+
+from kdump.apply.files import Files, Metadata
+from kdump.apply.journal import Journal, RunState
+from kdump.apply.journal_json import decoded, encoded
+from kdump.apply.journal_validation import RefusedJournalError, require_valid
+from kdump.apply.pinned_directory import opened, pinned, status_at
+from kdump.errors import KdumpError
+
+_TEMPORARY: Final = "-journal"
+_FORMAT: Final = 2
+_NAME: Final = re.compile(
+    r"\.kdump-(0|[1-9][0-9]{0,17})"
+    r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
+)
+_MOST_BYTES: Final = 1 << 30
+"""Of a journal; that of a million changes has a third of it."""
+_WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
+
+
+def run_files_in(log_dir: Path) -> dict[int, dict[str, Path]]:
+    """The files of all runs in a log directory: by number, then by what follows the number."""
+    found: dict[int, dict[str, Path]] = {}
+    with pinned(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
+        for entry in entries:
+            match = _NAME.fullmatch(entry.name)
+            # A directory is a partition, whatever it is called.
+            if match and not entry.is_dir(follow_symlinks=False):
+                found.setdefault(int(match[1]), {})[match[2]] = log_dir / entry.name
+    return dict(sorted(found.items()))
+
+
+def discard_command(log_dir: Path, number: int) -> str:
+    """The command that gives up a run, for advice."""
+    return f"kdump undo --discard {shlex.quote(str(log_dir))} {number}"
+
+
+def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files) -> None:
+    """Make a journal durable; until that is done there is none.
+
+    1. It has another name, and may be incomplete.
+    2. It is complete and durable.
+    3. It has its name, and so have, durably, all other files of the run.
+
+    Raises:
+        KdumpError: :func:`read_journal` would refuse it.
+        OSError: the disk does not let us.
+    """
+    body = json.dumps(encoded(journal), separators=(",", ":")).encode()
+    if len(body) > _MOST_BYTES:
+        raise KdumpError(
+            f"{log_dir}: too many changes for one run; name fewer partitions at a time"
+        )
+    head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
+    temporary = log_dir / journal.own_name(_TEMPORARY)
+    # 1.
+    files.unlink(temporary)
+    files.create(temporary, [json.dumps(head).encode() + b"\n", body])
+    if _is_all_of_owner(log_dir, journal):
+        give_to_owner(temporary, files)
+    _require_kept_from_others(log_dir, temporary)
+    # 2.
+    files.sync([temporary, log_dir])
+    # 3.
+    files.rename(temporary, log_dir / journal.own_name(state.value))
+    files.sync([log_dir])
+
+
+def _require_kept_from_others(log_dir: Path, path: Path) -> None:
+    """Refuse to rely on a file system that has no owners and modes.
+
+    Raises:
+        KdumpError: the file is one that others may have written.
+    """
+    try:
+        _require_permitted(status_at(path), status_at(log_dir))
+    except RefusedJournalError as problem:
+        raise KdumpError(
+            f"{log_dir}: a file that kdump makes there {problem}, because its file system does not"
+            " keep owners and modes; nothing has been changed; work on a copy on another file"
+            " system"
+        ) from problem
+
+
+def _is_all_of_owner(log_dir: Path, journal: Journal) -> bool:
+    """Whether going back makes no file for anybody but the owner of the log directory."""
+    owner = status_at(log_dir).st_uid
+    return all(
+        each.metadata.uid == owner
+        for each in journal.before_images.values()
+        if each.derived is not None and not each.derived.is_rename
+    )
+
+
+def give_to_owner(path: Path, files: Files) -> None:
+    """Give one of the files of a run to whom its log directory belongs, as far as one may.
+
+    So the broker's account can undo, or give up, what root did.
+
+    Raises:
+        OSError: the disk does not let us.
+    """
+    owner, status = status_at(path.parent), status_at(path)
+    if (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid):
+        return
+    metadata = replace(Metadata.of(status), uid=owner.st_uid, gid=owner.st_gid)
+    with suppress(PermissionError):
+        files.set_metadata(path, metadata)
+
+
+def read_journal(path: Path) -> Journal:
+    """Read a journal that may be obeyed.
+
+    Raises:
+        KdumpError: it is damaged, or of another kdump, or says what no journal may say, or belongs
+            to somebody who has no say in this log directory.
+        OSError: it cannot be read.
+    """
+    match = _NAME.fullmatch(path.name)
+    assert match is not None, f"{path} is no file of a run"
+    number, state = int(match[1]), RunState(match[2])
+    way_out = (
+        f"nothing has been changed; '{discard_command(path.parent, number)}' removes it and leaves "
+        "all other files unchanged"
+    )
+    try:
+        with pinned(path.parent):
+            owner = status_at(path.parent)
+            # Before it is opened, which for a device can do anything; and what was opened.
+            _require_permitted(status_at(path), owner)
+            with opened(path) as descriptor:
+                status = os.fstat(descriptor)
+                _require_permitted(status, owner)
+                journal = _read(descriptor, status.st_size)
+        require_valid(journal, number, state)
+    except RefusedJournalError as problem:
+        raise KdumpError(f"{path}: {problem}; {way_out}") from problem
+    except _DAMAGE as problem:
+        raise KdumpError(
+            f"{path}: is damaged: its run can be neither undone nor finished; {way_out}"
+        ) from problem
+    except PermissionError as failure:
+        raise KdumpError(
+            f"{path}: {failure.strerror}; run kdump as root, or as the user who owns the file"
+        ) from failure
+    if status.st_uid in (0, os.geteuid()):
+        return journal
+    lock = journal.lock and replace(journal.lock, uid=owner.st_uid, gid=owner.st_gid)
+    return replace(journal, is_trusted=False, lock=lock)
+
+
+_DAMAGE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
+
+
+def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
+    """Refuse what others can have written.
+
+    Raises:
+        NotToBeObeyed: says why.
+    """
+    if stat.S_ISLNK(status.st_mode):
+        raise RefusedJournalError("is a symbolic link")
+    if not stat.S_ISREG(status.st_mode):
+        raise RefusedJournalError("is not a regular file")
+    if status.st_uid not in (0, os.geteuid(), owner.st_uid):
+        raise RefusedJournalError(
+            f"belongs to user {status.st_uid}, who is neither root, nor you, nor the owner of the"
+            " log directory"
+        )
+    if status.st_mode & _WRITABLE_BY_OTHERS:
+        raise RefusedJournalError("is writable by users other than its owner")
+    if status.st_size > _MOST_BYTES:
+        raise RefusedJournalError("is too large for a journal")
+
+
+def _read(descriptor: int, size_bytes: int) -> Journal:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        head, _, body = file.read(size_bytes).partition(b"\n")
+    said = json.loads(head)
+    if (said["size_bytes"], said["crc32c"]) != (len(body), crc32c.crc32c(body)):
+        raise ValueError("checksum")
+    if said["kdump"] != _FORMAT:
+        raise RefusedJournalError(
+            "was written by another version of kdump, which can undo or finish it"
+        )
+    return decoded(json.loads(body))
