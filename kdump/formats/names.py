@@ -88,6 +88,9 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+CLUSTER_METADATA_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
+
+
 class FileKind(enum.Enum):
     """What a file that is named after an offset holds; the value is its extension."""
 

@@ -6,9 +6,8 @@ Nothing is written: what comes out is the wanted state, for ``kdump recover`` to
 from __future__ import annotations
 
 import enum
-import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +42,7 @@ from kdump.jobs.loading import (
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition
+from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recover_0_7 import Recovered07
@@ -50,28 +50,6 @@ from kdump.repair.verdict import VerdictKind, verdict
 from kdump.state.settings import Settings
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which partitions are meant.
-
-    Attributes:
-        globs: patterns for names of partitions' directories, or of topics; without any, all are.
-    """
-
-    globs: tuple[str, ...] = ()
-
-    def __contains__(self, partition: Partition) -> bool:
-        key = partition.topic_partition
-        candidates = [partition.path.name, *([key.topic] if key else [])]
-        return not self.globs or any(
-            fnmatch.fnmatchcase(candidate, glob) for candidate in candidates for glob in self.globs
-        )
-
-    def names(self, partition: Partition) -> bool:
-        """Whether the partition is meant by its very name, not by a pattern or as one of all."""
-        return partition.path.name in self.globs
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +66,7 @@ class Request:
 
     directories: Sequence[LogDirectory]
     settings: Mapping[Path, Settings]
-    selection: Selection = field(default_factory=Selection)
+    selection: PartitionSelection = EVERYTHING
     policy: Policy = Policy.BROKER
     now_ms: int = 0
 
@@ -99,8 +77,8 @@ class Left(enum.Enum):
     DELETE = "its topic was deleted, and a starting broker deletes it"
     STRAY = "a broker set it aside as not its own, and leaves it alone"
     CLUSTER_METADATA = (
-        "the controller's Raft layer loads it, not the broker; --partition with its very name has"
-        " it recovered here"
+        "the controller's Raft layer loads it, not the broker; --partition __cluster_metadata-0"
+        " recovers it here"
     )
     REMOTE_STORAGE = REMOTE_STORAGE
     TWICE = TWICE
@@ -319,10 +297,11 @@ class _Recovery:
             return _LEFT_STATES[partition.state]
         if partition.path in self.twice:
             return Left.TWICE
+        key = partition.topic_partition
+        assert key is not None
         if partition.is_cluster_metadata:
-            return None if self.request.selection.names(partition) else Left.CLUSTER_METADATA
-        assert partition.topic_partition is not None
-        topic = self.request.settings[directory.path].topic(partition.topic_partition.topic)
+            return None if self.request.selection.names(key) else Left.CLUSTER_METADATA
+        topic = self.request.settings[directory.path].topic(key.topic)
         return Left.REMOTE_STORAGE if topic.remote_storage_enable else None
 
     def _partition_result(
@@ -371,7 +350,7 @@ class _Recovery:
         if directory.kind is not DirectoryKind.LOG_DIRECTORY:
             return {}
         loaded = [each for each in results if is_loaded(each.partition)]
-        if self.request.selection.globs and not loaded:
+        if not self.request.selection.is_everything and not loaded:
             return {}
         return recovered_root(
             directory,

@@ -35,7 +35,7 @@ commands = pytest.mark.parametrize(
         ("retain", (*EVERY_TOPIC, *ALL_IS_OLD), END_OFFSET),
         (
             "delete-records",
-            ("--topic", "orders", "--partition", "0", "--before", "14", DELETED, NOW),
+            ("--partition", "orders-0", "--before", "14", DELETED, NOW),
             14,
         ),
     ],

@@ -277,11 +277,11 @@ def test_a_log_with_a_damaged_batch_is_left_as_it_is(root: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), b"either --topic"),
+        ((), b"either --topic or --partition"),
         (("--topic", "users", "--all-compacted"), b"either --topic"),
-        (("--topic", "nothing"), b"no topic in"),
+        (("--topic", "nothing"), b"no partition in"),
         (("--all-compacted",), b"known to be compacted"),
-        (("--all-compacted", "--force"), b"--force goes with --topic"),
+        (("--all-compacted", "--force"), b"mutually exclusive"),
         (("--topic", "users", "--recover", "--dry-run"), b"kdump recover --dry-run"),
     ],
 )

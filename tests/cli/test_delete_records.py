@@ -30,7 +30,7 @@ from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel
 from kdump.formats import names
 
-NAMED = ("--topic", "orders", "--partition", "0")
+NAMED = ("--partition", "orders-0")
 ORDERS = (*NAMED, "--config=cleanup.policy=delete")
 
 
@@ -118,10 +118,10 @@ def test_what_a_broker_refuses_is_refused(root: Path) -> None:
 
     for args, status in [
         ([*NAMED, "--config=cleanup.policy=compact"], 8),
-        (["--topic=__consumer_offsets", "--partition=0"], 8),
+        (["--partition=__consumer_offsets-0"], 8),
         ([*ORDERS, "--config=remote.storage.enable=true"], 4),
-        (["--topic=__cluster_metadata", "--partition=0"], 16),
-        (["--topic=orders", "--partition=1"], 16),
+        (["--partition=__cluster_metadata-0"], 16),
+        (["--partition=orders-1"], 16),
     ]:
         assert run("delete-records", root, "--before=5", *args).exit_status == status, args
 
@@ -182,12 +182,33 @@ def test_a_number_that_is_not_written_as_kafka_writes_it_is_refused(
 ) -> None:
     before = contents_of(root)
 
-    partition = ("--topic=orders", f"--partition={number}", "--before=5")
-    offset = ("--topic=orders", "--partition=0", f"--before={number}")
+    partition = (f"--partition=orders-{number}", "--before=5")
+    offset = (*NAMED, f"--before={number}")
     assert run("delete-records", root, *partition).exit_status == 16
     if int(number) == 0:
         assert run("delete-records", root, *offset).exit_status == 16
 
+    assert contents_of(root) == before
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ((), b"requires --partition TOPIC-PARTITION"),
+        (("--topic=*",), b"one partition at a time: --topic * matches 2"),
+        (("--topic=orders", "--partition=0"), b"a partition's name is TOPIC-PARTITION"),
+    ],
+)
+def test_exactly_one_partition_has_to_be_selected(
+    root: Path, args: tuple[str, ...], message: bytes
+) -> None:
+    second_partition(root, "payments-0", {})
+    before = contents_of(root)
+
+    outcome = run("delete-records", root, *args, "--before=5")
+
+    assert outcome.exit_status == 16
+    assert message in outcome.stderr
     assert contents_of(root) == before
 
 

@@ -178,9 +178,8 @@ ORDERS: Final = ("--topic", "orders")
 COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
 DELETE: Final = (
     "delete-records",
-    *ORDERS,
     "--partition",
-    "0",
+    "orders-0",
     "--before",
     "3",
     "--config",

@@ -156,7 +156,7 @@ def test_after_a_write_that_failed_nothing_is_added(monkeypatch: pytest.MonkeyPa
 NEEDED = {
     "checkpoint set": ("recovery-point", "a-0=1"),
     "compact": ("--topic", "a"),
-    "delete-records": ("--topic", "a", "--partition", "0", "--before", "1"),
+    "delete-records": ("--partition", "a-0", "--before", "1"),
     "retain": ("--topic", "a"),
 }
 """What a command has to be given besides the path."""

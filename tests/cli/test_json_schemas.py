@@ -44,7 +44,7 @@ READING: Final = (
     "checkpoint rebuild --dry-run",
     "checkpoint set --dry-run DIR recovery-point orders-0=0",
     f"retain --topic * --explain --dry-run {' '.join(CONFIG)}",
-    f"delete-records --topic orders --partition 0 --before 1 --dry-run {' '.join(CONFIG)}",
+    f"delete-records --partition orders-0 --before 1 --dry-run {' '.join(CONFIG)}",
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
     "undo --list",
 )

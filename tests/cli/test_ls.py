@@ -152,7 +152,7 @@ def test_a_glob_that_matches_nothing_is_wrong_usage(log_dir: Path) -> None:
     outcome = ls("--topic", "Orders", log_dir)
     assert (objects(outcome.stdout), outcome.exit_status) == ([], 16)
     assert outcome.stderr.count(b"\n") == 1
-    assert b"matches Orders" in outcome.stderr
+    assert b"matches --topic Orders" in outcome.stderr
 
 
 def test_several_directories_of_one_broker_are_listed_together(

@@ -34,7 +34,7 @@ RUNS: Final[tuple[tuple[str, ...], ...]] = (
     ("compact", *TOPIC, *CLEANED, "."),
     ("compact", "--dry-run", *TOPIC, *CLEANED, "."),
     ("compact", "--recover", *TOPIC, *CLEANED, "."),
-    ("delete-records", *TOPIC, "--partition", "0", "--before", "30", "."),
+    ("delete-records", "--partition", "users-0", "--before", "30", "."),
     ("dump-segment", "--print-data-log", SEGMENT),
     ("dump-segment", "--from-offset", "23", "--output", "jsonl", SEGMENT),
     ("dump-segment", "--key", "nobody", "--follow-bad", SEGMENT),

@@ -249,14 +249,16 @@ def test_repaired_and_left_add_up(damaged: Path) -> None:
     assert recover(damaged).exit_status == 5
 
 
-@pytest.mark.parametrize("glob", ["payments-0", "pay*-0", "payments"])
-def test_only_the_partitions_that_match_are_repaired(damaged: Path, glob: str) -> None:
+@pytest.mark.parametrize(
+    "selection", ["--partition payments-0", "--partition pay*-0", "--topic payments"]
+)
+def test_only_selected_partitions_are_repaired(damaged: Path, selection: str) -> None:
     second_partition(damaged)
     offsets = {("orders", 0): 12, ("payments", 0): 12}
     (damaged / names.RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(offsets))
     before = tree_of(damaged / "orders-0")
 
-    said = rows("--partition", glob, damaged)
+    said = rows(*selection.split(), damaged)
 
     assert [row["directory"] for row in of_type(said, "partition")] == ["payments-0"]
     assert tree_of(damaged / "orders-0") == before

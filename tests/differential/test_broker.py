@@ -172,7 +172,7 @@ def work(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
     file = log_dirs[0].parents[1] / "server.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in PROPERTIES.items()))
     broker: tuple[str | Path, ...] = (*log_dirs, "--server-properties", file)
-    shorten = (f"--topic={SHORTENED}", "--partition=0", f"--before={SHORTENED_TO}")
+    shorten = (f"--partition={SHORTENED}-0", f"--before={SHORTENED_TO}")
     commands: dict[str, tuple[str | Path, ...]] = {
         "recover": (*log_dirs, "--policy=salvage"),
         "compact": (*broker, "--all-compacted"),

@@ -16,8 +16,9 @@ from kdump.engine.spark import SparkEngine
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.jobs.loading import RecoverJob, Unreadable, is_topic_compacted, load_split
-from kdump.jobs.recover import DirectoryResult, Request, Selection, recover
+from kdump.jobs.recover import DirectoryResult, Request, recover
 from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.log.selection import PartitionSelection
 from kdump.repair.policies import Policy
 from kdump.state.cluster import ClusterImage, ClusterTopic
 from kdump.state.settings import Settings
@@ -114,7 +115,9 @@ def only(results: list[DirectoryResult]) -> DirectoryResult:
 
 
 def test_the_result_names_only_what_was_selected(root: Path) -> None:
-    result = only(recover(request(root, selection=Selection(("large-*", "orders")))))
+    result = only(
+        recover(request(root, selection=PartitionSelection(partitions=("large-*", "orders-*"))))
+    )
 
     assert [each.partition.path.name for each in result.partitions] == ["large-0", "orders-0"]
     assert {change.path.name for change in result.target.partitions} == {"large-0", "orders-0"}

@@ -18,7 +18,7 @@ from kdump.engine.spark import SparkEngine
 from kdump.errors import KdumpError
 from kdump.formats import names, record_batch
 from kdump.jobs.retain.old_segments import Left, NotCleanError, PartitionResult
-from kdump.jobs.retain.retain import Request, Topics, retain
+from kdump.jobs.retain.retain import Request, retain
 from kdump.jobs.retain.trimmed_logs import (
     FirstSegments,
     Looking,
@@ -29,6 +29,7 @@ from kdump.jobs.retain.trimmed_logs import (
     shorten_split,
 )
 from kdump.log.directory import read_log_directory
+from kdump.log.selection import PartitionSelection
 from kdump.state.settings import Settings
 from kdump.target.target_file import NewBytes
 
@@ -66,7 +67,7 @@ def _made_earlier(batch: bytes) -> bytes:
 
 
 def request(*roots: Path, **options: object) -> Request:
-    fields: dict[str, object] = {"topics": Topics(("*",)), "now_ms": ALL_IS_OLD_MS}
+    fields: dict[str, object] = {"selection": PartitionSelection(("*",)), "now_ms": ALL_IS_OLD_MS}
     settings = dict.fromkeys(roots, options.pop("settings", OLD))
     directories = [read_log_directory(root) for root in roots]
     return Request(directories, settings, **(fields | options))  # type: ignore[arg-type]
@@ -166,7 +167,7 @@ def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
     (older / names.CLEAN_SHUTDOWN_MARKER).unlink()
     second_partition(younger, "payments-0", REPLICATED)
 
-    (result,) = retain(request(*roots, topics=Topics(("pay*",))))
+    (result,) = retain(request(*roots, selection=PartitionSelection(("pay*",))))
 
     assert result.directory.path == younger
     with pytest.raises(NotCleanError):
@@ -181,8 +182,10 @@ def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Pat
     with pytest.raises(KdumpError, match="no more than 0 bytes"):
         retain(request(root, settings=compacted, free_bytes=1))
 
-    topics = Topics(("*", "payments"))
-    orders, payments = partitions(request(root, settings=compacted, free_bytes=1, topics=topics))
+    selection = PartitionSelection(("*", "payments"))
+    orders, payments = partitions(
+        request(root, settings=compacted, free_bytes=1, selection=selection)
+    )
     assert (orders.left, payments.left) == (Left.COMPACTED, None)
     assert len(payments.deleted) == 1
 

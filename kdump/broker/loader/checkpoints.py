@@ -18,6 +18,7 @@ from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
+from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
@@ -161,7 +162,9 @@ def with_lines(
 _NOT_THE_LOADERS: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OFFSET_CHECKPOINT)
 
 
-def rebuilt_root(directory: LogDirectory) -> dict[str, TargetFile]:
+def rebuilt_root(
+    directory: LogDirectory, selection: PartitionSelection = EVERYTHING
+) -> dict[str, TargetFile]:
     """What the checkpoints in the root of ``directory`` should say, by the logs themselves.
 
     The other two, where they cannot be read, become empty: then high watermarks rise again from
@@ -175,6 +178,7 @@ def rebuilt_root(directory: LogDirectory) -> dict[str, TargetFile]:
 
     Args:
         directory: as it is, with all of its partitions listed.
+        selection: the lines of other partitions, and the other two checkpoints, stay unchanged.
 
     Returns:
         The files that differ.
@@ -189,8 +193,11 @@ def rebuilt_root(directory: LogDirectory) -> dict[str, TargetFile]:
     unreadable = set(map(_named, directory.unreadable))
     for offsets in (recovery_points, log_starts):
         for topic_partition in offsets.keys() - loaded.keys() - unreadable:
-            del offsets[topic_partition]
+            if selection.matches(str(topic_partition), topic_partition):
+                del offsets[topic_partition]
     for topic_partition, partition in loaded.items():
+        if partition not in selection:
+            continue
         end_offset = read_bounds(partition).log_end_offset
         if not partition.segments:
             # A broker begins the log anew, where it is to begin.
@@ -208,7 +215,7 @@ def rebuilt_root(directory: LogDirectory) -> dict[str, TargetFile]:
         rebuilt[names.RECOVERY_POINT_CHECKPOINT] = _checkpoint(recovery_points)
     if log_starts != checkpoints.log_start_offsets:
         rebuilt[names.LOG_START_OFFSET_CHECKPOINT] = _checkpoint(log_starts)
-    for problem in directory.problems:
+    for problem in directory.problems if selection.is_everything else ():
         if problem.is_damage and problem.path.name in _NOT_THE_LOADERS:
             rebuilt[problem.path.name] = _checkpoint({})
     return rebuilt

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.parameters import parse_integer, paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import Said
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, open_output, output_option
 from kdump.cli.shared.repairing import (
@@ -33,6 +34,7 @@ from kdump.phases import phase
 if TYPE_CHECKING:
     from kdump.jobs.execution import Done
     from kdump.log.directory import LogDirectory, Offsets
+    from kdump.log.selection import PartitionSelection
     from kdump.target.target_file import TargetFile
 
 COLUMNS: Final = (
@@ -72,23 +74,28 @@ def _log_dirs(paths: Sequence[Path]) -> tuple[list[Path], ExitStatus]:
 
 @command.command("show")
 @paths_argument("LOG_DIR")
+@selection_options
 @output_option
-def show(paths: Sequence[Path], output: OutputFormat) -> ExitStatus:
+def show(paths: Sequence[Path], selection: PartitionSelection, output: OutputFormat) -> ExitStatus:
     """Show what the four checkpoints say of each partition."""
     from kdump.cli.shared.directories import Diagnostics
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)
     diagnostics = Diagnostics()
+    rows: list[dict[str, Any]] = []
+    for log_dir in log_dirs:
+        found = read_log_directory(log_dir)
+        diagnostics.report_problems(found)
+        rows += _rows(found, selection)
+    if log_dirs and not rows and not selection.is_everything:
+        raise nothing_selected(selection, log_dirs)
     with open_output(output, COLUMNS) as shown:
-        for log_dir in log_dirs:
-            found = read_log_directory(log_dir)
-            diagnostics.report_problems(found)
-            shown.rows(_rows(found))
+        shown.rows(rows)
     return status | diagnostics.status
 
 
-def _rows(directory: LogDirectory) -> list[dict[str, Any]]:
+def _rows(directory: LogDirectory, selection: PartitionSelection) -> list[dict[str, Any]]:
     checkpoints = directory.checkpoints
     columns: dict[str, Offsets] = {
         "recovery_point": checkpoints.recovery_points or {},
@@ -108,6 +115,7 @@ def _rows(directory: LogDirectory) -> list[dict[str, Any]]:
             "is_there": key in there,
         }
         for key in keys
+        if selection.matches(str(key), key)
     ]
 
 
@@ -173,18 +181,22 @@ def set_lines(
     )
 
 
+def _require_readable(directory: LogDirectory, name: str) -> None:
+    """Refuse to change some lines of a checkpoint whose other lines are not known."""
+    if any(problem.path.name == name for problem in directory.problems):
+        raise KdumpError(
+            f"{directory.path / name}: cannot be read, and all its other lines would be lost; "
+            f"first: kdump checkpoint rebuild {directory.path}"
+        )
+
+
 def _with(
     directory: LogDirectory, checkpoint: str, lines: Iterable[Line]
 ) -> Mapping[str, TargetFile]:
     from kdump.broker.loader.checkpoints import with_lines
 
     name = CHECKPOINTS[checkpoint]
-    path = directory.path / name
-    if any(problem.path.name == name for problem in directory.problems):
-        raise KdumpError(
-            f"{path}: cannot be read, and all its other lines would be lost; "
-            f"first: kdump checkpoint rebuild {directory.path}"
-        )
+    _require_readable(directory, name)
     there = {partition.topic_partition for partition in directory.partitions}
     for line in lines:
         if line.offset is not None and line.key not in there:
@@ -221,12 +233,21 @@ def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) 
 
 @command.command("rebuild")
 @paths_argument("LOG_DIR")
+@selection_options
 @repair_options
-def rebuild(paths: Sequence[Path], repair: RepairArguments) -> ExitStatus:
-    """Let the recovery points and log start offsets say what the logs themselves say."""
+def rebuild(
+    paths: Sequence[Path], selection: PartitionSelection, repair: RepairArguments
+) -> ExitStatus:
+    """Rebuild recovery points and log start offsets from the logs themselves."""
     from kdump.broker.loader.checkpoints import rebuilt_root
 
-    return _write(paths, repair, "checkpoint rebuild", rebuilt_root)
+    def rebuilt(found: LogDirectory) -> Mapping[str, TargetFile]:
+        if not selection.is_everything:
+            for name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
+                _require_readable(found, name)
+        return rebuilt_root(found, selection)
+
+    return _write(paths, repair, "checkpoint rebuild", rebuilt, selection)
 
 
 def _write(
@@ -234,6 +255,7 @@ def _write(
     repair: RepairArguments,
     command_name: str,
     target_root: Callable[[LogDirectory], Mapping[str, TargetFile]],
+    selection: PartitionSelection | None = None,
 ) -> ExitStatus:
     """Let the files in the root of log directories be what ``target_root`` says."""
     from kdump.apply.plan import TargetDirectory
@@ -245,6 +267,8 @@ def _write(
     writing = repair.writing(command_name)
     with for_writing(log_dirs, writing) as interrupted:
         found = [read_log_directory(log_dir) for log_dir in log_dirs]
+        if selection is not None and log_dirs and not selection.is_everything:
+            _require_lines_or_partitions(selection, found)
         diagnostics = Diagnostics()
         for directory in found:
             diagnostics.report_unreadable(directory)
@@ -266,6 +290,17 @@ def _write(
                 status |= ExitStatus.REPAIRED
     status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
+
+
+def _require_lines_or_partitions(
+    selection: PartitionSelection, directories: Sequence[LogDirectory]
+) -> None:
+    """Refuse a selection that matches no partition, and no line about one that is not there."""
+    for directory in directories:
+        is_there = any(partition in selection for partition in directory.partitions)
+        if is_there or _rows(directory, selection):
+            return
+    raise nothing_selected(selection, [each.path for each in directories])
 
 
 def _said(done: Done, operations: Operations) -> Said:

@@ -17,6 +17,7 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
 from kdump.cli.shared.repairing import (
@@ -30,18 +31,12 @@ from kdump.errors import ExitStatus, UsageProblem
 if TYPE_CHECKING:
     from kdump.jobs.compact.request import Request
     from kdump.log.directory import DirectoryKind
+    from kdump.log.selection import PartitionSelection
 
 
 @click.command("compact")
 @paths_argument("LOG_DIR")
-@click.option(
-    "--topic",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    help="Topics whose name matches, or partitions whose directory does (*, ?, [...]); more than "
-    "one may be given.",
-)
+@selection_options
 @click.option(
     "--all-compacted",
     is_flag=True,
@@ -65,7 +60,7 @@ if TYPE_CHECKING:
 @engine_options
 def command(
     paths: Sequence[Path],
-    globs: Sequence[str],
+    selection: PartitionSelection,
     all_compacted: bool,
     force: bool,
     recovers: bool,
@@ -88,14 +83,13 @@ def command(
     from kdump.jobs.compact.compact import compact, outcome_of, recover_first
     from kdump.jobs.compact.request import Request
     from kdump.jobs.execution import for_writing
-    from kdump.jobs.recover import Selection
     from kdump.jobs.start_blockers import severe_findings
     from kdump.scan.records import LARGEST_RECORD_BYTES
 
-    if bool(globs) == all_compacted:
-        raise UsageProblem("say which topics: either --topic GLOB, or --all-compacted")
+    if selection.is_everything != all_compacted:
+        raise UsageProblem("give either --topic or --partition, or --all-compacted")
     if all_compacted and force:
-        raise UsageProblem("--force goes with --topic: --all-compacted takes no other topics")
+        raise UsageProblem("--force and --all-compacted are mutually exclusive")
     if recovers and freeing.dry_run:
         raise UsageProblem(
             "--recover does not go with --dry-run, because what is compacted is what recovery"
@@ -112,7 +106,7 @@ def command(
             log_dirs,
             config,
             Request(
-                selection=Selection(tuple(globs)),
+                selection=selection,
                 all_compacted=all_compacted,
                 force=force,
                 is_replicated=freeing.is_replicated,
@@ -203,12 +197,10 @@ def _require_match(request: Request) -> None:
         for partition in directory.partitions
     ):
         return
-    paths = " ".join(str(directory.path) for directory in request.directories)
     if request.all_compacted:
+        paths = " ".join(str(directory.path) for directory in request.directories)
         raise UsageProblem(
             f"no topic in {paths} is known to be compacted: name it with --topic, or say with"
             " --metadata DIR where the cluster's metadata is"
         )
-    raise UsageProblem(
-        f"no topic in {paths} matches {' '.join(request.selection.globs)}: kdump ls lists them all"
-    )
+    raise nothing_selected(request.selection, [each.path for each in request.directories])

@@ -11,7 +11,12 @@ import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
-from kdump.cli.options.parameters import PARTITION_NUMBER, NumberParameter, paths_argument
+from kdump.cli.options.parameters import NumberParameter, paths_argument
+from kdump.cli.options.selection_options import (
+    nothing_selected,
+    selection_options,
+    selection_words,
+)
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.shared.repairing import (
     Operations,
@@ -21,24 +26,16 @@ from kdump.cli.shared.repairing import (
 )
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
-from kdump.formats.names import TopicPartition
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
+    from kdump.log.selection import PartitionSelection
 
 
 @click.command("delete-records")
 @paths_argument("LOG_DIR")
-@click.option("--topic", metavar="TOPIC", required=True, help="The topic.")
-@click.option(
-    "--partition",
-    "number",
-    metavar="NUMBER",
-    type=PARTITION_NUMBER,
-    required=True,
-    help="Which partition of it.",
-)
+@selection_options
 @click.option(
     "--before",
     metavar="OFFSET",
@@ -50,8 +47,7 @@ if TYPE_CHECKING:
 @config_options
 def command(
     paths: Sequence[Path],
-    topic: str,
-    number: int,
+    selection: PartitionSelection,
     before: int,
     freeing: FreeingArguments,
     config: ConfigArguments,
@@ -74,10 +70,12 @@ def command(
     from kdump.log.directory import read_log_directory
 
     begin = time.monotonic()
-    if topic == names.CLUSTER_METADATA_TOPIC:
+    if selection.is_everything:
+        raise UsageProblem("delete-records requires --partition TOPIC-PARTITION")
+    if selection.names(names.CLUSTER_METADATA_PARTITION):
         raise UsageProblem(
-            f"--topic {topic}: the controller's Raft layer deletes from it what its snapshots"
-            " hold, and nobody else may"
+            f"{names.CLUSTER_METADATA_TOPIC}: the controller's Raft layer deletes from it what its"
+            " snapshots hold, and nobody else may"
         )
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
@@ -86,7 +84,7 @@ def command(
     writing = freeing.writing("delete-records")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
-        directory, partition = _found(directories, TopicPartition(topic, number))
+        directory, partition = _selected(directories, selection)
         settings = config.settings_of(directories)
         selected = {each.path: [partition] if each is directory else [] for each in directories}
         severe = severe_findings(directories, settings, selected)
@@ -118,17 +116,28 @@ def command(
     return diagnostics.status | status_of([result]) | named
 
 
-def _found(
-    directories: Sequence[LogDirectory], topic_partition: TopicPartition
+def _selected(
+    directories: Sequence[LogDirectory], selection: PartitionSelection
 ) -> tuple[LogDirectory, Partition]:
+    """The one partition that is selected, and its log directory.
+
+    Raises:
+        UsageProblem: it is none, or several.
+    """
     from kdump.broker.loader.checkpoints import is_loaded
 
-    for directory in directories:
-        for partition in directory.partitions:
-            if partition.topic_partition == topic_partition and is_loaded(partition):
-                return directory, partition
-    paths = " ".join(str(directory.path) for directory in directories)
-    raise UsageProblem(
-        f"no partition {topic_partition.partition} of topic {topic_partition.topic} in {paths}:"
-        " kdump ls lists them all"
-    )
+    found = [
+        (directory, partition)
+        for directory in directories
+        for partition in directory.partitions
+        if is_loaded(partition) and partition in selection
+    ]
+    if not found:
+        raise nothing_selected(selection, [each.path for each in directories])
+    keys = sorted({str(partition.topic_partition) for _, partition in found})
+    if len(keys) > 1:
+        raise UsageProblem(
+            f"delete-records takes one partition at a time: {' '.join(selection_words(selection))}"
+            f" matches {len(keys)}; name one, as in --partition {keys[0]}"
+        )
+    return found[0]

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
 from kdump.phases import phase
 
 if TYPE_CHECKING:
-    from kdump.cli.shared.directories import Diagnostics
+    from kdump.cli.shared.directories import Diagnostics, LonePartition
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
+    from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
     Column("path", "Directory"),
@@ -81,8 +83,11 @@ COLUMNS: Final = (
     is_flag=True,
     help="Also go over every batch, and count formats, codecs, producers and records.",
 )
+@selection_options
 @output_option
-def command(directories: Sequence[Path], deep: bool, output: OutputFormat) -> ExitStatus:
+def command(
+    directories: Sequence[Path], deep: bool, selection: PartitionSelection, output: OutputFormat
+) -> ExitStatus:
     """Say what a directory is, whether it was left cleanly, and what it holds in all.
 
     DIR can be any directory: one where a broker keeps logs, one of cluster metadata only, a
@@ -95,19 +100,41 @@ def command(directories: Sequence[Path], deep: bool, output: OutputFormat) -> Ex
     from kdump.cli.shared.directories import Diagnostics
 
     diagnostics = Diagnostics()
+    rows: Iterable[Row] = _rows(directories, deep, selection, diagnostics)
+    if not selection.is_everything:
+        rows = list(rows)
+        is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
+        if not any(row.get("partitions", "topic" in row) for row in rows) and not is_unreadable:
+            raise nothing_selected(selection, directories)
     with open_output(output, COLUMNS, upright=True) as out:
-        for path in directories:
-            try:
-                with phase(f"looking at {path}"):
-                    row = _row(path, deep, diagnostics)
-                out.row(row)
-            except OSError as failure:
-                diagnostics.report(path, failure)
+        for row in rows:
+            out.row(row)
     return diagnostics.status
 
 
-def _row(path: Path, deep: bool, diagnostics: Diagnostics) -> Row:
-    from kdump.cli.shared.directories import as_loaded, without_garbage_collection
+def _rows(
+    paths: Iterable[Path], deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
+) -> Iterator[Row]:
+    for path in paths:
+        try:
+            with phase(f"looking at {path}"):
+                row = _row(path, deep, selection, diagnostics)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+        else:
+            if row is not None:
+                yield row
+
+
+def _row(
+    path: Path, deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
+) -> Row | None:
+    """What to say of a directory; None of a partition that is not selected."""
+    from kdump.cli.shared.directories import (
+        as_loaded,
+        read_lone_partition,
+        without_garbage_collection,
+    )
     from kdump.log.directory import directory_kind, log_directories_below, read_log_directory
 
     kind = directory_kind(path)
@@ -115,12 +142,15 @@ def _row(path: Path, deep: bool, diagnostics: Diagnostics) -> Row:
     partitions: Sequence[Partition | None] = ()
     if kind.is_log_directory:
         with without_garbage_collection():
-            found = read_log_directory(path, kind)
+            found = read_log_directory(path, kind, select=selection.matches)
         diagnostics.report_directory(found)
         partitions = [as_loaded(partition, diagnostics) for partition in found.partitions]
         row |= _log_directory_fields(found, partitions, diagnostics)
     elif kind.is_partition:
-        fields, partitions = _partition_fields(path, diagnostics)
+        lone = read_lone_partition(path)
+        if lone.partition not in selection:
+            return None
+        fields, partitions = _partition_fields(lone, diagnostics)
         row |= fields
     else:
         row["log_directories"] = [str(inside) for inside in log_directories_below(path)]
@@ -213,24 +243,24 @@ def _quorum_fields(partition: Partition, diagnostics: Diagnostics) -> Row:
 
 
 def _partition_fields(
-    path: Path, diagnostics: Diagnostics
+    lone: LonePartition, diagnostics: Diagnostics
 ) -> tuple[Row, Sequence[Partition | None]]:
     from kdump.cli.shared.directories import (
         as_loaded,
         bounds_fields,
-        read_lone_partition,
         readable,
         topic_id,
     )
     from kdump.formats.names import LEADER_EPOCH_CHECKPOINT
 
-    lone = read_lone_partition(path)
     partition = lone.partition
     loaded = as_loaded(partition, diagnostics)
     if lone.log_directory is not None:
         diagnostics.report_problems(lone.log_directory)
     topic, number = partition.topic_partition or (None, None)
-    epochs = readable(path / LEADER_EPOCH_CHECKPOINT, partition.read_leader_epochs, diagnostics)
+    epochs = readable(
+        partition.path / LEADER_EPOCH_CHECKPOINT, partition.read_leader_epochs, diagnostics
+    )
     fields: dict[str, Any] = {
         "topic": topic,
         "partition": number,

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus
 from kdump.phases import phase
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
+    from kdump.log.selection import PartitionSelection
 
 COLUMNS: Final = (
     Column("log_dir", "Log dir", dropped=11),
@@ -87,13 +88,7 @@ Leftovers  files of Kafka's that are not in use: deleted, swap, cleaned, orphan 
     required=True,
     type=click.Path(file_okay=False, readable=False, path_type=Path),
 )
-@click.option(
-    "--topic",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    help="Only partitions of topics that match (*, ?, [...]); more than one may be given.",
-)
+@selection_options
 @click.option(
     "--sort",
     "sort_key",
@@ -106,7 +101,7 @@ Leftovers  files of Kafka's that are not in use: deleted, swap, cleaned, orphan 
 @output_option
 def command(
     directories: Sequence[Path],
-    globs: Sequence[str],
+    selection: PartitionSelection,
     sort_key: str,
     reverse: bool,
     output: OutputFormat,
@@ -125,12 +120,10 @@ def command(
         rows: list[Row] = []
         for path in directories:
             with phase(f"looking at the partitions in {path}") as looking:
-                rows += looking.over(_rows(path, globs, diagnostics))
-    if globs and not rows and not diagnostics.status:
-        raise UsageProblem(
-            f"no topic in {' '.join(map(str, directories))} matches {' '.join(globs)}: "
-            "kdump ls without --topic lists them all"
-        )
+                rows += looking.over(_rows(path, selection, diagnostics))
+    is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
+    if not rows and not selection.is_everything and not is_unreadable:
+        raise nothing_selected(selection, directories)
     columns = COLUMNS if len(directories) > 1 else COLUMNS_OF_ONE
     if rows or not diagnostics.status:
         with open_output(output, columns) as out:
@@ -138,18 +131,15 @@ def command(
     return diagnostics.status
 
 
-def _rows(path: Path, globs: Sequence[str], diagnostics: Diagnostics) -> Iterator[Row]:
+def _rows(path: Path, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
     """The rows of a log directory, or the one of a partition."""
     from kdump.cli.shared.directories import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
-    def is_wanted(topic: str) -> bool:
-        return not globs or any(fnmatch.fnmatchcase(topic, glob) for glob in globs)
-
     try:
         kind = directory_kind(path)
         if kind.is_log_directory:
-            found = read_log_directory(path, kind, select=lambda _, tp: is_wanted(tp.topic))
+            found = read_log_directory(path, kind, select=selection.matches)
             diagnostics.report_directory(found)
             for partition in found.partitions:
                 yield _row(partition, found, diagnostics)
@@ -159,8 +149,7 @@ def _rows(path: Path, globs: Sequence[str], diagnostics: Diagnostics) -> Iterato
             lone = read_lone_partition(path)
             if lone.log_directory is not None:
                 diagnostics.report_problems(lone.log_directory)
-            topic_partition = lone.partition.topic_partition
-            if topic_partition is None or is_wanted(topic_partition.topic):
+            if lone.partition in selection:
                 yield _row(lone.partition, lone.log_directory, diagnostics)
         else:
             diagnostics.refuse(path)

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.shared.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from kdump.log.selection import PartitionSelection
 
 
 @click.command("rebuild-index")
 @paths_argument("PATH")
+@selection_options
 @repair_options
 @config_options
 @engine_options
 def command(
     paths: Sequence[Path],
+    selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -36,5 +43,7 @@ def command(
 
     diagnostics = Diagnostics()
     named = find_named(paths, diagnostics, segments=True)
-    status = run_parts("rebuild-index", in_use(Part.INDEXES), named, repair, config, engine)
+    status = run_parts(
+        "rebuild-index", in_use(Part.INDEXES), named, selection, repair, config, engine
+    )
     return diagnostics.status | status

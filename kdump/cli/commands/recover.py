@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,11 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import TIME, paths_argument
+from kdump.cli.options.selection_options import (
+    require_selected,
+    selection_options,
+    selection_words,
+)
 from kdump.cli.output.brief import BriefFindings, BriefList
 from kdump.cli.output.events import Said
 from kdump.cli.output.recovery_rows import directory_row, partition_row
@@ -33,13 +37,13 @@ from kdump.cli.shared.repairing import (
     said_of_interrupted,
     undo_command,
 )
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.errors import ExitStatus
 from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.jobs.execution import Done
-    from kdump.jobs.recover import DirectoryResult, PartitionResult, Selection
-    from kdump.log.directory import LogDirectory
+    from kdump.jobs.recover import DirectoryResult, PartitionResult
+    from kdump.log.selection import PartitionSelection
 
 
 class PolicyName(enum.Enum):
@@ -69,14 +73,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
     help="What becomes of damaged data: broker (the default) does what a starting broker does; "
     "salvage keeps every valid batch, and sets the damaged bytes aside.",
 )
-@click.option(
-    "--partition",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    help="Only partitions whose directory, or topic, matches (*, ?, [...]); more than one may be "
-    "given.",
-)
+@selection_options
 @click.option(
     "--now",
     "now_ms",
@@ -90,7 +87,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 def command(
     paths: Sequence[Path],
     policy_name: PolicyName,
-    globs: Sequence[str],
+    selection: PartitionSelection,
     now_ms: int | None,
     repair: RepairArguments,
     config: ConfigArguments,
@@ -107,7 +104,7 @@ def command(
         without_garbage_collection,
     )
     from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.recover import Request, Selection, recover
+    from kdump.jobs.recover import Request, recover
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
 
@@ -116,11 +113,10 @@ def command(
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    selection = Selection(tuple(globs))
     writing = repair.writing("recover")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
-        _require_match(directories, selection)
+        require_selected(selection, directories)
         request = Request(
             directories=directories,
             settings=config.settings_of(directories),
@@ -149,24 +145,14 @@ def command(
             printer.say(said)
         printer.tell(report.rest())
         if repair.dry_run and policy_name is PolicyName.BROKER:
-            printer.tell(preview_advice(results, config.words, is_selection=bool(globs)))
+            printer.tell(
+                preview_advice(results, config.words, is_selection=not selection.is_everything)
+            )
         printer.say(_summary(changed, repair, time.monotonic() - begin))
         printer.tell(report.losses)
-        printer.tell(_advice(report, changed, repair, policy_name, globs))
+        printer.tell(_advice(report, changed, repair, policy_name, selection, config))
     status |= report_failures(done)
     return previewed(status) if repair.dry_run else status
-
-
-def _require_match(directories: Iterable[LogDirectory], selection: Selection) -> None:
-    """Refuse globs that match nothing: they are misspelt."""
-    found = list(directories)
-    if selection.globs and not any(
-        partition in selection for directory in found for partition in directory.partitions
-    ):
-        paths = " ".join(str(directory.path) for directory in found)
-        raise UsageProblem(
-            f"no partition in {paths} matches {' '.join(selection.globs)}: kdump ls lists them all"
-        )
 
 
 class RecoveryReport:
@@ -332,11 +318,13 @@ def _advice(
     changed: Sequence[tuple[DirectoryResult, Done]],
     repair: RepairArguments,
     policy_name: PolicyName,
-    globs: Sequence[str],
+    selection: PartitionSelection,
+    config: ConfigArguments,
 ) -> Iterator[str]:
     """What to do next where records are lost, or a broker would not serve a partition."""
+    from kdump.cli.output.advice import salvage_command
+
     paths = [result.directory.path for result, _ in changed]
-    selected = "".join(f" --partition {shlex.quote(glob)}" for glob in globs)
     if report.lossy:
         lossy = counted(report.lossy, "partition")
         if not repair.dry_run:
@@ -346,7 +334,8 @@ def _advice(
                     yield f"to undo: {undo_command(done)}"
         elif policy_name is PolicyName.BROKER:
             yield f"records would be lost in {lossy}"
-            salvage = shell_command(f"recover --policy salvage --dry-run{selected}", paths)
+            selected = selection_words(selection)
+            salvage = salvage_command(selected, paths, config.words, dry_run=True)
             yield f"without another replica, preview keeping the valid batches: {salvage}"
         else:
             yield f"records would be lost in {lossy}"

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.shared.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState
+
+if TYPE_CHECKING:
+    from kdump.log.selection import PartitionSelection
 
 
 @click.command("resolve")
@@ -22,12 +27,14 @@ from kdump.formats.names import PartitionState
     is_flag=True,
     help="Delete the files of partitions whose topic was deleted (-delete), too.",
 )
+@selection_options
 @repair_options
 @config_options
 @engine_options
 def command(
     paths: Sequence[Path],
     drop_deleted: bool,
+    selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -46,4 +53,6 @@ def command(
     parts = in_use(Part.LEFTOVERS)
     if drop_deleted:
         parts[PartitionState.DELETE] = Part.ALL_OF_DELETED
-    return diagnostics.status | run_parts("resolve", parts, named, repair, config, engine)
+    return diagnostics.status | run_parts(
+        "resolve", parts, named, selection, repair, config, engine
+    )

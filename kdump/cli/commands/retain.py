@@ -13,6 +13,7 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import SizeParameter, paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.shared.repairing import (
     Operations,
@@ -26,21 +27,12 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 
 if TYPE_CHECKING:
-    from kdump.jobs.retain.retain import Topics
-    from kdump.log.directory import LogDirectory
+    from kdump.log.selection import PartitionSelection
 
 
 @click.command("retain")
 @paths_argument("LOG_DIR")
-@click.option(
-    "--topic",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    required=True,
-    help="Topics whose name matches (*, ?, [...]); more than one may be given. Internal topics "
-    "only where they are named without a pattern.",
-)
+@selection_options
 @click.option(
     "--free",
     "free_bytes",
@@ -58,7 +50,7 @@ if TYPE_CHECKING:
 @engine_options
 def command(
     paths: Sequence[Path],
-    globs: Sequence[str],
+    selection: PartitionSelection,
     free_bytes: int | None,
     explain: bool,
     freeing: FreeingArguments,
@@ -77,16 +69,17 @@ def command(
         without_garbage_collection,
     )
     from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.retain.retain import Request, Topics, retain
+    from kdump.jobs.retain.retain import Request, retain
     from kdump.jobs.start_blockers import severe_findings
     from kdump.log.directory import read_log_directory
 
     begin = time.monotonic()
-    topics = Topics(tuple(globs))
-    if topics.names(names.CLUSTER_METADATA_TOPIC):
+    if selection.is_everything:
+        raise UsageProblem("retain requires --topic or --partition: give --topic '*' for all")
+    if selection.names(names.CLUSTER_METADATA_PARTITION):
         raise UsageProblem(
-            f"--topic {names.CLUSTER_METADATA_TOPIC}: the controller's Raft layer deletes from it"
-            " what its snapshots hold, and nobody else may"
+            f"{names.CLUSTER_METADATA_TOPIC}: the controller's Raft layer deletes from it what its"
+            " snapshots hold, and nobody else may"
         )
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
@@ -95,20 +88,19 @@ def command(
     writing = freeing.writing("retain")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
-        _require_match(directories, topics)
         settings = config.settings_of(directories)
-        selected = {
-            each.path: [one for one in each.partitions if one in topics] for each in directories
-        }
-        severe = severe_findings(directories, settings, selected)
         request = Request(
             directories=directories,
             settings=settings,
-            topics=topics,
+            selection=selection,
             now_ms=freeing.now_ms,
             is_replicated=freeing.is_replicated,
             free_bytes=free_bytes,
         )
+        selected = {each.path: request.selected_in(each) for each in directories}
+        if not any(selected.values()):
+            raise nothing_selected(selection, selected)
+        severe = severe_findings(directories, settings, selected)
         results = retain(request, engine.options, engine.progress)
         for directory in directories:
             diagnostics.report_problems(directory)
@@ -138,12 +130,3 @@ def command(
         printer.tell([*report.unchanged.lines(), *advice(results)])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named
-
-
-def _require_match(directories: Sequence[LogDirectory], topics: Topics) -> None:
-    """Refuse globs that match nothing: they are misspelt."""
-    if not any(partition in topics for each in directories for partition in each.partitions):
-        paths = " ".join(str(directory.path) for directory in directories)
-        raise UsageProblem(
-            f"no topic in {paths} matches {' '.join(topics.globs)}: kdump ls lists them all"
-        )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.shared.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from kdump.log.selection import PartitionSelection
 
 
 @click.group("snapshot")
@@ -21,11 +26,13 @@ def command() -> None:
 
 @command.command("rebuild")
 @paths_argument("PATH")
+@selection_options
 @repair_options
 @config_options
 @engine_options
 def rebuild(
     paths: Sequence[Path],
+    selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -40,5 +47,7 @@ def rebuild(
 
     diagnostics = Diagnostics()
     named = find_named(paths, diagnostics)
-    status = run_parts("snapshot rebuild", in_use(Part.SNAPSHOTS), named, repair, config, engine)
+    status = run_parts(
+        "snapshot rebuild", in_use(Part.SNAPSHOTS), named, selection, repair, config, engine
+    )
     return diagnostics.status | status

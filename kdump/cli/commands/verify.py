@@ -6,17 +6,22 @@ import enum
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import TIME, max_record_bytes_option, paths_argument
+from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import SaidForm, open_printer
 from kdump.cli.output.rendering import form_option
 from kdump.cli.output.verify_output import Form, open_verify_printer
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus, UsageProblem
+
+if TYPE_CHECKING:
+    from kdump.log.selection import PartitionSelection
 
 
 class PolicyName(enum.Enum):
@@ -31,13 +36,7 @@ class PolicyName(enum.Enum):
 @click.option("--quick", is_flag=True, help="Only headers of batches, and indexes.")
 @click.option("--deep", is_flag=True, help="Decode every record, too.")
 @max_record_bytes_option
-@click.option(
-    "--topic",
-    "globs",
-    metavar="GLOB",
-    multiple=True,
-    help="Only partitions of topics that match (*, ?, [...]); more than one may be given.",
-)
+@selection_options
 @click.option(
     "--now",
     "now_ms",
@@ -83,7 +82,7 @@ def command(
     quick: bool,
     deep: bool,
     max_record_bytes: int | None,
-    globs: Sequence[str],
+    selection: PartitionSelection,
     now_ms: int | None,
     verbose: bool,
     form: Form,
@@ -108,7 +107,7 @@ def command(
         raise UsageProblem("--quick and --deep cannot be had together")
     verification = Verification(
         paths=paths,
-        globs=globs,
+        selection=selection,
         level=Level.QUICK if quick else Level.DEEP if deep else Level.DEFAULT,
         now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
         config=config,

@@ -15,7 +15,6 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 _SIZE: Final = re.compile(r"(\d+) *(?:([KMGTP])(?:iB|B)?|B)?", re.IGNORECASE | re.ASCII)
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _MAX_LONG: Final = 2**63 - 1
-_MAX_INT: Final = 2**31 - 1
 _LONGEST: Final = len("-9223372036854775808")
 _POWERS: Final = "KMGTP"
 
@@ -128,7 +127,6 @@ class PropertyParameter(click.ParamType[tuple[str, str]]):
 TIME = TimeParameter()
 OFFSET = NumberParameter()
 SIZE = SizeParameter()
-PARTITION_NUMBER = NumberParameter(most=_MAX_INT)
 
 
 def max_record_bytes_option(command: Command) -> Command:

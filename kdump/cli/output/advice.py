@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kdump.cli.options.selection_options import selection_words
 from kdump.cli.output.terminal import shell_command
+from kdump.log.selection import PartitionSelection
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -29,19 +31,29 @@ _MOST_NAMED: Final = 8
 
 
 def salvage_command(
-    partitions: Sequence[str], log_dirs: Iterable[Path], options: Sequence[str]
+    selection: Sequence[str],
+    log_dirs: Iterable[Path],
+    options: Sequence[str],
+    *,
+    dry_run: bool = False,
 ) -> str:
     """The command that salvages partitions, as a shell takes it.
 
     Args:
-        partitions: names of their directories; without any, all are salvaged.
+        selection: the options that select the partitions; none for all of them.
         log_dirs: all log directories of the broker.
         options: on configuration, as they were given.
+        dry_run: whether the command is to preview only.
     """
-    words = ["kdump", "recover", "--policy", "salvage"]
-    for name in partitions if len(partitions) <= _MOST_NAMED else ():
-        words += ["--partition", name]
-    return shlex.join([*words, *options, *map(str, dict.fromkeys(log_dirs))])
+    words = ["kdump", "recover", "--policy", "salvage", *(["--dry-run"] if dry_run else [])]
+    return shlex.join([*words, *selection, *options, *map(str, dict.fromkeys(log_dirs))])
+
+
+def _selecting(partitions: Sequence[str]) -> list[str]:
+    """The options that select partitions by name; none, and so all, where they are many."""
+    if len(partitions) > _MOST_NAMED:
+        return []
+    return selection_words(PartitionSelection(partitions=tuple(partitions)))
 
 
 class AdvisingPrinter:
@@ -124,7 +136,7 @@ class AdvisingPrinter:
         named = [path for path in self._paths if path.is_dir() and path not in self._found]
         log_dirs = [*named, *(_parent(path) for path in partitions if path.parent not in named)]
         names = [path.absolute().name for path in partitions]
-        return salvage_command(names, log_dirs, self._options)
+        return salvage_command(_selecting(names), log_dirs, self._options)
 
 
 def _parent(path: Path) -> Path:
@@ -145,7 +157,7 @@ def preview_advice(
     partitions = [each for result in results for each in result.partitions]
     refused = [each.partition.path.name for each in partitions if _is_log_refused(each)]
     if refused:
-        command = salvage_command(refused, log_dirs, options)
+        command = salvage_command(_selecting(refused), log_dirs, options)
         yield (
             f"a broker would refuse the data of {counted(len(refused), 'partition')}; if no in-sync"
             f" replica has it, keep every valid batch: {command}"
@@ -156,7 +168,7 @@ def preview_advice(
         names = [name for name, segments in unread.items() if segments] if is_selection else []
         were = "segment was" if count == 1 else "segments were"
         verify = shlex.join(["kdump", "verify", *options, *map(str, log_dirs)])
-        salvage = salvage_command(names, log_dirs, options)
+        salvage = salvage_command(_selecting(names), log_dirs, options)
         yield (
             f"{count} {were} not checked, as a broker does not check them: '{verify}' does; where a"
             f" batch is damaged, '{salvage}' keeps every valid one"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdump.cli.options.selection_options import nothing_selected
 from kdump.cli.output.brief import BriefList
 from kdump.cli.output.events import Said
 from kdump.cli.output.recovery_rows import leftover_row, refusal_row
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from kdump.cli.options.engine_options import EngineArguments
     from kdump.jobs.rebuild_parts import Part, PartResult, Target
     from kdump.log.directory import LogDirectory
+    from kdump.log.partition import Partition
+    from kdump.log.selection import PartitionSelection
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +104,22 @@ def run_parts(
     command: str,
     parts: Mapping[PartitionState, Part],
     named: Sequence[Named],
+    selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Put right a part of what was named, by the state of partitions, and say so.
+    """Repair a part of each selected partition, and print what was done.
 
-    Partitions of other states are left, unless they were named themselves; so is the metadata of
-    the cluster.
+    Args:
+        command: its name.
+        parts: which part, by the state of the partition. Partitions of other states, and the
+            cluster's metadata, are left unchanged unless they are named exactly.
+        named: what the paths stand for.
+        selection: which partitions of that.
+        repair: how to write, and what to print.
+        config: the configuration.
+        engine: what does the work.
     """
     from kdump.jobs.execution import carry_out, for_writing
     from kdump.jobs.rebuild_parts import put_right, target_directories
@@ -123,7 +134,11 @@ def run_parts(
         diagnostics = Diagnostics()
         for directory in directories:
             diagnostics.report_unreadable(directory)
-        targets = [target for each in directories for target in _targets(each, named, parts)]
+        targets = [
+            target for each in directories for target in _targets(each, named, selection, parts)
+        ]
+        if not targets and not selection.is_everything:
+            raise nothing_selected(selection, log_dirs)
         settings = config.settings_of(directories)
         results = put_right(targets, settings, engine.options, engine.progress)
         done = carry_out(target_directories(results), writing)
@@ -174,7 +189,10 @@ def _read(log_dir: Path, named: Iterable[Named]) -> LogDirectory:
 
 
 def _targets(
-    directory: LogDirectory, named: Iterable[Named], parts: Mapping[PartitionState, Part]
+    directory: LogDirectory,
+    named: Iterable[Named],
+    selection: PartitionSelection,
+    parts: Mapping[PartitionState, Part],
 ) -> Iterator[Target]:
     """What was named in a log directory."""
     from kdump.jobs.rebuild_parts import Target
@@ -189,11 +207,20 @@ def _targets(
             # A copy may have a name that is not that of a partition.
             found[name] = read_lone_partition(directory.path / name, name)
     for name, partition in found.items():
+        if partition not in selection:
+            continue
         if name in base_offsets:
             part = parts.get(partition.state, parts[PartitionState.LIVE])
             yield Target(directory, partition, part, base_offsets[name])
-        elif is_whole and partition.state in parts and not partition.is_cluster_metadata:
+        elif is_whole and partition.state in parts and _is_asked_for(partition, selection):
             yield Target(directory, partition, parts[partition.state])
+
+
+def _is_asked_for(partition: Partition, selection: PartitionSelection) -> bool:
+    """Whether a partition of a log directory is worked on: the cluster's metadata only by name."""
+    if not partition.is_cluster_metadata:
+        return True
+    return partition.topic_partition is not None and selection.names(partition.topic_partition)
 
 
 def _base_offsets(named: Iterable[Named]) -> dict[str, tuple[int, ...] | None]:

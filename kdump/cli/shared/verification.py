@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from kdump.cli.options.config_options import ConfigArguments
 from kdump.cli.options.engine_options import EngineArguments
-from kdump.errors import ExitStatus, UsageProblem
+from kdump.cli.options.selection_options import nothing_selected
+from kdump.errors import ExitStatus
 from kdump.phases import phase
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.verify.verify import Said, Target
     from kdump.log.directory import LogDirectory
+    from kdump.log.selection import PartitionSelection
     from kdump.state.settings import Settings
 
 
@@ -30,7 +31,7 @@ class Verification:
 
     Attributes:
         paths: as they were named.
-        globs: of topics; without any, all.
+        selection: which partitions of what the paths name.
         level: how far to go.
         now_ms: what time it is.
         config: what is said of configuration.
@@ -41,7 +42,7 @@ class Verification:
     """
 
     paths: Sequence[Path]
-    globs: Sequence[str]
+    selection: PartitionSelection
     level: Level
     now_ms: int
     config: ConfigArguments
@@ -65,19 +66,19 @@ class Verification:
         from kdump.jobs.verify.verify import Request, verify
 
         with phase("listing what is to be verified"):
-            targets, directories = _find(self.paths, self.globs, diagnostics)
-        if self.globs and not targets:
-            raise UsageProblem(
-                f"no topic in {' '.join(map(str, self.paths))} matches {' '.join(self.globs)}: "
-                "kdump ls lists them all"
-            )
+            targets, directories = _find(self.paths, self.selection, diagnostics)
+        is_everything = self.selection.is_everything
+        if not targets and not is_everything:
+            if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
+                return ExitStatus.SOUND  # what cannot be read may have matched
+            raise nothing_selected(self.selection, self.paths)
         if not targets and not directories:
             return ExitStatus.SOUND
         around = {each.directory.path: each.directory for each in targets if each.directory}
         request = Request(
             targets=targets,
-            # With --topic, partitions that were not asked for are not there to be missed.
-            directories=[] if self.globs else directories,
+            # Partitions that are not selected are not listed, and must not be reported missing.
+            directories=directories if is_everything else [],
             level=self.level,
             now_ms=self.now_ms,
             settings=self._settings([*directories, *around.values()], diagnostics),
@@ -108,7 +109,7 @@ class Verification:
 
 
 def _find(
-    paths: Iterable[Path], globs: Sequence[str], diagnostics: Diagnostics
+    paths: Iterable[Path], selection: PartitionSelection, diagnostics: Diagnostics
 ) -> tuple[list[Target], list[LogDirectory]]:
     """The partitions to verify, and the log directories.
 
@@ -119,9 +120,6 @@ def _find(
     from kdump.jobs.verify.verify import Target, segment_alone
     from kdump.log.directory import directory_kind, read_log_directory
 
-    def is_wanted(topic: str) -> bool:
-        return not globs or any(fnmatch.fnmatchcase(topic, glob) for glob in globs)
-
     targets: list[Target] = []
     directories: list[LogDirectory] = []
     for path in paths:
@@ -130,7 +128,7 @@ def _find(
                 alone = segment_alone(path)
                 if alone is None:
                     diagnostics.report(path, OSError("not the log of a segment, nor a directory"))
-                else:
+                elif alone.partition in selection:
                     targets.append(alone)
                 continue
             kind = directory_kind(path)
@@ -138,21 +136,19 @@ def _find(
                 found = read_log_directory(
                     path,
                     kind,
-                    select=lambda _, key: (
-                        key.topic == CLUSTER_METADATA_TOPIC or is_wanted(key.topic)
+                    select=lambda name, key: (
+                        key.topic == CLUSTER_METADATA_TOPIC or selection.matches(name, key)
                     ),
                 )
                 directories.append(found)
                 targets.extend(
                     Target(partition, found)
                     for partition in found.partitions
-                    if partition.topic_partition is None
-                    or is_wanted(partition.topic_partition.topic)
+                    if partition in selection
                 )
             elif kind.is_partition:
                 lone = read_lone_partition(path)
-                topic_partition = lone.partition.topic_partition
-                if topic_partition is None or is_wanted(topic_partition.topic):
+                if lone.partition in selection:
                     targets.append(Target(lone.partition, lone.log_directory))
             else:
                 diagnostics.refuse(path)

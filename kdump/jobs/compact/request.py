@@ -13,9 +13,9 @@ from kdump.broker.loader.checkpoints import is_loaded
 from kdump.formats.names import PartitionState
 from kdump.jobs.compact.swap import NoSpace
 from kdump.jobs.loading import TWICE, Unreadable
-from kdump.jobs.recover import Selection
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
+from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
 from kdump.state.settings import Settings, TopicSettings
@@ -63,7 +63,7 @@ class Request:
 
     directories: Sequence[LogDirectory] = ()
     settings: Mapping[Path, Settings] = field(default_factory=dict)
-    selection: Selection = field(default_factory=Selection)
+    selection: PartitionSelection = EVERYTHING
     all_compacted: bool = False
     force: bool = False
     is_replicated: bool = False
@@ -95,7 +95,8 @@ class Request:
         return replace(topic, delete_retention_ms=None)
 
     def _names(self, partition: Partition) -> bool:
-        return {partition.path.name, _topic(partition)} & {*self.selection.globs} != set()
+        key = partition.topic_partition
+        return key is not None and self.selection.names(key)
 
     def why_left(self, directory: LogDirectory, partition: Partition) -> Left | None:
         """Why a partition that is meant is left as it is."""

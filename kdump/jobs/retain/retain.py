@@ -5,7 +5,6 @@ Nothing is written: what comes out is the wanted state, for ``kdump retain`` to 
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,33 +38,10 @@ from kdump.jobs.retain.trimmed_logs import (
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
+from kdump.log.selection import PartitionSelection
 from kdump.phases import during
 from kdump.state.settings import Settings
 from kdump.words import counted
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """Which topics are meant.
-
-    Attributes:
-        globs: patterns for their names.
-    """
-
-    globs: tuple[str, ...]
-
-    def __contains__(self, partition: Partition) -> bool:
-        """Whether a partition is meant: a log of one of the topics, and in use."""
-        key = partition.topic_partition
-        return (
-            key is not None
-            and is_loaded(partition)
-            and any(fnmatch.fnmatchcase(key.topic, glob) for glob in self.globs)
-        )
-
-    def names(self, topic: str) -> bool:
-        """Whether a topic is meant by its very name, not by a pattern."""
-        return topic in self.globs
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +51,7 @@ class Request:
     Attributes:
         directories: log directories, as they lie on disk.
         settings: of their topics, by the path of the directory.
-        topics: which of them.
+        selection: which partitions.
         now_ms: what time it is.
         is_replicated: whether the operator says that all logs are replicated up to their ends.
         free_bytes: how much to free, whatever retention says; None to apply retention.
@@ -83,10 +59,14 @@ class Request:
 
     directories: Sequence[LogDirectory]
     settings: Mapping[Path, Settings]
-    topics: Topics
+    selection: PartitionSelection
     now_ms: int
     is_replicated: bool = False
     free_bytes: int | None = None
+
+    def selected_in(self, directory: LogDirectory) -> list[Partition]:
+        """The selected partitions of a log directory that a broker would load."""
+        return [each for each in directory.partitions if is_loaded(each) and each in self.selection]
 
 
 @during("finding out what to delete")
@@ -102,10 +82,7 @@ def retain(
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
         KdumpError: not as much can be freed as was asked for, or the engine broke.
     """
-    selected = [
-        (directory, [each for each in directory.partitions if each in request.topics])
-        for directory in request.directories
-    ]
+    selected = [(directory, request.selected_in(directory)) for directory in request.directories]
     for directory, partitions in selected:
         if partitions:
             require_clean(directory)
@@ -177,7 +154,7 @@ def _decided(asked: PartitionResult, result: ShortenResult | None) -> PartitionR
 
 def _why_left(request: Request, result: PartitionResult, twice: Collection[Path]) -> Left | None:
     name, topic = result.topic_partition.topic, result.settings
-    is_named = request.topics.names(name)
+    is_named = request.selection.names(result.topic_partition)
     if name in INTERNAL_TOPICS and not is_named:
         return Left.INTERNAL
     why = why_untouchable(result, is_policy_needed=not is_named, twice=twice)

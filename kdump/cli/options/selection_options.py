@@ -1,0 +1,90 @@
+"""The options that select partitions: ``--topic`` and ``--partition``."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from kdump.errors import UsageProblem
+
+if TYPE_CHECKING:
+    from kdump.log.directory import LogDirectory
+    from kdump.log.selection import PartitionSelection
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def selection_options(command: Command) -> Command:
+    """Give a command ``--topic`` and ``--partition``, as its one argument ``selection``.
+
+    That is a :class:`~kdump.log.selection.PartitionSelection`. Every command that works on the
+    partitions of log directories has both, and what they match is the same everywhere.
+    """
+
+    @functools.wraps(command)
+    def with_one_argument(
+        *args: Any, topic_globs: tuple[str, ...], partition_globs: tuple[str, ...], **others: Any
+    ) -> Any:
+        from kdump.log.selection import PartitionSelection
+
+        return command(*args, selection=PartitionSelection(topic_globs, partition_globs), **others)
+
+    decorated: Any = with_one_argument
+    for option in (
+        click.option(
+            "--partition",
+            "partition_globs",
+            metavar="GLOB",
+            multiple=True,
+            help="Only partitions whose name, TOPIC-PARTITION, matches GLOB; may be repeated.",
+        ),
+        click.option(
+            "--topic",
+            "topic_globs",
+            metavar="GLOB",
+            multiple=True,
+            help="Only partitions whose topic matches GLOB (*, ?, [...]); may be repeated.",
+        ),
+    ):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def selection_words(selection: PartitionSelection) -> list[str]:
+    """The options as words of a command line, to advise a command with the same selection."""
+    words = []
+    for option, globs in (("--topic", selection.topics), ("--partition", selection.partitions)):
+        for glob in globs:
+            words += [option, glob]
+    return words
+
+
+def require_selected(selection: PartitionSelection, directories: Iterable[LogDirectory]) -> None:
+    """Refuse a selection that matches no partition of any of ``directories``.
+
+    Raises:
+        UsageProblem: that is so.
+    """
+    found = list(directories)
+    if not selection.is_everything and not any(
+        partition in selection for each in found for partition in each.partitions
+    ):
+        raise nothing_selected(selection, [each.path for each in found])
+
+
+def nothing_selected(selection: PartitionSelection, paths: Iterable[Path]) -> UsageProblem:
+    """The error to raise where a selection matches no partition: a glob is probably misspelt."""
+    named = shlex.join(map(str, paths))
+    problem = (
+        f"no partition in {named} matches {shlex.join(selection_words(selection))}: list them with"
+        f" 'kdump ls {named}'"
+    )
+    odd = [glob for glob in selection.partitions if "-" not in glob and not glob.endswith("*")]
+    if odd:
+        problem += f" (--partition {odd[0]}: a partition's name is TOPIC-PARTITION, as in orders-0)"
+    return UsageProblem(problem)

@@ -1,0 +1,63 @@
+"""Which partitions of log directories a command works on: its ``--topic`` and ``--partition``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from kdump.formats.names import TopicPartition
+    from kdump.log.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSelection:
+    """Selects partitions by globs (``*``, ``?``, ``[...]``), upper and lower case being different.
+
+    A partition is selected if it matches one of ``topics`` and one of ``partitions``; an empty
+    tuple matches everything.
+
+    Attributes:
+        topics: globs for topic names.
+        partitions: globs for partition names, ``TOPIC-PARTITION``. They also match the name of
+            the partition's directory, which has more where a replica is deleted, stray or moving.
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no glob was given."""
+        return not self.topics and not self.partitions
+
+    def matches(self, directory_name: str, key: TopicPartition | None) -> bool:
+        """Whether a partition is selected.
+
+        Args:
+            directory_name: of the partition's directory.
+            key: the partition; None for a copy whose directory is not named after one, which no
+                topic glob matches.
+        """
+        names = [directory_name] if key is None else [directory_name, str(key)]
+        topics = [] if key is None else [key.topic]
+        return _any_matches(self.topics, topics) and _any_matches(self.partitions, names)
+
+    def __contains__(self, partition: Partition) -> bool:
+        return self.matches(partition.path.name, partition.topic_partition)
+
+    def names(self, key: TopicPartition) -> bool:
+        """Whether a partition, or its topic, is given by its exact name rather than a pattern.
+
+        Kafka's own topics, and topics that are not configured for an operation, are worked on
+        only then.
+        """
+        return key.topic in self.topics or str(key) in self.partitions
+
+
+EVERYTHING: Final = PartitionSelection()
+
+
+def _any_matches(globs: tuple[str, ...], candidates: list[str]) -> bool:
+    return not globs or any(fnmatchcase(each, glob) for glob in globs for each in candidates)

@@ -1,0 +1,143 @@
+"""``--topic`` and ``--partition`` are on every command over partitions, and select alike."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
+from builders.log_directories import offset_checkpoint
+from builders.trees import contents_of
+from builders.verified import END_OFFSET, LogModel
+from kdump.cli.command_group import command_names
+from kdump.cli.main import cli
+from kdump.formats import names
+
+WITHOUT_PARTITIONS: Final = {"checkpoint set", "completion", "dump-segment", "undo"}
+"""Commands that name files, lines or runs instead."""
+
+KNOWN: Final = ("--config", "cleanup.policy=delete", "--config", "retention.ms=1", "--dry-run")
+COMPACTED: Final = ("--config", "cleanup.policy=compact", "--dry-run")
+RUNS: Final[dict[str, tuple[str, ...]]] = {
+    "checkpoint rebuild": ("--dry-run",),
+    "checkpoint show": (),
+    "compact": COMPACTED,
+    "delete-records": ("--before", "1", "--high-watermark", "end", *KNOWN),
+    "info": (),
+    "ls": (),
+    "rebuild-index": ("--dry-run",),
+    "recover": ("--dry-run",),
+    "resolve": ("--dry-run",),
+    "retain": KNOWN,
+    "snapshot rebuild": ("--dry-run",),
+    "verify": (),
+}
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    for name in command_names():
+        command = cli.get_command(click.Context(cli), name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            for inner, each in command.commands.items():
+                yield f"{name} {inner}", each
+        else:
+            yield name, command
+
+
+def selection_help(command: click.Command) -> dict[str, Any]:
+    return {
+        option.opts[0]: (option.help, option.metavar, option.multiple)
+        for option in command.params
+        if isinstance(option, click.Option) and option.opts[0] in ("--topic", "--partition")
+    }
+
+
+def test_every_command_over_partitions_has_both_options_with_the_same_help() -> None:
+    found = {name: selection_help(command) for name, command in commands()}
+    assert {name for name, options in found.items() if not options} == WITHOUT_PARTITIONS
+    assert {name for name, options in found.items() if options} == set(RUNS)
+    (same,) = {tuple(sorted(options.items())) for options in found.values() if options}
+    assert len(same) == 2
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    root = LogModel().write(tmp_path / "logs").parent
+    for name in ("orders-1", "payments-0"):
+        shutil.copytree(root / "orders-0", root / name)
+    lines = offset_checkpoint({(name, 0): 12 for name in ("orders", "payments")})
+    (root / names.RECOVERY_POINT_CHECKPOINT).write_bytes(lines)
+    return root
+
+
+def run(command: str, *args: str | Path) -> Outcome:
+    return run_kdump([*command.split(), *map(str, args)], Path.cwd())
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_every_command_works_on_the_selected_partitions_alone(command: str, log_dir: Path) -> None:
+    selection = ("--topic", "pay*", "--topic", "orders", "--partition", "pay*-0")
+
+    outcome = run(command, *RUNS[command], *selection, "--output", "jsonl", log_dir)
+
+    rows = objects(outcome.stdout)
+    if command == "info":
+        assert [row["partitions"] for row in rows] == [1]
+    elif command != "checkpoint rebuild":
+        assert {row["topic"] for row in rows if row["type"] == "partition"} == {"payments"}
+
+
+@pytest.mark.parametrize("command", RUNS)
+def test_a_selection_that_matches_nothing_is_a_usage_error_with_the_same_message(
+    command: str, log_dir: Path
+) -> None:
+    before = contents_of(log_dir)
+
+    outcome = run(command, *RUNS[command], "--topic=Orders", "--partition=*-7", log_dir)
+
+    message = (
+        f"no partition in {log_dir} matches --topic Orders --partition '*-7': list them with"
+        f" 'kdump ls {log_dir}'"
+    )
+    assert message in outcome.stderr.decode()
+    assert (outcome.exit_status, outcome.stdout) == (16, b"")
+    assert contents_of(log_dir) == before
+
+
+@pytest.mark.parametrize("command", ["info", "ls", "rebuild-index", "resolve", "verify"])
+def test_a_partition_that_is_named_by_path_has_to_match_too(command: str, log_dir: Path) -> None:
+    path = log_dir / "orders-0"
+    assert run(command, *RUNS[command], "--topic", "payments", path).exit_status == 16
+    assert run(command, *RUNS[command], "--topic", "orders", path).exit_status in (0, 1)
+
+
+def test_the_help_of_a_partition_glob_without_a_number_says_what_a_name_is(log_dir: Path) -> None:
+    outcome = run("recover", "--dry-run", "--partition", "orders", log_dir)
+    assert b"a partition's name is TOPIC-PARTITION" in outcome.stderr
+
+
+def test_checkpoint_lines_of_other_partitions_stay_when_some_are_rebuilt(log_dir: Path) -> None:
+    path = log_dir / names.RECOVERY_POINT_CHECKPOINT
+    path.write_bytes(offset_checkpoint({("orders", 0): 99, ("gone", 0): 5, ("payments", 0): 99}))
+
+    run("checkpoint rebuild", "--topic", "payments", "--topic", "gone", log_dir)
+
+    assert path.read_bytes() == offset_checkpoint({("orders", 0): 99, ("payments", 0): END_OFFSET})
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_rebuilt_in_part(log_dir: Path) -> None:
+    (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"malformed")
+    before = contents_of(log_dir)
+
+    outcome = run("checkpoint rebuild", "--topic", "payments", log_dir)
+
+    assert b"all its other lines would be lost" in outcome.stderr
+    assert outcome.exit_status == 8
+    assert contents_of(log_dir) == before
