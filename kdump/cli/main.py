@@ -15,7 +15,7 @@ import click
 
 import kdump
 from kdump.cli.command_group import LazyGroup, ReaderGoneError
-from kdump.cli.output.json_output import JsonAnswer
+from kdump.cli.output.json_output import JsonOutput
 from kdump.cli.output.streams import (
     OutputError,
     abandon_output,
@@ -46,7 +46,7 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     this function. What an exception's notes say, such as what became of each log directory, is
     reported before the exception itself. An answer in JSON is ended, whatever ended the command.
     """
-    answer = JsonAnswer()
+    answer = JsonOutput()
     status = _reported(args, answer, **extra)
     with contextlib.suppress(OSError, KdumpError, ValueError):  # that was reported, if it matters
         answer.end(status)
@@ -54,7 +54,7 @@ def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     return status
 
 
-def _reported(args: Sequence[str] | None, answer: JsonAnswer, **extra: Any) -> int:
+def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> int:
     """Run the command line, and report what ends it; gives the exit status."""
     try:
         status = int(_run(args, obj=answer, **extra) or 0)

@@ -13,7 +13,7 @@ from builders.many_partitions import write_partitions
 from builders.verified import LogModel, file, records
 from kdump.check.findings import Finding, Place, Severity
 from kdump.cli.output.brief import BriefFindings
-from kdump.cli.output.terminal import broken
+from kdump.cli.output.terminal import wrapped
 from kdump.formats.names import FileKind
 
 COUNT = 30
@@ -188,7 +188,7 @@ def test_warnings_of_many_files_are_counted_and_damage_is_not() -> None:
 def test_a_command_to_copy_is_never_broken() -> None:
     line = "d: 3 changes made; to undo: kdump undo '/data/a directory with a long name' 1"
 
-    assert broken(line, 40).splitlines() == [
+    assert wrapped(line, 40).splitlines() == [
         "d: 3 changes made; to undo:",
         "    kdump undo '/data/a directory with a long name' 1",
     ]
@@ -196,7 +196,7 @@ def test_a_command_to_copy_is_never_broken() -> None:
 
 def test_a_path_is_never_broken() -> None:
     path = "/data/" + "x" * 60
-    assert f"{path}:" in broken(f"error: {path}: something is wrong with it", 40).split()
+    assert f"{path}:" in wrapped(f"error: {path}: something is wrong with it", 40).split()
 
 
 def test_a_pipe_gets_each_finding_on_one_line(damaged_often: Path) -> None:

@@ -25,7 +25,7 @@ from builders.lock_holder import held_elsewhere
 from builders.programs import PYTHON_PATH
 from builders.repair_cases import bad_batch_in_the_middle
 from kdump.cli import main
-from kdump.cli.output.json_output import JsonAnswer, format_json
+from kdump.cli.output.json_output import JsonOutput, format_json
 from kdump.cli.output.rendering import OutputFormat, open_output, output_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 
@@ -124,7 +124,7 @@ def test_text_is_not_escaped_but_where_it_could_do_harm() -> None:
 def test_an_answer_is_one_object_per_line_or_an_array(
     form: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = JsonAnswer()
+    answer = JsonOutput()
     answer.begin(form, "x")
     answer.row({"type": "a", "n": 1})
     answer.end(4)
@@ -133,7 +133,7 @@ def test_an_answer_is_one_object_per_line_or_an_array(
 
 
 def test_an_answer_that_was_not_begun_has_no_end(capsys: pytest.CaptureFixture[str]) -> None:
-    JsonAnswer().end(0)
+    JsonOutput().end(0)
     assert capsys.readouterr().out == ""
 
 
@@ -145,7 +145,7 @@ def test_after_a_write_that_failed_nothing_is_added(monkeypatch: pytest.MonkeyPa
 
     stream = Full()
     monkeypatch.setattr(sys, "stdout", stream)
-    answer = JsonAnswer()
+    answer = JsonOutput()
     answer.begin("json", "x")
     with pytest.raises(OSError, match="full"):
         answer.row({"type": "a"})

@@ -22,7 +22,7 @@ from builders.message_sets import message_07, wrapper_07
 from builders.repair_cases import CASES
 from builders.verified import with_body
 from kdump.apply.undo import Restored
-from kdump.cli.shared.repairing import said_of_interrupted
+from kdump.cli.output.write_report import interrupted_event
 from kdump.jobs.execution import Interrupted
 
 PAGE: Final = Path(__file__).resolve().parents[2] / "docs" / "json.md"
@@ -199,7 +199,7 @@ def test_what_dump_segment_answers_is_valid(kind: str, tmp_path: Path, fixtures:
     ],
 )
 def test_what_is_said_of_an_interrupted_run_is_valid(row: Interrupted) -> None:
-    said = said_of_interrupted(row)
+    said = interrupted_event(row)
     answer = [{"type": said.type, **said.row}]
     for command in ("recover", "compact", "retain", "verify", "checkpoint"):
         assert not list(problems_of_objects(command, answer))

@@ -56,11 +56,11 @@ def written(
     output_format: OutputFormat,
     rows: Iterable[dict[str, Any]],
     *,
-    upright: bool = False,
+    vertical: bool = False,
     stream: io.BytesIO | None = None,
 ) -> str:
     stream = io.BytesIO() if stream is None else stream
-    with open_output(output_format, COLUMNS, upright=upright, stream=stream) as out:
+    with open_output(output_format, COLUMNS, vertical=vertical, stream=stream) as out:
         out.rows(rows)
     return stream.getvalue().decode(errors="surrogateescape")
 
@@ -88,7 +88,7 @@ class TestText:
         assert line == "1".rjust(header.index("RECORDS") + len("RECORDS"))
 
     def test_rows_can_stand_upright(self) -> None:
-        assert written(OutputFormat.TEXT, [ROW, {"name": "x"}], upright=True).splitlines() == [
+        assert written(OutputFormat.TEXT, [ROW, {"name": "x"}], vertical=True).splitlines() == [
             "Name:       orders",
             "Records:    12",
             "Size:       1.5 KiB",
@@ -137,7 +137,7 @@ class TestTable:
         assert "33m" not in written(OutputFormat.TABLE, [ROW], stream=Terminal())
 
     def test_rows_can_stand_upright(self) -> None:
-        text = written(OutputFormat.TABLE, [ROW], upright=True)
+        text = written(OutputFormat.TABLE, [ROW], vertical=True)
         assert [line.split()[1] for line in text.splitlines()[1:-1]] == [
             "Name",
             "Records",

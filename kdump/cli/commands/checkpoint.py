@@ -10,20 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kdump.cli.options.parameters import parse_integer, paths_argument
+from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.events import Said
+from kdump.cli.output.events import Event
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, open_output, output_option
-from kdump.cli.shared.repairing import (
+from kdump.cli.output.write_report import (
     Operations,
-    RepairArguments,
+    failure_events,
+    interrupted_event,
     open_report,
     plan_lines,
     plan_row,
-    previewed,
-    repair_options,
+    preview_status,
     report_failures,
-    said_of_failed,
-    said_of_interrupted,
 )
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.formats import names
@@ -277,19 +276,19 @@ def _write(
             targets = [TargetDirectory(each.path, (), target_root(each)) for each in found]
         done = carry_out(targets, writing)
     operations = Operations(done)
-    with open_report(repair.form, done) as printer:
+    with open_report(repair.output_format, done) as printer:
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
-        for said in said_of_failed(done):
-            printer.say(said)
+            printer.emit(interrupted_event(earlier))
+        for event in failure_events(done):
+            printer.emit(event)
         for each in done:
             if each.failure is not None:
                 continue
-            printer.say(_said(each, operations))
+            printer.emit(_directory_event(each, operations))
             if not each.plan.is_empty:
                 status |= ExitStatus.REPAIRED
     status |= report_failures(done)
-    return previewed(status) if repair.dry_run else status
+    return preview_status(status) if repair.dry_run else status
 
 
 def _require_lines_or_partitions(
@@ -303,9 +302,9 @@ def _require_lines_or_partitions(
     raise nothing_selected(selection, [each.path for each in directories])
 
 
-def _said(done: Done, operations: Operations) -> Said:
+def _directory_event(done: Done, operations: Operations) -> Event:
     path = done.plan.path
     row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
-    return Said(
+    return Event(
         "directory", row, [*plan_lines(done), *operations.counts(done), *operations.lines(path)]
     )

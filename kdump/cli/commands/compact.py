@@ -14,17 +14,17 @@ import click
 
 from kdump.cli.commands import recover
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
+from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
-from kdump.cli.shared.repairing import (
+from kdump.cli.output.write_report import (
     Operations,
-    outcomes_noted,
-    said_of_findings,
-    said_of_interrupted,
+    finding_events,
+    interrupted_event,
+    outcome_notes,
 )
 from kdump.errors import ExitStatus, UsageProblem
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     "leftovers, as kdump recover does.",
 )
 @max_record_bytes_option
-@freeing_options
+@deletion_options
 @config_options
 @engine_options
 def command(
@@ -65,7 +65,7 @@ def command(
     force: bool,
     recovers: bool,
     max_record_bytes: int | None,
-    freeing: FreeingArguments,
+    deletion: DeletionArguments,
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
@@ -90,7 +90,7 @@ def command(
         raise UsageProblem("give either --topic or --partition, or --all-compacted")
     if all_compacted and force:
         raise UsageProblem("--force and --all-compacted are mutually exclusive")
-    if recovers and freeing.dry_run:
+    if recovers and deletion.dry_run:
         raise UsageProblem(
             "--recover does not go with --dry-run, because what is compacted is what recovery"
             " leaves; what that does is said by kdump recover --dry-run"
@@ -100,7 +100,7 @@ def command(
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = freeing.writing("compact")
+    writing = deletion.writing("compact")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         request = _request(
             log_dirs,
@@ -109,8 +109,8 @@ def command(
                 selection=selection,
                 all_compacted=all_compacted,
                 force=force,
-                is_replicated=freeing.is_replicated,
-                now_ms=freeing.now_ms,
+                is_replicated=deletion.is_replicated,
+                now_ms=deletion.now_ms,
                 largest_record_bytes=max_record_bytes or LARGEST_RECORD_BYTES,
             ),
         )
@@ -130,39 +130,39 @@ def command(
             },
         )
         results = compact(request, writing, engine.options, engine.progress)
-    operations = Operations([done for _, done in recovered], verbose=freeing.verbose)
-    recovery_report = recover.RecoveryReport(operations, freeing)
-    report = CompactReport(freeing)
-    findings = BriefFindings(verbose=freeing.verbose)
+    operations = Operations([done for _, done in recovered], verbose=deletion.verbose)
+    recovery_report = recover.RecoveryReport(operations, deletion)
+    report = CompactReport(deletion)
+    findings = BriefFindings(verbose=deletion.verbose)
     status = diagnostics.status | status_of(results)
     with (
-        outcomes_noted(done for _, done in recovered),
-        _noted(map(outcome_of, results)),
-        open_printer(freeing.form) as printer,
+        outcome_notes(done for _, done in recovered),
+        _outcome_notes(map(outcome_of, results)),
+        open_printer(deletion.output_format) as printer,
     ):
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
+            printer.emit(interrupted_event(earlier))
         for recovery, done in recovered:
-            for said in recovery_report.said(recovery, done):
-                printer.say(dataclasses.replace(said, type=f"recovery_{said.type}"))
-            status |= recover.status_of(recovery, done, freeing)
-        printer.tell(recovery_report.rest())
-        for said in said_of_findings(severe, findings):
-            printer.say(said)
+            for event in recovery_report.events(recovery, done):
+                printer.emit(dataclasses.replace(event, type=f"recovery_{event.type}"))
+            status |= recover.status_of(recovery, done, deletion)
+        printer.emit_text(recovery_report.rest())
+        for event in finding_events(severe, findings):
+            printer.emit(event)
             status |= ExitStatus.DAMAGE_LEFT
-        printer.tell(findings.rest())
+        printer.emit_text(findings.rest())
         for result in results:
-            for said in report.said(result):
-                printer.say(said)
-        printer.tell(report.rest())
-        printer.say(summary(results, freeing, time.monotonic() - begin))
-        printer.tell([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
+            for event in report.events(result):
+                printer.emit(event)
+        printer.emit_text(report.rest())
+        printer.emit(summary(results, deletion, time.monotonic() - begin))
+        printer.emit_text([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
         sys.stdout.flush()
     return status
 
 
 @contextlib.contextmanager
-def _noted(outcomes: Iterable[str]) -> Iterator[None]:
+def _outcome_notes(outcomes: Iterable[str]) -> Iterator[None]:
     """Add to every exception, as notes, what became of log directories."""
     try:
         yield

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
+from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.parameters import NumberParameter, paths_argument
 from kdump.cli.options.selection_options import (
     nothing_selected,
@@ -18,12 +18,7 @@ from kdump.cli.options.selection_options import (
     selection_words,
 )
 from kdump.cli.output.brief import BriefFindings
-from kdump.cli.shared.repairing import (
-    Operations,
-    open_report,
-    said_of_findings,
-    said_of_interrupted,
-)
+from kdump.cli.output.write_report import Operations, finding_events, interrupted_event, open_report
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
 
@@ -43,13 +38,13 @@ if TYPE_CHECKING:
     required=True,
     help="Delete all records below this offset; -1 is the high watermark.",
 )
-@freeing_options
+@deletion_options
 @config_options
 def command(
     paths: Sequence[Path],
     selection: PartitionSelection,
     before: int,
-    freeing: FreeingArguments,
+    deletion: DeletionArguments,
     config: ConfigArguments,
 ) -> ExitStatus:
     """Let the log of a partition begin at an offset, and delete the segments before it.
@@ -57,7 +52,7 @@ def command(
     LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
     several.
     """
-    from kdump.cli.output.deletion_output import FreedReport, advice, status_of, summary
+    from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
     from kdump.cli.shared.directories import (
         Diagnostics,
         find_log_directories,
@@ -81,7 +76,7 @@ def command(
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = freeing.writing("delete-records")
+    writing = deletion.writing("delete-records")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         directory, partition = _selected(directories, selection)
@@ -93,25 +88,25 @@ def command(
             partition=partition,
             settings=settings[directory.path],
             before=before,
-            now_ms=freeing.now_ms,
-            is_replicated=freeing.is_replicated,
+            now_ms=deletion.now_ms,
+            is_replicated=deletion.is_replicated,
             twice=partitions_twice(directories),
         )
         result = delete_records(request)
         diagnostics.report_problems(directory)
         done = carry_out([result.target], writing)
-    report = FreedReport(Operations(done, verbose=freeing.verbose), freeing)
-    findings = BriefFindings(verbose=freeing.verbose)
-    with open_report(freeing.form, done) as printer:
+    report = DeletionReport(Operations(done, verbose=deletion.verbose), deletion)
+    findings = BriefFindings(verbose=deletion.verbose)
+    with open_report(deletion.output_format, done) as printer:
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
-        for said in said_of_findings(severe, findings):
-            printer.say(said)
-        printer.tell(findings.rest())
-        for said in report.said(result, done[0]):
-            printer.say(said)
-        printer.say(summary([result], freeing, time.monotonic() - begin))
-        printer.tell([*report.unchanged.lines(), *advice([result])])
+            printer.emit(interrupted_event(earlier))
+        for event in finding_events(severe, findings):
+            printer.emit(event)
+        printer.emit_text(findings.rest())
+        for event in report.events(result, done[0]):
+            printer.emit(event)
+        printer.emit(summary([result], deletion, time.monotonic() - begin))
+        printer.emit_text([*report.unchanged.lines(), *advice([result])])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | status_of([result]) | named
 

@@ -220,8 +220,8 @@ def _contents(options: dict[str, Any]) -> Contents | None:
     """How to show keys and values; None where they are not asked for."""
     names = [name for option, name in _TOPIC_DECODERS.items() if options[option]]
     key_decoder, value_decoder = options["key_decoder_class"], options["value_decoder_class"]
-    is_wanted = names or key_decoder or value_decoder or options["print_data_log"]
-    if not is_wanted:
+    is_selected = names or key_decoder or value_decoder or options["print_data_log"]
+    if not is_selected:
         return None
     from kdump.dump import contents
 

@@ -106,7 +106,7 @@ def command(
         is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
         if not any(row.get("partitions", "topic" in row) for row in rows) and not is_unreadable:
             raise nothing_selected(selection, directories)
-    with open_output(output, COLUMNS, upright=True) as out:
+    with open_output(output, COLUMNS, vertical=True) as out:
         for row in rows:
             out.row(row)
     return diagnostics.status

@@ -11,8 +11,8 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import selection_options
-from kdump.cli.shared.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def command(
     are right already are left as they are, and logs always.
     """
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.cli.shared.part_commands import find_named, in_use, run_parts
+    from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
     from kdump.jobs.rebuild_parts import Part
 
     diagnostics = Diagnostics()
-    named = find_named(paths, diagnostics, segments=True)
+    named = find_named_paths(paths, diagnostics, segments=True)
     status = run_parts(
         "rebuild-index", in_use(Part.INDEXES), named, selection, repair, config, engine
     )

@@ -14,27 +14,26 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import TIME, paths_argument
+from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import (
     require_selected,
     selection_options,
     selection_words,
 )
 from kdump.cli.output.brief import BriefFindings, BriefList
-from kdump.cli.output.events import Said
+from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import directory_row, partition_row
 from kdump.cli.output.terminal import shell_command
-from kdump.cli.shared.repairing import (
+from kdump.cli.output.write_report import (
     Operations,
-    RepairArguments,
+    failure_events,
+    finding_events,
+    interrupted_event,
     open_report,
     plan_lines,
     plan_row,
-    previewed,
-    repair_options,
+    preview_status,
     report_failures,
-    said_of_failed,
-    said_of_findings,
-    said_of_interrupted,
     undo_command,
 )
 from kdump.errors import ExitStatus
@@ -129,30 +128,30 @@ def command(
     operations = Operations(done, verbose=repair.verbose)
     report = RecoveryReport(operations, repair)
     status = diagnostics.status
-    with open_report(repair.form, done) as printer:
+    with open_report(repair.output_format, done) as printer:
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
+            printer.emit(interrupted_event(earlier))
         changed = [
             (result, each)
             for result, each in zip(results, done, strict=True)
             if each.failure is None
         ]
         for result, each in changed:
-            for said in report.said(result, each):
-                printer.say(said)
+            for event in report.events(result, each):
+                printer.emit(event)
             status |= status_of(result, each, repair)
-        for said in said_of_failed(done):
-            printer.say(said)
-        printer.tell(report.rest())
+        for event in failure_events(done):
+            printer.emit(event)
+        printer.emit_text(report.rest())
         if repair.dry_run and policy_name is PolicyName.BROKER:
-            printer.tell(
+            printer.emit_text(
                 preview_advice(results, config.words, is_selection=not selection.is_everything)
             )
-        printer.say(_summary(changed, repair, time.monotonic() - begin))
-        printer.tell(report.losses)
-        printer.tell(_advice(report, changed, repair, policy_name, selection, config))
+        printer.emit(_summary(changed, repair, time.monotonic() - begin))
+        printer.emit_text(report.losses)
+        printer.emit_text(_advice(report, changed, repair, policy_name, selection, config))
     status |= report_failures(done)
-    return previewed(status) if repair.dry_run else status
+    return preview_status(status) if repair.dry_run else status
 
 
 class RecoveryReport:
@@ -173,19 +172,19 @@ class RecoveryReport:
         self.losses: list[str] = []
         self.lossy = self.unserved = 0
 
-    def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
+    def events(self, result: DirectoryResult, done: Done) -> Iterator[Event]:
         """All that is to be said of a log directory, but the losses."""
-        yield from said_of_findings(result.findings, self._findings)
+        yield from finding_events(result.findings, self._findings)
         for partition in result.partitions:
-            yield from said_of_findings(partition.findings, self._findings)
-            yield self._said_of_partition(partition)
-        yield self._said_of_directory(result, done)
+            yield from finding_events(partition.findings, self._findings)
+            yield self._partition_event(partition)
+        yield self._directory_event(result, done)
 
     def rest(self) -> list[str]:
         """Counts of what people were not told one by one."""
         return [*self._findings.rest(), *self._harmless.rest()]
 
-    def _said_of_partition(self, result: PartitionResult) -> Said:
+    def _partition_event(self, result: PartitionResult) -> Event:
         path = result.partition.path
         row = partition_row(result) | {"operations": self._operations.rows(path)}
         kind, _ = result.verdict
@@ -195,13 +194,13 @@ class RecoveryReport:
         counts = list(self._findings.more())
         if kind in _BAD or result.becomes_stray:
             self.losses += [*_verdict_lines(result, self._repair), *planned]
-            return Said("partition", row, counts)
+            return Event("partition", row, counts)
         lines: list[str] = []
         if self._repair.verbose or planned or kind not in _QUIET:
             lines = [*_verdict_lines(result, self._repair), *planned]
-        return Said("partition", row, [*counts, *self._harmless.take(lines)])
+        return Event("partition", row, [*counts, *self._harmless.take(lines)])
 
-    def _said_of_directory(self, result: DirectoryResult, done: Done) -> Said:
+    def _directory_event(self, result: DirectoryResult, done: Done) -> Event:
         path = result.directory.path
         lines = [*plan_lines(done), *self._operations.counts(done)]
         if result.directory.is_clean and not result.becomes_clean:
@@ -214,7 +213,7 @@ class RecoveryReport:
             lines += self._operations.lines(path)
         operations = self._operations.rows(path)
         row = {**directory_row(result), **plan_row(done), "operations": operations}
-        return Said("directory", row, lines)
+        return Event("directory", row, lines)
 
 
 def _verdict_lines(result: PartitionResult, repair: RepairArguments) -> list[str]:
@@ -254,7 +253,7 @@ def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> E
     if any(partition.verdict[0] == _LOSS for partition in result.partitions):
         status |= ExitStatus.DAMAGE_LEFT
     is_settled = done.plan.is_empty or result.is_settled
-    return previewed(status if is_settled else status | ExitStatus.REPAIRED)
+    return preview_status(status if is_settled else status | ExitStatus.REPAIRED)
 
 
 def _status_of_run(result: DirectoryResult) -> ExitStatus:
@@ -286,7 +285,7 @@ def _summary(
     changed: Sequence[tuple[DirectoryResult, Done]],
     repair: RepairArguments,
     seconds: float,
-) -> Said:
+) -> Event:
     from kdump.check.findings import Severity
 
     partitions = [partition for result, _ in changed for partition in result.partitions]
@@ -310,7 +309,7 @@ def _summary(
     )
     if severe:
         lines.append(f"{counted(severe, 'severe finding')} about log directories: see above")
-    return Said("summary", row, lines)
+    return Event("summary", row, lines)
 
 
 def _advice(

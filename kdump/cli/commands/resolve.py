@@ -11,8 +11,8 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import selection_options
-from kdump.cli.shared.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
 from kdump.formats.names import PartitionState
 
@@ -45,11 +45,11 @@ def command(
     is recovered, and no batch is looked at but those of .swap files.
     """
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.cli.shared.part_commands import find_named, in_use, run_parts
+    from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
     from kdump.jobs.rebuild_parts import Part
 
     diagnostics = Diagnostics()
-    named = find_named(paths, diagnostics)
+    named = find_named_paths(paths, diagnostics)
     parts = in_use(Part.LEFTOVERS)
     if drop_deleted:
         parts[PartitionState.DELETE] = Part.ALL_OF_DELETED

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
-from kdump.cli.options.deletion_options import FreeingArguments, freeing_options
+from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import SizeParameter, paths_argument
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.brief import BriefFindings
-from kdump.cli.shared.repairing import (
+from kdump.cli.output.write_report import (
     Operations,
+    failure_events,
+    finding_events,
+    interrupted_event,
     open_report,
     report_failures,
-    said_of_failed,
-    said_of_findings,
-    said_of_interrupted,
 )
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Say of each segment why it goes or stays, and when it would go.",
 )
-@freeing_options
+@deletion_options
 @config_options
 @engine_options
 def command(
@@ -53,7 +53,7 @@ def command(
     selection: PartitionSelection,
     free_bytes: int | None,
     explain: bool,
-    freeing: FreeingArguments,
+    deletion: DeletionArguments,
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
@@ -62,7 +62,7 @@ def command(
     LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
     several.
     """
-    from kdump.cli.output.deletion_output import FreedReport, advice, status_of, summary
+    from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
     from kdump.cli.shared.directories import (
         Diagnostics,
         find_log_directories,
@@ -85,7 +85,7 @@ def command(
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:
         return diagnostics.status
-    writing = freeing.writing("retain")
+    writing = deletion.writing("retain")
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         settings = config.settings_of(directories)
@@ -93,8 +93,8 @@ def command(
             directories=directories,
             settings=settings,
             selection=selection,
-            now_ms=freeing.now_ms,
-            is_replicated=freeing.is_replicated,
+            now_ms=deletion.now_ms,
+            is_replicated=deletion.is_replicated,
             free_bytes=free_bytes,
         )
         selected = {each.path: request.selected_in(each) for each in directories}
@@ -105,28 +105,28 @@ def command(
         for directory in directories:
             diagnostics.report_problems(directory)
         done = carry_out([result.target for result in results], writing)
-    operations = Operations(done, verbose=freeing.verbose or explain)
-    report = FreedReport(operations, freeing, explain=explain)
-    findings = BriefFindings(verbose=freeing.verbose)
-    with open_report(freeing.form, done) as printer:
+    operations = Operations(done, verbose=deletion.verbose or explain)
+    report = DeletionReport(operations, deletion, explain=explain)
+    findings = BriefFindings(verbose=deletion.verbose)
+    with open_report(deletion.output_format, done) as printer:
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
-        for said in said_of_findings(severe, findings):
-            printer.say(said)
-        printer.tell(findings.rest())
+            printer.emit(interrupted_event(earlier))
+        for event in finding_events(severe, findings):
+            printer.emit(event)
+        printer.emit_text(findings.rest())
         changed = [
             (result, each)
             for result, each in zip(results, done, strict=True)
             if each.failure is None
         ]
         for result, each in changed:
-            for said in report.said(result, each):
-                printer.say(said)
-        for said in said_of_failed(done):
-            printer.say(said)
+            for event in report.events(result, each):
+                printer.emit(event)
+        for event in failure_events(done):
+            printer.emit(event)
         results = [result for result, _ in changed]
-        printer.tell(report.rest())
-        printer.say(summary(results, freeing, time.monotonic() - begin))
-        printer.tell([*report.unchanged.lines(), *advice(results)])
+        printer.emit_text(report.rest())
+        printer.emit(summary(results, deletion, time.monotonic() - begin))
+        printer.emit_text([*report.unchanged.lines(), *advice(results)])
     named = ExitStatus.DAMAGE_LEFT if severe else ExitStatus.SOUND
     return diagnostics.status | report_failures(done) | status_of(results) | named

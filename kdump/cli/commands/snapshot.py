@@ -11,8 +11,8 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import paths_argument
+from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import selection_options
-from kdump.cli.shared.repairing import RepairArguments, repair_options
 from kdump.errors import ExitStatus
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ def rebuild(
     PATH is a log directory, or the directory of a partition.
     """
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.cli.shared.part_commands import find_named, in_use, run_parts
+    from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
     from kdump.jobs.rebuild_parts import Part
 
     diagnostics = Diagnostics()
-    named = find_named(paths, diagnostics)
+    named = find_named_paths(paths, diagnostics)
     status = run_parts(
         "snapshot rebuild", in_use(Part.SNAPSHOTS), named, selection, repair, config, engine
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kdump.cli.output.brief import MOST_LISTED
+from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus, UsageProblem
@@ -108,7 +108,7 @@ def _undo(
                 stop.add_note(f"{log_dir}: may be changed in part; run the command again to finish")
                 raise
     is_brief = output in (OutputFormat.TEXT, OutputFormat.TABLE) and not verbose
-    shown = restored[:MOST_LISTED] if is_brief else restored
+    shown = restored[:MAX_LISTED] if is_brief else restored
     with _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"):
         with open_output(output, FILE_COLUMNS) as out:
             out.rows(_file_row(run, each) for each in shown)

@@ -14,9 +14,9 @@ from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import TIME, max_record_bytes_option, paths_argument
 from kdump.cli.options.selection_options import selection_options
-from kdump.cli.output.events import SaidForm, open_printer
-from kdump.cli.output.rendering import form_option
-from kdump.cli.output.verify_output import Form, open_verify_printer
+from kdump.cli.output.events import EventFormat, open_printer
+from kdump.cli.output.rendering import format_option
+from kdump.cli.output.verify_output import VerifyFormat, open_verify_printer
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus, UsageProblem
 
@@ -47,10 +47,10 @@ class PolicyName(enum.Enum):
 @click.option(
     "--verbose", "-v", is_flag=True, help="Show every finding, those that are only information too."
 )
-@form_option(
-    Form,
-    "form",
-    "Form of the answer: text (the default) and table for people; json, jsonl and junit "
+@format_option(
+    VerifyFormat,
+    "output_format",
+    "VerifyFormat of the answer: text (the default) and table for people; json, jsonl and junit "
     "for programs.",
 )
 @click.option(
@@ -85,7 +85,7 @@ def command(
     selection: PartitionSelection,
     now_ms: int | None,
     verbose: bool,
-    form: Form,
+    output_format: VerifyFormat,
     strict: bool,
     repair: bool,
     policy_name: PolicyName | None,
@@ -120,17 +120,17 @@ def command(
         from kdump.jobs.execution import Writing
         from kdump.repair.policies import Policy
 
-        if form not in (Form.TEXT, Form.JSON, Form.JSONL):
-            raise UsageProblem(f"--output {form.value} cannot be had with --repair")
+        if output_format not in (VerifyFormat.TEXT, VerifyFormat.JSON, VerifyFormat.JSONL):
+            raise UsageProblem(f"--output {output_format.value} cannot be had with --repair")
         policy = Policy.BROKER if policy_name is None else Policy(policy_name.value)
         writing = Writing("verify --repair", dry_run=dry_run, keep_undo=keep_undo is not False)
-        with open_printer(SaidForm(form.value)) as said:
-            return verify_and_repair(verification, said, policy, writing, verbose=verbose)
+        with open_printer(EventFormat(output_format.value)) as out:
+            return verify_and_repair(verification, out, policy, writing, verbose=verbose)
     if policy_name or dry_run or keep_undo is not None:
         raise UsageProblem("--policy, --dry-run, --undo and --no-undo are about --repair")
     diagnostics = Diagnostics()
-    with without_garbage_collection(), open_verify_printer(form, verbose=verbose) as shown:
+    with without_garbage_collection(), open_verify_printer(output_format, verbose=verbose) as shown:
         printer = AdvisingPrinter(shown, paths, config.words)
         status = verification.run(printer, diagnostics) | diagnostics.status
-        printer.tell(printer.advice())
+        printer.emit_text(printer.advice())
         return status

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import click
 
 from kdump.cli.options.parameters import TIME
-from kdump.cli.output.events import SaidForm
-from kdump.cli.shared.repairing import RepairArguments, with_writing_options
+from kdump.cli.options.repair_options import RepairArguments, writing_options
+from kdump.cli.output.events import EventFormat
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ class HighWatermark(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class FreeingArguments(RepairArguments):
+class DeletionArguments(RepairArguments):
     """How to give up segments, and how to say what goes; the argument that a command is given.
 
     With an undo, nothing is free until that is given up.
@@ -39,31 +39,31 @@ class FreeingArguments(RepairArguments):
     is_replicated: bool
 
 
-def freeing_options(command: Command) -> Command:
-    """Give a command the options of all that give up segments, as its one argument ``freeing``."""
+def deletion_options(command: Command) -> Command:
+    """Give a command the options of all that give up segments, as its one argument ``deletion``."""
 
     @functools.wraps(command)
     def with_one_argument(
         *args: Any,
         dry_run: bool,
         keep_undo: bool,
-        form: SaidForm,
+        output_format: EventFormat,
         verbose: bool,
         now_ms: int | None,
         high_watermark: HighWatermark | None,
         **others: Any,
     ) -> Any:
-        freeing = FreeingArguments(
+        deletion = DeletionArguments(
             dry_run=dry_run,
             keep_undo=keep_undo,
-            form=form,
+            output_format=output_format,
             verbose=verbose,
             now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
             is_replicated=high_watermark is HighWatermark.END,
         )
-        return command(*args, freeing=freeing, **others)
+        return command(*args, deletion=deletion, **others)
 
-    decorated = with_writing_options(
+    decorated = writing_options(
         with_one_argument,
         verbose="List every change, and partitions of which nothing goes.",
         keeps_undo=False,

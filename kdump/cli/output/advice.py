@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOSS: Final = "loss"
 """The verdict that a broker would cut the log, or replace it; a preview shows what is lost."""
 _LOG: Final = ".log"
-_MOST_NAMED: Final = 8
+_MAX_NAMED: Final = 8
 """With more partitions, the command is for all of them."""
 
 
@@ -51,7 +51,7 @@ def salvage_command(
 
 def _selecting(partitions: Sequence[str]) -> list[str]:
     """The options that select partitions by name; none, and so all, where they are many."""
-    if len(partitions) > _MOST_NAMED:
+    if len(partitions) > _MAX_NAMED:
         return []
     return selection_words(PartitionSelection(partitions=tuple(partitions)))
 
@@ -89,8 +89,8 @@ class AdvisingPrinter:
     def summary(self, summary: Summary) -> None:
         self._shown.summary(summary)
 
-    def tell(self, lines: Iterable[str]) -> None:
-        self._shown.tell(lines)
+    def emit_text(self, lines: Iterable[str]) -> None:
+        self._shown.emit_text(lines)
 
     def advice(self, *, after_repair: bool = False) -> Iterator[str]:
         """What to run next: the preview of recovery, and what that does not say.

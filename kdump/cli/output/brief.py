@@ -17,11 +17,11 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.check.findings import Finding, Severity
 
-MOST_ALIKE: Final = 2
+MAX_ALIKE: Final = 2
 """So many findings of one code are shown for each file."""
-MOST_FILES: Final = 20
+MAX_FILES: Final = 20
 """So many files are shown that have a warning of one code; each file with damage is shown."""
-MOST_LISTED: Final = 20
+MAX_LISTED: Final = 20
 """So many partitions without loss are listed, and so many changes of a run."""
 
 _HOW: Final = "(--verbose shows all)"
@@ -63,7 +63,7 @@ class BriefFindings:
             self.hidden += 1 + finding.more
             return False
         self._seen[key] += 1
-        if self._seen[key] <= MOST_ALIKE:
+        if self._seen[key] <= MAX_ALIKE:
             return True
         count, worst = self._more.get(key, (0, finding.severity))
         self._more[key] = count + 1 + finding.more, max(worst, finding.severity)
@@ -75,7 +75,7 @@ class BriefFindings:
             return True
         of_code = finding.severity, finding.code
         self._files[of_code] += 1
-        if self._files[of_code] <= MOST_FILES:
+        if self._files[of_code] <= MAX_FILES:
             return True
         self._hidden_files[of_code] += 1
         return False
@@ -109,7 +109,7 @@ class Unchanged:
     def lines(self) -> Iterator[str]:
         """All that there is to say of them."""
         for why, paths in self._paths.items():
-            shown = paths if self._verbose else paths[:MOST_LISTED]
+            shown = paths if self._verbose else paths[:MAX_LISTED]
             yield from (f"{path}: left unchanged: {why}" for path in shown)
             if more := len(paths) - len(shown):
                 yield f"… and {counted(more, 'more partition')} left unchanged: {why} {_HOW}"
@@ -125,10 +125,10 @@ class BriefList:
     def take(self, lines: Sequence[str]) -> Sequence[str]:
         """The lines about a partition as far as they are to be shown."""
         self._count += bool(lines)
-        return lines if self._verbose or self._count <= MOST_LISTED else ()
+        return lines if self._verbose or self._count <= MAX_LISTED else ()
 
     def rest(self) -> Iterator[str]:
         """How many partitions were not listed."""
-        more = self._count - MOST_LISTED
+        more = self._count - MAX_LISTED
         if more > 0 and not self._verbose:
             yield f"… and {counted(more, 'more partition')} without loss {_HOW}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from kdump.cli.options.deletion_options import FreeingArguments
+from kdump.cli.options.deletion_options import DeletionArguments
 from kdump.cli.output.brief import BriefList, Unchanged
-from kdump.cli.output.events import Said
+from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import refusal_row
 from kdump.cli.output.rendering import format_bytes
 from kdump.cli.output.terminal import shell_command
@@ -33,13 +33,13 @@ class CompactReport:
         problems: lines about partitions that cannot be compacted; people are told them after it.
     """
 
-    def __init__(self, freeing: FreeingArguments) -> None:
-        self._freeing = freeing
-        self._compacted = BriefList(verbose=freeing.verbose)
-        self.unchanged = Unchanged(verbose=freeing.verbose)
+    def __init__(self, deletion: DeletionArguments) -> None:
+        self._deletion = deletion
+        self._compacted = BriefList(verbose=deletion.verbose)
+        self.unchanged = Unchanged(verbose=deletion.verbose)
         self.problems: list[str] = []
 
-    def said(self, result: DirectoryResult) -> Iterator[Said]:
+    def events(self, result: DirectoryResult) -> Iterator[Event]:
         """All that is to be said of a log directory, but what is left."""
         for partition in result.partitions:
             path = partition.partition.path
@@ -47,26 +47,26 @@ class CompactReport:
                 self.unchanged.take(path, partition.left.value)
             if partition.problem is not None:
                 self.problems.append(f"{path}: {_problem_sentence(partition)}")
-            lines = self._compacted.take(_partition_lines(partition, self._freeing))
-            yield Said("partition", _partition_row(partition), lines)
-        yield self._said_of_directory(result)
+            lines = self._compacted.take(_partition_lines(partition, self._deletion))
+            yield Event("partition", _partition_row(partition), lines)
+        yield self._directory_event(result)
 
     def rest(self) -> Iterator[str]:
         """Counts of what people were not told one by one."""
         return self._compacted.rest()
 
-    def _said_of_directory(self, result: DirectoryResult) -> Said:
+    def _directory_event(self, result: DirectoryResult) -> Event:
         path = result.directory.path
         row = {
             "log_dir": str(path),
             "left_because": None if result.left is None else result.left.value,
-            "is_applied": result.left is None and not self._freeing.dry_run,
+            "is_applied": result.left is None and not self._deletion.dry_run,
             "undos": list(result.undos),
         }
         if result.left is not None:
             self.unchanged.take(path, result.left.value)
         undos = [f"{shell_command('undo', [path])} {each}" for each in reversed(result.undos)]
-        return Said("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
+        return Event("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
 
 
 def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
@@ -85,14 +85,16 @@ def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
     return status
 
 
-def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, seconds: float) -> Said:
+def summary(
+    results: Sequence[DirectoryResult], deletion: DeletionArguments, seconds: float
+) -> Event:
     """What it came to; of a dry run also how long a run should take."""
     partitions = [partition for result in results for partition in result.partitions]
     previews = [each.preview for each in partitions if each.preview is not None]
     freed_bytes = sum(each.freed_bytes for each in previews)
     written_bytes = sum(_written_bytes(each) for each in partitions)
-    expected = seconds + written_bytes / WRITTEN_BYTES_PER_SECOND if freeing.dry_run else None
-    needed_bytes = _needed_bytes(partitions, freeing)
+    expected = seconds + written_bytes / WRITTEN_BYTES_PER_SECOND if deletion.dry_run else None
+    needed_bytes = _needed_bytes(partitions, deletion)
     row = {
         "partitions": len(partitions),
         "compacted": sum(_written_bytes(each) > 0 for each in partitions),
@@ -100,7 +102,7 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         "freed_bytes": freed_bytes,
         "written_bytes": written_bytes,
         "needed_bytes": needed_bytes,
-        "is_dry_run": freeing.dry_run,
+        "is_dry_run": deletion.dry_run,
         "seconds": round(seconds, 3),
         "expected_seconds": None if expected is None else round(expected, 3),
     }
@@ -110,14 +112,14 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
             f" in about {max(1, round(expected))} s; it takes"
             f" {format_bytes(needed_bytes)} of space at most before it gives any back"
         )
-    elif freeing.keep_undo and freed_bytes:
+    elif deletion.keep_undo and freed_bytes:
         what = (
             f"{format_bytes(freed_bytes)} are freed when the undo is discarded: kdump undo"
             " --discard"
         )
     else:
         what = f"{format_bytes(freed_bytes)} freed"
-    return Said("summary", row, [f"{counted(len(partitions), 'partition')}: {what}"])
+    return Event("summary", row, [f"{counted(len(partitions), 'partition')}: {what}"])
 
 
 def _written_bytes(result: PartitionResult) -> int:
@@ -129,7 +131,7 @@ def _written_bytes(result: PartitionResult) -> int:
     )
 
 
-def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArguments) -> int:
+def _needed_bytes(partitions: Sequence[PartitionResult], deletion: DeletionArguments) -> int:
     """How much space new logs take at a time; all, where an undo keeps the old ones."""
     from kdump.jobs.compact.swap import SWAPPED_BYTES
 
@@ -140,22 +142,22 @@ def _needed_bytes(partitions: Sequence[PartitionResult], freeing: FreeingArgumen
         for group in partition.compacted.groups
         if not group.is_unchanged
     ]
-    if freeing.keep_undo:
+    if deletion.keep_undo:
         return sum(written)
     return min(sum(written), SWAPPED_BYTES + max(written, default=0))
 
 
-def _partition_lines(result: PartitionResult, freeing: FreeingArguments) -> list[str]:
+def _partition_lines(result: PartitionResult, deletion: DeletionArguments) -> list[str]:
     path = result.partition.path
     lines: list[str] = []
     preview = result.preview
-    if preview is not None and (_written_bytes(result) or freeing.verbose):
+    if preview is not None and (_written_bytes(result) or deletion.verbose):
         lines += [f"{path}: {line}" for line in _preview_lines(preview)]
         lines += [
             f"{path}: {name} is not known; give --server-properties FILE, or --config {name}=..."
             for name in result.unknown
         ]
-        if freeing.dry_run:
+        if deletion.dry_run:
             assert result.compacted is not None
             lines += [f"  {_group_line(group)}" for group in result.compacted.groups]
     return lines

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.broker.retention.retention import Reason
 from kdump.cli.output.brief import BriefList, Unchanged
-from kdump.cli.output.events import Said
+from kdump.cli.output.events import Event
 from kdump.cli.output.rendering import format_bytes, format_timestamp
-from kdump.cli.shared.repairing import Operations, plan_lines, plan_row
+from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.jobs.execution import Done
 from kdump.jobs.loading import Unreadable
@@ -25,7 +25,7 @@ from kdump.state.settings import TopicSettings
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.cli.options.deletion_options import FreeingArguments
+    from kdump.cli.options.deletion_options import DeletionArguments
 
 _HOLDS: Final = {
     Reason.FUTURE_TIMESTAMP: "a timestamp that lies in the future",
@@ -39,7 +39,7 @@ _HOLDS: Final = {
 """What keeps segments of a log that would go otherwise, in words."""
 
 
-class FreedReport:
+class DeletionReport:
     """All that is to be said of log directories that segments are deleted from.
 
     Attributes:
@@ -47,39 +47,39 @@ class FreedReport:
     """
 
     def __init__(
-        self, operations: Operations, freeing: FreeingArguments, *, explain: bool = False
+        self, operations: Operations, deletion: DeletionArguments, *, explain: bool = False
     ) -> None:
         self._operations = operations
-        self._freeing = freeing
+        self._deletion = deletion
         self._explain = explain
-        self._listed = BriefList(verbose=freeing.verbose or explain)
-        self.unchanged = Unchanged(verbose=freeing.verbose or explain)
+        self._listed = BriefList(verbose=deletion.verbose or explain)
+        self.unchanged = Unchanged(verbose=deletion.verbose or explain)
 
-    def said(self, result: DirectoryResult, done: Done) -> Iterator[Said]:
+    def events(self, result: DirectoryResult, done: Done) -> Iterator[Event]:
         """All that is to be said of a log directory, but what is refused."""
         for partition in result.partitions:
             path = partition.partition.path
             if why := _why_refused(partition):
                 self.unchanged.take(path, why)
-            lines = list(_partition_lines(partition, self._freeing, explain=self._explain))
-            if self._freeing.dry_run:
+            lines = list(_partition_lines(partition, self._deletion, explain=self._explain))
+            if self._deletion.dry_run:
                 lines += self._operations.lines(path)
             row = partition_row(partition) | {"operations": self._operations.rows(path)}
-            yield Said("partition", row, self._listed.take(lines))
-        yield self._said_of_directory(result, done)
+            yield Event("partition", row, self._listed.take(lines))
+        yield self._directory_event(result, done)
 
     def rest(self) -> Iterator[str]:
         """Counts of what people were not told one by one."""
         return self._listed.rest()
 
-    def _said_of_directory(self, result: DirectoryResult, done: Done) -> Said:
+    def _directory_event(self, result: DirectoryResult, done: Done) -> Event:
         path = result.directory.path
         lines = [
             *plan_lines(done),
             *self._operations.counts(done),
-            *_freed_lines(result, done, self._freeing),
+            *_freed_lines(result, done, self._deletion),
         ]
-        if self._freeing.dry_run:
+        if self._deletion.dry_run:
             lines += self._operations.lines(path)
         row = {
             "log_dir": str(path),
@@ -87,22 +87,22 @@ class FreedReport:
             **plan_row(done),
             "operations": self._operations.rows(path),
         }
-        return Said("directory", row, lines)
+        return Event("directory", row, lines)
 
 
 def _partition_lines(
-    result: PartitionResult, freeing: FreeingArguments, *, explain: bool
+    result: PartitionResult, deletion: DeletionArguments, *, explain: bool
 ) -> Iterator[str]:
     path = result.partition.path
-    is_told = freeing.verbose or explain
+    is_told = deletion.verbose or explain
     if _why_refused(result):
         pass  # this is told last
     elif result.left is not None:
         if is_told:
             yield f"{path}: left unchanged: {result.left.value}"
-    elif what := _what_goes(result, freeing):
+    elif what := _what_goes(result, deletion):
         yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
-    elif is_told or (freeing.dry_run and result.files):
+    elif is_told or (deletion.dry_run and result.files):
         yield f"{path}: nothing goes"
     if is_told or result.left is None:
         yield from _unknown_lines(result)
@@ -142,9 +142,9 @@ def _policies(settings: TopicSettings) -> list[str]:
     return sorted(policy.value for policy in settings.cleanup_policy)
 
 
-def _what_goes(result: PartitionResult, freeing: FreeingArguments) -> str:
+def _what_goes(result: PartitionResult, deletion: DeletionArguments) -> str:
     """In words; nothing where no file goes, and the log begins where it did."""
-    goes = "to go" if freeing.dry_run else "gone"
+    goes = "to go" if deletion.dry_run else "gone"
     leftovers = counted(len(result.dropped_leftovers), "leftover file")
     if result.deleted:
         count = f"{len(result.deleted)} of {counted(len(result.fates), 'segment')}"
@@ -182,16 +182,16 @@ def _fate_line(fate: Fate) -> str:
     return f"  {segment.base_offset:020d}.log  {size:>10}  {moment}  {what}: {fate.why}{then}"
 
 
-def _freed_lines(result: DirectoryResult, done: Done, freeing: FreeingArguments) -> Iterator[str]:
+def _freed_lines(result: DirectoryResult, done: Done, deletion: DeletionArguments) -> Iterator[str]:
     freed_bytes = _freed_bytes([result])
     if not freed_bytes:
         return
     path, size = result.directory.path, format_bytes(freed_bytes)
     if done.undo is not None:
         yield f"{path}: {size} freed only by 'kdump undo --discard {path} {done.undo}'"
-    elif not freeing.dry_run:
+    elif not deletion.dry_run:
         yield f"{path}: {size} freed"
-    elif freeing.keep_undo:
+    elif deletion.keep_undo:
         yield f"{path}: {size} would be freed when the undo data is discarded"
     else:
         yield f"{path}: {size} would be freed"
@@ -260,7 +260,9 @@ def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
     return status
 
 
-def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, seconds: float) -> Said:
+def summary(
+    results: Sequence[DirectoryResult], deletion: DeletionArguments, seconds: float
+) -> Event:
     """What is said last."""
     partitions = [partition for result in results for partition in result.partitions]
     deleted = sum(len(partition.deleted) for partition in partitions)
@@ -268,14 +270,14 @@ def summary(results: Sequence[DirectoryResult], freeing: FreeingArguments, secon
         "partitions": len(partitions),
         "deleted_segments": deleted,
         "freed_bytes": _freed_bytes(results),
-        "is_dry_run": freeing.dry_run,
+        "is_dry_run": deletion.dry_run,
         "seconds": round(seconds, 3),
     }
     line = (
         f"{counted(len(partitions), 'partition')}: {counted(deleted, 'segment')}"
-        f" {'to go' if freeing.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
+        f" {'to go' if deletion.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
     )
-    return Said("summary", row, [line])
+    return Event("summary", row, [line])
 
 
 def advice(results: Sequence[DirectoryResult]) -> Iterator[str]:

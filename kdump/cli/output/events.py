@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
 from kdump.cli.output.rendering import Output, OutputFormat, escape_controls, open_output
-from kdump.cli.output.terminal import broken, terminal_columns
+from kdump.cli.output.terminal import terminal_columns, wrapped
 
 
-class SaidForm(enum.Enum):
+class EventFormat(enum.Enum):
     """The forms of output; the value is the word behind ``--output``."""
 
     TEXT = "text"
@@ -22,8 +22,8 @@ class SaidForm(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """Something to be said: to programs a row of a type, to people lines."""
+class Event:
+    """Something to be event: to programs a row of a type, to people lines."""
 
     type: str
     row: Mapping[str, Any]
@@ -33,28 +33,28 @@ class Said:
 class Printer(Protocol):
     """Says it, as it comes."""
 
-    def say(self, said: Said) -> None: ...
+    def emit(self, event: Event) -> None: ...
 
-    def tell(self, lines: Iterable[str]) -> None:
+    def emit_text(self, lines: Iterable[str]) -> None:
         """Say lines to people only: a count of what programs are told one by one, or advice."""
         ...
 
 
 @contextlib.contextmanager
-def open_printer(form: SaidForm) -> Iterator[Printer]:
+def open_printer(output_format: EventFormat) -> Iterator[Printer]:
     """Open what says things in the form that was asked for."""
-    if form is SaidForm.TEXT:
+    if output_format is EventFormat.TEXT:
         yield _Lines()
     else:
-        with open_output(OutputFormat(form.value), ()) as output:
+        with open_output(OutputFormat(output_format.value), ()) as output:
             yield _Rows(output)
 
 
 class _Lines:
-    def say(self, said: Said) -> None:
-        self.tell(said.lines)
+    def emit(self, event: Event) -> None:
+        self.emit_text(event.lines)
 
-    def tell(self, lines: Iterable[str]) -> None:
+    def emit_text(self, lines: Iterable[str]) -> None:
         for line in lines:
             write_line(line)
 
@@ -63,10 +63,10 @@ class _Rows:
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def say(self, said: Said) -> None:
-        self._output.row({"type": said.type, **said.row})
+    def emit(self, event: Event) -> None:
+        self._output.row({"type": event.type, **event.row})
 
-    def tell(self, lines: Iterable[str]) -> None:
+    def emit_text(self, lines: Iterable[str]) -> None:
         """Nothing: programs are told with each row."""
 
 
@@ -79,6 +79,6 @@ def write_line(line: str, stream: TextIO | None = None) -> None:
     """
     stream = sys.stdout if stream is None else stream
     columns = terminal_columns(stream)
-    stream.write(broken(escape_controls(line), columns) + "\n")
+    stream.write(wrapped(escape_controls(line), columns) + "\n")
     if columns is not None:
         stream.flush()

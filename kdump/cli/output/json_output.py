@@ -3,8 +3,8 @@
 ``--output jsonl`` writes one object per line, ``--output json`` one array of the same objects. The
 first object is the header: it names the version of the schemas, the version of kdump, and the
 command. The last object is the end: it has the exit status. An answer without an end is
-incomplete. Both are written here, and :func:`answering` makes every run with a form of JSON have
-them, also one that finds nothing, is refused or fails. ``docs/json.md`` describes all objects.
+incomplete. Both are written here, and :func:`with_json_frame` makes every run with a JSON format
+have them, also one that finds nothing, is refused or fails. ``docs/json.md`` describes all objects.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _FORMS: Final = {
 """By the word that ``--output`` takes."""
 
 
-class JsonAnswer:
+class JsonOutput:
     """The JSON objects that one run writes to standard output.
 
     A run in another form has one too, and never begins it.
@@ -125,27 +125,27 @@ class JsonAnswer:
         self._is_writing = False
 
 
-def current_answer() -> JsonAnswer:
+def current_json_output() -> JsonOutput:
     """The answer of the run that is going on."""
-    answer = click.get_current_context().find_object(JsonAnswer)
+    answer = click.get_current_context().find_object(JsonOutput)
     assert answer is not None, "kdump.cli.main.run gives every run one"
     return answer
 
 
-def answering(command: Command, form_argument: str) -> Command:
+def with_json_frame(command: Command, format_argument: str) -> Command:
     """``command``, with its answer begun where the form of output that it is given is JSON.
 
     Args:
         command: the callback of a command.
-        form_argument: name of its argument that has the form: an enum whose value is the word.
+        format_argument: name of its argument that has the form: an enum whose value is the word.
     """
 
     @functools.wraps(command)
     def begun(*args: Any, **named: Any) -> Any:
-        form = named[form_argument].value
+        form = named[format_argument].value
         if form in _FORMS:
             _, _, name = click.get_current_context().command_path.partition(" ")
-            current_answer().begin(form, name)
+            current_json_output().begin(form, name)
         return command(*args, **named)
 
     return begun  # type: ignore[return-value]

@@ -43,7 +43,7 @@ class JunitPrinter:
             self._cases.append(("kdump", "log directory", self._pending))
         self._seconds = summary.seconds
 
-    def tell(self, lines: Iterable[str]) -> None:
+    def emit_text(self, lines: Iterable[str]) -> None:
         pass
 
     def finish(self) -> None:

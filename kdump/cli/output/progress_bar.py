@@ -83,7 +83,7 @@ class _Meter(Display):
         self._phase_of_job: Phase | None = None
         self._phase_began = clock()
         self._due = clock() + first
-        self._is_held_back = False
+        self._is_paused = False
 
     def begin(self, total_bytes: int) -> None:
         self._total_bytes, self._done_bytes, self._label = total_bytes, 0, ""
@@ -102,24 +102,24 @@ class _Meter(Display):
         self._is_job = False
 
     def begin_write(self, *, to_terminal: bool) -> None:
-        self._is_held_back = True
+        self._is_paused = True
 
     def end_write(self, *, ends_line: bool) -> None:
-        self._is_held_back = not ends_line
+        self._is_paused = not ends_line
 
     def tick(self) -> None:
         """Draw, if it is time to, and something is being done."""
         phase, now = phases.current(), self._clock()
         if phase is not self._phase:
             self._phase, self._phase_began = phase, now
-        if phase is None or now < self._due or self._is_held_back:
+        if phase is None or now < self._due or self._is_paused:
             return
         # Whatever is drawn may be interrupted by the timer.
-        self._is_held_back = True
+        self._is_paused = True
         try:
             self._draw(self._text(phase, now))
         finally:
-            self._is_held_back = False
+            self._is_paused = False
             self._due = now + self._every_seconds
 
     def _draw(self, text: str) -> None:

@@ -47,8 +47,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeVar
 
 import click
 
-from kdump.cli.output.json_output import answering, current_answer, format_json
-from kdump.cli.output.terminal import broken, terminal_columns
+from kdump.cli.output.json_output import current_json_output, format_json, with_json_frame
+from kdump.cli.output.terminal import terminal_columns, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -139,7 +139,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def output_option(command: Command) -> Command:
     """Give a command the option ``--output``, as its argument ``output`` (an OutputFormat)."""
-    return form_option(
+    return format_option(
         OutputFormat,
         "output",
         "Form of the answer: text (the default) and table for people; json, jsonl and csv "
@@ -147,7 +147,7 @@ def output_option(command: Command) -> Command:
     )(command)
 
 
-def form_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[[Command], Command]:
+def format_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[[Command], Command]:
     """Give a command the option ``--output`` with the forms that it has, text by default.
 
     Args:
@@ -163,7 +163,7 @@ def form_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[[C
             type=click.Choice(forms, case_sensitive=False),
             default=forms("text"),
             help=what,
-        )(answering(command, argument))
+        )(with_json_frame(command, argument))
 
     return decorate
 
@@ -173,7 +173,7 @@ def open_output(
     output_format: OutputFormat,
     columns: Sequence[Column],
     *,
-    upright: bool = False,
+    vertical: bool = False,
     stream: IO[bytes] | None = None,
 ) -> Iterator[Output]:
     """Open an output; what it holds back is written when the context is left without an error.
@@ -181,7 +181,7 @@ def open_output(
     Args:
         output_format: the form.
         columns: all that the rows can have; JSON has whatever is in them, their ``type`` first.
-        upright: whether people see each row as a block, with a line for each column, rather than
+        vertical: whether people see each row as a block, with a line for each column, rather than
             as one line: for rows that are few and wide.
         stream: where to write, unless it is JSON; standard output if not given.
 
@@ -189,19 +189,19 @@ def open_output(
         OSError: when writing fails; :class:`BrokenPipeError` when nobody reads any more.
     """
     if output_format in (OutputFormat.JSON, OutputFormat.JSONL):
-        yield current_answer()
+        yield current_json_output()
         return
     binary = sys.stdout.buffer if stream is None else stream
     if stream is None:
         sys.stdout.flush()
     text = io.TextIOWrapper(
-        _Undetached(binary),
+        _NonClosing(binary),
         encoding="utf-8",
         errors="surrogateescape",
         newline="",
         line_buffering=binary.isatty(),
     )
-    output = _FORMS[output_format](text, columns, upright)
+    output = _FORMS[output_format](text, columns, vertical)
     try:
         yield output
         output.finish()
@@ -210,7 +210,7 @@ def open_output(
         text.flush()
 
 
-class _Undetached(io.BufferedIOBase):
+class _NonClosing(io.BufferedIOBase):
     """Passes bytes on to a stream which is not closed with this one.
 
     After a failure nothing more is passed on: it was reported, and need not be once more when the
@@ -254,10 +254,10 @@ class _Undetached(io.BufferedIOBase):
 class _Form:
     """What the forms share."""
 
-    def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
+    def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
         self.stream = stream
         self.columns = columns
-        self.upright = upright
+        self.vertical = vertical
 
     def row(self, row: Row) -> None:
         raise NotImplementedError
@@ -271,8 +271,8 @@ class _Form:
 
 
 class _Csv(_Form):
-    def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
-        super().__init__(stream, columns, upright)
+    def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
+        super().__init__(stream, columns, vertical)
         self._writer = csv.writer(stream, lineterminator="\n")
         self._names = [column.name for column in columns]
         self._is_terminal = stream.isatty()
@@ -293,7 +293,7 @@ def _csv_cell(value: Any) -> str:
     return str(value)
 
 
-class _ForPeople(_Form):
+class _HumanForm(_Form):
     """Cells as people read them, with the first rows held back."""
 
     _margin_columns = 0
@@ -302,11 +302,11 @@ class _ForPeople(_Form):
     """Columns of the terminal that each cell takes besides its text."""
     _has_shown = False
 
-    def __init__(self, stream: TextIO, columns: Sequence[Column], upright: bool) -> None:
-        super().__init__(stream, [column for column in columns if column.for_people], upright)
+    def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
+        super().__init__(stream, [column for column in columns if column.for_people], vertical)
         self.terminal_columns = terminal_columns(stream)
         self._held: list[list[str]] = []
-        self._left_out: list[Column] = []
+        self._hidden: list[Column] = []
 
     def row(self, row: Row) -> None:
         self._held.append([column.text(row) for column in self.columns])
@@ -316,20 +316,20 @@ class _ForPeople(_Form):
     def finish(self) -> None:
         if self._held or not self._has_shown:
             self._show()
-        if self._left_out:
-            titles = ", ".join(column.title.upper() for column in self._left_out)
+        if self._hidden:
+            titles = ", ".join(column.title.upper() for column in self._hidden)
             line = f"too narrow to show: {titles} (--output json has all columns)"
-            self.stream.write(broken(line, self.terminal_columns) + "\n")
+            self.stream.write(wrapped(line, self.terminal_columns) + "\n")
 
     def _show(self) -> None:
-        if self.upright:
+        if self.vertical:
             for cells in self._held:
-                self.show_upright(
+                self.show_vertical(
                     [(c, cell) for c, cell in zip(self.columns, cells, strict=True) if cell]
                 )
         else:
             if not self._has_shown:
-                self._leave_out()
+                self._hide_columns()
             self.show(self._held)
         self._has_shown = True
         self._held = []
@@ -339,7 +339,7 @@ class _ForPeople(_Form):
         """How much of the terminal a column of text is given."""
         return max((self.terminal_columns or 0) // 3, LEAST_TEXT_COLUMNS)
 
-    def _leave_out(self) -> None:
+    def _hide_columns(self) -> None:
         """Find the columns that do not fit on the terminal, by the rows that are held."""
         if self.terminal_columns is None:
             return
@@ -357,18 +357,18 @@ class _ForPeople(_Form):
         for index in sorted(shown, key=lambda index: self.columns[index].dropped or 0):
             if self.columns[index].dropped and sum(needed[each] for each in shown) > room:
                 shown.remove(index)
-                self._left_out.append(self.columns[index])
+                self._hidden.append(self.columns[index])
         self.columns = [self.columns[index] for index in shown]
         self._held = [[cells[index] for index in shown] for cells in self._held]
 
     def show(self, rows: list[list[str]]) -> None:
         raise NotImplementedError
 
-    def show_upright(self, cells: list[tuple[Column, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[Column, str]]) -> None:
         raise NotImplementedError
 
 
-class _Text(_ForPeople):
+class _Text(_HumanForm):
     _margin_columns = -2  # nothing stands after the last cell
     _widths: list[int] | None = None
     _blocks = 0
@@ -402,17 +402,17 @@ class _Text(_ForPeople):
             end += 2
         return line.rstrip()
 
-    def show_upright(self, cells: list[tuple[Column, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[Column, str]]) -> None:
         width = max(len(column.title) for column in self.columns) + 1
         if self._blocks:
             self.stream.write("\n")
         self._blocks += 1
         for column, cell in cells:
             line = f"{column.title + ':':{width}}  {cell}"
-            self.stream.write(broken(line, self.terminal_columns, width + 2) + "\n")
+            self.stream.write(wrapped(line, self.terminal_columns, width + 2) + "\n")
 
 
-class _Table(_ForPeople):
+class _Table(_HumanForm):
     """Through rich, which is imported only here, and only when there is something to show."""
 
     _margin_columns = 1
@@ -446,7 +446,7 @@ class _Table(_ForPeople):
             table.add_row(*map(self._cell, self.columns, cells))
         self.console.print(table)
 
-    def show_upright(self, cells: list[tuple[Column, str]]) -> None:
+    def show_vertical(self, cells: list[tuple[Column, str]]) -> None:
         table = self._table(show_header=False)
         table.add_column(style="bold")
         table.add_column(overflow="fold")

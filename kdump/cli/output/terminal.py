@@ -46,7 +46,7 @@ def shell_command(words: str, paths: Iterable[Path | str]) -> str:
     return f"kdump {words} {shlex.join(map(str, paths))}"
 
 
-def broken(line: str, columns: int | None, indent: int = _HANGING_INDENT) -> str:
+def wrapped(line: str, columns: int | None, indent: int = _HANGING_INDENT) -> str:
     """A line in as many lines as it takes to fit.
 
     Args:

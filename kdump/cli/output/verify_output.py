@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kdump.cli.output.brief import BriefFindings, BriefList, finding_line
-from kdump.cli.output.events import Printer, Said, SaidForm, open_printer, write_line
+from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, format_bytes, open_output
 from kdump.words import counted
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.verify_partition import PartitionReport
 
 
-class Form(enum.Enum):
+class VerifyFormat(enum.Enum):
     """The forms of output; the value is the word behind ``--output``."""
 
     TEXT = "text"
@@ -59,26 +59,26 @@ class VerifyPrinter(Protocol):
 
     def summary(self, summary: Summary) -> None: ...
 
-    def tell(self, lines: Iterable[str]) -> None:
+    def emit_text(self, lines: Iterable[str]) -> None:
         """Say lines to people only."""
 
 
 @contextlib.contextmanager
-def open_verify_printer(form: Form, *, verbose: bool) -> Iterator[VerifyPrinter]:
+def open_verify_printer(output_format: VerifyFormat, *, verbose: bool) -> Iterator[VerifyPrinter]:
     """Open what says the results of a verification in the form that was asked for."""
-    if form is Form.TABLE:
+    if output_format is VerifyFormat.TABLE:
         table = _TablePrinter(verbose=verbose)
         yield table
         table.finish()
-    elif form is Form.JUNIT:
+    elif output_format is VerifyFormat.JUNIT:
         from kdump.cli.output.junit import JunitPrinter
 
         junit = JunitPrinter()
         yield junit
         junit.finish()
     else:
-        with open_printer(SaidForm(form.value)) as printer:
-            yield SaidPrinter(printer, verbose=verbose)
+        with open_printer(EventFormat(output_format.value)) as printer:
+            yield EventPrinter(printer, verbose=verbose)
 
 
 def finding_row(finding: Finding) -> dict[str, Any]:
@@ -116,8 +116,8 @@ def partition_row(report: PartitionReport) -> dict[str, Any]:
     }
 
 
-def _account_row(said: PartitionReport | Summary) -> dict[str, int]:
-    account = said.account
+def _account_row(result: PartitionReport | Summary) -> dict[str, int]:
+    account = result.account
     return {
         "total_bytes": account.total_bytes,
         "sound_bytes": account.sound_bytes,
@@ -143,7 +143,7 @@ def summary_row(summary: Summary) -> dict[str, Any]:
     }
 
 
-class SaidPrinter:
+class EventPrinter:
     """Says each thing by itself: a line or a few, or a row with its ``type``.
 
     People read what is damaged last, below the summary: there it does not scroll away.
@@ -158,26 +158,26 @@ class SaidPrinter:
 
     def finding(self, finding: Finding) -> None:
         lines = [finding_line(finding)] if self._findings.takes(finding) else []
-        self._printer.say(Said("finding", finding_row(finding), lines))
+        self._printer.emit(Event("finding", finding_row(finding), lines))
 
     def partition(self, report: PartitionReport) -> None:
-        self._printer.tell(self._findings.more())
+        self._printer.emit_text(self._findings.more())
         lines: Sequence[str] = ()
         if self._damaged.takes(report):
             pass
         elif report.verdict and (report.worst or self._verbose):
             lines = self._harmless.take([_verdict_line(report)])
-        self._printer.say(Said("partition", partition_row(report), lines))
+        self._printer.emit(Event("partition", partition_row(report), lines))
 
     def summary(self, summary: Summary) -> None:
-        self._printer.tell([*self._findings.rest(), *self._harmless.rest()])
+        self._printer.emit_text([*self._findings.rest(), *self._harmless.rest()])
         has_hidden = self._findings.hidden > 0
         lines = list(summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden))
-        self._printer.say(Said("summary", summary_row(summary), lines))
-        self._printer.tell(self._damaged.lines())
+        self._printer.emit(Event("summary", summary_row(summary), lines))
+        self._printer.emit_text(self._damaged.lines())
 
-    def tell(self, lines: Iterable[str]) -> None:
-        self._printer.tell(lines)
+    def emit_text(self, lines: Iterable[str]) -> None:
+        self._printer.emit_text(lines)
 
 
 class DamagedPartitions:
@@ -282,7 +282,7 @@ class _TablePrinter:
         self._lines += summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden)
         self._lines += self._damaged.lines()
 
-    def tell(self, lines: Iterable[str]) -> None:
+    def emit_text(self, lines: Iterable[str]) -> None:
         self._lines += lines
 
     def finish(self) -> None:

@@ -8,19 +8,19 @@ from typing import Final
 
 from kdump.check.findings import Finding
 from kdump.cli.output.advice import AdvisingPrinter
-from kdump.cli.output.events import Printer, Said
-from kdump.cli.output.verify_output import SaidPrinter
-from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
-from kdump.cli.shared.part_commands import find_named
-from kdump.cli.shared.repairing import (
+from kdump.cli.output.events import Event, Printer
+from kdump.cli.output.verify_output import EventPrinter
+from kdump.cli.output.write_report import (
     Operations,
-    outcomes_noted,
+    interrupted_event,
+    outcome_notes,
     plan_lines,
     plan_row,
-    previewed,
+    preview_status,
     report_failures,
-    said_of_interrupted,
 )
+from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+from kdump.cli.shared.partial_repair import find_named_paths
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus
 from kdump.jobs.execution import Done, Writing, carry_out, for_writing
@@ -28,10 +28,10 @@ from kdump.jobs.verify.minimal_repair import Ailments, Mended, Mending, mend
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.policies import Policy
 
-MOST_ROUNDS: Final = 5
+MAX_ROUNDS: Final = 5
 """One repair may make room for the next: checkpoints, leftovers, data, what is derived from it."""
 
-_ONLY_THE_FIRST_ROUND: Final = Said(
+_ONLY_THE_FIRST_ROUND: Final = Event(
     "dry_run",
     {"rounds": 1},
     ["this is what the first round does; a run verifies again after it, and may then do more"],
@@ -48,7 +48,7 @@ def verify_and_repair(
         KdumpError: what was found out cannot be done; says what to do.
     """
     diagnostics = Diagnostics()
-    named = find_named(verification.paths, diagnostics, segments=True)
+    named = find_named_paths(verification.paths, diagnostics, segments=True)
     log_dirs = list(dict.fromkeys(each.log_dir for each in named))
     if not log_dirs:
         return diagnostics.status
@@ -57,15 +57,15 @@ def verify_and_repair(
     advice: Iterable[str] = ()
     with (
         for_writing(log_dirs, writing) as interrupted,
-        outcomes_noted(all_done),
+        outcome_notes(all_done),
         without_garbage_collection(),
     ):
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
-        for rounds_left in reversed(range(MOST_ROUNDS)):
+            printer.emit(interrupted_event(earlier))
+        for rounds_left in reversed(range(MAX_ROUNDS)):
             findings: list[Finding] = []
             shown = AdvisingPrinter(
-                SaidPrinter(printer, verbose=verbose),
+                EventPrinter(printer, verbose=verbose),
                 verification.paths,
                 verification.config.words,
             )
@@ -73,26 +73,26 @@ def verify_and_repair(
             advice = shown.advice(after_repair=True)
             if not rounds_left:
                 break
-            mended = _mended(log_dirs, findings, verification, policy)
+            mended = _repairs(log_dirs, findings, verification, policy)
             done = carry_out([each.target for each in mended], writing)
-            for said in _said(done, verbose=verbose):
-                printer.say(said)
+            for event in _repair_events(done, verbose=verbose):
+                printer.emit(event)
             all_done += done
             if any(each.failure for each in done):
                 break
             if all(each.plan.is_empty for each in done):
                 break
             if writing.dry_run:
-                printer.say(_ONLY_THE_FIRST_ROUND)
+                printer.emit(_ONLY_THE_FIRST_ROUND)
                 damage = [each for each in findings if each.severity > verification.worst_allowed]
-                status = _previewed(status, damage, mended)
+                status = _preview_status(status, damage, mended)
                 break
             repaired = ExitStatus.REPAIRED
-        printer.tell(advice)
+        printer.emit_text(advice)
     return status | repaired | diagnostics.status | report_failures(all_done)
 
 
-def _previewed(
+def _preview_status(
     status: ExitStatus, damage: Iterable[Finding], mended: Sequence[Mended]
 ) -> ExitStatus:
     """The status of a dry run that has something to do, from that of the verification."""
@@ -100,10 +100,10 @@ def _previewed(
     is_left = any(not any(each.ends(finding) for each in mended) for finding in damage)
     if is_left or any(each.loses_records for each in mended):
         status |= ExitStatus.DAMAGE_LEFT
-    return previewed(status)
+    return preview_status(status)
 
 
-def _mended(
+def _repairs(
     log_dirs: Iterable[Path],
     findings: Iterable[Finding],
     verification: Verification,
@@ -124,7 +124,7 @@ def _mended(
     return mend(ailments, directories, mending)
 
 
-def _said(done: Sequence[Done], *, verbose: bool) -> Iterator[Said]:
+def _repair_events(done: Sequence[Done], *, verbose: bool) -> Iterator[Event]:
     """What was done, or would be, to each log directory."""
     operations = Operations(done, verbose=verbose)
     for each in done:
@@ -140,4 +140,4 @@ def _said(done: Sequence[Done], *, verbose: bool) -> Iterator[Said]:
         for directory in each.plan.directories:
             if listed := operations.lines(directory.path):
                 lines += [f"repair {directory.path}:", *listed]
-        yield Said("repair", row, [*lines, *plan_lines(each), *operations.counts(each)])
+        yield Event("repair", row, [*lines, *plan_lines(each), *operations.counts(each)])

@@ -1,21 +1,17 @@
-"""What commands that repair have in common: their options, and how they say what they do."""
+"""How commands that write report what they did, or would do."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-import click
-
-from kdump.cli.output.brief import MOST_LISTED, BriefFindings, finding_line
-from kdump.cli.output.events import Printer, Said, SaidForm, open_printer, write_line
-from kdump.cli.output.rendering import form_option, format_bytes
+from kdump.cli.output.brief import MAX_LISTED, BriefFindings, finding_line
+from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
+from kdump.cli.output.rendering import format_bytes
 from kdump.cli.output.terminal import shell_command
 from kdump.errors import ExitStatus
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
@@ -24,81 +20,10 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.apply.operations import Operation
     from kdump.check.findings import Finding
-    from kdump.jobs.execution import Done, Interrupted, Writing
-
-Command = TypeVar("Command", bound=Callable[..., Any])
+    from kdump.jobs.execution import Done, Interrupted
 
 
-@dataclass(frozen=True, slots=True)
-class RepairArguments:
-    """How to repair, and how to say what is done; the argument that a command is given.
-
-    Attributes:
-        dry_run: whether only to say it.
-        keep_undo: whether it can be undone.
-        form: of the output.
-        verbose: whether people are told everything, rather than counts of what is harmless.
-    """
-
-    dry_run: bool
-    keep_undo: bool
-    form: SaidForm
-    verbose: bool
-
-    def writing(self, command: str) -> Writing:
-        """The same for the frame that all commands work in."""
-        from kdump.jobs.execution import Writing
-
-        return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
-
-
-def repair_options(command: Command) -> Command:
-    """Give a command the options of all that repair, as its one argument ``repair``."""
-
-    @functools.wraps(command)
-    def with_one_argument(
-        *args: Any, dry_run: bool, keep_undo: bool, form: SaidForm, verbose: bool, **others: Any
-    ) -> Any:
-        repair = RepairArguments(dry_run, keep_undo, form, verbose)
-        return command(*args, repair=repair, **others)
-
-    decorated: Command = with_writing_options(
-        with_one_argument,
-        verbose="List every change and every finding, and partitions without any.",
-        keeps_undo=True,
-        undo="Keep what it takes to undo this with kdump undo (the default), or do not.",
-    )
-    return decorated
-
-
-def with_writing_options(command: Any, *, verbose: str, keeps_undo: bool, undo: str) -> Any:
-    """Give a command the options of all that write: ``form``, ``verbose`` and the like.
-
-    Args:
-        command: which.
-        verbose: what ``--verbose`` does, for the help.
-        keeps_undo: whether it can be undone where nothing is said.
-        undo: what ``--undo`` and ``--no-undo`` do, for the help.
-    """
-    for option in (
-        form_option(
-            SaidForm,
-            "form",
-            "Form of the answer: text (the default) for people; json and jsonl for programs.",
-        ),
-        click.option("--verbose", "-v", is_flag=True, help=verbose),
-        click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
-        click.option(
-            "--dry-run",
-            is_flag=True,
-            help="Only say what would be done. Nothing is written, not even a lock.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def previewed(status: ExitStatus) -> ExitStatus:
+def preview_status(status: ExitStatus) -> ExitStatus:
     """The status of a dry run, from that of a run that would do all of it.
 
     1 says that there is something to do and that no record is lost: it does not stand beside 4.
@@ -111,16 +36,16 @@ def undo_command(done: Done) -> str:
     return f"{shell_command('undo', [done.plan.path])} {done.undo}"
 
 
-def said_of_findings(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Said]:
+def finding_events(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Event]:
     """Findings, as ``kdump verify`` says them."""
     from kdump.cli.output.verify_output import finding_row
 
     for finding in findings:
         lines = [finding_line(finding)] if brief.takes(finding) else []
-        yield Said("finding", finding_row(finding), lines)
+        yield Event("finding", finding_row(finding), lines)
 
 
-def said_of_interrupted(interrupted: Interrupted) -> Said:
+def interrupted_event(interrupted: Interrupted) -> Event:
     """What became of an earlier run that was stopped before its end."""
     row = {
         "log_dir": str(interrupted.log_dir),
@@ -137,7 +62,7 @@ def said_of_interrupted(interrupted: Interrupted) -> Said:
     }
     what = f"{interrupted.log_dir}: an earlier kdump {interrupted.command} was interrupted"
     if interrupted.is_finished:
-        return Said("interrupted", row, [f"{what}, and was finished first"])
+        return Event("interrupted", row, [f"{what}, and was finished first"])
     line = f"{what}; a run finishes it first, so that it may find something else than this says"
     changes = [
         f"  remove {each.path}"
@@ -145,7 +70,7 @@ def said_of_interrupted(interrupted: Interrupted) -> Said:
         else f"  write {each.path}: {format_bytes(each.size_bytes)}"
         for each in interrupted.files
     ]
-    return Said("interrupted", row, [line, *changes])
+    return Event("interrupted", row, [line, *changes])
 
 
 class Operations:
@@ -156,7 +81,7 @@ class Operations:
 
     def __init__(self, done: Sequence[Done], *, verbose: bool = False) -> None:
         count = sum(len(each.plan.operations) for each in done)
-        self._is_listed = verbose or count <= MOST_LISTED
+        self._is_listed = verbose or count <= MAX_LISTED
         self._lines: dict[str, list[str]] = defaultdict(list)
         self._rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for each in done:
@@ -178,8 +103,8 @@ class Operations:
         if self._is_listed or done.is_applied or done.plan.is_empty:
             return []
         counts = Counter(_words(operation) for operation in done.plan.operations)
-        said = [f"{verb} {counted(count, *noun)}" for (verb, noun), count in counts.most_common()]
-        return [f"  {', '.join(said)} (--verbose lists each)"]
+        parts = [f"{verb} {counted(count, *noun)}" for (verb, noun), count in counts.most_common()]
+        return [f"  {', '.join(parts)} (--verbose lists each)"]
 
 
 def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
@@ -221,15 +146,15 @@ def _noun(name: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def open_report(form: SaidForm, done: Iterable[Done]) -> Iterator[Printer]:
+def open_report(output_format: EventFormat, done: Iterable[Done]) -> Iterator[Printer]:
     """Open the printer for what was done; where it cannot be printed, the failure says it."""
-    with outcomes_noted(done), open_printer(form) as printer:
+    with outcome_notes(done), open_printer(output_format) as printer:
         yield printer
         sys.stdout.flush()  # here it is known what was done, if that fails
 
 
 @contextlib.contextmanager
-def outcomes_noted(done: Iterable[Done]) -> Iterator[None]:
+def outcome_notes(done: Iterable[Done]) -> Iterator[None]:
     """Add to every exception, as notes, what was done to log directories before."""
     from kdump.jobs.execution import outcome_of
 
@@ -255,11 +180,11 @@ def report_failures(done: Iterable[Done]) -> ExitStatus:
     return status
 
 
-def said_of_failed(done: Iterable[Done]) -> Iterator[Said]:
+def failure_events(done: Iterable[Done]) -> Iterator[Event]:
     """The log directories that could not be changed, for programs; people are told at the end."""
     for each in done:
         if each.failure is not None:
-            yield Said("directory", {"log_dir": str(each.plan.path), **plan_row(each)})
+            yield Event("directory", {"log_dir": str(each.plan.path), **plan_row(each)})
 
 
 def plan_row(done: Done) -> dict[str, Any]:

@@ -8,22 +8,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kdump.cli.options.repair_options import RepairArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.cli.output.brief import BriefList
-from kdump.cli.output.events import Said
+from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import leftover_row, refusal_row
-from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
-from kdump.cli.shared.repairing import (
+from kdump.cli.output.write_report import (
     Operations,
-    RepairArguments,
+    failure_events,
+    interrupted_event,
     open_report,
     plan_lines,
     plan_row,
-    previewed,
+    preview_status,
     report_failures,
-    said_of_failed,
-    said_of_interrupted,
 )
+from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedPath:
     """What a path on the command line stands for.
 
     Attributes:
@@ -54,14 +54,14 @@ class Named:
     base_offset: int | None = None
 
 
-def find_named(
+def find_named_paths(
     paths: Iterable[Path], diagnostics: Diagnostics, *, segments: bool = False
-) -> list[Named]:
+) -> list[NamedPath]:
     """What ``paths`` stand for: log directories, partitions, and logs of segments if asked.
 
     What is none of these is reported.
     """
-    found: list[Named] = []
+    found: list[NamedPath] = []
     for path in paths:
         try:
             with phase(f"listing {path}"):
@@ -76,7 +76,7 @@ def find_named(
     return found
 
 
-def _named(path: Path, *, segments: bool) -> Named | None:
+def _named(path: Path, *, segments: bool) -> NamedPath | None:
     from kdump.log.directory import directory_kind
 
     absolute = path.absolute()
@@ -88,11 +88,11 @@ def _named(path: Path, *, segments: bool) -> Named | None:
         parsed = names.parse_offset_file_name(path.name)
         if parsed is None or parsed.kind is not FileKind.LOG:
             return None
-        return Named(absolute.parents[1], absolute.parent.name, parsed.offset)
+        return NamedPath(absolute.parents[1], absolute.parent.name, parsed.offset)
     kind = directory_kind(path)
     if kind.is_partition:
-        return Named(absolute.parent, absolute.name)
-    return Named(absolute) if kind.is_log_directory else None
+        return NamedPath(absolute.parent, absolute.name)
+    return NamedPath(absolute) if kind.is_log_directory else None
 
 
 def in_use(part: Part) -> dict[PartitionState, Part]:
@@ -103,7 +103,7 @@ def in_use(part: Part) -> dict[PartitionState, Part]:
 def run_parts(
     command: str,
     parts: Mapping[PartitionState, Part],
-    named: Sequence[Named],
+    named: Sequence[NamedPath],
     selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,
@@ -146,36 +146,36 @@ def run_parts(
     listed = BriefList(verbose=repair.verbose)
     losses: list[str] = []
     status = diagnostics.status
-    with open_report(repair.form, done) as printer:
+    with open_report(repair.output_format, done) as printer:
         for earlier in interrupted:
-            printer.say(said_of_interrupted(earlier))
+            printer.emit(interrupted_event(earlier))
         failed = {each.plan.path for each in done if each.failure is not None}
         results = [each for each in results if each.target.directory.path not in failed]
         for result in results:
             losses += _loss_lines(result)
             lines = listed.take(_change_lines(result, operations, repair))
-            printer.say(Said("partition", _row(result, operations), lines))
+            printer.emit(Event("partition", _row(result, operations), lines))
             status |= _status(result)
-        printer.tell(listed.rest())
-        for said in said_of_failed(done):
-            printer.say(said)
+        printer.emit_text(listed.rest())
+        for event in failure_events(done):
+            printer.emit(event)
         for each in done:
             if each.failure is not None:
                 continue
-            printer.say(
-                Said(
+            printer.emit(
+                Event(
                     "directory",
                     {"log_dir": str(each.plan.path), **plan_row(each)},
                     [*plan_lines(each), *operations.counts(each)],
                 )
             )
-        printer.say(_summary(results, repair, time.monotonic() - begin))
-        printer.tell(losses)
+        printer.emit(_summary(results, repair, time.monotonic() - begin))
+        printer.emit_text(losses)
     status |= report_failures(done)
-    return previewed(status) if repair.dry_run else status
+    return preview_status(status) if repair.dry_run else status
 
 
-def _read(log_dir: Path, named: Iterable[Named]) -> LogDirectory:
+def _read(log_dir: Path, named: Iterable[NamedPath]) -> LogDirectory:
     """A log directory, with what was named of it, and with the cluster's metadata."""
     from kdump.log.directory import read_log_directory
 
@@ -190,7 +190,7 @@ def _read(log_dir: Path, named: Iterable[Named]) -> LogDirectory:
 
 def _targets(
     directory: LogDirectory,
-    named: Iterable[Named],
+    named: Iterable[NamedPath],
     selection: PartitionSelection,
     parts: Mapping[PartitionState, Part],
 ) -> Iterator[Target]:
@@ -223,7 +223,7 @@ def _is_asked_for(partition: Partition, selection: PartitionSelection) -> bool:
     return partition.topic_partition is not None and selection.names(partition.topic_partition)
 
 
-def _base_offsets(named: Iterable[Named]) -> dict[str, tuple[int, ...] | None]:
+def _base_offsets(named: Iterable[NamedPath]) -> dict[str, tuple[int, ...] | None]:
     """The segments that are meant of each partition that was named; None for all of them."""
     found: dict[str, tuple[int, ...] | None] = {}
     for each in named:
@@ -299,7 +299,7 @@ def _status(result: PartResult) -> ExitStatus:
     return status
 
 
-def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: float) -> Said:
+def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: float) -> Event:
     changed = sum(bool(result.files) for result in results)
     row = {
         "partitions": len(results),
@@ -308,4 +308,4 @@ def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: fl
         "seconds": round(seconds, 3),
     }
     what = "to be changed" if repair.dry_run else "changed"
-    return Said("summary", row, [f"{counted(len(results), 'partition')}, {changed} {what}"])
+    return Event("summary", row, [f"{counted(len(results), 'partition')}, {changed} {what}"])
