@@ -90,14 +90,14 @@ def bad_checksums(batches: BatchColumns, scope: SegmentScope, into: Collector) -
     def describe(row: int) -> Finding:
         size_bytes = int(batches.size_bytes[row])
         if batches.magic[row] >= 2 and size_bytes < record_batch.HEADER_BYTES:
-            return invariants.BATCH_LENGTH.broken(
+            return invariants.BATCH_LENGTH.finding(
                 scope.place(int(batches.position[row])),
                 "a batch is too small for its own header",
                 expected=f"{record_batch.HEADER_BYTES} bytes or more",
                 found=f"{size_bytes} bytes",
                 loss="the batch, and on recovery all behind it",
             )
-        return invariants.BATCH_CHECKSUM.broken(
+        return invariants.BATCH_CHECKSUM.finding(
             scope.of_batch(batches, row),
             "the checksum of a batch does not hold",
             found=f"stored {int(batches.crc[row]):#010x} over {size_bytes} bytes",
@@ -122,7 +122,7 @@ def unknown_magics(batches: BatchColumns, scope: SegmentScope, into: Collector) 
     if is_bad.any():
 
         def describe(row: int) -> Finding:
-            return invariants.BATCH_MAGIC.broken(
+            return invariants.BATCH_MAGIC.finding(
                 scope.of_batch(batches, row),
                 "a batch has a magic that Kafka does not know",
                 expected=f"0 to {_NEWEST_MAGIC}",
@@ -156,7 +156,7 @@ def _impossible_header(batches: BatchColumns, row: int, scope: SegmentScope) -> 
     place = scope.of_batch(batches, row)
     loss = _loss_of(batches, row)
     if header.codec_id > HIGHEST_CODEC:
-        return invariants.BATCH_CODEC.broken(
+        return invariants.BATCH_CODEC.finding(
             place,
             "a batch is compressed with a codec that Kafka does not have",
             expected=f"0 to {int(HIGHEST_CODEC)}",
@@ -168,7 +168,7 @@ def _impossible_header(batches: BatchColumns, row: int, scope: SegmentScope) -> 
     else:
         expected = f"0 to {header.last_offset_delta + 1} records"
         found = str(header.records_count)
-    return invariants.BATCH_HEADER.broken(
+    return invariants.BATCH_HEADER.finding(
         place, "the header of a batch contradicts itself", expected=expected, found=found, loss=loss
     )
 
@@ -195,7 +195,7 @@ def offsets_out_of_order(
 
 def offset_order_finding(place: Place, last_offset_before: int, base_offset: int) -> Finding:
     """A batch at ``place`` that begins at or below the last offset before it."""
-    return invariants.BATCH_OFFSET_ORDER.broken(
+    return invariants.BATCH_OFFSET_ORDER.finding(
         place,
         "a batch begins at or below the last offset of the one before",
         expected=f"{last_offset_before + 1} or more",
@@ -232,7 +232,7 @@ def offset_gaps(
 
 def offset_gap_finding(place: Place, last_offset_before: int, base_offset: int) -> Finding:
     """A batch at ``place`` that begins further behind the last offset before it than it might."""
-    return invariants.OFFSET_GAP.broken(
+    return invariants.OFFSET_GAP.finding(
         place,
         f"offsets {last_offset_before + 1} to {base_offset - 1} are missing",
     )
@@ -247,7 +247,7 @@ def outside_segment(batches: BatchColumns, scope: SegmentScope, into: Collector)
         end = scope.next_base_offset
 
         def describe(row: int) -> Finding:
-            return invariants.BATCH_OUTSIDE_SEGMENT.broken(
+            return invariants.BATCH_OUTSIDE_SEGMENT.finding(
                 scope.of_batch(batches, row),
                 "a batch has offsets that belong into another segment",
                 expected=f"{scope.base_offset} or more" + ("" if end is None else f", below {end}"),
@@ -267,7 +267,7 @@ def beyond_index(batches: BatchColumns, scope: SegmentScope, into: Collector) ->
     if is_bad.any():
 
         def describe(row: int) -> Finding:
-            return invariants.BATCH_OFFSET_OVERFLOW.broken(
+            return invariants.BATCH_OFFSET_OVERFLOW.finding(
                 scope.of_batch(batches, row),
                 "an offset is too far from the segment's base offset for an index;"
                 " a starting broker splits the segment",
@@ -289,7 +289,7 @@ def in_the_future(
     if is_ahead.any():
 
         def describe(row: int) -> Finding:
-            return invariants.FUTURE_TIMESTAMP.broken(
+            return invariants.FUTURE_TIMESTAMP.finding(
                 scope.of_batch(batches, row),
                 "a batch has a timestamp in the future; retention.ms keeps its segment until then",
                 expected=f"at most {now_ms + CLOCK_SKEW_MS}",
@@ -338,7 +338,7 @@ def passed_over(
             if is_tail
             else "zeroes stand where batches should be"
         )
-        finding = invariants.ZERO_FILL.broken(
+        finding = invariants.ZERO_FILL.finding(
             place, what, found=size, loss=None if is_tail else "what stood there", severity=at_most
         )
         return finding, is_tail
@@ -348,7 +348,7 @@ def passed_over(
         len(data) <= record_batch.PREFIX_BYTES
         or (length >= record_batch.MIN_LENGTH_BYTES and start + claimed > file_bytes)
     ):
-        finding = invariants.TORN_TAIL.broken(
+        finding = invariants.TORN_TAIL.finding(
             place,
             "the last batch is not whole",
             expected=f"{claimed} bytes" if len(data) > record_batch.PREFIX_BYTES else None,
@@ -357,7 +357,7 @@ def passed_over(
         )
         return finding, False
     if length < record_batch.MIN_LENGTH_BYTES or start + claimed > file_bytes:
-        finding = invariants.BATCH_LENGTH.broken(
+        finding = invariants.BATCH_LENGTH.finding(
             place,
             "a length that no batch can have",
             expected=f"{record_batch.MIN_LENGTH_BYTES} to "
@@ -366,7 +366,7 @@ def passed_over(
             loss=f"{size}, up to the next sound batch" if not is_tail else f"{size}, to the end",
         )
         return finding, False
-    finding = invariants.BATCH_CHECKSUM.broken(
+    finding = invariants.BATCH_CHECKSUM.finding(
         place,
         "a batch is damaged, and no batch follows where it says that it ends",
         found=f"{size} up to " + ("the end" if is_tail else "the next sound batch"),

@@ -47,7 +47,7 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
             )
         else:
             invariant, what = invariants.CHECKPOINT_MALFORMED, _malformed(path.name)
-        yield invariant.broken(
+        yield invariant.finding(
             Place(str(path), error.position),
             f"{what} ({error.what})",
             expected=error.expected,
@@ -68,7 +68,7 @@ def _malformed(name: str) -> str:
 
 def unreadable(path: Path | str, failure: OSError) -> Finding:
     """The finding for a file or directory that the machine does not give."""
-    return invariants.FILE_UNREADABLE.broken(
+    return invariants.FILE_UNREADABLE.finding(
         Place(str(failure.filename or path)), f"cannot be read: {failure.strerror or failure}"
     )
 
@@ -80,14 +80,14 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
         expected = "TOPIC-PARTITION"
         other = _other_name(directory, name)
         if other:
-            yield invariants.PARTITION_TWICE.broken(
+            yield invariants.PARTITION_TWICE.finding(
                 place,
                 f"the partition is also in {directory.path / other}: a broker does not start with"
                 " both",
                 expected="one directory for each partition",
             )
         if names.is_accepted_name(name):
-            yield invariants.DIRECTORY_MISNAMED.broken(
+            yield invariants.DIRECTORY_MISNAMED.finding(
                 place,
                 "no partition can have this name: a broker loads it, but cannot keep its"
                 " checkpoints; kdump leaves the directory unchanged",
@@ -95,7 +95,7 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
                 found=repr(name),
             )
         else:
-            yield invariants.DIRECTORY_REFUSED.broken(
+            yield invariants.DIRECTORY_REFUSED.finding(
                 place,
                 "not the name of a partition: a broker does not start on this log directory",
                 expected=expected,
@@ -118,7 +118,7 @@ def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
         return
     for name, offsets in directory.checkpoints.by_file_name().items():
         if offsets is not None and not offsets:
-            yield invariants.CHECKPOINT_EMPTY.broken(
+            yield invariants.CHECKPOINT_EMPTY.finding(
                 Place(str(directory.path / name)),
                 f"the checkpoint has no entries: {_WHAT_AN_EMPTY_ONE_MEANS[name]}",
             )
@@ -131,7 +131,7 @@ def _check_without_partition(directory: LogDirectory) -> Iterator[Finding]:
     for name, offsets in directory.checkpoints.by_file_name().items():
         for topic_partition in offsets or ():
             if topic_partition not in there and str(topic_partition) not in unlisted:
-                yield invariants.CHECKPOINT_WITHOUT_PARTITION.broken(
+                yield invariants.CHECKPOINT_WITHOUT_PARTITION.finding(
                     Place(str(directory.path / name)),
                     f"a line is about {topic_partition}, which is not in this directory",
                 )
@@ -194,7 +194,7 @@ def _kept_out(kept_out: Sequence[tuple[Path, os.stat_result]], owner: os.stat_re
     missing = missing_access(status, owner.st_uid, owner.st_gid, path.name)
     count = len(kept_out)
     others = f" and {count - 1} more" if count > 1 else ""
-    return invariants.FILE_PERMISSIONS.broken(
+    return invariants.FILE_PERMISSIONS.finding(
         Place(str(path)),
         f"the owner of the log directory (user {owner.st_uid}) cannot {missing} this{others}; a"
         " broker that runs as this user takes the directory for failed; change the owner back",
@@ -222,7 +222,7 @@ def _name(entry: os.DirEntry[str]) -> str:
 
 
 def _link(path: Path) -> Finding:
-    return invariants.SYMBOLIC_LINK.broken(
+    return invariants.SYMBOLIC_LINK.finding(
         Place(str(path)),
         "a symbolic link; a broker follows it, but what it renames or deletes is the link",
         found=f"a link to {path.readlink()}",
@@ -277,11 +277,11 @@ def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
     for name in directory.foreign:
         place = Place(str(directory.path / name))
         if name.startswith(names.KDUMP_PREFIX):
-            yield invariants.KDUMP_FILE.broken(
+            yield invariants.KDUMP_FILE.finding(
                 place,
                 "kdump keeps it, so that what it did can be taken back; a broker leaves it alone",
             )
         else:
-            yield invariants.FOREIGN_FILE.broken(
+            yield invariants.FOREIGN_FILE.finding(
                 place, "not a file of Kafka's; a broker leaves it alone"
             )

@@ -35,7 +35,7 @@ class EpochCheck:
             if before is not None and run.epoch < before.epoch:
                 self._went_back += 1
                 if self._went_back <= MOST_OF_A_CODE:
-                    yield invariants.LEADER_EPOCH_ORDER.broken(
+                    yield invariants.LEADER_EPOCH_ORDER.finding(
                         Place(part.path, run.position, run.base_offset),
                         "a batch has an older leader epoch than one before it",
                         expected=f"{before.epoch} or more",
@@ -61,7 +61,7 @@ class EpochCheck:
         try:
             entries = partition.read_leader_epochs()
         except FormatError as problem:
-            yield invariants.EPOCHS_MALFORMED.broken(
+            yield invariants.EPOCHS_MALFORMED.finding(
                 Place(path, problem.position),
                 f"the leader epoch checkpoint cannot be read: {problem.what}",
                 expected=problem.expected,
@@ -70,7 +70,7 @@ class EpochCheck:
             return
         for entry in entries or ():
             if entry.epoch < 0 or entry.start_offset < 0:
-                yield invariants.EPOCHS_MALFORMED.broken(
+                yield invariants.EPOCHS_MALFORMED.finding(
                     Place(path),
                     "the leader epoch checkpoint has an epoch or offset that cannot be",
                     expected="0 or more",
@@ -80,7 +80,7 @@ class EpochCheck:
         if not runs:
             return
         if entries is None:
-            yield invariants.EPOCHS_MISSING.broken(
+            yield invariants.EPOCHS_MISSING.finding(
                 Place(path),
                 "there is no leader epoch checkpoint, but batches have epochs",
                 severity=None if is_expected else Severity.INFO,
@@ -95,7 +95,7 @@ class EpochCheck:
                 continue
             at = bisect.bisect_right(starts, offset) - 1
             if at < 0:
-                yield invariants.EPOCHS_MISSING.broken(
+                yield invariants.EPOCHS_MISSING.finding(
                     Place(path, None, offset),
                     "the leader epoch checkpoint begins behind batches that have one",
                     expected=f"epoch {run.epoch} from offset {offset} or before",
@@ -107,7 +107,7 @@ class EpochCheck:
                     if all(entry.epoch != run.epoch for entry in entries)
                     else invariants.EPOCHS_MISMATCH
                 )
-                yield invariant.broken(
+                yield invariant.finding(
                     Place(path, None, offset),
                     "the leader epoch checkpoint contradicts a batch",
                     expected=f"epoch {run.epoch} at offset {offset}",

@@ -99,7 +99,7 @@ class OffsetEntries:
         for entry in np.flatnonzero(is_off).tolist():
             slot = int(self._slot[first + entry])
             self._into.add(
-                invariants.OFFSET_INDEX_POSITION.broken(
+                invariants.OFFSET_INDEX_POSITION.finding(
                     Place(self._path, slot * OFFSET_ENTRY_BYTES, int(offset[entry])),
                     "an entry of the offset index leads into the middle of a batch",
                     expected=f"byte {int(batches.position[row[entry]])}",
@@ -112,7 +112,7 @@ class OffsetEntries:
 
     def _leads_past(self, entry: int, last_offset_before: int) -> Finding:
         slot, offset = int(self._slot[entry]), int(self._offset[entry])
-        return invariants.OFFSET_INDEX_OFFSET.broken(
+        return invariants.OFFSET_INDEX_OFFSET.finding(
             Place(self._path, slot * OFFSET_ENTRY_BYTES, offset),
             f"an entry of the offset index leads past the batch that ends with offset"
             f" {last_offset_before}, to byte {int(self._position[entry])}",
@@ -139,7 +139,7 @@ class OffsetEntries:
         if count:
             slot = int(self._slot[first])
             self._into.add(
-                invariants.OFFSET_INDEX_POSITION.broken(
+                invariants.OFFSET_INDEX_POSITION.finding(
                     Place(self._path, slot * OFFSET_ENTRY_BYTES, int(self._offset[first])),
                     f"the offset index has {counted(count, 'entry', 'entries')} past the end of"
                     " the log",
@@ -153,7 +153,7 @@ class OffsetEntries:
         if above.size:
             entry = int(above[0])
             self._into.add(
-                invariants.OFFSET_INDEX_OFFSET.broken(
+                invariants.OFFSET_INDEX_OFFSET.finding(
                     Place(
                         self._path,
                         int(self._slot[entry]) * OFFSET_ENTRY_BYTES,
@@ -209,7 +209,7 @@ class TimeEntries:
 
     def _leads_past(self, entry: int, timestamp_before: int) -> Finding:
         timestamp, offset = int(self._timestamp[entry]), int(self._offset[entry])
-        return invariants.TIME_INDEX_ENTRY.broken(
+        return invariants.TIME_INDEX_ENTRY.finding(
             Place(self._path, int(self._slot[entry]) * TIME_ENTRY_BYTES, offset),
             "an entry of the time index leads past a batch of the same or a later time",
             expected=f"a timestamp above {timestamp_before}, the greatest before offset {offset}",
@@ -232,7 +232,7 @@ class TimeEntries:
             return
         if is_last:
             self._into.add(
-                invariants.TIME_INDEX_ENTRY.broken(
+                invariants.TIME_INDEX_ENTRY.finding(
                     Place(
                         self._path,
                         int(self._slot[entry]) * TIME_ENTRY_BYTES,

@@ -41,7 +41,7 @@ def check_offset_index(
         )
 
     def describe(slot: int) -> Finding:
-        return invariants.OFFSET_INDEX_ORDER.broken(
+        return invariants.OFFSET_INDEX_ORDER.finding(
             Place(str(path), slot * size, int(index.offset[slot])),
             "an entry of the offset index does not come behind the one before",
             expected=_behind(index.offset, index.position, slot, scope.base_offset),
@@ -75,7 +75,7 @@ def check_time_index(
         )
 
     def describe(slot: int) -> Finding:
-        return invariants.TIME_INDEX_ORDER.broken(
+        return invariants.TIME_INDEX_ORDER.finding(
             Place(str(path), slot * size, int(index.offset[slot])),
             "an entry of the time index does not come behind the one before",
             expected=_behind(index.offset, index.timestamp, slot, scope.base_offset, "timestamp"),
@@ -103,7 +103,7 @@ def _check_size(
         into.add(partial_entry(path, len(data), entry_bytes))
     if padding:
         into.add(
-            invariants.INDEX_PADDING.broken(
+            invariants.INDEX_PADDING.finding(
                 Place(str(path), (count - padding) * entry_bytes),
                 "zeroes stand behind the last entry of an index, as a killed broker leaves it"
                 if scope.is_active
@@ -119,7 +119,7 @@ def _check_size(
 def partial_entry(path: Path, size_bytes: int, entry_bytes: int) -> Finding:
     """The finding for an index that does not end with an entry."""
     trailing = size_bytes % entry_bytes
-    return invariants.INDEX_SIZE.broken(
+    return invariants.INDEX_SIZE.finding(
         Place(str(path), size_bytes - trailing),
         "an index ends in part of an entry",
         expected=f"a multiple of {entry_bytes} bytes",
@@ -145,7 +145,7 @@ def check_transaction_index(
     for slot, entry in enumerate(index.entries):
         if not entry.has_known_version:
             into.add(
-                invariants.TRANSACTION_INDEX_VERSION.broken(
+                invariants.TRANSACTION_INDEX_VERSION.finding(
                     Place(str(path), slot * size),
                     "an entry of the transaction index has a version that Kafka refuses",
                     expected=transaction_index.CURRENT_VERSION,

@@ -47,14 +47,14 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
             else:
                 invariant, what = broken
                 into.add(
-                    invariant.broken(scope.place(position, scope.base_offset + position), what)
+                    invariant.finding(scope.place(position, scope.base_offset + position), what)
                 )
                 damaged_bytes += entry.size_bytes
             position += entry.size_bytes
         size_bytes = source.size_bytes
     if entry.problem is not None:
         into.add(
-            _BROKEN_BY[entry.reason].broken(
+            _BROKEN_BY[entry.reason].finding(
                 scope.place(position),
                 entry.problem.what,
                 expected=entry.problem.expected,

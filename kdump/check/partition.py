@@ -175,7 +175,7 @@ class PartitionCheck:
     def _check_gap_before(self, segment: Segment, part: SegmentPart, before: int) -> None:
         """Check that a segment begins where the data before it ended, and with its own name."""
         if segment.base_offset > before + 1:
-            finding = invariants.SEGMENT_GAP.broken(
+            finding = invariants.SEGMENT_GAP.finding(
                 Place(str(self.scope.partition.path), None, before + 1),
                 f"offsets {before + 1} to {segment.base_offset - 1} are missing between two"
                 " segments",
@@ -254,7 +254,7 @@ class PartitionCheck:
             if kind is FileKind.TIME_INDEX and self._max_timestamp == NO_TIMESTAMP:
                 continue
             if size_bytes is None and not segment.is_0_7:
-                yield invariants.INDEX_MISSING.broken(
+                yield invariants.INDEX_MISSING.finding(
                     Place(str(self.scope.partition.segment_path(segment, kind))),
                     "a segment has no "
                     + ("offset index" if kind is FileKind.OFFSET_INDEX else "time index"),
@@ -277,14 +277,14 @@ class PartitionCheck:
             entry = last_time_entry(source)
         last = NO_TIMESTAMP if entry is None else entry.timestamp
         if last < self._max_timestamp:
-            yield invariants.TIME_INDEX_LAST.broken(
+            yield invariants.TIME_INDEX_LAST.finding(
                 Place(str(path)),
                 "the time index ends below the greatest timestamp of its segment",
                 expected=self._max_timestamp,
                 found=last,
             )
         elif last > self._max_timestamp and not (self._has_untimed or self._is_damaged):
-            yield invariants.TIME_INDEX_ENTRY.broken(
+            yield invariants.TIME_INDEX_ENTRY.finding(
                 Place(str(path)),
                 "the time index ends above the greatest timestamp of its segment:"
                 " who looks for a later one finds nothing there, nor in the segments after it",
@@ -320,7 +320,7 @@ class PartitionCheck:
         key, root = partition.topic_partition, partition.path.parent
         recovery_point = self.scope.recovery_point
         if recovery_point is not None and recovery_point > end_offset:
-            yield invariants.RECOVERY_POINT_BEYOND_END.broken(
+            yield invariants.RECOVERY_POINT_BEYOND_END.finding(
                 Place(str(root / names.RECOVERY_POINT_CHECKPOINT), None, recovery_point),
                 f"{key} was flushed up to an offset that its log does not reach",
                 expected=f"at most {end_offset}",
@@ -329,7 +329,7 @@ class PartitionCheck:
             )
         log_start_offset = self.scope.log_start_offset
         if log_start_offset > end_offset:
-            yield invariants.LOG_START_BEYOND_END.broken(
+            yield invariants.LOG_START_BEYOND_END.finding(
                 Place(str(root / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
                 f"{key} starts behind the end of its log: a starting broker deletes every segment",
                 expected=f"at most {end_offset}",

@@ -109,7 +109,7 @@ def _check_state(partition: Partition, into: Collector) -> None:
     """What the suffix of a partition's directory means."""
     if partition.state in _STATES:
         invariant, what = _STATES[partition.state]
-        into.add(invariant.broken(Place(str(partition.path)), what))
+        into.add(invariant.finding(Place(str(partition.path)), what))
 
 
 def _check_snapshots(
@@ -133,7 +133,7 @@ def _check_snapshots(
         account += ByteAccount(sound_bytes=len(data))
         if file.offset not in boundaries:
             into.add(
-                invariants.SNAPSHOT_STRAY.broken(
+                invariants.SNAPSHOT_STRAY.finding(
                     Place(str(path), None, file.offset),
                     "no segment begins at the offset of this producer snapshot;"
                     " a starting broker deletes it"
@@ -149,7 +149,7 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
     for leftover in partition.leftovers:
         invariant, what = _LEFTOVERS[leftover.kind]
         into.add(
-            invariant.broken(
+            invariant.finding(
                 Place(str(partition.path / leftover.name)),
                 what,
                 found=f"{leftover.size_bytes} bytes",
@@ -173,7 +173,7 @@ def check_other(scope: PartitionScope, into: Collector) -> None:
     """A partition has one directory only, on one of the broker's disks."""
     if scope.other is not None:
         into.add(
-            invariants.PARTITION_TWICE.broken(
+            invariants.PARTITION_TWICE.finding(
                 Place(str(scope.partition.path)),
                 f"the partition is also in {scope.other}: a broker does not start with both",
                 expected="one directory for each partition",
@@ -190,7 +190,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
     except FileNotFoundError:
         if scope.needs_metadata:
             into.add(
-                invariants.PARTITION_METADATA_MISSING.broken(
+                invariants.PARTITION_METADATA_MISSING.finding(
                     Place(str(path)),
                     "there is no partition.metadata: a starting broker renames the directory to"
                     " -stray, and begins an empty log",
@@ -202,7 +202,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
         metadata = decode_partition_metadata(data)
     except FormatError as problem:
         into.add(
-            invariants.PARTITION_METADATA_MALFORMED.broken(
+            invariants.PARTITION_METADATA_MALFORMED.finding(
                 Place(str(path), problem.position),
                 f"partition.metadata cannot be read, and a broker does not start: {problem.what}",
                 expected=problem.expected,
@@ -227,7 +227,7 @@ def _check_assigned(
     assert key is not None
     if cluster.owner is None:
         into.add(
-            invariants.PARTITION_METADATA_MISMATCH.broken(
+            invariants.PARTITION_METADATA_MISMATCH.finding(
                 Place(str(path)),
                 "the cluster's metadata has no topic with this id"
                 + (", and another id for the topic" if cluster.topic_id else "")
@@ -239,7 +239,7 @@ def _check_assigned(
         )
     elif not cluster.is_assigned:
         into.add(
-            invariants.PARTITION_NOT_ASSIGNED.broken(
+            invariants.PARTITION_NOT_ASSIGNED.finding(
                 Place(str(scope.partition.path)),
                 f"the cluster's metadata has no replica of partition {key.partition} of"
                 f" {cluster.owner} here: a starting broker renames the directory to -stray",
@@ -250,7 +250,7 @@ def _check_assigned(
         )
     elif cluster.owner != key.topic:
         into.add(
-            invariants.PARTITION_METADATA_OTHER_TOPIC.broken(
+            invariants.PARTITION_METADATA_OTHER_TOPIC.finding(
                 Place(str(path)),
                 f"partition.metadata has the id of the topic {cluster.owner}: a broker loads the"
                 " log, and then does not serve it (InconsistentTopicIdException)"
@@ -274,7 +274,7 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
         size = path.stat().st_size if path.is_file() else 0
         if is_file and names.set_aside_from(name) is not None:
             into.add(
-                invariants.KDUMP_FILE.broken(
+                invariants.KDUMP_FILE.finding(
                     Place(str(path)),
                     "damaged bytes of a log, or a file that was not finished, which kdump set aside"
                     " when it salvaged what is around them"
@@ -285,7 +285,7 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
             account += ByteAccount(sound_bytes=size)
             continue
         into.add(
-            invariants.FOREIGN_FILE.broken(
+            invariants.FOREIGN_FILE.finding(
                 Place(str(path)),
                 "not a file of Kafka's; a broker leaves it alone"
                 if is_file

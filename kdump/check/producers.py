@@ -280,13 +280,13 @@ def _sequence_finding(producer: _Producer, run: SequenceRun, path: str) -> Findi
     place = Place(path, run.position, run.first_offset)
     who = f"producer {run.producer_id}, epoch {run.producer_epoch}"
     if run.first_sequence < expected:
-        return invariants.PRODUCER_SEQUENCE_REPEAT.broken(
+        return invariants.PRODUCER_SEQUENCE_REPEAT.finding(
             place,
             f"a sequence of {who} comes again",
             expected=expected,
             found=run.first_sequence,
         )
-    return invariants.PRODUCER_SEQUENCE_GAP.broken(
+    return invariants.PRODUCER_SEQUENCE_GAP.finding(
         place,
         f"a sequence of {who} is missing",
         expected=expected,

@@ -77,7 +77,7 @@ class BatchRecords:
 
         def describe(row: int) -> Finding:
             owner = int(batch[row])
-            return invariants.RECORD_OFFSETS.broken(
+            return invariants.RECORD_OFFSETS.finding(
                 self._scope.of_batch(batches, owner),
                 "a record's offset does not fit its batch, or the record before",
                 expected=f"rising, from {int(batches.base_offset[owner])}"
@@ -109,7 +109,7 @@ class BatchRecords:
             return set()
 
         def describe(row: int) -> Finding:
-            return invariants.BATCH_MAX_TIMESTAMP.broken(
+            return invariants.BATCH_MAX_TIMESTAMP.finding(
                 self._scope.of_batch(batches, row),
                 "the header's greatest timestamp is not that of the records",
                 expected=int(greatest[row]),
@@ -124,7 +124,7 @@ class BatchRecords:
 
 def not_decoded(place: Place, problem: OverLimitError) -> Finding:
     """The finding for records that are too large to be looked at."""
-    return invariants.BATCH_NOT_DECODED.broken(
+    return invariants.BATCH_NOT_DECODED.finding(
         place, problem.what, expected=problem.expected, found=problem.found
     )
 
@@ -142,7 +142,7 @@ def record_problem(
         invariant = invariants.BATCH_FILL
     else:
         invariant = invariants.RECORD_MALFORMED
-    return invariant.broken(
+    return invariant.finding(
         place, problem.what, expected=problem.expected, found=problem.found, loss=loss
     )
 
@@ -188,7 +188,7 @@ def check_message_set(
                 )
             if offset_before is not None and message.offset <= offset_before:
                 into.add(
-                    invariants.RECORD_OFFSETS.broken(
+                    invariants.RECORD_OFFSETS.finding(
                         place,
                         "the offsets in a compressed message set go back",
                         expected=f"more than {offset_before}",
@@ -209,12 +209,12 @@ def check_message_set(
             else invariants.RECORD_MALFORMED
         )
         into.add(
-            invariant.broken(place, problem.what, expected=problem.expected, found=problem.found)
+            invariant.finding(place, problem.what, expected=problem.expected, found=problem.found)
         )
         return count, True
     if outer.magic == 1 and greatest != outer.timestamp:
         into.add(
-            invariants.BATCH_MAX_TIMESTAMP.broken(
+            invariants.BATCH_MAX_TIMESTAMP.finding(
                 place,
                 "the timestamp of a compressed message set is not the greatest in it",
                 expected=greatest,
@@ -256,7 +256,7 @@ def control_records(
                 )
     except FormatError as problem:
         into.add(
-            invariants.CONTROL_RECORD.broken(
+            invariants.CONTROL_RECORD.finding(
                 place,
                 f"a control record is malformed: {problem.what}",
                 expected=problem.expected,

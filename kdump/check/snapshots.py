@@ -117,7 +117,7 @@ def _contradiction(
     path: str, offset: int, known: ProducerEntry | None, entry: ProducerEntry | None
 ) -> Finding:
     producer_id = entry.producer_id if entry is not None else known.producer_id if known else -1
-    return invariants.SNAPSHOT_STATE.broken(
+    return invariants.SNAPSHOT_STATE.finding(
         Place(path, None, offset),
         f"the snapshot contradicts the log about producer {producer_id}",
         expected="nothing of it" if known is None else _words(known),
@@ -137,7 +137,7 @@ def _words(entry: ProducerEntry) -> str:
 def missing_snapshot(partition: Partition, offset: int) -> Finding:
     """The finding for a segment's begin, or a log's end, without a snapshot."""
     name = str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
-    return invariants.SNAPSHOT_MISSING.broken(
+    return invariants.SNAPSHOT_MISSING.finding(
         Place(str(partition.path / name), None, offset),
         "a producer snapshot is missing; a starting broker reads the log from the one before",
     )
@@ -148,7 +148,7 @@ def check_snapshot_file(path: str, data: bytes) -> ProducerSnapshot | Finding:
     try:
         snapshot = producer_snapshot.decode(data)
     except FormatError as problem:
-        return invariants.SNAPSHOT_MALFORMED.broken(
+        return invariants.SNAPSHOT_MALFORMED.finding(
             Place(path, problem.position),
             problem.what,
             expected=problem.expected,
@@ -157,7 +157,7 @@ def check_snapshot_file(path: str, data: bytes) -> ProducerSnapshot | Finding:
     problem_ = producer_snapshot.crc_problem(data, snapshot)
     if problem_ is None:
         return snapshot
-    return invariants.SNAPSHOT_CHECKSUM.broken(
+    return invariants.SNAPSHOT_CHECKSUM.finding(
         Place(path, problem_.position),
         "the checksum of a producer snapshot does not hold",
         expected=problem_.expected,

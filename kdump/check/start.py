@@ -79,7 +79,7 @@ def _check_readable(directory: LogDirectory, directories: int) -> Iterator[Findi
         else "meta.properties cannot be read: a broker starts without this directory, and does not"
         " serve its partitions"
     )
-    yield invariants.META_PROPERTIES_MALFORMED.broken(
+    yield invariants.META_PROPERTIES_MALFORMED.finding(
         Place(str(problem.path), error.position),
         f"{what} ({error.what})",
         expected=error.expected,
@@ -98,7 +98,7 @@ def _check_complete(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
         properties = each.meta_properties
         if properties is None:
             if _problem_of(each) is None and (is_known or is_kraft):
-                yield invariants.META_PROPERTIES_MISSING.broken(
+                yield invariants.META_PROPERTIES_MISSING.finding(
                     _place(each), "there is no meta.properties: a broker does not start"
                 )
         elif properties.node_id is None:
@@ -108,7 +108,7 @@ def _check_complete(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
 
 
 def _incomplete(directory: LogDirectory, what: str, properties: MetaProperties) -> Finding:
-    return invariants.META_PROPERTIES_INCOMPLETE.broken(
+    return invariants.META_PROPERTIES_INCOMPLETE.finding(
         _place(directory),
         f"meta.properties has no {what}: a broker does not start ({what} not found)",
         found=f"version {properties.version}",
@@ -126,7 +126,7 @@ def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]
         found = (properties.cluster_id or cluster_id, properties.node_id)
         expected = (cluster_id or properties.cluster_id, node_id)
         if node_id is not None and found[1] is not None and found != expected:
-            yield invariants.META_PROPERTIES_MISMATCH.broken(
+            yield invariants.META_PROPERTIES_MISMATCH.finding(
                 _place(each),
                 "the directories are of different clusters or nodes:"
                 " a broker does not start on them together",
@@ -145,14 +145,14 @@ def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Findin
         if not directory_id:
             continue
         if is_reserved(directory_id):
-            yield invariants.DIRECTORY_ID_RESERVED.broken(
+            yield invariants.DIRECTORY_ID_RESERVED.finding(
                 _place(each),
                 "the directory has an id that Kafka uses for something else:"
                 " a broker does not start",
                 found=format_uuid(directory_id),
             )
         elif directory_id in seen:
-            yield invariants.DIRECTORY_ID_TWICE.broken(
+            yield invariants.DIRECTORY_ID_TWICE.finding(
                 _place(each),
                 f"the directory has the id of {seen[directory_id]}:"
                 " one of the two is a copy, and a broker does not start on both",
@@ -174,18 +174,18 @@ def check_bootstrap(log_dir: Path) -> Iterator[Finding]:
     try:
         bootstrap = _read_bootstrap(path)
     except OSError as failure:
-        yield invariants.FILE_UNREADABLE.broken(
+        yield invariants.FILE_UNREADABLE.finding(
             Place(str(path)), f"cannot be read: {failure.strerror or failure}"
         )
         return
     if bootstrap.problem:
-        yield invariants.BOOTSTRAP_MALFORMED.broken(
+        yield invariants.BOOTSTRAP_MALFORMED.finding(
             Place(str(path)),
             f"the cluster's first metadata cannot be read: {bootstrap.problem}; a broker does not"
             " start",
         )
     elif bootstrap.is_damaged:
-        yield invariants.BOOTSTRAP_MALFORMED.broken(
+        yield invariants.BOOTSTRAP_MALFORMED.finding(
             Place(str(path)),
             "the cluster's first metadata is damaged; a broker does not check its checksums, and"
             " may not start",

@@ -122,7 +122,7 @@ def check_topic_configs(directory: LogDirectory, cluster: ClusterImage | None) -
         for name, text in topic.configs.items():
             expected = refused_value(name, text)
             if expected is not None:
-                yield invariants.TOPIC_CONFIG_REFUSED.broken(
+                yield invariants.TOPIC_CONFIG_REFUSED.finding(
                     Place(str(directory.path / names.CLUSTER_METADATA_TOPIC) + "-0"),
                     f"{name} of topic {topic.name} has a value that Kafka 4.3.1 refuses:"
                     " a broker of that version does not start;"

@@ -39,7 +39,7 @@ def check_aborted(
     entries = () if index is None else index.entries
     if index is None and any(each.first_offset != NO_TRANSACTION for each in wanted.values()):
         into.add(
-            invariants.TRANSACTION_INDEX_MISSING.broken(
+            invariants.TRANSACTION_INDEX_MISSING.finding(
                 Place(str(path)),
                 "transactions were aborted in a segment that has no transaction index",
                 expected=counted(len(wanted), "entry", "entries"),
@@ -56,7 +56,7 @@ def check_aborted(
         if known is None:
             if is_whole:
                 into.add(
-                    invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                    invariants.TRANSACTION_INDEX_MISMATCH.finding(
                         place,
                         "the transaction index has an entry for which there is no abort marker",
                         found=_words(entry),
@@ -68,7 +68,7 @@ def check_aborted(
             # Brokers before 3.0 make an entry of the marker alone, which hides no record.
             if is_whole and entry.first_offset != entry.last_offset:
                 into.add(
-                    invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                    invariants.TRANSACTION_INDEX_MISMATCH.finding(
                         place,
                         "the transaction index has an entry for a transaction without records",
                         found=_words(entry),
@@ -81,7 +81,7 @@ def check_aborted(
             != (known.first_offset, known.last_stable_offset)
         ):
             into.add(
-                invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                invariants.TRANSACTION_INDEX_MISMATCH.finding(
                     place,
                     "an entry of the transaction index contradicts the log",
                     expected=_words(known),
@@ -91,7 +91,7 @@ def check_aborted(
     for key, known in wanted.items():
         if key not in seen and known.first_offset != NO_TRANSACTION:
             into.add(
-                invariants.TRANSACTION_INDEX_MISMATCH.broken(
+                invariants.TRANSACTION_INDEX_MISMATCH.finding(
                     Place(str(path), None, known.last_offset),
                     "an aborted transaction is missing from the transaction index",
                     expected=_words(known),

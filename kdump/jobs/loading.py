@@ -231,14 +231,14 @@ def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
     """The findings that a broker loses records when it finishes, or drops, what was swapped."""
     for each in foretold.swap_losses:
         if each.is_unfinished:
-            yield SWAP_DROPPED.broken(
+            yield SWAP_DROPPED.finding(
                 Place(str(partition.path / each.name), None, each.loss.first_offset),
                 "an unfinished file has records that no segment has; a starting broker deletes the"
                 " file",
                 loss=lost_with(each.loss),
             )
             continue
-        yield SWAP_INCOMPLETE.broken(
+        yield SWAP_INCOMPLETE.finding(
             Place(str(partition.path / each.name), None, each.loss.first_offset),
             "a .swap that is to replace this segment lacks records that compaction would keep;"
             " a starting broker deletes the segment",
@@ -248,7 +248,7 @@ def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
 
 def refused_finding(partition: Partition, refused: Verdict) -> Finding:
     """The finding that a broker does not load a partition, or that it cannot be repaired."""
-    return LOAD_REFUSED.broken(
+    return LOAD_REFUSED.finding(
         Place(str(partition.path)),
         refused.sentence,
         loss="all partitions of the directory, until it is put right",

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
-from kdump.check.invariants import Invariant
+from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.part import Level
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
@@ -104,36 +103,10 @@ class PartJob:
                 return _without_files(partition)
 
 
-REBUILT: Final[Mapping[Part, tuple[Invariant, ...]]] = {
-    Part.INDEXES: (
-        invariants.INDEX_MISSING,
-        invariants.INDEX_SIZE,
-        invariants.INDEX_PADDING,
-        invariants.OFFSET_INDEX_ORDER,
-        invariants.OFFSET_INDEX_POSITION,
-        invariants.OFFSET_INDEX_OFFSET,
-        invariants.TIME_INDEX_ORDER,
-        invariants.TIME_INDEX_ENTRY,
-        invariants.TIME_INDEX_LAST,
-        invariants.TRANSACTION_INDEX_VERSION,
-        invariants.TRANSACTION_INDEX_MISSING,
-        invariants.TRANSACTION_INDEX_MISMATCH,
-    ),
-    Part.SNAPSHOTS: (
-        invariants.SNAPSHOT_CHECKSUM,
-        invariants.SNAPSHOT_MALFORMED,
-        invariants.SNAPSHOT_STATE,
-        invariants.SNAPSHOT_MISSING,
-    ),
-    Part.LEADER_EPOCHS: (
-        invariants.EPOCHS_MALFORMED,
-        invariants.EPOCHS_MISSING,
-        invariants.EPOCHS_MISMATCH,
-    ),
-}
-"""What ends when a part is rebuilt."""
-_FOUND_WRONG: Final = frozenset(
-    invariant.code for part in (Part.INDEXES, Part.SNAPSHOTS) for invariant in REBUILT[part]
+_REBUILT: Final = frozenset(
+    invariant.code
+    for invariant in INVARIANTS.values()
+    if invariant.remedy in (Remedy.INDEXES, Remedy.SNAPSHOTS)
 )
 """Codes of findings about a file that is to be rebuilt."""
 
@@ -161,9 +134,7 @@ def _wrong_files(split: PartSplit, scope: PartitionScope) -> set[str]:
     return {
         Path(each.place.path).name
         for each in said
-        if isinstance(each, Finding)
-        and each.code in _FOUND_WRONG
-        and each.severity >= Severity.WARNING
+        if isinstance(each, Finding) and each.code in _REBUILT and each.severity >= Severity.WARNING
     }
 
 

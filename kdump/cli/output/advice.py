@@ -98,23 +98,19 @@ class AdvisingPrinter:
         Args:
             after_repair: whether a repair has just done what it could.
         """
-        from kdump.check import invariants
-        from kdump.jobs.verify.minimal_repair import REMEDIES, Remedy
+        from kdump.check.invariants import INVARIANTS, Remedy
 
-        gaps = {invariants.SEGMENT_GAP.code, invariants.OFFSET_GAP.code}
-        ended = {
-            code for code, remedy in REMEDIES.items() if remedy in (Remedy.DATA, Remedy.SALVAGE)
-        }
         damaged: list[Path] = []
         holed: list[Path] = []
         others: list[Path] = []
         for path, (kind, codes) in self._found.items():
             if not codes or kind == _LOSS:
                 continue
-            if codes & ended - gaps:
+            remedies = {INVARIANTS[code].remedy for code in codes}
+            if remedies & {Remedy.DATA, Remedy.SALVAGE}:
                 damaged.append(path)
             else:
-                (holed if codes & gaps else others).append(path)
+                (holed if Remedy.GAPS in remedies else others).append(path)
         if self._losing and not after_repair:
             preview = shell_command("recover --dry-run", self._losing)
             yield f"to preview what a broker would lose: {preview}"

@@ -9,7 +9,6 @@ bring them about: whoever asks verifies again, and asks again.
 
 from __future__ import annotations
 
-import enum
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from kdump.broker.loader.checkpoints import (
 from kdump.broker.loader.loader import Recovered
 from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
+from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.scope import cluster_view
 from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
@@ -35,7 +35,7 @@ from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.loading import LoadSplit, Outcome, RecoverJob, load_split
-from kdump.jobs.rebuild_parts import REBUILT, Part, Target, put_right
+from kdump.jobs.rebuild_parts import Part, Target, put_right
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
@@ -48,75 +48,13 @@ from kdump.state.cluster import ClusterTopic
 from kdump.state.settings import Settings
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 
-
-class Remedy(enum.Enum):
-    """What ends a finding."""
-
-    CHECKPOINTS = enum.auto()
-    LEFTOVERS = enum.auto()
-    SALVAGE = enum.auto()
-    """Only salvage ends it: a broker's way loses what it is about, or does nothing."""
-    DATA = enum.auto()
-    INDEXES = enum.auto()
-    SNAPSHOTS = enum.auto()
-    LEADER_EPOCHS = enum.auto()
-    METADATA = enum.auto()
-    IDENTITY = enum.auto()
-
-
 _PARTS: Final = {
     Remedy.INDEXES: Part.INDEXES,
     Remedy.SNAPSHOTS: Part.SNAPSHOTS,
     Remedy.LEADER_EPOCHS: Part.LEADER_EPOCHS,
 }
-
-REMEDIES: Final[Mapping[str, Remedy]] = {
-    invariant.code: remedy
-    for remedy, found in {
-        Remedy.CHECKPOINTS: (
-            invariants.CHECKPOINT_MALFORMED,
-            invariants.RECOVERY_POINT_BEYOND_END,
-            invariants.LOG_START_BEYOND_END,
-        ),
-        Remedy.LEFTOVERS: (
-            invariants.LEFTOVER_SWAP,
-            invariants.LEFTOVER_CLEANED,
-            invariants.INDEX_ORPHAN,
-        ),
-        Remedy.SALVAGE: (
-            invariants.SWAP_INCOMPLETE,
-            invariants.SWAP_DROPPED,
-            invariants.SEGMENT_GAP,
-            invariants.OFFSET_GAP,
-        ),
-        Remedy.DATA: (
-            invariants.TORN_TAIL,
-            invariants.ZERO_FILL,
-            invariants.BATCH_LENGTH,
-            invariants.BATCH_CHECKSUM,
-            invariants.BATCH_MAGIC,
-            invariants.BATCH_HEADER,
-            invariants.BATCH_OFFSET_ORDER,
-            invariants.BATCH_OUTSIDE_SEGMENT,
-            invariants.BATCH_OFFSET_OVERFLOW,
-        ),
-        **{remedy: REBUILT[part] for remedy, part in _PARTS.items()},
-        Remedy.METADATA: (
-            invariants.PARTITION_METADATA_MISSING,
-            invariants.PARTITION_METADATA_MALFORMED,
-            invariants.PARTITION_METADATA_OTHER_TOPIC,
-            invariants.PARTITION_METADATA_MISMATCH,
-        ),
-        Remedy.IDENTITY: (
-            invariants.META_PROPERTIES_MALFORMED,
-            invariants.META_PROPERTIES_MISSING,
-            invariants.META_PROPERTIES_INCOMPLETE,
-            invariants.DIRECTORY_ID_RESERVED,
-        ),
-    }.items()
-    for invariant in found
-}
-"""What ends findings, by their code; what is not here cannot be derived from anything."""
+_BY_SALVAGE: Final = frozenset({Remedy.SALVAGE, Remedy.GAPS})
+"""What only salvage does: a broker loses what such a finding is about, or does nothing."""
 
 
 @dataclass(slots=True)
@@ -133,8 +71,8 @@ class Ailments:
 
     def take(self, finding: Finding) -> None:
         """Take a finding, if it is worth a remedy and has one."""
-        remedy = REMEDIES.get(finding.code)
-        if remedy is not None and finding.severity >= Severity.WARNING:
+        remedy = INVARIANTS[finding.code].remedy
+        if remedy is not Remedy.NONE and finding.severity >= Severity.WARNING:
             path = Path(finding.place.path)
             self.by_directory[_directory_of(finding)][remedy].add(path.name)
 
@@ -190,10 +128,10 @@ class Mended:
         changed = {each.path.resolve() for each in self.target.partitions if each.files}
         if self.target.root:
             changed.add(self.target.path.resolve())
-        if finding.code == invariants.LOAD_REFUSED.code:
+        remedy = INVARIANTS[finding.code].remedy
+        if remedy is Remedy.CAUSE:
             return path.parent.resolve() / path.name in changed
-        remedy = REMEDIES.get(finding.code)
-        if remedy is None or (remedy is Remedy.SALVAGE and not self.is_salvage):
+        if remedy is Remedy.NONE or (remedy in _BY_SALVAGE and not self.is_salvage):
             return False
         return _directory_of(finding) in changed
 
@@ -298,7 +236,9 @@ class _Mender:
             return []  # a broker would not look at any of it
         swapped = set()
         if mending.policy is Policy.SALVAGE:
-            swapped = {partition.path for partition, _ in self._ailing(Remedy.SALVAGE)}
+            swapped = {
+                partition.path for remedy in _BY_SALVAGE for partition, _ in self._ailing(remedy)
+            }
         selected = {
             load_split(
                 partition,
@@ -342,7 +282,7 @@ class _Mender:
         mending = self.mending
         for result in put_right(targets, mending.settings, mending.options, mending.progress):
             files[result.target.partition.path].update(result.files)
-        for partition, _ in self._ailing(Remedy.METADATA):
+        for partition, _ in self._ailing(Remedy.PARTITION_METADATA):
             metadata = self._metadata(partition)
             if metadata is not None and partition.path not in taken:
                 files[partition.path][names.PARTITION_METADATA] = metadata
