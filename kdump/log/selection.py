@@ -22,6 +22,7 @@ class PartitionSelection:
         topics: globs for topic names.
         partitions: globs for partition names, ``TOPIC-PARTITION``. They also match the name of
             the partition's directory, which has more where a replica is deleted, stray or moving.
+            A plain number selects the partition with that number in each selected topic.
     """
 
     topics: tuple[str, ...] = ()
@@ -40,9 +41,12 @@ class PartitionSelection:
             key: the partition; None for a copy whose directory is not named after one, which no
                 topic glob matches.
         """
+        if not _any_matches(self.topics, [] if key is None else [key.topic]):
+            return False
         names = [directory_name] if key is None else [directory_name, str(key)]
-        topics = [] if key is None else [key.topic]
-        return _any_matches(self.topics, topics) and _any_matches(self.partitions, names)
+        return _any_matches(self.partitions, names) or (
+            key is not None and any(_is_number(glob, key.partition) for glob in self.partitions)
+        )
 
     def __contains__(self, partition: Partition) -> bool:
         return self.matches(partition.path.name, partition.topic_partition)
@@ -61,3 +65,7 @@ EVERYTHING: Final = PartitionSelection()
 
 def _any_matches(globs: tuple[str, ...], candidates: list[str]) -> bool:
     return not globs or any(fnmatchcase(each, glob) for glob in globs for each in candidates)
+
+
+def _is_number(glob: str, partition: int) -> bool:
+    return glob.isascii() and glob.isdecimal() and int(glob) == partition

@@ -196,7 +196,7 @@ def test_a_number_that_is_not_written_as_kafka_writes_it_is_refused(
     [
         ((), b"requires --partition TOPIC-PARTITION"),
         (("--topic=*",), b"one partition at a time: --topic * matches 2"),
-        (("--topic=orders", "--partition=0"), b"a partition's name is TOPIC-PARTITION"),
+        (("--partition=0",), b"one partition at a time: --partition 0 matches 2"),
     ],
 )
 def test_exactly_one_partition_has_to_be_selected(

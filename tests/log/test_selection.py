@@ -27,6 +27,11 @@ ORDERS = TopicPartition("orders", 3)
         ("orders", "*-3", True),
         ("orders", "*-1", False),
         ("payments", "*-3", False),
+        ("", "3", True),
+        ("orders", "2 3", True),
+        ("payments", "3", False),
+        ("", "33", False),
+        ("", "[3]", False),
     ],
 )
 def test_globs_of_one_option_are_alternatives_and_the_two_options_narrow_each_other(

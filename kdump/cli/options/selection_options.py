@@ -41,7 +41,8 @@ def selection_options(command: Command) -> Command:
             "partition_globs",
             metavar="GLOB",
             multiple=True,
-            help="Only partitions whose name, TOPIC-PARTITION, matches GLOB; may be repeated.",
+            help="Only partitions whose name, TOPIC-PARTITION, matches GLOB, or whose number it "
+            "is; may be repeated.",
         ),
         click.option(
             "--topic",
@@ -84,7 +85,11 @@ def nothing_selected(selection: PartitionSelection, paths: Iterable[Path]) -> Us
         f"no partition in {named} matches {shlex.join(selection_words(selection))}: list them with"
         f" 'kdump ls {named}'"
     )
-    odd = [glob for glob in selection.partitions if "-" not in glob and not glob.endswith("*")]
+    odd = [
+        glob
+        for glob in selection.partitions
+        if "-" not in glob and not glob.endswith("*") and not glob.isdecimal()
+    ]
     if odd:
         problem += f" (--partition {odd[0]}: a partition's name is TOPIC-PARTITION, as in orders-0)"
     return UsageProblem(problem)
