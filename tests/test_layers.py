@@ -15,7 +15,7 @@ import pytest
 import kdump
 
 FLOORS: Final = (
-    ("storage", "formats"),
+    ("storage", "formats", "processes"),
     ("scan",),
     ("target",),
     ("log",),
@@ -166,10 +166,10 @@ OPENS_OTHER_FILES: Final = {
     "cli/main.py",
     "cli/output/streams.py",
     "engine/class_archive.py",
-    "engine/local.py",
     "engine/spark.py",
     "engine/spark_installation.py",
     "engine/spark_java.py",
+    "processes/worker_pool.py",
     "storage/regular_files.py",
 }
 """Modules that write, or read files that are not of a log directory."""

@@ -22,8 +22,8 @@ from kdump.cli.output.streams import (
     flush_output,
     open_standard_streams,
 )
-from kdump.engine.isolation import protect_process
 from kdump.errors import ExitStatus, KdumpError, Terminated
+from kdump.processes.isolation import protect_process
 
 
 @click.group(

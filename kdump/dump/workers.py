@@ -8,21 +8,18 @@ than a window of text waits anywhere.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
-import os
-import signal
-import sys
-import threading
+import functools
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kdump.dump.text_options import TextOptions
 from kdump.dump.window_text import Notes, window_texts
 from kdump.errors import KdumpError
+from kdump.processes.worker_pool import WorkerPool, start_method, usable_cpus
 from kdump.scan.batches import PADDING_BYTES, Window, read_windows
 from kdump.scan.source import FileSource
 
@@ -45,7 +42,7 @@ class _Part:
 class Answer:
     """What a worker makes of the window that it was asked for."""
 
-    def __init__(self, connection: Connection, position: int) -> None:
+    def __init__(self, connection: Connection[Any, Any], position: int) -> None:
         self._connection = connection
         self.position = position
         """Of the window, in its file."""
@@ -77,7 +74,7 @@ class Answer:
 class Worker:
     """A process that prints windows."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection[Any, Any]) -> None:
         self._connection = connection
 
     def ask(self, window: Window) -> Answer:
@@ -92,65 +89,35 @@ class Worker:
 def start_workers(options: TextOptions, size_bytes: int) -> Iterator[Sequence[Worker]]:
     """Workers for printing ``size_bytes`` of segments: none where they would not be worth it.
 
-    None either where forking would be unsound: in a process that has threads, or in which Arrow,
-    which starts its own, was used.
+    None either where workers cannot be forked.
     """
-    count = min(_usable_cores() - 1, MOST_WORKERS)
-    is_alone = threading.active_count() == 1 and "pyarrow" not in sys.modules
-    if size_bytes < WORTHWHILE_BYTES or count < 1 or not is_alone:
+    count = min(usable_cpus() - 1, MOST_WORKERS)
+    # A spawned worker would still import when this process is done.
+    if size_bytes < WORTHWHILE_BYTES or count < 1 or start_method() != "fork":
         yield ()
         return
-    context = multiprocessing.get_context("fork")
-    sys.stdout.flush()
-    workers: list[Worker] = []
-    ours: list[Connection] = []
-    for _ in range(count):
-        connection, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, [*ours, connection], options))
-        process.daemon = True
-        process.start()
-        theirs.close()
-        ours.append(connection)
-        workers.append(Worker(connection))
-    try:
-        yield workers
-    finally:
-        for connection in ours:
-            connection.close()
+    with WorkerPool(functools.partial(_serve_parts, options), count, "fork") as pool:
+        yield [Worker(pipe) for pipe in pool.pipes]
 
 
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-
-
-def _serve(connection: Connection, inherited: Sequence[Connection], options: TextOptions) -> None:
-    """Answer until the other end of the pipe is closed."""
-    # ^C reaches the whole group; the process that asks is the one to end it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    for other in inherited:
-        other.close()
-    with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while True:
-            part: _Part = connection.recv()
-            notes = Notes()
-            try:
-                for text in _texts(part, options, notes):
-                    for first in range(0, len(text), _PIECE_BYTES):
-                        connection.send_bytes(text[first : first + _PIECE_BYTES])
-            except (BrokenPipeError, ConnectionResetError):
-                raise
-            except OSError as failure:
-                connection.send_bytes(b"")
-                connection.send(failure)
-                continue
-            except Exception as failure:  # noqa: BLE001 - raised again, by whoever asked
-                connection.send_bytes(b"")
-                connection.send(_unforeseen(part, failure))
-                continue
-            connection.send_bytes(b"")
-            connection.send(notes)
+def _serve_parts(options: TextOptions, pipe: Connection[Any, Any]) -> None:
+    """What a worker does: take parts of files, send their text."""
+    while True:
+        part: _Part = pipe.recv()
+        notes = Notes()
+        outcome: Notes | OSError | KdumpError = notes
+        try:
+            for text in _texts(part, options, notes):
+                for first in range(0, len(text), _PIECE_BYTES):
+                    pipe.send_bytes(text[first : first + _PIECE_BYTES])
+        except (BrokenPipeError, ConnectionResetError):
+            raise
+        except OSError as failure:
+            outcome = failure
+        except Exception as failure:  # noqa: BLE001 - raised again, by whoever asked
+            outcome = _unforeseen(part, failure)
+        pipe.send_bytes(b"")
+        pipe.send(outcome)
 
 
 def _unforeseen(part: _Part, failure: Exception) -> KdumpError:

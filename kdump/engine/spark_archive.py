@@ -17,11 +17,11 @@ import time
 from typing import Final
 
 from kdump.engine.class_archive import ClassArchive, find_archive, make_private_folder
-from kdump.engine.isolation import child_environment
 from kdump.engine.spark_installation import find_java, find_spark
 from kdump.engine.spark_java import JVM_OPTIONS
 from kdump.engine.spark_session import SparkSession
 from kdump.errors import KdumpError
+from kdump.processes.isolation import child_environment
 
 _LEAST_PRIORITY: Final = 19
 _ABANDONED_SECONDS: Final = 600

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.engine.isolation import absolute_entries
 from kdump.errors import KdumpError
+from kdump.processes.isolation import absolute_entries
 
 USE_LOCAL: Final = "use --engine local, which needs neither Java nor Spark"
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from kdump.engine.class_archive import ClassArchive
-from kdump.engine.isolation import child_environment
 from kdump.engine.spark_installation import USE_LOCAL, Java, Spark
 from kdump.errors import KdumpError
+from kdump.processes.isolation import child_environment
 
 _GATEWAY_CLASS: Final = "org.apache.spark.api.python.PythonGatewayServer"
 _CONNECTION_FILE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from kdump.engine.class_archive import find_archive
-from kdump.engine.isolation import environment, python_path
 from kdump.engine.spark_cluster import (
     check_executors,
     find_master,
@@ -30,6 +29,7 @@ from kdump.engine.spark_installation import (
 )
 from kdump.engine.spark_java import JVM_OPTIONS, JavaProcess, gateway_command, submit_command
 from kdump.errors import KdumpError
+from kdump.processes.isolation import environment, python_path
 
 DEFAULT_MASTER: Final = "local[*]"
 

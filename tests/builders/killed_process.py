@@ -23,7 +23,7 @@ from typing import Any, Final, NoReturn, Self
 import kdump
 from kdump.apply.files import Disk
 from kdump.cli import main
-from kdump.engine import local
+from kdump.processes import worker_pool
 
 _CHANGES: Final = (
     "create",
@@ -130,7 +130,7 @@ def _serve() -> None:
             importlib.import_module(module.name)
     for line in sys.stdin:
         at, *args = json.loads(line)
-        assert local._is_safe_to_fork()
+        assert worker_pool.start_method() == "fork"
         child = os.fork()
         if not child:
             _run_in_fork(at, args)

@@ -19,11 +19,12 @@ NAME = f"{0:020d}.log"
 
 PROGRAM = """
 import os, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # as the entry point does
 from kdump.cli.main import run
 from kdump.dump import workers
 from kdump.scan import batches
 workers.WORTHWHILE_BYTES = 0
-workers._usable_cores = lambda: 3
+workers.usable_cpus = lambda: 3
 batches.WINDOW_BYTES = 2_000
 batches.read_windows.__kwdefaults__["window_bytes"] = 2_000
 {more}

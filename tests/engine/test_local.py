@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
 from builders.jobs import CountBatches, FailOn, KillWorker, TellProcess
-from builders.programs import InterruptedProgram, in_a_fresh_process
+from builders.programs import InterruptedProgram
 from kdump.engine import local
 from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
@@ -22,7 +21,7 @@ def test_little_work_is_done_right_here(work: list[Split]) -> None:
 def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FORKED_POOL_BYTES", "SPAWNED_POOL_BYTES"):
         monkeypatch.setattr(local, name, 0)
-    monkeypatch.setattr(local, "available_cores", lambda: 2)
+    monkeypatch.setattr(local, "usable_cpus", lambda: 2)
     with LocalEngine() as engine:
         processes = {process for _, process in engine.run(TellProcess(), work)}
     assert os.getpid() not in processes
@@ -32,61 +31,10 @@ def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.Mo
 def test_results_are_the_same_however_workers_begin(
     work: list[Split], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "_is_safe_to_fork", lambda: method == "fork")
+    monkeypatch.setattr(local, "start_method", lambda: method)
     with LocalEngine() as here, LocalEngine(processes=2) as pool:
         expected = dict(here.run(CountBatches(), work))
         assert dict(pool.run(CountBatches(), work)) == expected
-
-
-def test_a_process_with_threads_is_never_forked() -> None:
-    release = threading.Event()
-    other = threading.Thread(target=release.wait)
-    other.start()
-    try:
-        assert local._context().get_start_method() == "spawn"
-    finally:
-        release.set()
-        other.join()
-
-
-AFTER_OUTPUT = """
-import contextlib, sys
-from builders.jobs import FailOn
-from kdump.engine.job import Split
-from kdump.engine.local import LocalEngine
-
-sys.stdout.write("once\\n")
-with contextlib.suppress(Exception), LocalEngine(processes=2) as engine:
-    list(engine.run(FailOn("x"), [Split("x", size_bytes=1), Split("y", size_bytes=1)]))
-"""
-
-
-def test_output_that_waits_to_be_written_is_not_written_by_workers_too() -> None:
-    assert in_a_fresh_process(AFTER_OUTPUT).stdout == "once\n"
-
-
-BESIDE_A_THREAD = """
-import os, threading
-from builders.jobs import TellProcess
-from kdump.engine.job import Split
-from kdump.engine.local import LocalEngine
-
-threading.Thread(target=threading.Event().wait, daemon=True).start()
-with LocalEngine(2) as engine:
-    splits = [Split(str(number), 0, None, 1 << 30) for number in range(4)]
-    print(os.getpid() in {process for _, process in engine.run(TellProcess(), splits)})
-"""
-
-
-def test_workers_begin_where_temporary_files_have_long_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The name of a socket has at most 107 bytes."""
-    folder = tmp_path / ("long-" * 24)
-    folder.mkdir()
-    monkeypatch.setenv("TMPDIR", str(folder))
-    assert in_a_fresh_process(BESIDE_A_THREAD).stdout == "False\n"
-    assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -21,7 +21,6 @@ from kdump.broker.cleaner.scan import ScannedPart
 from kdump.broker.loader.checkpoints import load_context
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.engine.engine import Engine, run_in_order
-from kdump.engine.local import available_cores
 from kdump.engine.splits import SMALLEST_SPLIT_BYTES
 from kdump.formats.names import TopicPartition
 from kdump.jobs.compact.request import PartitionResult, Problem, Request, unknown_properties
@@ -41,6 +40,7 @@ from kdump.jobs.loading import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
+from kdump.processes.worker_pool import usable_cpus
 from kdump.target.refusal import Refusal
 
 SCANNED_BYTES: Final = 128 << 20
@@ -271,7 +271,7 @@ class Wave:
 
 def _scanned_bytes(total_bytes: int) -> int:
     """How much is scanned at once, of so much."""
-    wanted = total_bytes // (available_cores() * _SCANS_PER_CORE)
+    wanted = total_bytes // (usable_cpus() * _SCANS_PER_CORE)
     return min(max(wanted, SMALLEST_SPLIT_BYTES), SCANNED_BYTES)
 
 

@@ -24,7 +24,6 @@ from kdump.check.scope import PartitionScope, scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
 from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine, run_in_order
-from kdump.engine.local import available_cores
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
@@ -49,6 +48,7 @@ from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.phases import phase
+from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict import Verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.settings import Settings
@@ -187,7 +187,7 @@ class _Verification:
     def _partitions(self) -> Iterator[Said]:
         targets = self.request.targets
         total_bytes = sum(target.partition.data_bytes for target in targets)
-        size = split_bytes(total_bytes, available_cores())
+        size = split_bytes(total_bytes, usable_cpus())
         twice = partitions_twice(_directories(self.request))
         with phase("dividing the work", len(targets)) as dividing:
             pieces = [self._pieces(target, size, twice) for target in dividing.over(targets)]

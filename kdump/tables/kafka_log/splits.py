@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from kdump.engine.job import Split
-from kdump.engine.local import available_cores
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.errors import UsageProblem
 from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, LogPart, segment_part
+from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.source import FileSource
 from kdump.tables.kafka_log.bounds import indexed_log, is_older, offset_of_time
 from kdump.tables.kafka_log.choice import AtTime, Bound, Edge
@@ -72,7 +72,7 @@ def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
                 " kdump dump-segment does"
             )
     total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
-    size = split_bytes(total_bytes, available_cores())
+    size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
         size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
     splits = [split for each in found for split in _Planner(each, options, wanted).splits(size)]
@@ -117,7 +117,7 @@ def _cut(split: SourceSplit, positions: Sequence[int], parts: int) -> Iterator[S
 def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple[SourceSplit, ...]]:
     """Splits that make up a task together: a task costs more than a small split."""
     total_bytes = sum(split.size_bytes for split in splits)
-    enough = split_bytes(total_bytes, available_cores())
+    enough = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
         enough = min(enough, total_bytes // options.min_partitions)
     wanted = options.min_partitions or 0

@@ -12,8 +12,9 @@ import pyspark
 import pytest
 
 from builders import batches, log_directories
-from kdump.engine import isolation, spark_installation
+from kdump.engine import spark_installation
 from kdump.engine.spark_java import JavaProcess
+from kdump.processes import isolation
 
 THIRD_PARTY = (
     "click",
@@ -33,7 +34,7 @@ VERIFY = "from kdump.cli.main import main; main()"
 NEW_WORKERS = """
 import threading, sys
 from builders.jobs import TellExecutable
-from kdump.engine import isolation
+from kdump.processes import isolation
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
 isolation.protect_process()

@@ -1,0 +1,1 @@
+"""Starting other processes: what they may import, and pools of workers."""

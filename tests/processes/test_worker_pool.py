@@ -1,0 +1,106 @@
+"""Workers start in the way that is safe, say what they were asked, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders.programs import in_a_fresh_process
+from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
+
+
+def _echo(pipe: Connection[Any, Any]) -> None:
+    while True:
+        pipe.send((os.getpid(), pipe.recv()))
+
+
+def _die(pipe: Connection[Any, Any]) -> None:
+    os._exit(pipe.recv())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_each_worker_answers_through_a_pipe_of_its_own(method: StartMethod) -> None:
+    with WorkerPool(_echo, 2, method) as pool:
+        for number, pipe in enumerate(pool.pipes):
+            pipe.send(number)
+        answers = [pipe.recv() for pipe in pool.pipes]
+    assert [said for _, said in answers] == [0, 1]
+    workers = {process for process, _ in answers}
+    assert len(workers) == 2
+    for worker in workers:
+        with pytest.raises(ProcessLookupError):
+            os.kill(worker, 0)
+
+
+def test_how_a_worker_ended_is_known() -> None:
+    with WorkerPool(_die, 1, "fork") as pool:
+        (pipe,) = pool.pipes
+        pipe.send(3)
+        with pytest.raises(EOFError):
+            pipe.recv()
+        assert pool.how_it_ended(pipe) == "the worker process ended with exit status 3"
+
+
+def test_only_the_cpus_that_this_process_may_run_on_count() -> None:
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert usable_cpus() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_a_process_with_threads_is_never_forked() -> None:
+    release = threading.Event()
+    other = threading.Thread(target=release.wait)
+    other.start()
+    try:
+        assert start_method() == "spawn"
+    finally:
+        release.set()
+        other.join()
+
+
+AFTER_OUTPUT = """
+import contextlib, sys
+from builders.jobs import FailOn
+from kdump.engine.job import Split
+from kdump.engine.local import LocalEngine
+
+sys.stdout.write("once\\n")
+with contextlib.suppress(Exception), LocalEngine(processes=2) as engine:
+    list(engine.run(FailOn("x"), [Split("x", size_bytes=1), Split("y", size_bytes=1)]))
+"""
+
+
+def test_output_that_waits_to_be_written_is_not_written_by_workers_too() -> None:
+    assert in_a_fresh_process(AFTER_OUTPUT).stdout == "once\n"
+
+
+BESIDE_A_THREAD = """
+import os, threading
+from builders.jobs import TellProcess
+from kdump.engine.job import Split
+from kdump.engine.local import LocalEngine
+
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+with LocalEngine(2) as engine:
+    splits = [Split(str(number), 0, None, 1 << 30) for number in range(4)]
+    print(os.getpid() in {process for _, process in engine.run(TellProcess(), splits)})
+"""
+
+
+def test_workers_begin_where_temporary_files_have_long_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of a socket has at most 107 bytes."""
+    folder = tmp_path / ("long-" * 24)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    assert in_a_fresh_process(BESIDE_A_THREAD).stdout == "False\n"
+    assert not list(folder.iterdir())
