@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kdump.check.findings import Finding
 from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.state.producer_events import ProducerEvent
 
 
 class Level(enum.IntEnum):
@@ -61,59 +62,6 @@ class EpochRun(NamedTuple):
     epoch: int
     base_offset: int
     position: int
-
-
-class SequenceRun(NamedTuple):
-    """Batches of one producer whose sequences follow each other.
-
-    Attributes:
-        producer_id: who wrote them.
-        producer_epoch: its epoch.
-        first_sequence: of the first record; -1 where the producer numbers none.
-        last_sequence: of the last record.
-        first_offset: of the first record.
-        last_offset: of the last record.
-        offset_delta: of the last batch, from its first offset to its last.
-        timestamp: the greatest of the last batch.
-        is_transactional: whether they are part of a transaction.
-        position: byte at which the first batch begins.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    offset_delta: int
-    timestamp: int
-    is_transactional: bool
-    position: int
-
-
-class EndMarker(NamedTuple):
-    """The marker at the end of a transaction.
-
-    Attributes:
-        producer_id: whose transaction.
-        producer_epoch: in the marker's batch.
-        coordinator_epoch: of the coordinator that wrote it.
-        offset: of the marker.
-        timestamp: of its record.
-        is_abort: whether the transaction was aborted.
-        position: byte at which its batch begins.
-    """
-
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    offset: int
-    timestamp: int
-    is_abort: bool
-    position: int
-
-
-ProducerEvent = SequenceRun | EndMarker
 
 
 def total_records(*counts: int | None) -> int | None:

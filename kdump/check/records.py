@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
-
 import numpy as np
 
 from kdump.check import invariants
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import Collector
 from kdump.check.findings import Finding, Place
-from kdump.check.part import EndMarker
 from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec, decompress
+from kdump.formats.control_records import parse_control_record
 from kdump.formats.errors import FormatError, OverLimitError
-from kdump.formats.internal_topics import control_record_value
-from kdump.scan.batches import LARGEST_WINDOW_BYTES, Window
+from kdump.scan.batches import LARGEST_WINDOW_BYTES, Column, Window
 from kdump.scan.records import RecordColumns, read_records
 from kdump.scan.walk import message_bytes
-
-_ABORT: Final = 0
-_COMMIT: Final = 1
+from kdump.state.markers import is_control, plain_rows
 
 
 class BatchRecords:
@@ -225,17 +219,23 @@ def check_message_set(
     return count, False
 
 
-def control_records(
-    window: Window, row: int, scope: SegmentScope, into: Collector
-) -> Iterator[EndMarker]:
-    """Check one control batch, which holds one record; gives the marker, if it is one.
+def sound_control_batches(window: Window, scope: SegmentScope, into: Collector) -> Column:
+    """Check the record of each control batch; gives the rows of the sound ones with a producer.
 
-    A control batch without a record is what compaction leaves of a transaction that is gone.
+    Control batches without a record are left out.
     """
+    batches = window.batches
+    rows = np.flatnonzero(is_control(batches) & (batches.records_count != 0))
+    is_sound = plain_rows(window, rows)
+    for at in np.flatnonzero(~is_sound).tolist():
+        is_sound[at] = _check_control_batch(window, int(rows[at]), scope, into)
+    sound: Column = rows[is_sound & (batches.producer_id[rows] >= 0)]
+    return sound
+
+
+def _check_control_batch(window: Window, row: int, scope: SegmentScope, into: Collector) -> bool:
+    """Decode all of a control batch; tells whether it is sound."""
     header = window.batches.header(row)
-    place = scope.of_batch(window.batches, row)
-    if header.records_count == 0:
-        return
     try:
         body = decompress(
             Codec.of_attributes(header.attributes),
@@ -243,24 +243,16 @@ def control_records(
             limit_bytes=LARGEST_WINDOW_BYTES,
         )
         for record in record_batch.decode_records(header, body):
-            control = control_record_value(record.key, record.value)
-            if control["typeId"] in (_ABORT, _COMMIT):
-                yield EndMarker(
-                    producer_id=header.producer_id,
-                    producer_epoch=header.producer_epoch,
-                    coordinator_epoch=control["data"]["coordinatorEpoch"],
-                    offset=header.base_offset,
-                    timestamp=record.timestamp,
-                    is_abort=control["typeId"] == _ABORT,
-                    position=int(window.batches.position[row]),
-                )
+            parse_control_record(record.key, record.value)
     except FormatError as problem:
         into.add(
             invariants.CONTROL_RECORD.finding(
-                place,
+                scope.of_batch(window.batches, row),
                 f"a control record is malformed: {problem.what}",
                 expected=problem.expected,
                 found=problem.found,
                 loss="what it decided: for a transaction, whether it was committed",
             )
         )
+        return False
+    return True

@@ -15,8 +15,7 @@ from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntries
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
-from kdump.check.producers import RunBuilder
-from kdump.check.records import BatchRecords, check_message_set, control_records
+from kdump.check.records import BatchRecords, check_message_set, sound_control_batches
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
@@ -36,6 +35,8 @@ from kdump.scan.batches import (
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.scan.source import ByteSource, FileSource, is_zero, read_at
 from kdump.scan.walk import Skipped, walk_windows
+from kdump.state.markers import NO_MARKERS, read_markers
+from kdump.state.producer_events import EventBuilder
 from kdump.storage.regular_files import open_file
 
 _BEFORE_ALL: Final = -1
@@ -104,7 +105,7 @@ class _PartCheck:
         self.max_offset = _BEFORE_ALL
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
         self.epochs: list[EpochRun] = []
-        self.runs = RunBuilder()
+        self.events = EventBuilder()
         self.is_thinned = False
         self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
         self.has_legacy = self.has_untimed = self.has_transactions = False
@@ -171,7 +172,7 @@ class _PartCheck:
             max_timestamp=self.max_timestamp,
             max_timestamp_offset=self.max_timestamp_offset,
             epochs=tuple(self.epochs),
-            events=self.runs.events(),
+            events=self.events.events(),
             is_thinned=self.is_thinned,
             starts_legacy=self.starts_legacy,
             has_legacy=self.has_legacy,
@@ -370,22 +371,14 @@ class _PartCheck:
 
     def _take_producers(self, window: Window, batches: BatchColumns) -> None:
         marked = batches.attributes & (record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG)
-        if not marked.any():
-            self.runs.add_batches(batches)
-            return
-        self.has_transactions |= bool((marked.astype(np.bool_) & (batches.producer_id >= 0)).any())
-        is_control = (marked & record_batch.CONTROL_FLAG) != 0
-        begin = 0
-        for row in np.flatnonzero(is_control & (batches.magic >= 2)).tolist():
-            if row > begin:
-                self.runs.add_batches(batches.rows(slice(begin, row)))
-            begin = row + 1
+        markers = NO_MARKERS
+        if marked.any():
+            is_of_txn = marked.astype(np.bool_) & (batches.producer_id >= 0)
+            self.has_transactions |= bool(is_of_txn.any())
             if self.level > Level.QUICK and not window.is_giant:
-                for marker in control_records(window, row, self.scope, self.findings):
-                    if marker.producer_id >= 0:
-                        self.runs.add_marker(marker)
-        if begin < batches.count:
-            self.runs.add_batches(batches.rows(slice(begin, None)))
+                rows = sound_control_batches(window, self.scope, self.findings)
+                markers = read_markers(window, self.scope.path, rows)
+        self.events.add(batches, markers)
 
     # ---- What is no batch ----
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from kdump.check import invariants
 from kdump.check.collector import Collector
 from kdump.check.findings import Place
-from kdump.check.producers import NO_TRANSACTION
 from kdump.formats.transaction_index import ENTRY_BYTES, AbortedTxn, TransactionIndex
+from kdump.state.producers import NO_TRANSACTION
 from kdump.words import counted
 
 

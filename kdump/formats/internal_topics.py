@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
+from kdump.formats.control_records import parse_control_record
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.jackson import message_node, node_text
@@ -313,7 +314,6 @@ def _fail(message: str) -> NoReturn:
 
 # --- control records
 
-_CONTROL_KEY_BYTES: Final = 4
 _UNKNOWN_CONTROL_TYPE: Final = "UNKNOWN"
 _CONTROL_LABELS: Final[Mapping[str, str]] = {
     "LEADER_CHANGE": "LeaderChange:",
@@ -337,7 +337,7 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
     Raises:
         FormatError: key or value are not those of a control record; the official tool gives up.
     """
-    type_id, record_type, message = _decode_control_record(key, value)
+    type_id, record_type, message = parse_control_record(key, value)
     if record_type is None:
         return f" controlType: {_UNKNOWN_CONTROL_TYPE}({type_id})"
     if record_type.value is control.END_TXN_MARKER:
@@ -361,40 +361,6 @@ def control_record_value(key: bytes | None, value: bytes | None) -> dict[str, An
     Raises:
         FormatError: key or value are not those of a control record.
     """
-    type_id, record_type, message = _decode_control_record(key, value)
+    type_id, record_type, message = parse_control_record(key, value)
     name = record_type.name if record_type else _UNKNOWN_CONTROL_TYPE
     return {"type": name, "typeId": type_id, "data": message}
-
-
-def _decode_control_record(
-    key: bytes | None, value: bytes | None
-) -> tuple[int, RecordType | None, MessageValue]:
-    """Follows ``ControlRecordType``, ``EndTransactionMarker`` and ``ControlRecordUtils``."""
-    if key is None:
-        raise FormatError("control record has no key")
-    if len(key) < _CONTROL_KEY_BYTES:
-        raise FormatError(
-            "Invalid value size found for control record key. Must have at least "
-            f"{_CONTROL_KEY_BYTES} bytes, but found only {len(key)}"
-        )
-    key_cursor = Cursor(key)
-    version = key_cursor.int16()
-    if version < 0:
-        raise FormatError(
-            f"Invalid version found for control record: {version}. May indicate data corruption"
-        )
-    type_id = key_cursor.int16()
-    record_type = control.RECORD_TYPES.get(type_id)
-    if record_type is None:
-        return type_id, None, {}
-    if value is None:
-        raise FormatError(f"control record of type {record_type.name} has no value")
-    value_cursor = Cursor(value)
-    if record_type.value is control.END_TXN_MARKER:
-        version = value_cursor.int16()
-        if version < 0:
-            raise FormatError(
-                f"Invalid version found for end transaction marker: {version}. "
-                "May indicate data corruption"
-            )
-    return type_id, record_type, decode(record_type.value, value_cursor, 0)

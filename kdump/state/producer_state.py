@@ -11,10 +11,9 @@ from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.formats.record_batch import wrap_int64
 from kdump.scan.batches import Window
-from kdump.state.open_txns import OpenTxns
-from kdump.state.producers import EndedTxn, InvalidMarker, Producer, append_batches
+from kdump.state.markers import InvalidMarker
+from kdump.state.producers import CompletedTxn, Producer, Producers, append_batches
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
@@ -37,8 +36,7 @@ class ProducerState:
     def __init__(self, directory: VirtualDirectory, expire_before_ms: int | None) -> None:
         self._directory = directory
         self._expire_before_ms = expire_before_ms
-        self.producers: dict[int, Producer] = {}
-        self.ongoing_txns = OpenTxns()
+        self.producers = Producers()
         self.unreplicated_txns: dict[int, int] = {}
         self.map_end_offset = 0
         self._last_snapshot_offset = 0
@@ -50,45 +48,31 @@ class ProducerState:
 
     @property
     def is_empty(self) -> bool:
-        return not self.producers and not self.unreplicated_txns
+        return not self.producers.by_id and not self.unreplicated_txns
 
     @property
     def first_unstable_offset(self) -> int | None:
         """Where the first transaction begins whose outcome is open, or not replicated."""
         first_offsets = [
-            self.ongoing_txns.first_offset(),
+            self.producers.first_open_offset,
             min(self.unreplicated_txns, default=None),
         ]
         return min((each for each in first_offsets if each is not None), default=None)
 
-    def producer(self, producer_id: int) -> Producer:
-        found = self.producers.get(producer_id)
-        if found is None:
-            found = self.producers[producer_id] = Producer(producer_id)
-        return found
-
-    def begin_txn(self, producer_id: int, first_offset: int) -> None:
-        self.ongoing_txns.begin(first_offset, producer_id)
-
-    def last_stable_offset(self, ended: EndedTxn) -> int:
-        """Of the log, when ``ended`` does: where the first transaction of another begins."""
-        first_of_others = self.ongoing_txns.first_offset_of_others(ended.producer_id)
-        return wrap_int64(ended.last_offset + 1) if first_of_others is None else first_of_others
-
-    def complete_txn(self, ended: EndedTxn, file_name: str) -> None:
-        """Take an ended transaction out of the open ones.
+    def complete_txn(self, txn: CompletedTxn, file_name: str) -> None:
+        """Close a transaction; it stays unstable until it is replicated.
 
         Raises:
-            Refused: it is not among them.
+            Refused: it is not open.
         """
-        if not self.ongoing_txns.end(ended.first_offset):
+        if not self.producers.complete(txn):
             raise Refused(
-                f"the transaction of producer {ended.producer_id} at offset"
-                f" {ended.first_offset} ends without having begun",
+                f"the transaction of producer {txn.producer_id} at offset"
+                f" {txn.first_offset} ends without having begun",
                 file_name,
                 "IllegalArgumentException",
             )
-        self.unreplicated_txns[ended.first_offset] = ended.last_offset
+        self.unreplicated_txns[txn.first_offset] = txn.last_offset
 
     def load_segment_part(self, windows: Iterable[Window], file_name: str) -> None:
         """Take in the batches of one segment, as ``loadProducersFromRecords`` does.
@@ -96,23 +80,24 @@ class ProducerState:
         Raises:
             Refused: as :func:`append_batches`; every invalid marker is one here.
         """
-        staged = _Staged(self.producers)
+        staged = _SegmentProducers(self.producers)
+        completed: list[CompletedTxn] = []
         for window in windows:
             try:
-                append_batches(window, window.batches.count, staged, file_name)
+                completed.extend(append_batches(window, window.batches.count, staged, file_name))
             except InvalidMarker as problem:
                 position = int(window.batches.position[problem.row])
                 raise Refused(str(problem), file_name, "InvalidRecordException", position) from None
         for producer in staged.in_order():
-            known = self.producers.get(producer.producer_id)
+            known = self.producers.by_id.get(producer.producer_id)
             if known is None:
-                self.producers[producer.producer_id] = producer
+                self.producers.by_id[producer.producer_id] = producer
             else:
                 known.update(producer)
         for first_offset, producer_id in staged.begun:
-            self.ongoing_txns.begin(first_offset, producer_id)
-        for ended in staged.ended:
-            self.complete_txn(ended, file_name)
+            self.producers.begin_txn(first_offset, producer_id)
+        for txn in completed:
+            self.complete_txn(txn, file_name)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
         """Begin again with the newest snapshot in range; those outside go."""
@@ -145,7 +130,7 @@ class ProducerState:
             return
         offset = self.map_end_offset
         name = snapshot_name(offset)
-        entries = [producer.entry() for producer in in_java_order(self.producers.values())]
+        entries = [producer.entry() for producer in in_java_order(self.producers.by_id.values())]
         data = producer_snapshot.encode(entries)
         if name in self._directory:
             # Kafka writes over what is there, and does not cut off what is longer.
@@ -176,7 +161,6 @@ class ProducerState:
 
     def _clear(self) -> None:
         self.producers.clear()
-        self.ongoing_txns.clear()
         self.unreplicated_txns.clear()
 
     def _forget_replicated(self, offset: int) -> None:
@@ -200,29 +184,13 @@ class ProducerState:
         self._last_snapshot_offset = self.map_end_offset = log_start_offset
 
     def _load(self, entry: ProducerEntry) -> None:
-        has_txn = entry.current_txn_first_offset >= 0
         is_expired = (
             self._expire_before_ms is not None
-            and not has_txn
+            and entry.current_txn_first_offset < 0
             and entry.timestamp <= self._expire_before_ms
         )
-        if is_expired:
-            return
-        producer = Producer(
-            entry.producer_id,
-            entry.epoch,
-            entry.coordinator_epoch,
-            entry.timestamp,
-            entry.current_txn_first_offset if has_txn else None,
-        )
-        if entry.last_offset >= 0:
-            producer.last_sequence = entry.last_sequence
-            producer.last_offset = entry.last_offset
-            producer.offset_delta = entry.offset_delta
-            producer.has_batch = True
-        self.producers[entry.producer_id] = producer
-        if producer.txn_first_offset is not None:
-            self.ongoing_txns.begin(producer.txn_first_offset, entry.producer_id)
+        if not is_expired:
+            self.producers.load(entry)
 
     def _delete_snapshot(self, offset: int) -> None:
         name = self._snapshots.forget(offset)
@@ -230,37 +198,33 @@ class ProducerState:
             self._directory.remove(name)
 
 
-class _Staged:
-    """Batches of one segment, taken in apart from the state that they change in the end."""
+class _SegmentProducers(Producers):
+    """The producers of one segment, kept apart from the state that they change in the end."""
 
-    def __init__(self, known: dict[int, Producer]) -> None:
+    def __init__(self, known: Producers) -> None:
+        super().__init__()
         self._known = known
-        self.producers: dict[int, Producer] = {}
         self.begun: list[tuple[int, int]] = []
-        self.ended: list[EndedTxn] = []
 
     def producer(self, producer_id: int) -> Producer:
-        found = self.producers.get(producer_id)
+        found = self.by_id.get(producer_id)
         if found is None:
-            known = self._known.get(producer_id)
+            known = self._known.by_id.get(producer_id)
             found = Producer(producer_id) if known is None else known.staged()
-            self.producers[producer_id] = found
+            self.by_id[producer_id] = found
         return found
 
-    def in_order(self) -> list[Producer]:
-        """The producers as Kafka takes them over from a map of its own.
-
-        It fills that by ``computeIfAbsent``, which puts what is new in front of its bucket, and
-        grows the table before it does.
-        """
-        listed = list(self.producers.values())
-        return _by_bucket(listed[::-1], _bucket_count(len(listed) - 1))
-
-    def begin_txn(self, producer_id: int, first_offset: int) -> None:
+    def begin_txn(self, first_offset: int, producer_id: int) -> None:
         self.begun.append((first_offset, producer_id))
 
-    def end_txn(self, ended: EndedTxn) -> None:
-        self.ended.append(ended)
+    def in_order(self) -> list[Producer]:
+        """The producers in the order of the map from which Kafka applies them.
+
+        Kafka fills it by ``computeIfAbsent``, which inserts at the front of a bucket and grows the
+        table before it inserts.
+        """
+        listed = list(self.by_id.values())
+        return _by_bucket(listed[::-1], _bucket_count(len(listed) - 1))
 
 
 def snapshot_name(offset: int) -> str:

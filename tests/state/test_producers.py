@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.recovery import marker, of_producer
+from kdump.formats.record_batch import decode_header
 from kdump.scan.batches import read_windows
+from kdump.state.markers import NO_MARKERS, InvalidMarker
+from kdump.state.producer_events import EventBuilder
 from kdump.state.producer_state import ProducerState, in_java_order
-from kdump.state.producers import InvalidMarker, Producer, append_batches
+from kdump.state.producers import CompletedTxn, Producer, Producers, append_batches
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import BytesSource, VirtualDirectory
 
@@ -26,31 +29,18 @@ written = st.lists(
 )
 
 
-class Replay:
-    """Takes batches in, and keeps what was said of transactions."""
-
-    def __init__(self) -> None:
-        self.producers: dict[int, Producer] = {}
-        self.said: list[object] = []
-
-    def producer(self, producer_id: int) -> Producer:
-        return self.producers.setdefault(producer_id, Producer(producer_id))
-
-    def begin_txn(self, producer_id: int, first_offset: int) -> None:
-        self.said.append((producer_id, first_offset))
-
-    def end_txn(self, ended: object) -> None:
-        self.said.append(ended)
-
-
-def replayed(log: bytes, window_bytes: int) -> Replay | str:
-    replay = Replay()
+def replayed(log: bytes, window_bytes: int) -> tuple[Producers, list[CompletedTxn]] | str:
+    """The producers after a log, and the transactions that ended; or what Kafka throws."""
+    producers = Producers()
+    completed: list[CompletedTxn] = []
     try:
         for window in read_windows(BytesSource(log), window_bytes=window_bytes):
-            append_batches(window, window.batches.count, replay, "log")
+            for txn in append_batches(window, window.batches.count, producers, "log"):
+                completed.append(txn)
+                producers.complete(txn)
     except Refused as refused:
         return refused.refusal.exception
-    return replay
+    return producers, completed
 
 
 @given(written)
@@ -70,18 +60,20 @@ def test_many_batches_together_leave_what_they_leave_one_by_one(
     if isinstance(together, str) or isinstance(one_by_one, str):
         assert together == one_by_one
     else:
-        assert list(together.producers) == list(one_by_one.producers)
-        assert together.producers == one_by_one.producers
-        assert sorted(map(str, together.said)) == sorted(map(str, one_by_one.said))
+        assert list(together[0].by_id) == list(one_by_one[0].by_id)
+        assert together[0].by_id == one_by_one[0].by_id
+        assert together[0].open_txns() == one_by_one[0].open_txns()
+        assert together[0].first_open_offset == one_by_one[0].first_open_offset
+        assert together[1] == one_by_one[1]
 
 
 def test_only_so_many_batches_are_taken_in_as_asked_for() -> None:
-    replay = Replay()
+    producers = Producers()
     (window,) = read_windows(BytesSource(of_producer(0) + of_producer(1, 8)))
 
-    append_batches(window, 1, replay, "log")
+    assert not list(append_batches(window, 1, producers, "log"))
 
-    assert list(replay.producers) == [7]
+    assert list(producers.by_id) == [7]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +90,7 @@ def test_markers_that_kafka_cannot_read_are_told_apart(bad: bytes, raised: type[
     (window,) = read_windows(BytesSource(bad))
 
     with pytest.raises(raised):
-        append_batches(window, 1, Replay(), "log")
+        list(append_batches(window, 1, Producers(), "log"))
 
 
 def test_a_transaction_that_ends_twice_is_refused(empty_workspace: VirtualDirectory) -> None:
@@ -116,3 +108,30 @@ def test_entries_come_in_the_order_of_a_java_hash_map() -> None:
     ordered = [producer.producer_id for producer in in_java_order(map(Producer, ids))]
 
     assert ordered == [0, 17, 1, 33, 1 << 32, 2]
+
+
+def test_an_open_transaction_says_who_began_it_where_and_when() -> None:
+    log = marker(0, 7, epoch=4) + of_producer(1, 7, epoch=5, transactional=True)
+
+    outcome = replayed(log + of_producer(2, 7, epoch=5, transactional=True), LARGE)
+
+    assert not isinstance(outcome, str)
+    (txn,) = outcome[0].open_txns()
+    assert (txn.producer_id, txn.producer_epoch, txn.first_offset) == (7, 5, 1)
+    assert txn.coordinator_epoch == 0
+    assert txn.start_timestamp == decode_header(of_producer(1)).base_timestamp
+
+
+def test_the_events_of_two_parts_of_a_log_join_to_those_of_all_of_it() -> None:
+    log = b"".join(of_producer(n, 7 + n % 2, sequence=n // 2) for n in range(40))
+    (window,) = read_windows(BytesSource(log))
+    whole, joined = EventBuilder(), EventBuilder()
+    whole.add(window.batches, NO_MARKERS)
+
+    for rows in (slice(0, 17), slice(17, None)):
+        part = EventBuilder()
+        part.add(window.batches.rows(rows), NO_MARKERS)
+        joined.extend(part.events())
+
+    assert joined.events() == whole.events()
+    assert len(whole.events()) == 2

@@ -16,17 +16,19 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kdump.formats import record_batch
+from kdump.formats.control_records import ABORT, COMMIT, ControlRecordError, parse_type
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.records import read_records
+from kdump.state.markers import is_control
 from kdump.target.refusal import Refused
 
 
 class Marker(enum.IntEnum):
     """What a batch is to transactions; the first two values are those of the record's key."""
 
-    ABORT = 0
-    COMMIT = 1
+    ABORT = ABORT
+    COMMIT = COMMIT
     OTHER = 2
     """A control record about something else."""
     EMPTY = 3
@@ -72,9 +74,10 @@ def txn_batches(window: Window, log_name: str) -> TxnBatches:
         Refused: the record of a control batch cannot be read.
     """
     batches = window.batches
-    rows = np.flatnonzero(is_transactional(batches) | is_control(batches))
+    is_marker = is_control(batches)
+    rows = np.flatnonzero(is_transactional(batches) | is_marker)
     marker = np.full(len(rows), int(Marker.NONE), np.int64)
-    for at in np.flatnonzero(is_control(batches)[rows]).tolist():
+    for at in np.flatnonzero(is_marker[rows]).tolist():
         marker[at] = _marker(window, int(rows[at]), log_name)
     return TxnBatches(
         batches.position[rows],
@@ -90,11 +93,6 @@ def is_transactional(batches: BatchColumns) -> Flags:
     return _has_flag(batches, record_batch.TRANSACTIONAL_FLAG)
 
 
-def is_control(batches: BatchColumns) -> Flags:
-    """Which of them hold a control record, not data."""
-    return _has_flag(batches, record_batch.CONTROL_FLAG)
-
-
 def _has_flag(batches: BatchColumns, flag: int) -> Flags:
     has_it: Flags = ((batches.attributes & flag) != 0) & (batches.magic >= 2)
     return has_it
@@ -105,16 +103,12 @@ def _marker(window: Window, row: int, log_name: str) -> Marker:
         return Marker.EMPTY
     one = window if window.is_giant else window.rows(slice(row, row + 1))
     columns = next(read_records(one))
-    key = columns.key(0) if columns.count else None
-    if key is None or len(key) < 4 or key[0] & 0x80:
-        raise Refused(
-            "the record of a control batch has no key that says what it is",
-            log_name,
-            "InvalidRecordException",
-            int(window.batches.position[row]),
-        )
-    kind = int.from_bytes(key[2:4], signed=True)
-    return Marker(kind) if kind in (Marker.ABORT, Marker.COMMIT) else Marker.OTHER
+    try:
+        type_id = parse_type(columns.key(0) if columns.count else None)
+    except ControlRecordError as error:
+        position = int(window.batches.position[row])
+        raise Refused(error.what, log_name, "InvalidRecordException", position) from error
+    return Marker(type_id) if type_id in (ABORT, COMMIT) else Marker.OTHER
 
 
 @dataclass(slots=True)

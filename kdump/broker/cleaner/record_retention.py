@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdump.broker.cleaner.cleanable_log import LastRecord
-from kdump.broker.cleaner.cleaned_transactions import is_control
 from kdump.broker.cleaner.keys import LiveRecords
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column, Flags
+from kdump.state.markers import is_control
 
 NO_HORIZON = -1
 

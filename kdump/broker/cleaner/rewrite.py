@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdump.broker.cleaner.cleaned_transactions import is_control
 from kdump.broker.cleaner.legacy import live_messages, rewritten
 from kdump.broker.cleaner.parts import Amount, PartToRewrite
 from kdump.broker.cleaner.rebuild import (
@@ -27,6 +26,7 @@ from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
+from kdump.state.markers import is_control
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kdump.broker.cleaner.cleaned_transactions import TxnBatches, is_control, txn_batches
+from kdump.broker.cleaner.cleaned_transactions import TxnBatches, txn_batches
 from kdump.broker.cleaner.keys import KEY_TYPE, NO_RECORDS, KeyedRecords, LastOffsets
 from kdump.broker.cleaner.parts import Extents
 from kdump.broker.cleaner.rebuild import refused_records
@@ -27,6 +27,7 @@ from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_win
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
+from kdump.state.markers import is_control
 from kdump.target.refusal import Refusal, Refused
 
 _NOT_MAPPED: Final = 2**63 - 1

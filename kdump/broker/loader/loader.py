@@ -201,7 +201,7 @@ class _Loader:
             active_base_offset=self.segments.last.base_offset,
             leader_epochs=self.epochs.entries,
             account=self.recorder.finish(files),
-            producers=tuple(each.entry() for each in self.producers.producers.values()),
+            producers=tuple(each.entry() for each in self.producers.producers.by_id.values()),
             first_unstable_offset=self.producers.first_unstable_offset,
         )
 

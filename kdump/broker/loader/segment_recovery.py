@@ -31,13 +31,9 @@ from kdump.scan.batches import BatchColumns, Column, Stop, StopReason, Window, r
 from kdump.scan.source import ByteSource, read_at
 from kdump.state.decompression import require_decompressible
 from kdump.state.leader_epochs import LeaderEpochs
+from kdump.state.markers import InvalidMarker
 from kdump.state.producer_state import ProducerState
-from kdump.state.producers import (
-    EndedTxn,
-    InvalidMarker,
-    Producer,
-    append_batches,
-)
+from kdump.state.producers import CompletedTxn, append_batches
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import (
     VirtualDirectory,
@@ -195,12 +191,11 @@ class LoadedSegment:
         self.max_timestamp = None
         self.problem = None
         builder = IndexBuilder(self.base_offset, self.settings.interval_bytes)
-        appends = _RecoveryAppends(self, producers)
         valid_bytes = 0
         try:
             with self.directory.open(self.log_name) as source:
                 for window in read_windows(source):
-                    valid_bytes, problem = self._recover_window(window, builder, appends, epochs)
+                    valid_bytes, problem = self._recover_window(window, builder, producers, epochs)
                     if problem is not None:
                         self.problem = problem
                         break
@@ -219,7 +214,7 @@ class LoadedSegment:
         self,
         window: Window,
         builder: IndexBuilder,
-        appends: _RecoveryAppends,
+        producers: ProducerState,
         epochs: LeaderEpochs,
     ) -> tuple[int, FormatError | None]:
         """Take in the batches of ``window``.
@@ -245,7 +240,8 @@ class LoadedSegment:
         count = min(count, planned.count)
         try:
             epochs.assign_all(batches.rows(slice(0, count)))
-            append_batches(window, count, appends, self.log_name)
+            for txn in append_batches(window, count, producers.producers, self.log_name):
+                self._complete_txn(txn, producers)
         except InvalidMarker as invalid:
             # Kafka has counted the batch as valid before it looks into it.
             builder.commit(planned, invalid.row + 1, self.offset_index, self.time_index)
@@ -258,8 +254,20 @@ class LoadedSegment:
             raise OffsetOverflow(self, overflow)
         new = np.flatnonzero(batches.magic[:count] >= 2)
         if new.size:
-            appends.state.map_end_offset = wrap_int64(int(batches.last_offset[new[-1]]) + 1)
+            producers.map_end_offset = wrap_int64(int(batches.last_offset[new[-1]]) + 1)
         return int(batches.next_position[count - 1]) if count else window.start, problem
+
+    def _complete_txn(self, txn: CompletedTxn, producers: ProducerState) -> None:
+        if txn.is_aborted:
+            self.transaction_index.append(
+                AbortedTxn(
+                    txn.producer_id,
+                    txn.first_offset,
+                    txn.last_offset,
+                    producers.producers.last_stable_offset(txn),
+                )
+            )
+        producers.complete_txn(txn, self.log_name)
 
     def known_max_timestamp(self) -> tuple[int, int]:
         """The largest timestamp and its offset; read from the time index where not known yet."""
@@ -500,32 +508,6 @@ def open_segment(
     if log not in directory:
         directory.put(log, Written(b""))
     return LoadedSegment(directory, base_offset, settings, suffix)
-
-
-class _RecoveryAppends:
-    """Takes in batches of producers while a segment is recovered."""
-
-    def __init__(self, segment: LoadedSegment, state: ProducerState) -> None:
-        self._segment = segment
-        self.state = state
-
-    def producer(self, producer_id: int) -> Producer:
-        return self.state.producer(producer_id)
-
-    def begin_txn(self, producer_id: int, first_offset: int) -> None:
-        self.state.begin_txn(producer_id, first_offset)
-
-    def end_txn(self, ended: EndedTxn) -> None:
-        if ended.is_aborted:
-            self._segment.transaction_index.append(
-                AbortedTxn(
-                    ended.producer_id,
-                    ended.first_offset,
-                    ended.last_offset,
-                    self.state.last_stable_offset(ended),
-                )
-            )
-        self.state.complete_txn(ended, self._segment.log_name)
 
 
 def _found(batches: BatchColumns, base_offsets: Column, row: int) -> FoundBatch:

@@ -17,8 +17,7 @@ from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.resync import find_batch
 from kdump.scan.source import ByteSource
 from kdump.scan.walk import Skipped, walk_windows
-from kdump.state.producers import InvalidMarker, read_marker
-from kdump.target.refusal import Refused
+from kdump.state.markers import marker_rows, read_markers
 
 _LARGEST_MAGIC: Final = 2
 _LEAST_TO_COLLAPSE: Final = 2
@@ -234,21 +233,8 @@ def _judge(window: Window) -> tuple[Flags, dict[int, str]]:
     if not is_sound.all():
         for row in np.flatnonzero(batches.is_valid & ~is_sound).tolist():
             reasons[row] = "its magic is unknown" if not is_known[row] else "its offset is negative"
-    is_marker = (
-        is_sound
-        & (batches.magic == _LARGEST_MAGIC)
-        & (batches.producer_id >= 0)
-        & ((batches.attributes & record_batch.CONTROL_FLAG) != 0)
-        & (batches.records_count != 0)
-    )
-    for row in np.flatnonzero(is_marker).tolist():
-        try:
-            read_marker(window, row, "")
-        except InvalidMarker as problem:
-            reasons[row] = str(problem)
-        except Refused as refused:
-            reasons[row] = refused.refusal.reason
-        else:
-            continue
+    rows = marker_rows(batches)
+    for row, problem in read_markers(window, "", rows[is_sound[rows]]).problems.items():
+        reasons[row] = str(problem)
         is_sound[row] = False
     return is_sound, reasons

@@ -37,8 +37,7 @@ from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.scan.batches import Column, Flags, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, walk_segment
-from kdump.state.producers import InvalidMarker, read_marker
-from kdump.target.refusal import Refused
+from kdump.state.markers import marker_rows, read_markers
 from kdump.target.virtual_directory import Content, Stored, VirtualDirectory
 
 _NO_PRODUCER = -1
@@ -375,20 +374,12 @@ def _of_columns(columns: RecordColumns, wanted: set[int] | None) -> Iterator[_Re
 
 def _take_markers(window: Window, markers: _Markers) -> None:
     batches = window.batches
-    is_marker = (
-        batches.is_valid
-        & (batches.magic >= 2)
-        & (batches.producer_id >= 0)
-        & ((batches.attributes & CONTROL_FLAG) != 0)
-        & (batches.records_count != 0)
-    )
-    for row in np.flatnonzero(is_marker).tolist():
-        try:
-            is_abort, _, _ = read_marker(window, row, "")
-        except (InvalidMarker, Refused):
-            continue
-        key = int(batches.producer_id[row]), int(batches.base_offset[row])
-        markers.aborts[key] = is_abort
+    rows = marker_rows(batches)
+    found = read_markers(window, "", rows[batches.is_valid[rows]])
+    for row, is_abort in zip(found.row.tolist(), found.is_abort.tolist(), strict=True):
+        if row not in found.problems:
+            key = int(batches.producer_id[row]), int(batches.base_offset[row])
+            markers.aborts[key] = is_abort
 
 
 def _is_control(batches: SoundBatches) -> Flags:

@@ -18,17 +18,18 @@ from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import control_record_value
-from kdump.scan.batches import BatchColumns, Column, Flags
+from kdump.scan.batches import Column
+from kdump.state.markers import is_control
+from kdump.state.transaction_outcomes import TransactionState
 from kdump.tables.kafka_log.rows import HEADERS_TYPE, Place, Rows
 
 SPARK_HEADERS: Final = "headers"
 TRANSACTION_STATE: Final = "transactionState"
 
-COMMITTED: Final = "committed"
-ABORTED: Final = "aborted"
-OPEN: Final = "open"
-TRANSACTION_STATES: Final = (None, COMMITTED, ABORTED, OPEN)
-"""What stands in ``transactionState``; a state is a number elsewhere, its place in here."""
+TRANSACTION_STATES: Final = tuple(
+    None if state is TransactionState.NONE else state.name.lower() for state in TransactionState
+)
+"""The values of ``transactionState``, by :class:`TransactionState`."""
 
 _TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 _US_PER_MS: Final = 1000
@@ -173,12 +174,6 @@ _CODEC_LABELS: Final = tuple(
 
 def _batch_position(rows: Rows) -> pa.Array:
     return pa.array(rows.batches.position[rows.batch])
-
-
-def is_control(batches: BatchColumns) -> Flags:
-    """Which batches hold control records, in magic 2."""
-    has_flag: Flags = batches.attributes & record_batch.CONTROL_FLAG != 0
-    return has_flag & (batches.magic >= 2)
 
 
 COLUMNS: Final = (

@@ -23,31 +23,29 @@ from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.source import FileSource
 from kdump.scan.walk import ALL, MessageSet, expand_window
+from kdump.state.markers import is_control
+from kdump.state.transaction_outcomes import (
+    TransactionOutcomes,
+    TransactionState,
+    damaged_markers,
+)
 from kdump.tables.kafka_log.columns import (
-    COMMITTED,
     TRANSACTION_STATE,
-    TRANSACTION_STATES,
     SourceColumn,
     arrow_schema,
     damage_table,
-    is_control,
     record_table,
 )
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import Mode, SourceOptions
+from kdump.tables.kafka_log.read_ahead import read_ahead
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.tables.kafka_log.splits import SourceSplit
-from kdump.tables.kafka_log.transactions import (
-    TransactionEnds,
-    markers,
-    transaction_rows,
-)
 
 _LOG: Final = logging.getLogger(__name__)
 _WINDOW_BYTES: Final = 2 << 20
 """More batches side by side than elsewhere: the columns that are made of a window are few."""
-_COMMITTED_STATE: Final = TRANSACTION_STATES.index(COMMITTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +109,10 @@ class _SplitReader:
         needs_states = reading.is_committed or any(
             column.name == TRANSACTION_STATE for column in reading.columns
         )
-        self.ends = (
-            TransactionEnds(Path(split.path), split.part, self._met_ahead) if needs_states else None
-        )
+        self.outcomes: TransactionOutcomes | None = None
+        if needs_states:
+            ahead = read_ahead(Path(split.path), split.part)
+            self.outcomes = TransactionOutcomes(ahead, self._met_ahead)
         self.damages = 0
         self.damaged_bytes = 0
 
@@ -172,10 +171,10 @@ class _SplitReader:
             mask &= ~is_control(window.batches)
         yield from self._damaged_markers(window)
         states: Column | None = None
-        if self.ends is not None:
-            states = self.ends.states(window.batches)
+        if self.outcomes is not None:
+            states = self.outcomes.states(window.batches)
             if self.reading.is_committed:
-                mask &= (states == 0) | (states == _COMMITTED_STATE)
+                mask &= (states == 0) | (states == TransactionState.COMMITTED)
         if not mask.any():
             return
         kept = window if mask.all() else window.rows(mask)
@@ -232,10 +231,8 @@ class _SplitReader:
 
     def _damaged_markers(self, window: Window) -> Iterator[pa.RecordBatch]:
         """What no broker can read of the ends of transactions."""
-        rows = transaction_rows(window.batches)
-        for _, marker in markers(window, rows, self.split.path):
-            if isinstance(marker, Damage):
-                yield from self._damaged(marker)
+        for damage in damaged_markers(window):
+            yield from self._damaged(damage)
 
     def _met_ahead(self, damage: Damage) -> None:
         """Damage that is met while the end of a transaction is looked for."""

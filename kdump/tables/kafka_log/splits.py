@@ -17,6 +17,7 @@ from kdump.log.segment import Segment
 from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.source import FileSource
+from kdump.state.open_transactions import last_stable_offset, usable_snapshots
 from kdump.tables.kafka_log.bounds import indexed_log, is_older, offset_of_time
 from kdump.tables.kafka_log.choice import AtTime, Bound, Edge
 from kdump.tables.kafka_log.damage import DamagedLogError
@@ -24,7 +25,6 @@ from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions
 from kdump.tables.kafka_log.rows import Place
-from kdump.tables.kafka_log.transactions import last_stable_offset, snapshots_in
 
 _LOG: Final = logging.getLogger(__name__)
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
@@ -166,7 +166,7 @@ class _Planner:
         from_offset = self._offset(self.options.start.of(key))
         tos = [self._offset(self.options.end.of(key))]
         if self.options.is_committed:
-            snapshots = snapshots_in(
+            snapshots = usable_snapshots(
                 self.partition, self.found.log_start_offset, self.found.flushed_offset
             )
             tos.append(last_stable_offset(self.partition, snapshots, self._damaged))

@@ -1,0 +1,53 @@
+"""The log of a split and what follows it, read ahead to find how transactions end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from kdump.broker.loader.starting import as_loaded
+from kdump.formats import names
+from kdump.formats.names import FileKind, FileStage
+from kdump.log.directory import read_lone_partition
+from kdump.log.sound import LogPart, segment_part, sound_windows
+from kdump.scan.source import FileSource
+from kdump.state.transaction_outcomes import Step
+
+
+def read_ahead(log: Path, part: LogPart) -> Iterator[Step]:
+    """The batches and the damage of a segment from a part on, then those of the segments after it.
+
+    Args:
+        log: of the segment.
+        part: what will be asked about.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    with FileSource(log) as source:
+        for step in sound_windows(source, replace(part, end=None)):
+            yield Step(step, part.end is not None and step.start >= part.end)
+    for path, later in _logs_after(log):
+        with FileSource(path) as source:
+            for step in sound_windows(source, later):
+                yield Step(step, True)
+
+
+def _logs_after(log: Path) -> list[tuple[Path, LogPart]]:
+    """The logs after this one in the partition as a starting broker loads it.
+
+    None follow a leftover file that is not loaded.
+    """
+    partition = as_loaded(read_lone_partition(log.parent, log.absolute().parent.name))
+    segment = partition.segment_of(log.name)
+    base_offset = None if segment is None else segment.base_offset
+    if segment is None:
+        parsed = names.parse_offset_file_name(log.name)
+        if parsed is not None and parsed.stage is FileStage.LIVE:
+            base_offset = parsed.offset
+    return [
+        (partition.segment_path(each, FileKind.LOG), segment_part(each, following))
+        for each, following in partition.with_following()
+        if base_offset is not None and each.base_offset > base_offset
+    ]
