@@ -1,1 +1,1 @@
-"""The one layer that writes to a log directory: locks it, plans, applies, and takes back."""
+"""The only room that writes to log directories: lock, plan, apply, undo."""

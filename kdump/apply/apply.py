@@ -1,22 +1,23 @@
-"""Doing what a plan says.
+"""Apply a plan, and roll it back.
 
-The two rules that hold wherever the machine may stop: running kdump again reaches the same end,
-and a broker that is started instead loses nothing that it would have kept of the directory as it
-was. What a reader finds behind each step:
+Two rules hold wherever the machine may stop: running kdump again reaches the same end, and a broker
+that is started instead loses nothing that it would have kept of the original directory. The state
+of the directory after each step:
 
-0. Only where the disk is too full for anything else, and no undo is kept: leftover files that a
-   broker deletes anyhow are gone, then the first segments of logs that lose them. A broker lets
-   such a log begin with the next one, as it would in the end. (Stopped between the files of one
-   segment, there are indexes without a log before the first one, which a broker deletes, and so
+0. Only if the disk is too full for anything else, and no undo data is kept: leftover files that a
+   broker deletes anyway are gone, then the first segments of logs that lose them. A broker starts
+   such a log at the next segment, as it would in the end. (If kdump is stopped between the files of
+   one segment, indexes without a log remain before the first segment. A broker deletes them, and so
    does the next run.)
-1. New content and what is about to go lie in the log directory, durable, under names of kdump's
-   own; nothing has changed. Without a journal the next run removes them.
-2. The journal is there, durable. From here on the next run goes on, and ``kdump undo`` goes back.
-3. The steps of the plan, as :mod:`kdump.apply.redo_records` says for each. All of them can be
-   taken again.
-4. All is done and durable, and what an undo needs is described in a journal of its own: the next
-   run only tidies up.
-5. What is not needed any more is gone. So is the first journal: done.
+1. New content and before-images are in the log directory, durable, under names of the run. Nothing
+   else has changed. Without a journal, the next run removes these files.
+2. The journal exists, durable. From here on the next run finishes this one, and ``kdump undo``
+   undoes it.
+3. The redo records have been executed. :mod:`kdump.apply.redo_records` gives the state after each
+   of them. Each can be executed again.
+4. All changes are durable, and a second journal says how to undo the complete run: the next run
+   only tidies up.
+5. Files that are no longer needed are gone, and so is the first journal: done.
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from kdump.apply.before_images import Staged, keep_before_images, stage_new_content
+from kdump.apply.before_images import keep_before_images
 from kdump.apply.disk_space import DISK_FULL, DiskSpace
 from kdump.apply.files import DISK, Files, Metadata
-from kdump.apply.foreign_changes import fingerprints_of
+from kdump.apply.fingerprints import fingerprints_of
 from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
 from kdump.apply.journal_file import run_files_in, write_journal
 from kdump.apply.journal_record import ROOT, relative
 from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
+from kdump.apply.new_content import Staged, stage_new_content
 from kdump.apply.operations import Operation, OperationKind, Phase
 from kdump.apply.pinned_directory import pinned, status_of
 from kdump.apply.plan import Plan
@@ -48,19 +50,19 @@ from kdump.phases import during
 
 @during("changing files")
 def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK) -> str | None:
-    """Do what ``plan`` says; its directory must be locked and as it was when that was made.
+    """Apply ``plan``. Its directory must be locked, and unchanged since the plan was made.
 
     Args:
-        plan: what to do.
-        keep_undo: whether to keep what is needed to take it back.
-        command: what the user runs, for the list of what can be undone.
-        files: through which everything is done.
+        plan: the operations.
+        keep_undo: whether to keep undo data.
+        command: the command that the user runs, for the list of undo data.
+        files: through which everything is written.
 
     Returns:
-        The id of the undo; None where none is kept.
+        The ID of the undo data; None if none is kept.
 
     Raises:
-        KdumpError: it cannot be done; says whether anything has changed.
+        KdumpError: the plan cannot be applied; says whether anything has changed.
     """
     if plan.is_empty:
         return None
@@ -69,31 +71,31 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
 
 
 def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
-    room = DiskSpace(plan, files, keep_undo)
+    space = DiskSpace(plan, files, keep_undo)
     while True:
         number = max(run_files_in(plan.path), default=0) + 1
         try:
             # 0.
-            room.require()
-            rest = room.rest
+            space.require()
+            rest = space.rest
             if rest.is_empty:
                 return None
             journal = _prepared(rest, number, command, files, keep_undo=keep_undo)
         except OSError as failure:
             _remove_files_of(plan.path, number, files)
-            if failure.errno in DISK_FULL and room.free_some():
+            if failure.errno in DISK_FULL and space.free_some():
                 continue
-            raise _not_begun(room, failure) from failure
+            raise _not_begun(space, failure) from failure
         except BaseException as stop:
             _remove_files_of(plan.path, number, files)
-            if not isinstance(stop, KdumpError):  # which says so itself
-                stop.add_note(f"{plan.path}: {room.changed}")
+            if not isinstance(stop, KdumpError):  # its message says that already
+                stop.add_note(f"{plan.path}: {space.changed}")
             raise
         break
     try:
         roll_forward(plan.path, journal, files)
     except OSError as failure:
-        raise _went_wrong(room, journal, failure, files) from failure
+        raise _went_wrong(space, journal, failure, files) from failure
     except BaseException as stop:
         stop.add_note(_stopped_at(plan.path, journal))
         raise
@@ -101,10 +103,10 @@ def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str 
 
 
 def roll_forward(log_dir: Path, journal: Journal, files: Files) -> None:
-    """Bring a run to its end, from wherever it is.
+    """Finish a run, wherever it was stopped.
 
     Raises:
-        OSError: a step fails; it can be gone on with.
+        OSError: a record failed; calling this again continues.
     """
     # 3.
     Replay(log_dir, journal, files).forwards()
@@ -114,19 +116,20 @@ def roll_forward(log_dir: Path, journal: Journal, files: Files) -> None:
         return
     write_journal(log_dir, _completed(log_dir, journal), RunState.APPLIED, files)
     # 5.
-    with suppress(OSError):  # else the next run does it
+    with suppress(OSError):  # the next run tidies up then
         tidy_up(log_dir, journal, files)
 
 
 def roll_back(log_dir: Path, journal: Journal, files: Files) -> None:
-    """Take a run back whose journal says that it is being undone.
+    """Undo a run whose journal is in state UNDOING.
 
-    1. All is as it was, durable: going back again changes nothing.
+    1. The directory is as before the run, durable: executing the undo records again changes
+       nothing.
     2. The journal is gone: done.
-    3. What was kept is gone as well.
+    3. The other files of the run are gone as well.
 
     Raises:
-        OSError: a step fails; it can be gone on with.
+        OSError: a record failed; calling this again continues.
     """
     # 1.
     Replay(log_dir, journal, files).backwards()
@@ -144,7 +147,7 @@ def roll_back(log_dir: Path, journal: Journal, files: Files) -> None:
 
 
 def tidy_up(log_dir: Path, journal: Journal, files: Files) -> None:
-    """Remove what a completed run needs no more, its first journal last."""
+    """Remove the files that a complete run no longer needs, its first journal last."""
     kept = {CUT_SUFFIX, RunState.APPLIED.value}
     links = {each.link for each in _without_derived(journal).values()}
     for suffix, path in run_files_in(log_dir).get(journal.number, {}).items():
@@ -179,7 +182,7 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         ),
         undo_records=tuple(undo_records_of(plan)) if keep_undo else (),
         fingerprints=fingerprints,
-        interim=_meanwhile(staged),
+        interim=_interim(staged),
         after=_after(plan, staged),
         undo_files=kept.fingerprints,
     )
@@ -188,17 +191,17 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
     return journal
 
 
-def _meanwhile(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
-    """What tells the files of the root that are something else while partitions change."""
+def _interim(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
+    """Fingerprints of the files in the root that have interim content."""
     return {
         ready.path: Fingerprint(each.size_bytes, ready.metadata.modified_ns)
         for each, ready in staged.items()
-        if each.phase is Phase.FIRST
+        if each.phase is Phase.INTERIM
     }
 
 
 def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
-    """What tells the changed files, as they will be."""
+    """Fingerprints of the changed files, as they will be."""
     after: dict[str, Fingerprint] = {}
     for directory in plan.directories:
         for each in directory.operations:
@@ -217,7 +220,7 @@ def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Fingerpr
 
 
 def _completed(log_dir: Path, journal: Journal) -> Journal:
-    """The journal of a run that is done: how to go back from there."""
+    """The journal of the complete run: how to undo it from there."""
     before = _without_derived(journal)
     needed = {journal.own_name(CUT_SUFFIX), *(each.link for each in before.values())}
     return replace(
@@ -232,7 +235,7 @@ def _completed(log_dir: Path, journal: Journal) -> Journal:
 
 
 def _without_derived(journal: Journal) -> dict[str, BeforeImage]:
-    """What was there before; what can be made from what is there now needs not be kept."""
+    """The before-images, without links to files that can be recreated."""
     return {
         path: replace(each, link=None) if each.derived is not None else each
         for path, each in journal.before_images.items()
@@ -240,7 +243,7 @@ def _without_derived(journal: Journal) -> dict[str, BeforeImage]:
 
 
 def _leave_lock(log_dir: Path, lock: Metadata | None, files: Files) -> None:
-    """Leave a lock file behind if there was one: what a broker left that did not stop."""
+    """Leave a ``.lock`` file in place if there was one: a crashed broker had left it."""
     if lock is None:
         return
     path = log_dir / LOCK_FILE
@@ -254,32 +257,32 @@ def _remove_files_of(log_dir: Path, number: int, files: Files) -> None:
         files.unlink(path)
 
 
-def _not_begun(room: DiskSpace, failure: OSError) -> KdumpError:
-    where = failure.filename or room.plan.path
+def _not_begun(space: DiskSpace, failure: OSError) -> KdumpError:
+    where = failure.filename or space.plan.path
     what = f"{where}: {failure.strerror or failure}"
-    return KdumpError(f"{what}; {room.changed}; {_advice(room, failure)}")
+    return KdumpError(f"{what}; {space.changed}; {_advice(space, failure)}")
 
 
-def _advice(room: DiskSpace, failure: OSError) -> str:
+def _advice(space: DiskSpace, failure: OSError) -> str:
     if isinstance(failure, PermissionError):
         return "run kdump as the user that the broker runs as, or as root"
     if failure.errno in DISK_FULL:
-        needed_bytes = room.needed_bytes()
-        return f"{needed_bytes} bytes of free space are needed; make room and run the command again"
+        needed_bytes = space.needed_bytes()
+        return f"needs {needed_bytes} bytes of free space; free some and run the command again"
     return "remove the cause and run the command again"
 
 
 def _stopped_at(log_dir: Path, journal: Journal) -> str:
-    """What a signal leaves behind that stops a run after its journal was written."""
+    """The state in which a signal leaves the directory, once the journal exists."""
     if status_of(log_dir / journal.own_name(RunState.APPLYING.value)) is not None:
-        return f"{log_dir}: changed in part; run the command again to finish"
+        return f"{log_dir}: partly changed; run the command again to finish"
     return f"{log_dir}: all changes made"
 
 
-def _went_wrong(room: DiskSpace, journal: Journal, failure: OSError, files: Files) -> KdumpError:
-    """Say so, after going back if that can be done."""
-    log_dir = room.plan.path
-    advice = _advice(room, failure)
+def _went_wrong(space: DiskSpace, journal: Journal, failure: OSError, files: Files) -> KdumpError:
+    """Roll back if possible, and make the error that says so."""
+    log_dir = space.plan.path
+    advice = _advice(space, failure)
     what = f"{failure.filename or log_dir}: {failure.strerror or failure}"
     if journal.can_undo:
         with suppress(OSError):
@@ -291,5 +294,5 @@ def _went_wrong(room: DiskSpace, journal: Journal, failure: OSError, files: File
             roll_back(log_dir, journal, files)
             return KdumpError(f"{what}; the directory is as it was; {advice}")
     return KdumpError(
-        f"{what}; the directory is changed in part; {advice}, which goes on where this one stopped"
+        f"{what}; the directory is partly changed; {advice}, which continues where this run stopped"
     )

@@ -1,9 +1,9 @@
-"""What is made ready before the first change: new content, and what is about to be lost.
+"""Keep what a run will destroy, before the first change.
 
-A file that goes gets another name in the log directory, which costs nothing. Of a file that is
-cut, what is cut off is copied; not its zeroes, of which Kafka puts millions behind an index. Where
-a segment is written anew, what the new one leaves out is copied as well, so that the old file need
-not be kept when all is done.
+A deleted file gets a hard link in the log directory, which costs nothing. The bytes that a
+truncation removes are copied, but not zeroes: Kafka preallocates indexes with millions of them.
+Where a segment is rewritten, the bytes that the new one drops are copied as well, so that the old
+file need not be kept once the run is complete.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from kdump.apply.differences import gaps_between
-from kdump.apply.files import Content, FileRange, Files, Metadata
+from kdump.apply.files import FileRange, Files
 from kdump.apply.fingerprints import kept_file_fingerprint
 from kdump.apply.journal import (
     CUT_SUFFIX,
@@ -32,130 +31,26 @@ from kdump.apply.journal import (
 )
 from kdump.apply.journal_file import give_to_owner
 from kdump.apply.journal_record import cut_file, relative
-from kdump.apply.operations import DirectoryPlan, FileState, Operation, OperationKind, Phase
+from kdump.apply.operations import DirectoryPlan, FileState, OperationKind, Phase
 from kdump.apply.pinned_directory import status_at
 from kdump.apply.plan import Plan
-from kdump.apply.segment_names import CLEANED, is_log
-from kdump.formats.names import leading_offset
+from kdump.apply.segment_names import CLEANED
 from kdump.phases import during
 from kdump.storage.regular_files import open_file
-from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes
+from kdump.target.target_file import CopiedFrom, JoinedFrom
 
 _CHUNK_BYTES: Final = 1 << 20
 _DERIVED_FROM_BYTES: Final = 1 << 20
-"""Smaller files are kept as they are: making them again would be more work than they are worth."""
-_NEW_FILE_BITS: Final = 0o666
+"""Smaller files are kept whole: recreating them is not worth the work."""
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
-    """New content that lies ready.
+class BeforeImages:
+    """The before-images of a plan.
 
     Attributes:
-        name: its path, relative to the log directory.
-        path: where it goes, likewise.
-        metadata: that it has, and keeps.
-    """
-
-    name: str
-    path: str
-    metadata: Metadata
-
-
-@during("writing new files")
-def stage_new_content(
-    plan: Plan, number: int, files: Files, *, created_ns: int
-) -> dict[Operation, Staged]:
-    """Write the new content of all operations that have any, durable but for its names.
-
-    What others have staged in a partition is made durable as well, with its name.
-
-    A file has the owner, group, mode and times of the one that it replaces, or of the log of its
-    segment; else the owner and group of the directory.
-
-    Raises:
-        OSError: there is no space, or the owner cannot be set.
-    """
-    staged: dict[Operation, Staged] = {}
-    folders: set[Path] = set()
-    for directory in plan.directories:
-        logs = sorted(
-            (leading_offset(name) or 0, name) for name in directory.states if is_log(name)
-        )
-        for operation in directory.operations:
-            content = _content(directory, operation)
-            source = operation.source
-            if source is not None and source.endswith(CLEANED):
-                path = relative(plan.path, directory.path, operation.name)
-                name = relative(plan.path, directory.path, source)
-                staged[operation] = Staged(name, path, directory.states[source].metadata)
-                folders.add(directory.path)
-            if content is None:
-                continue
-            name = own_name(number, f"-new-{len(staged)}")
-            path = relative(plan.path, directory.path, operation.name)
-            metadata = _metadata_for(directory, operation, logs, created_ns)
-            files.create(plan.path / name, content)
-            files.set_metadata(plan.path / name, metadata)
-            staged[operation] = Staged(name, path, metadata)
-    files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])
-    return staged
-
-
-def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:
-    match operation.target:
-        case NewBytes(data):
-            return [data]
-        case CopiedFrom() as piece:
-            return [_range(directory, piece)]
-        case JoinedFrom(pieces):
-            return [_range(directory, piece) for piece in pieces]
-        case _:
-            return None
-
-
-def _range(directory: DirectoryPlan, piece: CopiedFrom) -> FileRange:
-    identity = directory.states[piece.name].identity
-    return FileRange(directory.path / piece.name, piece.start, piece.end, identity)
-
-
-def _metadata_for(
-    directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]], created_ns: int
-) -> Metadata:
-    name = operation.name
-    offset = leading_offset(name)
-    like = directory.states.get(name)
-    if like is None:
-        like = directory.states.get(_first_source(operation) or "")
-    if like is None and offset is not None:
-        # The log of its segment: the last one that begins at or below it.
-        at = bisect_right(logs, offset, key=lambda log: log[0])
-        like = directory.states[logs[at - 1][1]] if at else None
-    if like is not None:
-        return like.metadata
-    around = Metadata.of(directory.path.stat())
-    # What its directory is, but for the right to search it.
-    mode = around.mode & _NEW_FILE_BITS
-    return Metadata(mode, around.uid, around.gid, created_ns, created_ns)
-
-
-def _first_source(operation: Operation) -> str | None:
-    match operation.target:
-        case CopiedFrom(source, _, _):
-            return source
-        case JoinedFrom(pieces) if pieces:
-            return pieces[0].name
-        case _:
-            return None
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What was there before, and what is kept of it.
-
-    Attributes:
-        before: the files that are about to change, by path.
-        marks: the run's own files that an undo needs, by name.
+        before_images: of the files that are about to change, by path.
+        fingerprints: of the run's own files that an undo needs, by name.
     """
 
     before_images: dict[str, BeforeImage]
@@ -163,17 +58,17 @@ class Kept:
 
 
 @during("keeping a copy of what changes")
-def keep_before_images(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> Kept:
-    """Keep what is about to go, durable but for the names.
+def keep_before_images(plan: Plan, number: int, files: Files, *, keep_undo: bool) -> BeforeImages:
+    """Keep what the plan will destroy, and make it durable; names become durable later.
 
     Raises:
-        OSError: there is no space, or the file system refuses other names for files.
+        OSError: there is no space, or the file system does not support hard links.
     """
     keeper = _Keeper(plan.path, number, files, keep_undo=keep_undo)
     for directory in plan.directories:
         keeper.keep(directory)
     keeper.write_cuts()
-    return Kept(keeper.before_images, keeper.fingerprints)
+    return BeforeImages(keeper.before_images, keeper.fingerprints)
 
 
 @dataclass(slots=True)
@@ -254,7 +149,7 @@ class _Keeper:
             self.fingerprints[path.name] = kept_file_fingerprint(path, is_whole=True)
 
     def _is_for_owner(self) -> bool:
-        """Whether the owner of the log directory may read all that was cut off."""
+        """Whether the owner of the log directory may read everything that the file keeps."""
         owner = status_at(self.log_dir).st_uid
         metadata = [
             each.metadata
@@ -265,7 +160,7 @@ class _Keeper:
 
 
 def _names_that_go(directory: DirectoryPlan) -> set[str]:
-    """The files that are taken from their names; not those that were staged there."""
+    """Files that lose their names, without staged ``.cleaned`` files."""
     names = set()
     for operation in directory.operations:
         if operation.kind is not OperationKind.CUT:
@@ -278,7 +173,7 @@ def _names_that_go(directory: DirectoryPlan) -> set[str]:
 def _derived_from(
     directory: DirectoryPlan,
 ) -> Mapping[str, tuple[tuple[Piece, ...], bool]]:
-    """Which files are afterwards in others, in pieces or (True) as they are."""
+    """Original files that other files contain afterwards: pieces, and whether it is a rename."""
     pieces: dict[str, list[Piece]] = {}
     renamed: dict[str, Piece] = {}
     prefix = directory.path.name
@@ -301,7 +196,7 @@ def _derived_from(
 
 
 def _not_zero(path: Path, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The parts of ``ranges`` of a file in which something stands; the others are zeroes."""
+    """The parts of ``ranges`` of a file that are not zeroes."""
     with open_file(path) as file:
         for start, end in ranges:
             begin = reached = start
@@ -321,7 +216,7 @@ def _not_zero(path: Path, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, 
 
 
 def _chunks(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Parts of a range, one behind the other, without those that are holes."""
+    """Consecutive parts of a range, without holes."""
     position = start
     while position < end:
         try:
@@ -329,10 +224,10 @@ def _chunks(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
             hole = os.lseek(descriptor, position, os.SEEK_HOLE)
         except OSError as failure:
             if failure.errno == errno.ENXIO:
-                return  # nothing but a hole up to the end
+                return  # a hole up to the end
             if failure.errno != errno.EINVAL:
                 raise
-            hole = end  # a file system that does not say
+            hole = end  # this file system does not report holes
         stop = min(end, hole, position + _CHUNK_BYTES)
         if position < stop:
             yield position, stop

@@ -1,4 +1,4 @@
-"""How files differ from what is wanted of them, and what is lost by making them so."""
+"""Compare files with their target state: what has to change, and which bytes that loses."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from kdump.target.target_file import (
 )
 
 
-def different(
+def changes_needed(
     path: Path, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> dict[str, TargetFile]:
-    """What is not as wanted yet, in terms of what can be done to such files.
+    """Find the files that do not have their target state yet.
+
+    A target that an operation cannot reach is replaced by an equivalent one: a file that shares its
+    content with another name is copied instead of truncated, for example.
 
     Raises:
-        KdumpError: a file is not what ``wanted`` assumes.
+        KdumpError: a file does not have the content that ``target`` refers to.
         OSError: a file cannot be read.
     """
     found: dict[str, TargetFile] = {}
@@ -67,14 +70,14 @@ def different(
     for name in sources:
         found.pop(name, None)
     for name, each in target.items():
-        # What is copied instead of renamed leaves its old name behind.
+        # A file that is copied instead of renamed is removed under its old name.
         if isinstance(each, RenamedFrom) and not isinstance(found.get(name), RenamedFrom):
             found[each.name] = Gone()
     return found
 
 
 def _sources_of(name: str, target: TargetFile) -> list[tuple[str, int]]:
-    """The files that the wanted file ``name`` is made of, and up to where each is needed."""
+    """The source files of the target file ``name``, and up to which byte each is needed."""
     match target:
         case Kept():
             return [(name, 0)]
@@ -91,7 +94,7 @@ def _sources_of(name: str, target: TargetFile) -> list[tuple[str, int]]:
 
 
 def lost_bytes(states: Mapping[str, FileState], target: Mapping[str, TargetFile]) -> dict[str, int]:
-    """How much of each file is nowhere afterwards."""
+    """How many bytes of each file exist nowhere afterwards."""
     kept: dict[str, list[tuple[int, int]]] = {}
     changed_paths = set(target)
     for name, each in target.items():

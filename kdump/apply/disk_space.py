@@ -24,12 +24,12 @@ _JOURNAL_BYTES_PER_OPERATION: Final = 1024
 
 @dataclass(slots=True)
 class DiskSpace:
-    """The room for a plan.
+    """Free space for one plan.
 
     Attributes:
-        plan: what is to be done.
+        plan: the operations.
         files: through which files are deleted.
-        keep_undo: whether the run keeps an undo.
+        keep_undo: whether the run keeps undo data.
     """
 
     plan: Plan
@@ -39,25 +39,25 @@ class DiskSpace:
     _removed: set[Path] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
-        self._left = deque(() if self.keep_undo else self.plan.may_go_early)
+        self._left = deque(() if self.keep_undo else self.plan.early_removals)
 
     @property
     def rest(self) -> Plan:
-        """The plan without what is done already."""
+        """The plan without the removals that are already done."""
         return self.plan.without_removals(self._removed) if self._removed else self.plan
 
     @property
     def changed(self) -> str:
-        """What has been changed so far."""
+        """What has been changed so far, for messages."""
         if self._removed:
-            return "only files that were to be deleted are gone"
+            return "only files that the plan deletes are gone"
         return "nothing has been changed"
 
     def require(self) -> None:
-        """Make sure that there is room, as far as that can be known before writing.
+        """Make sure that there is enough free space, as far as that can be known in advance.
 
         Raises:
-            KdumpError: there is none; says what has changed, and what to do.
+            KdumpError: there is not; says what has changed, and what to do.
             OSError: a file cannot be deleted.
         """
         while free_bytes_at(self.plan.path) < self.needed_bytes():
@@ -65,19 +65,19 @@ class DiskSpace:
                 raise self._too_little()
 
     def free_some(self) -> bool:
-        """Delete some of what may go early; gives whether there was any left."""
+        """Delete the next group of early removals; returns whether there was one."""
         if not self._left:
             return False
         group = self._left.popleft()
         for path in group:
             self.files.unlink(path)
-        # Some file systems give space back only then.
+        # Some file systems free the space only then.
         self.files.sync([group[0].parent])
         self._removed.update(group)
         return True
 
     def needed_bytes(self) -> int:
-        """How much free space the rest of the plan takes before it gives any back."""
+        """Free space that the rest of the plan needs before it frees any, in bytes."""
         operations = len(self.plan.operations) - len(self._removed)
         needed_bytes = self.plan.space_bytes(keep_undo=self.keep_undo)
         return needed_bytes + operations * _JOURNAL_BYTES_PER_OPERATION if operations else 0
@@ -87,9 +87,9 @@ class DiskSpace:
         what = f"{self.plan.path}: needs {needed_bytes} bytes of free space, has {free_bytes}"
         if self.keep_undo:
             return KdumpError(
-                f"{what}; there is no room for undo data; {self.changed}; run the command with"
-                " --no-undo, which deletes leftover files first, or make room"
+                f"{what}; there is no space for undo data; {self.changed}; run the command"
+                " with --no-undo, which deletes leftover files first, or free some space"
             )
         return KdumpError(
-            f"{what}; {self.changed}; make room, or repair fewer partitions at a time"
+            f"{what}; {self.changed}; free some space, or repair fewer partitions at a time"
         )

@@ -1,9 +1,9 @@
-"""What of a plan can be done first, without a byte of free space.
+"""Removals of a plan that can be done first, because they need no free space.
 
 A starting broker deletes some files whatever else it finds (``LogLoader``): ``.deleted`` files, a
-``.cleaned`` and the ``.swap`` files that it makes invalid, and all that is in the directory of a
-deleted topic. Deleting them first changes nothing about the rest of the plan: stopped between two
-of them, a broker goes on as it would have done, and so does kdump.
+``.cleaned`` and the ``.swap`` files that it makes invalid, and everything in the directory of a
+deleted topic. Deleting them first does not affect the rest of the plan: if kdump is stopped between
+two of them, a broker does what it would have done anyway, and so does the next run.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _DELETED: Final = FileStage.DELETED.value
 _DELETE_DIRECTORY: Final = PartitionState.DELETE.value
 
 
-def early_removals(partitions: Sequence[DirectoryPlan]) -> tuple[tuple[Path, ...], ...]:
-    """The files that may go before all else, in groups; within each partition in their order."""
+def find_early_removals(partitions: Sequence[DirectoryPlan]) -> tuple[tuple[Path, ...], ...]:
+    """Find the files that can be deleted first, in groups; those of a partition in their order."""
     independent: list[tuple[int, Path]] = []
     ordered: list[tuple[Path, ...]] = []
     for partition in partitions:
@@ -35,7 +35,7 @@ def early_removals(partitions: Sequence[DirectoryPlan]) -> tuple[tuple[Path, ...
                 in_order.append(path)
         if in_order:
             ordered.append(tuple(in_order))
-    # The largest first, so that few have to go before their time.
+    # The largest first, so that as few as possible are deleted early.
     independent.sort(key=lambda each: (-each[0], each[1]))
     return (*((path,) for _, path in independent), *ordered)
 

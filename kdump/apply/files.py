@@ -1,7 +1,7 @@
 """The one interface through which kdump writes to a log directory.
 
-Everything that changes a byte, a name or a date goes through it, so that a test can stop it after
-any operation, make it fail, or drop what was not made durable.
+Everything that changes content, names or metadata goes through it. So a test can stop it after any
+operation, make an operation fail, or drop what was not synced.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kdump.apply.pinned_directory import directory_of, identity_of, opened, requ
 
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _SYNCING_THREADS: Final = 16
-"""File systems make many files durable with one write to their journal, if asked at once."""
+"""File systems combine concurrent syncs into one write to their journal."""
 _CHUNK_BYTES: Final = 1 << 20
 
 
@@ -31,8 +31,8 @@ class FileRange:
     Attributes:
         path: of the file.
         start: of the range, in bytes.
-        end: likewise.
-        identity: device and inode that the file has to have; None where any will do.
+        end: of the range, in bytes, exclusive.
+        identity: device and inode that the file must have; None accepts any.
     """
 
     path: Path
@@ -46,18 +46,17 @@ class FileRange:
 
 
 Content = Iterable[bytes | FileRange]
-"""What goes into a file: pieces, one behind the other."""
+"""The content of a file: pieces, to be concatenated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What a file has besides its content.
+    """Mode, owner, group and times of a file.
 
     Attributes:
-        mode: permission bits. Nothing is ever given the bits that let a file run as its owner or
-            group.
-        uid: number of the owner.
-        gid: number of the group.
+        mode: permission bits, without set-user-ID and set-group-ID.
+        uid: the owner.
+        gid: the group.
         accessed_ns: time of the last access.
         modified_ns: time of the last modification.
     """
@@ -80,49 +79,49 @@ class Metadata:
 
 
 class Files(Protocol):
-    """What can be done to files. Each call is one operation; all raise :class:`OSError`.
+    """The operations on files. Each call is one operation; all raise :class:`OSError`.
 
-    What changes a file where it lies takes ``names``, further names that it may have: a file with
-    any other hard link is refused.
+    Operations that change a file in place take ``names``, further names that it may have: a file
+    with any other hard link is refused.
     """
 
     def create(self, path: Path, content: Content) -> None:
-        """Make a new file, which nobody else may read; FileExistsError where the name is taken."""
+        """Create a file that only its owner can read; FileExistsError if the name exists."""
         ...
 
     def write_at(
         self, path: Path, position: int, content: Content, names: Sequence[Path] = ()
     ) -> None:
-        """Write over, or behind, what a file holds."""
+        """Write at a position, in or after the current content."""
         ...
 
     def truncate(self, path: Path, size_bytes: int, names: Sequence[Path] = ()) -> None:
-        """Give a file this size: what is behind goes, what is missing reads as zeroes."""
+        """Set the size: bytes after it are dropped, missing ones read as zeroes."""
         ...
 
     def set_metadata(self, path: Path, metadata: Metadata, names: Sequence[Path] = ()) -> None:
-        """Give a file owner, group, mode and times; a directory, times."""
+        """Set owner, group, mode and times of a file; of a directory, only times."""
         ...
 
     def rename(self, path: Path, new_path: Path) -> None:
-        """Let a file have another name, instead of what has it."""
+        """Rename a file, replacing a file that has the new name."""
         ...
 
     def link(self, path: Path, new_path: Path) -> None:
-        """Let a file have another name as well; FileExistsError where that is taken."""
+        """Create a hard link; FileExistsError if the new name exists."""
         ...
 
     def unlink(self, path: Path) -> None:
-        """Take a name away; nothing happens where it is not there."""
+        """Delete a name; does nothing if it does not exist."""
         ...
 
     def sync(self, paths: Iterable[Path]) -> None:
-        """Make files durable (content and metadata), or the names that are in directories."""
+        """Make files durable, content and metadata; of directories, the names in them."""
         ...
 
 
 class Disk:
-    """The real files."""
+    """Operations on real files."""
 
     def create(self, path: Path, content: Content) -> None:
         with opened(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
@@ -146,7 +145,7 @@ class Disk:
                 status = require_own(descriptor, path, names)
                 if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
                     os.fchown(descriptor, metadata.uid, metadata.gid)
-                # After the owner, because a change of owner takes bits away.
+                # After chown, which clears mode bits.
                 os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
             os.utime(descriptor, ns=(metadata.accessed_ns, metadata.modified_ns))
 
@@ -182,7 +181,7 @@ DISK: Final[Files] = Disk()
 
 
 def free_bytes_at(path: Path) -> int:
-    """How much room there is for this process on the file system of ``path``."""
+    """Free space for this process on the file system of ``path``, in bytes."""
     disk = os.statvfs(path)
     return (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
 
@@ -208,7 +207,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _copy(descriptor: int, piece: FileRange) -> None:
-    """Append a range of another file; inside the kernel, and without a copy where it can."""
+    """Append a range of another file, in the kernel if possible."""
     with directory_of(piece.path) as directory:
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
         source = os.open(piece.path.name, flags, dir_fd=directory)

@@ -1,32 +1,63 @@
-"""The files that an undo keeps: what they are like, and whether they still are."""
+"""Take fingerprints of files, which tell later whether a file is still the same."""
 
 from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import crc32c
 
 from kdump.apply.journal import Fingerprint
+from kdump.apply.journal_record import ROOT
+from kdump.apply.operations import states_of
 from kdump.apply.pinned_directory import directory_of, opened, status_at
+from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
+from kdump.phases import during
+from kdump.storage.regular_files import read_file
 
+CHECKSUMMED_BYTES: Final = 64 << 10
+"""Files up to this size are compared by content as well: kdump itself replaces such files, and
+keeps their times."""
 _WHOLE_BYTES: Final = 64 << 10
 _ENDS_BYTES: Final = 16 << 10
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def kept_file_fingerprint(path: Path, *, is_whole: bool = False) -> Fingerprint:
-    """Describe a file, or a symbolic link, that is kept.
-
-    Args:
-        path: which.
-        is_whole: whether the checksum is of all of it. Otherwise, above 64 KiB, it is of the first
-            and the last 16 KiB: a file that is only given another name is not read for that.
+@during("examining files")
+def fingerprints_of(
+    log_dir: Path, directories: Iterable[str], *, with_checksums: bool
+) -> dict[str, Fingerprint]:
+    """Take fingerprints of all files in directories of ``log_dir`` (``.`` is itself), by path.
 
     Raises:
-        OSError: it is not there, or cannot be read.
+        OSError: something cannot be read.
+    """
+    fingerprints = {}
+    for directory in directories:
+        is_root = directory == ROOT
+        for name, state in states_of(log_dir / directory).items():
+            if is_root and (name == LOCK_FILE or name.startswith(KDUMP_PREFIX)):
+                continue
+            path = name if is_root else f"{directory}/{name}"
+            is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
+            checksum = crc32c.crc32c(read_file(log_dir / path)) if is_small else None
+            fingerprints[path] = Fingerprint(state.size_bytes, state.metadata.modified_ns, checksum)
+    return fingerprints
+
+
+def kept_file_fingerprint(path: Path, *, is_whole: bool = False) -> Fingerprint:
+    """Take the fingerprint of one of the run's own files, or of a symbolic link.
+
+    Args:
+        path: of the file.
+        is_whole: whether the checksum covers the whole file. Otherwise, above 64 KiB, it covers
+            the first and last 16 KiB: a file that only gets a hard link is not read as a whole.
+
+    Raises:
+        OSError: it does not exist, or cannot be read.
     """
     status = status_at(path)
     if stat.S_ISLNK(status.st_mode):

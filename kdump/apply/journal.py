@@ -1,4 +1,4 @@
-"""A journal as a value: what a run does, and everything that it takes to go on, or to go back."""
+"""The journal of a run as a value: what the run does, and what it takes to finish or undo it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kdump.formats.names import KDUMP_PREFIX
 
 
 class RunState(enum.Enum):
-    """How far a run has come; the value is the suffix of its journal."""
+    """How far a run has come; the value is the suffix of its journal file."""
 
     APPLYING = ".applying"
     APPLIED = ".applied"
@@ -21,7 +21,13 @@ class RunState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class KeptRange:
-    """A length of bytes of a file, and where they are kept in the file of cut bytes."""
+    """A byte range of a file that the run's ``-cut`` file keeps.
+
+    Attributes:
+        position: where the range starts in the original file.
+        size_bytes: of the range.
+        kept_at: where the range starts in the ``-cut`` file.
+    """
 
     position: int
     size_bytes: int
@@ -30,7 +36,12 @@ class KeptRange:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was behind ``position``; what is in none of ``runs`` was zeroes."""
+    """A truncation, and the bytes that it removes.
+
+    Attributes:
+        position: size of the file after the truncation, in bytes.
+        kept_ranges: the removed bytes; what is in none of them was zeroes.
+    """
 
     position: int
     kept_ranges: tuple[KeptRange, ...]
@@ -38,23 +49,29 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of a file as it was that are in another file afterwards."""
+    """A byte range of an original file that another file contains after the run.
+
+    Attributes:
+        path: the file that contains it after the run.
+        start: where the range starts in that file.
+        end: where it ends in that file.
+        position: where it started in the original file.
+    """
 
     path: str
     start: int
     end: int
     position: int
-    """Where they were."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """How a file as it was is made again from those that are there when all is done.
+    """How to recreate an original file from the files that exist after the run.
 
     Attributes:
-        pieces: the bytes that are there; a single one where the file was only renamed.
-        runs: those that are not.
-        is_rename: whether it is the very same file.
+        pieces: the bytes that still exist; a single piece where the file was only renamed.
+        kept_ranges: the bytes that exist only in the ``-cut`` file.
+        is_rename: whether the original file itself still exists, under another name.
     """
 
     pieces: tuple[Piece, ...]
@@ -64,15 +81,16 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class BeforeImage:
-    """A file as it was.
+    """A file as it was before the run.
 
     Attributes:
         size_bytes: of its content.
         metadata: of its content.
-        is_own: whether the content was this name's alone.
-        link: the other name that it was given; None where it was not, or not any more.
-        cut: what is cut off from it; None where nothing is.
-        derived: how to make it again without ``link``; None where it cannot be.
+        is_own: whether no other name had the same content: no symbolic link, no other hard link.
+        link: the run's own name for it (``-old-N``), a hard link; None if it has none, or no
+            longer.
+        cut: what a truncation removes from it; None if it is not truncated.
+        derived: how to recreate it without ``link``; None if that is impossible.
     """
 
     size_bytes: int
@@ -85,12 +103,12 @@ class BeforeImage:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What tells a file from a later one of the same name.
+    """Size and time of a file, which tell whether it is still the same.
 
     Attributes:
         size_bytes: of its content.
-        modified_ns: when that was modified.
-        checksum: CRC-32C of it, where it is small; None otherwise.
+        modified_ns: time of the last modification.
+        checksum: CRC-32C of the content, where the file is small; else None.
     """
 
     size_bytes: int
@@ -100,28 +118,29 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """A run: what it is, its steps, and everything that they need.
+    """A run: what it is, its redo and undo records, and everything that they need.
 
     Paths are relative to the log directory: ``name``, or ``partition/name``.
 
     Attributes:
-        number: of the run; later ones have greater numbers.
-        command: what was run.
+        number: of the run; later runs have greater numbers.
+        command: the command that was run.
         created_ms: when.
-        can_undo: whether what is lost is kept.
-        lock: what ``.lock`` was like before, if it was left over.
-        directories: those that are changed, and what they were like.
-        before: the changed files that were there, by path.
-        staged: the files of new content, by their paths, and where each goes.
-        steps: how to go on.
-        undo_steps: how to go back.
-        marks: the files of the directories concerned. While the run goes on as they were before
-            it, and when it is done as they are.
-        after: while the run goes on, marks of what is changed by it, as it will be.
-        meanwhile: likewise, of files that are something else until the partitions are done.
-        kept: marks of the run's own files without which there is no way back, by name.
-        is_trusted: whether it belongs to root, or to whoever runs kdump, and not only to the owner
-            of the log directory. Not part of what is written.
+        can_undo: whether the run keeps undo data.
+        lock: metadata of the ``.lock`` file that a crash had left, if there was one.
+        directories: the directories that change, and their metadata before the run.
+        before_images: the files that change, as they were, by path.
+        staged: the files with new content, by path, and where each of them goes.
+        redo_records: what finishes the run.
+        undo_records: what undoes it.
+        fingerprints: of all files in ``directories``: before the run as long as it is not
+            complete, after it once it is.
+        after: as long as the run is not complete, fingerprints of the changed files as they will
+            be.
+        interim: likewise, of files in the root that have interim content while partitions change.
+        undo_files: fingerprints of the run's own files that an undo needs, by name.
+        is_trusted: whether the journal belongs to root or to the user who runs kdump, and not only
+            to the owner of the log directory. Not part of the file.
     """
 
     number: int
@@ -141,21 +160,23 @@ class Journal:
     is_trusted: bool = True
 
     def own_name(self, suffix: str) -> str:
-        """The name of one of the run's files."""
+        """The name of one of the run's own files."""
         return own_name(self.number, suffix)
 
 
 def own_name(number: int, suffix: str) -> str:
-    """The name of one of the files of a run."""
+    """The name of one of the own files of run ``number``."""
     return f"{KDUMP_PREFIX}{number}{suffix}"
 
 
 CUT_SUFFIX: Final = "-cut"
+"""Of the file that keeps truncated and dropped bytes."""
 PUT_SUFFIX: Final = "-put"
+"""Of the temporary name of a file that is about to be renamed back."""
 
 
 def names_while_cut(path: str, before: BeforeImage, journal: Journal) -> set[str]:
-    """All names that a file can have while it is renamed, and then cut, or the other way round."""
+    """All names that a file can have while it is renamed and truncated, in either order."""
     names = {path, journal.own_name(PUT_SUFFIX), *([before.link] if before.link else [])}
     if before.derived is not None and before.derived.is_rename:
         names |= {piece.path for piece in before.derived.pieces}

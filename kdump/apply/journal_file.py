@@ -1,18 +1,21 @@
-"""What is durable before the first change: how to go on from any point, and how to go back.
+"""The files of runs in a log directory: finding them, writing and reading journals.
 
-Everything that kdump keeps lies in the log directory itself, as plain files, which a broker leaves
-alone there (it would take a directory for a partition), and on the file system of the data, so
-that keeping a file that goes is another name for it and no copy. Of run ``7``::
+A journal is durable before the first change, and says how to finish the run from any point and how
+to undo it. Everything that kdump keeps is in the log directory itself, as plain files. A broker
+ignores plain files there (it would take a directory for a partition). They are on the file system
+of the data, so keeping a deleted file costs a hard link and no copy. Run ``7`` has these files::
 
-    .kdump-7.applying    what is being done: the journal, until all of it is done
-    .kdump-7.applied     what was done, kept for an undo
-    .kdump-7.undoing     what is being taken back
-    .kdump-7-new-0 …     new content, moved to its name in due course
-    .kdump-7-old-0 …     another name of a file as it was
-    .kdump-7-cut         bytes that were cut off, or left out, one range behind the other
+    .kdump-7.applying    the journal while changes are being made
+    .kdump-7.applied     the journal of a complete run, kept for an undo
+    .kdump-7.undoing     the journal while the run is being undone
+    .kdump-7-new-0 …     new content, which is renamed into place later
+    .kdump-7-old-0 …     hard links to files as they were
+    .kdump-7-cut         truncated and dropped bytes, concatenated
+    .kdump-7-journal     a journal that is being written
+    .kdump-7-put         a file that is being renamed back
 
 A journal appears complete and durable, or not at all. Files of a run without a journal are left
-over from a run that was stopped before it changed anything, or after all was done.
+from a run that was stopped before it changed anything, or after it was complete.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import crc32c
 
 from kdump.apply.files import Files, Metadata
 from kdump.apply.journal import Journal, RunState
-from kdump.apply.journal_json import decoded, encoded
+from kdump.apply.journal_json import decode_journal, encode_journal
 from kdump.apply.journal_validation import RefusedJournalError, require_valid
 from kdump.apply.pinned_directory import opened, pinned, status_at
 from kdump.errors import KdumpError
@@ -43,12 +46,12 @@ _NAME: Final = re.compile(
     r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
 )
 _MOST_BYTES: Final = 1 << 30
-"""Of a journal; that of a million changes has a third of it."""
+"""Largest journal; one for a million changes takes a third of this."""
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def run_files_in(log_dir: Path) -> dict[int, dict[str, Path]]:
-    """The files of all runs in a log directory: by number, then by what follows the number."""
+    """Find the files of all runs: by number of the run, then by what follows it in their names."""
     found: dict[int, dict[str, Path]] = {}
     with pinned(log_dir), opened(log_dir) as descriptor, os.scandir(descriptor) as entries:
         for entry in entries:
@@ -60,22 +63,24 @@ def run_files_in(log_dir: Path) -> dict[int, dict[str, Path]]:
 
 
 def discard_command(log_dir: Path, number: int) -> str:
-    """The command that gives up a run, for advice."""
+    """The command that discards a run, for advice in messages."""
     return f"kdump undo --discard {shlex.quote(str(log_dir))} {number}"
 
 
 def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files) -> None:
-    """Make a journal durable; until that is done there is none.
+    """Write a journal and make it durable.
 
-    1. It has another name, and may be incomplete.
-    2. It is complete and durable.
-    3. It has its name, and so have, durably, all other files of the run.
+    If the machine stops after one of these steps:
+
+    1. The journal has a temporary name and may be incomplete.
+    2. It is complete and durable, still under the temporary name.
+    3. It has its name. The names of all other files of the run are durable as well.
 
     Raises:
         KdumpError: :func:`read_journal` would refuse it.
-        OSError: the disk does not let us.
+        OSError: writing fails.
     """
-    body = json.dumps(encoded(journal), separators=(",", ":")).encode()
+    body = json.dumps(encode_journal(journal), separators=(",", ":")).encode()
     if len(body) > _MOST_BYTES:
         raise KdumpError(
             f"{log_dir}: too many changes for one run; name fewer partitions at a time"
@@ -96,23 +101,23 @@ def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files
 
 
 def _require_kept_from_others(log_dir: Path, path: Path) -> None:
-    """Refuse to rely on a file system that has no owners and modes.
+    """Refuse a file system that does not keep owners and modes.
 
     Raises:
-        KdumpError: the file is one that others may have written.
+        KdumpError: other users could have written the file.
     """
     try:
         _require_permitted(status_at(path), status_at(log_dir))
     except RefusedJournalError as problem:
         raise KdumpError(
-            f"{log_dir}: a file that kdump makes there {problem}, because its file system does not"
+            f"{log_dir}: a file that kdump has created {problem}, because its file system does not"
             " keep owners and modes; nothing has been changed; work on a copy on another file"
             " system"
         ) from problem
 
 
 def _is_all_of_owner(log_dir: Path, journal: Journal) -> bool:
-    """Whether going back makes no file for anybody but the owner of the log directory."""
+    """Whether an undo recreates files for the owner of the log directory only."""
     owner = status_at(log_dir).st_uid
     return all(
         each.metadata.uid == owner
@@ -122,12 +127,12 @@ def _is_all_of_owner(log_dir: Path, journal: Journal) -> bool:
 
 
 def give_to_owner(path: Path, files: Files) -> None:
-    """Give one of the files of a run to whom its log directory belongs, as far as one may.
+    """Give one of the files of a run to the owner of the log directory, if permitted.
 
-    So the broker's account can undo, or give up, what root did.
+    So the broker's account can undo or discard a run of root.
 
     Raises:
-        OSError: the disk does not let us.
+        OSError: changing the owner fails for another reason than permission.
     """
     owner, status = status_at(path.parent), status_at(path)
     if (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid):
@@ -138,15 +143,15 @@ def give_to_owner(path: Path, files: Files) -> None:
 
 
 def read_journal(path: Path) -> Journal:
-    """Read a journal that may be obeyed.
+    """Read a journal, and check that it is safe to execute.
 
     Raises:
-        KdumpError: it is damaged, or of another kdump, or says what no journal may say, or belongs
-            to somebody who has no say in this log directory.
+        KdumpError: it is damaged, was written by another version of kdump, contains something that
+            no journal may contain, or could have been written by an unauthorized user.
         OSError: it cannot be read.
     """
     match = _NAME.fullmatch(path.name)
-    assert match is not None, f"{path} is no file of a run"
+    assert match is not None, f"{path} is not a file of a run"
     number, state = int(match[1]), RunState(match[2])
     way_out = (
         f"nothing has been changed; '{discard_command(path.parent, number)}' removes it and leaves "
@@ -155,7 +160,8 @@ def read_journal(path: Path) -> Journal:
     try:
         with pinned(path.parent):
             owner = status_at(path.parent)
-            # Before it is opened, which for a device can do anything; and what was opened.
+            # Checked before it is opened, because opening a device can have side effects; and
+            # checked again once it is open.
             _require_permitted(status_at(path), owner)
             with opened(path) as descriptor:
                 status = os.fstat(descriptor)
@@ -182,7 +188,7 @@ _DAMAGE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, R
 
 
 def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
-    """Refuse what others can have written.
+    """Refuse a file that unauthorized users could have written.
 
     Raises:
         NotToBeObeyed: says why.
@@ -205,11 +211,11 @@ def _require_permitted(status: os.stat_result, owner: os.stat_result) -> None:
 def _read(descriptor: int, size_bytes: int) -> Journal:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         head, _, body = file.read(size_bytes).partition(b"\n")
-    said = json.loads(head)
-    if (said["size_bytes"], said["crc32c"]) != (len(body), crc32c.crc32c(body)):
+    header = json.loads(head)
+    if (header["size_bytes"], header["crc32c"]) != (len(body), crc32c.crc32c(body)):
         raise ValueError("checksum")
-    if said["kdump"] != _FORMAT:
+    if header["kdump"] != _FORMAT:
         raise RefusedJournalError(
             "was written by another version of kdump, which can undo or finish it"
         )
-    return decoded(json.loads(body))
+    return decode_journal(json.loads(body))

@@ -1,8 +1,8 @@
-"""Journals as JSON, and back.
+"""Encode journals as JSON, and decode them.
 
-Anybody may have written what is decoded here, so that every field is held against its type and its
-range. What a journal that is well-formed may *say* is the business of
-:mod:`kdump.apply.journal_validation`.
+Anybody who can write to the log directory may have written a journal, so every field is checked for
+its type and range here. Whether a well-formed journal makes sense, and is safe to execute, is
+checked by :mod:`kdump.apply.journal_validation`.
 """
 
 from __future__ import annotations
@@ -23,91 +23,93 @@ _MOST_CHECKSUM: Final = 2**32 - 1
 _YEAR_10000_MS: Final = 253_402_300_800_000
 
 
-def encoded(journal: Journal) -> dict[str, Any]:
-    """A journal as what JSON has."""
+def encode_journal(journal: Journal) -> dict[str, Any]:
+    """Convert a journal to what :mod:`json` can write. The keys are the format on disk."""
     return {
         "number": journal.number,
         "command": journal.command,
         "created_ms": journal.created_ms,
         "can_undo": journal.can_undo,
-        "lock": None if journal.lock is None else _of_metadata(journal.lock),
-        "directories": {path: _of_metadata(each) for path, each in journal.directories.items()},
-        "before": {path: _of_before(each) for path, each in journal.before_images.items()},
+        "lock": None if journal.lock is None else _encode_metadata(journal.lock),
+        "directories": {path: _encode_metadata(each) for path, each in journal.directories.items()},
+        "before": {
+            path: _encode_before_image(each) for path, each in journal.before_images.items()
+        },
         "staged": journal.staged,
-        "steps": [_of_step(each) for each in journal.redo_records],
-        "undo_steps": [_of_step(each) for each in journal.undo_records],
-        "marks": _of_marks(journal.fingerprints),
-        "after": _of_marks(journal.after),
-        "meanwhile": _of_marks(journal.interim),
-        "kept": _of_marks(journal.undo_files),
+        "steps": [_encode_record(each) for each in journal.redo_records],
+        "undo_steps": [_encode_record(each) for each in journal.undo_records],
+        "marks": _encode_fingerprints(journal.fingerprints),
+        "after": _encode_fingerprints(journal.after),
+        "meanwhile": _encode_fingerprints(journal.interim),
+        "kept": _encode_fingerprints(journal.undo_files),
     }
 
 
-def decoded(said: Any) -> Journal:
-    """The journal that was encoded as ``said``.
+def decode_journal(value: Any) -> Journal:
+    """Convert what :mod:`json` has read back to a journal.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: there is none.
+        ValueError, TypeError, KeyError, AttributeError: it is not an encoded journal.
     """
     return Journal(
-        number=_number(said["number"]),
-        command=_text(said["command"]),
-        created_ms=_number(said["created_ms"], most=_YEAR_10000_MS - 1),
-        can_undo=_truth(said["can_undo"]),
-        lock=_optional(_to_metadata, said["lock"]),
-        directories=_mapping(_to_metadata, said["directories"]),
-        before_images=_mapping(_to_before, said["before"]),
-        staged=_mapping(_text, said["staged"]),
-        redo_records=_list(_to_step, said["steps"]),
-        undo_records=_list(_to_step, said["undo_steps"]),
-        fingerprints=_mapping(_to_mark, said["marks"]),
-        after=_mapping(_to_mark, said["after"]),
-        interim=_mapping(_to_mark, said["meanwhile"]),
-        undo_files=_mapping(_to_mark, said["kept"]),
+        number=_number(value["number"]),
+        command=_text(value["command"]),
+        created_ms=_number(value["created_ms"], most=_YEAR_10000_MS - 1),
+        can_undo=_bool(value["can_undo"]),
+        lock=_optional(_decode_metadata, value["lock"]),
+        directories=_mapping(_decode_metadata, value["directories"]),
+        before_images=_mapping(_decode_before_image, value["before"]),
+        staged=_mapping(_text, value["staged"]),
+        redo_records=_list(_decode_record, value["steps"]),
+        undo_records=_list(_decode_record, value["undo_steps"]),
+        fingerprints=_mapping(_decode_fingerprint, value["marks"]),
+        after=_mapping(_decode_fingerprint, value["after"]),
+        interim=_mapping(_decode_fingerprint, value["meanwhile"]),
+        undo_files=_mapping(_decode_fingerprint, value["kept"]),
     )
 
 
-def _number(said: Any, *, least: int = 0, most: int = _MOST) -> int:
-    if type(said) is not int or not least <= said <= most:
-        raise ValueError(f"not a number from {least} to {most}: {said!r:.100}")
-    return said
+def _number(value: Any, *, least: int = 0, most: int = _MOST) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"not a number from {least} to {most}: {value!r:.100}")
+    return value
 
 
-def _text(said: Any) -> str:
-    if type(said) is not str:
-        raise TypeError(f"not a string: {said!r:.100}")
-    return said
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise TypeError(f"not a string: {value!r:.100}")
+    return value
 
 
-def _truth(said: Any) -> bool:
-    if type(said) is not bool:
-        raise TypeError(f"neither true nor false: {said!r:.100}")
-    return said
+def _bool(value: Any) -> bool:
+    if type(value) is not bool:
+        raise TypeError(f"not a boolean: {value!r:.100}")
+    return value
 
 
-def _list(decode: Callable[[Any], Value], said: Any) -> tuple[Value, ...]:
-    if type(said) is not list:
-        raise TypeError(f"not a list: {said!r:.100}")
-    return tuple(map(decode, said))
+def _list(decode: Callable[[Any], Value], value: Any) -> tuple[Value, ...]:
+    if type(value) is not list:
+        raise TypeError(f"not a list: {value!r:.100}")
+    return tuple(map(decode, value))
 
 
-def _mapping(decode: Callable[[Any], Value], said: Any) -> dict[str, Value]:
-    if type(said) is not dict:
-        raise TypeError(f"not an object: {said!r:.100}")
-    return {key: decode(value) for key, value in said.items()}
+def _mapping(decode: Callable[[Any], Value], value: Any) -> dict[str, Value]:
+    if type(value) is not dict:
+        raise TypeError(f"not an object: {value!r:.100}")
+    return {key: decode(value) for key, value in value.items()}
 
 
-def _optional(decode: Callable[[Any], Value], said: Any) -> Value | None:
-    return None if said is None else decode(said)
+def _optional(decode: Callable[[Any], Value], value: Any) -> Value | None:
+    return None if value is None else decode(value)
 
 
-def _fields(said: Any, count: int) -> list[Any]:
-    if type(said) is not list or len(said) != count:
-        raise ValueError(f"not a list of {count}: {said!r:.100}")
-    return said
+def _fields(value: Any, count: int) -> list[Any]:
+    if type(value) is not list or len(value) != count:
+        raise ValueError(f"not a list of {count}: {value!r:.100}")
+    return value
 
 
-def _of_metadata(metadata: Metadata) -> list[int]:
+def _encode_metadata(metadata: Metadata) -> list[int]:
     return [
         metadata.mode,
         metadata.uid,
@@ -117,8 +119,8 @@ def _of_metadata(metadata: Metadata) -> list[int]:
     ]
 
 
-def _to_metadata(said: Any) -> Metadata:
-    mode, uid, gid, accessed_ns, modified_ns = _fields(said, 5)
+def _decode_metadata(value: Any) -> Metadata:
+    mode, uid, gid, accessed_ns, modified_ns = _fields(value, 5)
     return Metadata(
         _number(mode, most=_MOST_MODE),
         _number(uid, most=_MOST_ID),
@@ -128,14 +130,15 @@ def _to_metadata(said: Any) -> Metadata:
     )
 
 
-def _of_marks(marks: dict[str, Fingerprint]) -> dict[str, list[int | None]]:
+def _encode_fingerprints(fingerprints: dict[str, Fingerprint]) -> dict[str, list[int | None]]:
     return {
-        path: [mark.size_bytes, mark.modified_ns, mark.checksum] for path, mark in marks.items()
+        path: [each.size_bytes, each.modified_ns, each.checksum]
+        for path, each in fingerprints.items()
     }
 
 
-def _to_mark(said: Any) -> Fingerprint:
-    size_bytes, modified_ns, checksum = _fields(said, 3)
+def _decode_fingerprint(value: Any) -> Fingerprint:
+    size_bytes, modified_ns, checksum = _fields(value, 3)
     return Fingerprint(
         _number(size_bytes),
         _number(modified_ns, least=-_MOST),
@@ -143,12 +146,12 @@ def _to_mark(said: Any) -> Fingerprint:
     )
 
 
-def _of_step(step: JournalRecord) -> list[Any]:
-    return [step.kind.value, step.path, step.source, step.size_bytes, step.paths]
+def _encode_record(record: JournalRecord) -> list[Any]:
+    return [record.kind.value, record.path, record.source, record.size_bytes, record.paths]
 
 
-def _to_step(said: Any) -> JournalRecord:
-    kind, path, source, size_bytes, paths = _fields(said, 5)
+def _decode_record(value: Any) -> JournalRecord:
+    kind, path, source, size_bytes, paths = _fields(value, 5)
     return JournalRecord(
         RecordKind(_text(kind)),
         _text(path),
@@ -158,55 +161,55 @@ def _to_step(said: Any) -> JournalRecord:
     )
 
 
-def _of_runs(runs: Iterable[KeptRange]) -> list[list[int]]:
-    return [[run.position, run.size_bytes, run.kept_at] for run in runs]
+def _encode_ranges(ranges: Iterable[KeptRange]) -> list[list[int]]:
+    return [[each.position, each.size_bytes, each.kept_at] for each in ranges]
 
 
-def _to_run(said: Any) -> KeptRange:
-    position, size_bytes, kept_at = _fields(said, 3)
+def _decode_range(value: Any) -> KeptRange:
+    position, size_bytes, kept_at = _fields(value, 3)
     return KeptRange(_number(position), _number(size_bytes), _number(kept_at))
 
 
-def _of_before(before: BeforeImage) -> list[Any]:
+def _encode_before_image(before: BeforeImage) -> list[Any]:
     cut, derived = before.cut, before.derived
     return [
         before.size_bytes,
-        _of_metadata(before.metadata),
+        _encode_metadata(before.metadata),
         before.is_own,
         before.link,
-        None if cut is None else [cut.position, _of_runs(cut.kept_ranges)],
+        None if cut is None else [cut.position, _encode_ranges(cut.kept_ranges)],
         None
         if derived is None
         else [
             [[piece.path, piece.start, piece.end, piece.position] for piece in derived.pieces],
-            _of_runs(derived.kept_ranges),
+            _encode_ranges(derived.kept_ranges),
             derived.is_rename,
         ],
     ]
 
 
-def _to_before(said: Any) -> BeforeImage:
-    size_bytes, metadata, is_own, link, cut, derived = _fields(said, 6)
+def _decode_before_image(value: Any) -> BeforeImage:
+    size_bytes, metadata, is_own, link, cut, derived = _fields(value, 6)
     return BeforeImage(
         _number(size_bytes),
-        _to_metadata(metadata),
-        _truth(is_own),
+        _decode_metadata(metadata),
+        _bool(is_own),
         _optional(_text, link),
-        _optional(_to_cut, cut),
-        _optional(_to_derived, derived),
+        _optional(_decode_cut, cut),
+        _optional(_decode_derived, derived),
     )
 
 
-def _to_cut(said: Any) -> Cut:
-    position, runs = _fields(said, 2)
-    return Cut(_number(position), _list(_to_run, runs))
+def _decode_cut(value: Any) -> Cut:
+    position, ranges = _fields(value, 2)
+    return Cut(_number(position), _list(_decode_range, ranges))
 
 
-def _to_derived(said: Any) -> Derived:
-    pieces, runs, is_rename = _fields(said, 3)
-    return Derived(_list(_to_piece, pieces), _list(_to_run, runs), _truth(is_rename))
+def _decode_derived(value: Any) -> Derived:
+    pieces, ranges, is_rename = _fields(value, 3)
+    return Derived(_list(_decode_piece, pieces), _list(_decode_range, ranges), _bool(is_rename))
 
 
-def _to_piece(said: Any) -> Piece:
-    path, start, end, position = _fields(said, 4)
+def _decode_piece(value: Any) -> Piece:
+    path, start, end, position = _fields(value, 4)
     return Piece(_text(path), _number(start), _number(end), _number(position))

@@ -1,4 +1,4 @@
-"""What the steps of a journal come to, by names: for a preview, before any of them is taken."""
+"""Preview what the records of a journal will do to files, without executing them."""
 
 from __future__ import annotations
 
@@ -9,46 +9,106 @@ from pathlib import Path
 from kdump.apply.journal import Journal
 from kdump.apply.journal_record import JournalRecord, RecordKind
 from kdump.apply.pinned_directory import status_of
-from kdump.formats.names import KDUMP_PREFIX
+from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
-    """What a name has: the file that has ``name`` now, or had before the run.
+class Restored:
+    """A file that finishing or undoing a run changes.
 
     Attributes:
-        name: of that file.
-        is_before: whether it is the file before the run.
+        path: relative to the log directory.
+        is_removed: whether the file does not exist afterwards.
+        size_bytes: of the file afterwards; 0 if it does not exist.
+    """
+
+    path: str
+    is_removed: bool
+    size_bytes: int
+
+
+def changed_by_undo(log_dir: Path, journal: Journal) -> list[Restored]:
+    """All files that undoing the run changes, in order of their paths.
+
+    Raises:
+        OSError: the status of a file cannot be read.
+    """
+    restored = _changed(log_dir, journal, is_redo=False)
+    if journal.lock is not None:
+        restored.append(Restored(LOCK_FILE, is_removed=False, size_bytes=0))
+    return sorted(restored, key=lambda each: each.path)
+
+
+def changed_by_redo(log_dir: Path, journal: Journal) -> list[Restored]:
+    """All files that finishing the run changes, in order of their paths.
+
+    Raises:
+        OSError: the status of a file cannot be read.
+    """
+    return _changed(log_dir, journal, is_redo=True)
+
+
+def _changed(log_dir: Path, journal: Journal, *, is_redo: bool) -> list[Restored]:
+    """All files of the run, and whatever else its records change."""
+    then = _predict_names(
+        log_dir, journal, journal.redo_records if is_redo else journal.undo_records
+    )
+    found = []
+    for path in sorted(then.keys() | journal.before_images.keys() | journal.after.keys()):
+        content = then.get(path, _Content(path))
+        if path not in then and status_of(log_dir / path) is None:
+            content = None
+        if content is None:
+            size_bytes = 0
+        elif is_redo and path in journal.after:
+            size_bytes = journal.after[path].size_bytes
+        else:
+            size_bytes = _size_of(log_dir, journal, content)
+        found.append(Restored(path, content is None, size_bytes))
+    return found
+
+
+def _size_of(log_dir: Path, journal: Journal, content: _Content) -> int:
+    before = journal.before_images.get(content.name)
+    if before is not None and content.is_before:
+        return before.size_bytes
+    status = status_of(log_dir / content.name)
+    return 0 if status is None else status.st_size
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """The content of a name: a current file, or a before-image.
+
+    Attributes:
+        name: of the file.
+        is_before: whether it is the file's before-image, not its current content.
     """
 
     name: str
     is_before: bool = False
 
 
-def predict_names(
-    log_dir: Path, journal: Journal, steps: Iterable[JournalRecord]
-) -> dict[str, Content | None]:
-    """What every name has afterwards that ``steps`` give something else, or None where it is gone.
-
-    Raises:
-        OSError: something cannot be looked at.
-    """
+def _predict_names(
+    log_dir: Path, journal: Journal, records: Iterable[JournalRecord]
+) -> dict[str, _Content | None]:
+    """Predict the content of every name that ``records`` change; None where it is deleted."""
     names = _Names(log_dir)
-    for step in steps:
-        match step.kind:
+    for record in records:
+        match record.kind:
             case RecordKind.MOVE:
-                names.move(step.source, step.path)
+                names.move(record.source, record.path)
             case RecordKind.REMOVE:
-                if not step.source or names.at(step.source) is not None:
-                    names.give(step.path, None)
+                if not record.source or names.at(record.source) is not None:
+                    names.give(record.path, None)
             case RecordKind.PUT:
-                names.give(step.path, Content(step.source, is_before=True))
+                names.give(record.path, _Content(record.source, is_before=True))
             case RecordKind.CUT:
-                names.give(step.path, Content(step.path, is_before=True))
+                names.give(record.path, _Content(record.path, is_before=True))
             case RecordKind.FILL:
-                link = journal.before_images[step.source].link
+                link = journal.before_images[record.source].link
                 if link is None:
-                    names.give(step.source, Content(step.source, is_before=True))
+                    names.give(record.source, _Content(record.source, is_before=True))
             case RecordKind.SYNC:
                 pass
     return names.changed()
@@ -57,16 +117,16 @@ def predict_names(
 @dataclass(slots=True)
 class _Names:
     log_dir: Path
-    _now: dict[str, Content | None] = field(default_factory=dict)
-    _then: dict[str, Content | None] = field(default_factory=dict)
+    _now: dict[str, _Content | None] = field(default_factory=dict)
+    _then: dict[str, _Content | None] = field(default_factory=dict)
 
-    def at(self, name: str) -> Content | None:
+    def at(self, name: str) -> _Content | None:
         if name not in self._then:
             is_there = status_of(self.log_dir / name) is not None
-            self._now[name] = self._then[name] = Content(name) if is_there else None
+            self._now[name] = self._then[name] = _Content(name) if is_there else None
         return self._then[name]
 
-    def give(self, name: str, content: Content | None) -> None:
+    def give(self, name: str, content: _Content | None) -> None:
         self.at(name)
         self._then[name] = content
 
@@ -76,7 +136,7 @@ class _Names:
             self.give(source, None)
             self.give(name, content)
 
-    def changed(self) -> dict[str, Content | None]:
+    def changed(self) -> dict[str, _Content | None]:
         return {
             name: content
             for name, content in self._then.items()

@@ -1,8 +1,8 @@
-"""Steps: what a plan is carried out by, and what it is taken back by.
+"""Records of the journal: redo records carry out a plan, undo records undo it.
 
-A step is a change that is made at once, and that makes no difference when it is made again after
-those behind it. Which steps there are is settled before the first of them and made durable in the
-journal, so that somebody else can go on after a crash.
+Each record is one change. Replaying a record again, even after later ones, changes nothing. All
+records are determined, and durable in the journal, before the first of them is executed, so another
+process can continue after a crash.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ ROOT = "."
 
 
 class RecordKind(enum.Enum):
-    """What a step does; the value is its word in the journal."""
+    """What a record does; the value is its word in the journal."""
 
     MOVE = "move"
-    """Rename ``source`` to ``path``, if it is there."""
+    """Rename ``source`` to ``path``, if ``source`` exists."""
     REMOVE = "remove"
-    """Take ``path`` away; only as long as ``source`` is there, if one is given."""
+    """Delete ``path``; if a ``source`` is given, only as long as that exists."""
     CUT = "cut"
-    """Truncate ``path``, which was ``source`` before, to ``size_bytes``."""
+    """Truncate ``path``, whose before-image is ``source``, to ``size_bytes``."""
     SYNC = "sync"
     """Make ``paths`` durable."""
     PUT = "put"
-    """Let ``path`` be the file that was ``source`` before."""
+    """Put the before-image of ``source`` at ``path``."""
     FILL = "fill"
-    """Give the file that was ``source`` before what was cut off."""
+    """Write back what was truncated from the before-image of ``source``."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """One step; paths are relative to the log directory, which is ``.`` itself."""
+    """One record; paths are relative to the log directory, which itself is ``.``."""
 
     kind: RecordKind
     path: str = ""
@@ -48,18 +48,18 @@ class JournalRecord:
 
 
 def relative(log_dir: Path, directory: Path, name: str) -> str:
-    """The path of a file as steps have it."""
+    """The path of a file as records have it."""
     return name if directory == log_dir else f"{directory.name}/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedDirectory:
-    """One directory of a plan, with what its steps are made of.
+    """Makes the records of one directory of a plan.
 
     Attributes:
-        plan: what is done.
-        prefix: what paths in it begin with.
-        staged: where the new content that operations put in place lies ready.
+        plan: the operations in the directory.
+        prefix: that paths in it begin with.
+        staged: path of the new content of each operation that has any.
     """
 
     plan: DirectoryPlan
@@ -98,7 +98,7 @@ class ChangedDirectory:
         return JournalRecord(RecordKind.PUT, self.path_of(name), self.path_of(before or name))
 
     def do(self, operation: Operation) -> JournalRecord:
-        """The step of an operation that has one."""
+        """The redo record of an operation."""
         name = operation.name
         if operation.kind is OperationKind.REMOVE:
             return self.remove(name)
@@ -113,7 +113,7 @@ class ChangedDirectory:
         return JournalRecord(RecordKind.CUT, path, source, operation.size_bytes)
 
     def cuts(self) -> list[JournalRecord]:
-        """What is truncated: files that stay, and files that were renamed."""
+        """Records of all truncations, those of renamed files included."""
         return [
             self.cut(before, each)
             for each in self.plan.operations
@@ -122,7 +122,7 @@ class ChangedDirectory:
 
 
 def cut_file(plan: DirectoryPlan, operation: Operation) -> str | None:
-    """The name that a file which an operation truncates has before; None if it does not."""
+    """The original name of the file that an operation truncates; None if it truncates none."""
     if operation.kind is OperationKind.CUT:
         return operation.name
     source = operation.source
@@ -137,6 +137,6 @@ def sync_of(paths: Iterable[str]) -> JournalRecord:
 
 
 def position(name: str) -> tuple[int, int, str]:
-    """Sorts files of segments: by offset, and of each segment the log first."""
+    """Sort key of segment files: by offset, and within a segment the log first."""
     kinds = [at for at, suffix in enumerate(SEGMENT_SUFFIXES) if name.endswith(suffix)]
     return leading_offset(name) or 0, kinds[0] if kinds else len(SEGMENT_SUFFIXES), name

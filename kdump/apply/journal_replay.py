@@ -1,4 +1,4 @@
-"""Taking the steps of a run, forwards or backwards, from the beginning or from anywhere."""
+"""Replay the redo or undo records of a journal, from the beginning or after an interruption."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.files import Content, FileRange, Files
+from kdump.apply.files import FileRange, Files
 from kdump.apply.journal import (
     CUT_SUFFIX,
     PUT_SUFFIX,
@@ -24,28 +24,28 @@ from kdump.apply.pinned_directory import identity_of, is_same, status_at, status
 from kdump.phases import Phase, phase
 
 MANY_REMOVALS: Final = 256
-"""From how many files on the partitions that they go from are worked on side by side."""
+"""From this many removals on, partitions are worked on in parallel."""
 _REMOVING_THREADS: Final = 16
-"""A busy disk lets every removal wait for its turn, and many at once hardly longer than one."""
+"""On a busy disk every removal waits; many at once wait hardly longer than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Takes steps in a log directory; each of them may have been taken before."""
+    """Executes records in a log directory; any of them may have been executed before."""
 
     log_dir: Path
     journal: Journal
     files: Files
 
     def forwards(self) -> None:
-        """Do what the run does."""
-        self._take(self.journal.redo_records)
+        """Execute the redo records."""
+        self._execute(self.journal.redo_records)
 
     def backwards(self) -> None:
-        """Take it back; every file that was taken from its name has another one."""
-        self._take(self.journal.undo_records)
+        """Execute the undo records; each before-image that a record puts back has a link."""
+        self._execute(self.journal.undo_records)
 
-    def _take(self, steps: tuple[JournalRecord, ...]) -> None:
+    def _execute(self, records: tuple[JournalRecord, ...]) -> None:
         actions = {
             RecordKind.MOVE: self._move,
             RecordKind.REMOVE: self._remove,
@@ -54,69 +54,69 @@ class Replay:
             RecordKind.PUT: self._put,
             RecordKind.FILL: self._fill,
         }
-        with phase(f"changing files in {self.log_dir}", len(steps)) as changing:
-            for kind, alike in itertools.groupby(steps, key=lambda step: step.kind):
+        with phase(f"changing files in {self.log_dir}", len(records)) as changing:
+            for kind, alike in itertools.groupby(records, key=lambda record: record.kind):
                 if kind is RecordKind.REMOVE:
                     self._remove_all(list(alike), changing)
                     continue
-                for step in changing.over(alike):
-                    actions[kind](step)
+                for record in changing.over(alike):
+                    actions[kind](record)
 
-    def _remove_all(self, steps: list[JournalRecord], changing: Phase) -> None:
-        """Remove files, those of each directory in their order; of many, side by side."""
+    def _remove_all(self, records: list[JournalRecord], changing: Phase) -> None:
+        """Remove files: those of one directory in order, many directories in parallel."""
         by_directory: dict[str, list[JournalRecord]] = {}
-        for step in steps:
-            by_directory.setdefault(step.path.rpartition("/")[0], []).append(step)
-        if len(steps) < MANY_REMOVALS or len(by_directory) == 1:
-            self._remove_in_order(steps, changing)
+        for record in records:
+            by_directory.setdefault(record.path.rpartition("/")[0], []).append(record)
+        if len(records) < MANY_REMOVALS or len(by_directory) == 1:
+            self._remove_in_order(records, changing)
             return
         with ThreadPoolExecutor(_REMOVING_THREADS) as pool:
             remove = functools.partial(self._remove_in_order, changing=changing)
             for _ in pool.map(remove, by_directory.values()):
                 pass
 
-    def _remove_in_order(self, steps: list[JournalRecord], changing: Phase) -> None:
-        for step in changing.over(steps):
-            self._remove(step)
+    def _remove_in_order(self, records: list[JournalRecord], changing: Phase) -> None:
+        for record in changing.over(records):
+            self._remove(record)
 
-    def _move(self, step: JournalRecord) -> None:
-        source, target = self.log_dir / step.source, self.log_dir / step.path
+    def _move(self, record: JournalRecord) -> None:
+        source, target = self.log_dir / record.source, self.log_dir / record.path
         if status_of(source) is None:
             return
         if is_same(source, target):
-            # rename() leaves two names of one file as they are.
+            # rename() does nothing if both names are links to the same file.
             self.files.unlink(source)
         else:
             self.files.rename(source, target)
 
-    def _remove(self, step: JournalRecord) -> None:
-        if step.source and status_of(self.log_dir / step.source) is None:
+    def _remove(self, record: JournalRecord) -> None:
+        if record.source and status_of(self.log_dir / record.source) is None:
             return
-        self.files.unlink(self.log_dir / step.path)
+        self.files.unlink(self.log_dir / record.path)
 
-    def _cut(self, step: JournalRecord) -> None:
-        path, before = self.log_dir / step.path, self.journal.before_images[step.source]
-        names = self._names_of(step.source, before)
-        if status_at(path).st_size > step.size_bytes:
-            self.files.truncate(path, step.size_bytes, names)
+    def _cut(self, record: JournalRecord) -> None:
+        path, before = self.log_dir / record.path, self.journal.before_images[record.source]
+        names = self._names_of(record.source, before)
+        if status_at(path).st_size > record.size_bytes:
+            self.files.truncate(path, record.size_bytes, names)
         self.files.set_metadata(path, before.metadata, names)
 
     def _names_of(self, path: str, before: BeforeImage) -> list[Path]:
         return [self.log_dir / name for name in names_while_cut(path, before, self.journal)]
 
-    def _sync(self, step: JournalRecord) -> None:
-        if step.paths:
-            self.files.sync(self.log_dir / self._place(path) for path in step.paths)
+    def _sync(self, record: JournalRecord) -> None:
+        if record.paths:
+            self.files.sync(self.log_dir / self._place(path) for path in record.paths)
 
     def _place(self, path: str) -> str:
-        """Where the file is that was cut: under its other name, if it was given one."""
+        """Where the truncated file is: at its link, if it has one."""
         before = self.journal.before_images.get(path)
         return before.link if before and before.cut and before.link else path
 
-    def _put(self, step: JournalRecord) -> None:
-        link = self.journal.before_images[step.source].link
-        assert link is not None, f"{step.source} was not kept"
-        kept, target = self.log_dir / link, self.log_dir / step.path
+    def _put(self, record: JournalRecord) -> None:
+        link = self.journal.before_images[record.source].link
+        assert link is not None, f"{record.source} has no link"
+        kept, target = self.log_dir / link, self.log_dir / record.path
         if is_same(kept, target):
             return
         other = self.log_dir / self.journal.own_name(PUT_SUFFIX)
@@ -125,29 +125,37 @@ class Replay:
         self.files.link(kept, other)
         self.files.rename(other, target)
 
-    def _fill(self, step: JournalRecord) -> None:
-        before = self.journal.before_images[step.source]
-        assert before.cut is not None, f"{step.source} was not cut"
-        path = self.log_dir / self._place(step.source)
-        names = self._names_of(step.source, before)
-        restore(path, before, before.cut.kept_ranges, self.log_dir, self.journal, self.files, names)
+    def _fill(self, record: JournalRecord) -> None:
+        before = self.journal.before_images[record.source]
+        assert before.cut is not None, f"{record.source} was not truncated"
+        path = self.log_dir / self._place(record.source)
+        names = self._names_of(record.source, before)
+        self.restore(path, before, before.cut.kept_ranges, names)
 
+    def restore(
+        self,
+        path: Path,
+        before: BeforeImage,
+        ranges: Sequence[KeptRange],
+        names: Sequence[Path] = (),
+    ) -> None:
+        """Restore kept bytes, size and metadata of a file; the caller makes that durable.
 
-def restore(
-    path: Path,
-    before: BeforeImage,
-    runs: tuple[KeptRange, ...],
-    log_dir: Path,
-    journal: Journal,
-    files: Files,
-    names: Sequence[Path] = (),
-) -> None:
-    """Give a file the kept bytes, the size and the metadata that it had; durable is for later."""
-    kept = log_dir / journal.own_name(CUT_SUFFIX)
-    identity = identity_of(status_at(kept)) if runs else None
-    if status_at(path).st_size != before.size_bytes:
-        files.truncate(path, before.size_bytes, names)
-    for run in runs:
-        content: Content = [FileRange(kept, run.kept_at, run.kept_at + run.size_bytes, identity)]
-        files.write_at(path, run.position, content, names)
-    files.set_metadata(path, before.metadata, names)
+        Args:
+            path: of the file.
+            before: its before-image.
+            ranges: the bytes that the run keeps.
+            names: further names that the file may have.
+
+        Raises:
+            OSError: the file cannot be changed, or has other hard links.
+        """
+        kept = self.log_dir / self.journal.own_name(CUT_SUFFIX)
+        identity = identity_of(status_at(kept)) if ranges else None
+        if status_at(path).st_size != before.size_bytes:
+            self.files.truncate(path, before.size_bytes, names)
+        for each in ranges:
+            end = each.kept_at + each.size_bytes
+            content = [FileRange(kept, each.kept_at, end, identity)]
+            self.files.write_at(path, each.position, content, names)
+        self.files.set_metadata(path, before.metadata, names)

@@ -1,9 +1,9 @@
-"""What a journal may say.
+"""What a journal may contain.
 
-A journal lies in the directory that it is about, so that whoever owns that directory can write one,
-and root may be the one who runs kdump. A journal may therefore name entries of its own log
-directory only: ``name``, or ``partition/name`` with a partition that it lists. It may name no file
-of another run. Everything that a step needs has to be there before the first step is taken.
+A journal is in the directory that it describes. So the owner of that directory can forge one, and
+root may be the user who runs kdump. A journal may therefore name only entries of its own log
+directory: ``name``, or ``partition/name`` with a partition that it lists. It may not name a file of
+another run. It must define everything that one of its records refers to.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from kdump.apply.journal_record import ROOT, JournalRecord, RecordKind
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 
 _LONGEST_NAME_BYTES: Final = 255
-_FORWARD: Final = {RecordKind.MOVE, RecordKind.REMOVE, RecordKind.CUT, RecordKind.SYNC}
-_BACKWARD: Final = {
+_REDO: Final = {RecordKind.MOVE, RecordKind.REMOVE, RecordKind.CUT, RecordKind.SYNC}
+_UNDO: Final = {
     RecordKind.MOVE,
     RecordKind.REMOVE,
     RecordKind.PUT,
@@ -39,14 +39,14 @@ _BACKWARD: Final = {
 
 
 class RefusedJournalError(Exception):
-    """That a journal is one that kdump does not act on; the text says why, after its path."""
+    """A journal that kdump does not execute; the text says why, to be put after its path."""
 
 
 def require_valid(journal: Journal, number: int, state: RunState) -> None:
-    """Refuse a journal that says what no journal may say.
+    """Refuse a journal that contains something that no journal may contain.
 
     Args:
-        journal: which.
+        journal: the journal.
         number: of its run, by the name of its file.
         state: of its run, likewise.
 
@@ -68,10 +68,10 @@ class _Rules:
         self._check_files()
         for path, before in self.journal.before_images.items():
             self._check_before(path, before)
-        for step in self.journal.redo_records:
-            self._check_step(step, _FORWARD)
-        for step in self.journal.undo_records:
-            self._check_step(step, _BACKWARD)
+        for record in self.journal.redo_records:
+            self._check_record(record, _REDO)
+        for record in self.journal.undo_records:
+            self._check_record(record, _UNDO)
         self._check_undo()
 
     def _check_directories(self) -> None:
@@ -106,10 +106,10 @@ class _Rules:
             if not self._is_own(before.link, "old"):
                 raise _foreign(before.link)
             if before.link not in self.journal.undo_files:
-                raise RefusedJournalError(f"does not say what {before.link!r} is like")
+                raise RefusedJournalError(f"has no fingerprint of {before.link!r}")
         if before.cut is not None:
             self._require(before.cut.position <= before.size_bytes, path)
-            self._check_runs(path, before, before.cut.kept_ranges)
+            self._check_ranges(path, before, before.cut.kept_ranges)
         if before.derived is not None:
             self._check_derived(path, before, before.derived)
 
@@ -120,40 +120,40 @@ class _Rules:
             self._require_entry(piece.path)
             end = piece.position + piece.end - piece.start
             self._require(piece.start <= piece.end and end <= before.size_bytes, path)
-        self._check_runs(path, before, derived.kept_ranges)
+        self._check_ranges(path, before, derived.kept_ranges)
 
-    def _check_runs(self, path: str, before: BeforeImage, runs: Iterable[KeptRange]) -> None:
-        for run in runs:
+    def _check_ranges(self, path: str, before: BeforeImage, ranges: Iterable[KeptRange]) -> None:
+        for kept in ranges:
             cut = self.journal.undo_files.get(self.journal.own_name(CUT_SUFFIX))
             kept_bytes = 0 if cut is None else cut.size_bytes
-            is_there = run.kept_at + run.size_bytes <= kept_bytes
-            self._require(is_there and run.position + run.size_bytes <= before.size_bytes, path)
+            is_there = kept.kept_at + kept.size_bytes <= kept_bytes
+            self._require(is_there and kept.position + kept.size_bytes <= before.size_bytes, path)
 
-    def _check_step(self, step: JournalRecord, kinds: set[RecordKind]) -> None:
-        if step.kind not in kinds:
-            raise RefusedJournalError(f"has a step {step.kind.value!r} where none can be")
-        if step.kind is RecordKind.SYNC:
-            for path in step.paths:
+    def _check_record(self, record: JournalRecord, kinds: set[RecordKind]) -> None:
+        if record.kind not in kinds:
+            raise RefusedJournalError(f"has a record {record.kind.value!r} in the wrong place")
+        if record.kind is RecordKind.SYNC:
+            for path in record.paths:
                 if path not in self.journal.directories:
                     self._require_entry(path)
             return
-        if step.kind is not RecordKind.FILL:
-            self._require_entry(step.path)
-        if step.kind in (RecordKind.MOVE, RecordKind.REMOVE):
-            if step.source or step.kind is RecordKind.MOVE:
-                self._require_source(step.source)
+        if record.kind is not RecordKind.FILL:
+            self._require_entry(record.path)
+        if record.kind in (RecordKind.MOVE, RecordKind.REMOVE):
+            if record.source or record.kind is RecordKind.MOVE:
+                self._require_source(record.source)
             return
-        before = self.journal.before_images.get(step.source)
+        before = self.journal.before_images.get(record.source)
         if before is None:
-            raise RefusedJournalError(f"does not say what {step.source!r} was like")
-        if step.kind is RecordKind.PUT:
+            raise RefusedJournalError(f"has no before-image of {record.source!r}")
+        if record.kind is RecordKind.PUT:
             is_left = before.link is not None
             is_left |= self.state is RunState.APPLIED and before.derived is not None
-            self._require(is_left, step.source)
+            self._require(is_left, record.source)
         elif before.cut is None:
-            raise self._contradiction(step.source)
-        elif step.kind is RecordKind.CUT:
-            self._require(step.size_bytes == before.cut.position, step.source)
+            raise self._contradiction(record.source)
+        elif record.kind is RecordKind.CUT:
+            self._require(record.size_bytes == before.cut.position, record.source)
 
     def _check_undo(self) -> None:
         journal = self.journal
@@ -162,14 +162,14 @@ class _Rules:
         if self.state is RunState.APPLIED and (
             journal.redo_records or journal.staged or journal.interim
         ):
-            raise RefusedJournalError("has steps left, and says that its run is complete")
+            raise RefusedJournalError("has records left, and its run is complete")
 
     def _require_source(self, path: str) -> None:
         if not self._is_own(path, "new"):
             self._require_entry(path)
 
     def _require_entry(self, path: str) -> None:
-        """Refuse what is no file in the log directory, or in a partition that is listed."""
+        """Refuse what is not the path of a file in the log directory or in a listed partition."""
         directory, _, name = path.rpartition("/")
         if not _is_name(name):
             raise _foreign(path)
@@ -192,7 +192,7 @@ class _Rules:
 
 
 def _is_name(name: str) -> bool:
-    """Whether it can be the name of an entry of a directory, and of no other one."""
+    """Whether it is a valid name of a single directory entry."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return False
     try:

@@ -1,8 +1,8 @@
-"""Holding a log directory as a broker holds it.
+"""Lock a log directory as a broker does.
 
-Follows Kafka's ``FileLock`` and ``LogManager.lockLogDirs``: a POSIX record lock on ``.lock``,
-which is made where it is missing and deleted when the lock is given back. A broker that is started
-meanwhile refuses the directory; a directory that a broker holds is refused here.
+Follows Kafka's ``FileLock`` and ``LogManager.lockLogDirs``: a POSIX record lock on ``.lock``, which
+is created if it is missing and deleted when the lock is released. A broker that is started
+meanwhile refuses the directory; kdump refuses a directory that a broker has locked.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ _FLOCK: Final = struct.Struct("@hhqqi4x")
 """``struct flock`` of Linux: type, whence, start, length, process."""
 _MODE: Final = 0o644
 _ATTEMPTS: Final = 100
-"""How often a lock may turn out to be that of a file that was deleted meanwhile."""
+"""How often to try again when the locked file has been deleted meanwhile."""
 
 
 class LockedError(KdumpError):
-    """Another process holds the log directory."""
+    """Another process has locked the log directory."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A lock that this process has.
+    """A lock that this process holds.
 
     Attributes:
         descriptor: of the file, open as long as the lock is held.
-        leftover: what the file was like if it was there before, as after a crash.
-        stays: whether to leave the file there in the end.
+        leftover: metadata of the file if it existed before, as after a crash.
+        stays: whether to leave the file in place when the lock is released.
     """
 
     descriptor: int
@@ -53,20 +53,20 @@ class _Held:
 
 
 _held: Final[dict[Path, _Held]] = {}
-"""By log directory. A process does not exclude itself from a POSIX lock, and loses it as soon as
-any of its descriptors of the file is closed, so a second holder has to be refused here."""
+"""By log directory. A POSIX lock does not exclude its own process, which loses it by closing any
+descriptor of the file. So a second holder in this process has to be refused here."""
 
 
 @contextmanager
 def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
-    """Hold the locks of log directories: all, or none.
+    """Hold the locks of log directories: all or none.
 
-    They are taken in one order by everybody, and given back whatever happens. Giving back deletes
-    ``.lock``, also one that a crash had left behind, as a broker does that stops cleanly.
+    Every kdump takes them in the same order, and releases them whatever happens. Releasing deletes
+    ``.lock``, also one that a crash had left, as a broker does on a clean shutdown.
 
     Raises:
         LockedError: a broker, or another kdump, holds one of them.
-        KdumpError: a lock cannot be taken at all, for want of permission for example.
+        KdumpError: a lock cannot be taken for another reason, such as missing permission.
     """
     locked = sorted({path.resolve() for path in log_dirs})
     with ExitStack() as stack:
@@ -82,13 +82,13 @@ def hold_locks(log_dirs: Sequence[Path]) -> Iterator[None]:
 
 
 def leftover_of(log_dir: Path) -> Metadata | None:
-    """What ``.lock`` was like before this process took it; None where it was not there."""
+    """Metadata of ``.lock`` before this process took it; None if there was no such file."""
     held = _held.get(log_dir.resolve())
     return None if held is None else held.leftover
 
 
 def leave_behind(log_dir: Path) -> bool:
-    """Let ``.lock`` stay when the lock is given back; gives whether it is held at all."""
+    """Leave ``.lock`` in place when the lock is released; returns whether it is held at all."""
     held = _held.get(log_dir.resolve())
     if held is not None:
         held.stays = True
@@ -96,14 +96,14 @@ def leave_behind(log_dir: Path) -> bool:
 
 
 def keep_leftover(log_dir: Path) -> None:
-    """Let a ``.lock`` that a crash left stay, as long as nothing is changed in its directory."""
+    """Leave a ``.lock`` that a crash left in place, as long as its directory is not changed."""
     held = _held.get(log_dir.resolve())
     if held is not None and held.leftover is not None:
         held.stays = True
 
 
 def drop_leftover(log_dir: Path) -> None:
-    """Let ``.lock`` go in the end, as after a clean stop, whoever left it."""
+    """Delete ``.lock`` in the end, as after a clean shutdown, whoever left it."""
     held = _held.get(log_dir.resolve())
     if held is not None:
         held.stays = False
@@ -112,10 +112,11 @@ def drop_leftover(log_dir: Path) -> None:
 def holder_of(log_dir: Path) -> str | None:
     """Who holds the lock of a log directory, as ``process 4711 (its command)``.
 
-    Nothing is locked or written. None where nobody does, or the lock file cannot be opened; a
-    process that is not known, as one in another container, is ``another process``.
+    Locks and writes nothing. None if nobody holds it, or the lock file cannot be opened; ``another
+    process`` if the process is unknown, for example in another container.
 
-    Must not be called for a directory that this process holds: closing the file would give it up.
+    Must not be called for a directory that this process has locked: closing the file would release
+    the lock.
     """
     if sys.platform != "linux":
         return None
@@ -137,7 +138,7 @@ def holder_of(log_dir: Path) -> str | None:
 
 
 def _asked(descriptor: int) -> bytes:
-    """The lock that keeps us from locking a file, as Linux answers."""
+    """The lock that conflicts with ours, as ``F_GETLK`` of Linux returns it."""
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     answer: bytes = fcntl.fcntl(descriptor, fcntl.F_GETLK, asked)
     return answer
@@ -156,7 +157,7 @@ def _hold(log_dir: Path) -> Iterator[None]:
         # The order of Kafka's FileLock.destroy.
         fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
         if not held.stays:
-            with phase("giving back the locks"):
+            with phase("releasing the locks"):
                 DISK.unlink(path)
         os.close(held.descriptor)
 
@@ -174,7 +175,7 @@ def _take(path: Path) -> _Held:
         except BaseException:
             os.close(descriptor)
             raise
-        # Whoever held it before has deleted the file: what was locked has no name any more.
+        # The previous holder has deleted the file: we have locked a file without a name.
         os.close(descriptor)
     raise LockedError(f"{path.parent}: other processes keep taking the lock; try again")
 
@@ -196,16 +197,17 @@ def _metadata_of(path: Path) -> Metadata | None:
 
 
 def _open(path: Path, *, is_new: bool) -> int | None:
-    """Open a lock file, or make it; None where it was made, or is gone, meanwhile."""
+    """Open or create a lock file; None if somebody created or deleted it meanwhile."""
     flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with directory_of(path) as directory:
             if not is_new:
                 return os.open(path.name, flags, dir_fd=directory)
-            # Only what was made here is given to somebody: another name of a foreign file is not.
+            # Only a file that was created here changes its owner: an existing one may be a hard
+            # link to a file somewhere else.
             flags |= os.O_CREAT | os.O_EXCL
             descriptor = os.open(path.name, flags, _MODE, dir_fd=directory)
-            # A broker that runs as somebody else must be able to open it, should we be killed.
+            # A broker of another user must be able to open it if this process is killed.
             owner = os.fstat(directory)
             with suppress(PermissionError):
                 os.fchown(descriptor, owner.st_uid, owner.st_gid)
@@ -243,14 +245,14 @@ def _cannot_lock(path: Path, failure: OSError) -> KdumpError:
         errno.ENOENT: "name a log directory",
         errno.ENOTDIR: "name a log directory",
         errno.ENOSPC: "free some space there first",
-        errno.ENOLCK: "its file system has no locks: work on a copy",
+        errno.ENOLCK: "its file system does not support locks: work on a copy",
         errno.ELOOP: "it is a symbolic link: remove it",
     }.get(failure.errno or 0, "work on a copy")
     return KdumpError(f"{path}: cannot take the lock: {what}; {advice}")
 
 
 def _holder(descriptor: int) -> str:
-    """Process and command that hold the lock, as far as can be known."""
+    """Process and command that hold the lock; empty if unknown."""
     if sys.platform != "linux":
         return ""
     try:
@@ -258,13 +260,13 @@ def _holder(descriptor: int) -> str:
     except OSError:
         return ""
     if process_id <= 0:
-        return ""  # gone meanwhile, or in a container of its own
+        return ""  # it has ended meanwhile, or is in another container
     command = _command(process_id)
     return f"process {process_id}" + (f" ({command})" if command else "")
 
 
 def _command(process_id: int) -> str:
-    """The command line of a process, without the options of its JVM, which fill a screen."""
+    """The command line of a process, without JVM options, which would fill a screen."""
     try:
         words = Path(f"/proc/{process_id}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     except OSError:

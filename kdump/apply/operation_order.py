@@ -1,38 +1,36 @@
-"""What is done in a directory, and in which order.
+"""Find the operations that a directory needs, in an order that is safe at every point.
 
 A broker may be started at any moment between two operations. It then does what it always does with
-a partition that was not stopped cleanly, and must not lose anything that it would have kept of the
-partition as it was. So the phases follow what a broker does itself:
+a partition after an unclean shutdown, and must not lose anything that it would have kept of the
+original partition. So the phases follow what a broker does itself:
 
-``FIRST``
-    In the log directory itself: what files have to hold as long as partitions change.
+``INTERIM``
+    In the log directory itself: files get the content that they need while partitions change.
 ``ADD``
-    Files that a broker does not look at come first: what salvage sets aside is there before it
-    is gone elsewhere.
+    Files that a broker ignores come first: quarantined data exists before it is removed elsewhere.
 ``TEMPORARY``
-    Leftovers that count for nothing. A ``.swap`` at or above the lowest ``.cleaned`` is invalid
-    because of that, so it goes first: without the ``.cleaned`` a broker would take it into use,
-    and delete what it stands for.
+    Invalid leftover files. A ``.swap`` at or above the lowest ``.cleaned`` is invalid because of
+    that file, so the ``.swap`` goes first: without the ``.cleaned``, a broker would use the
+    ``.swap`` and delete the segments that it replaces.
 ``SWAP``
-    A valid ``.swap`` is complete, and stands for all files from its base offset to its end. Those
-    go first, then the ``.swap`` loses its suffix: the other way round a broker would find batches
-    twice.
+    A valid ``.swap`` is complete and replaces all segments from its base offset to its end. Those
+    are removed first, then the ``.swap`` loses its suffix: in the other order, a broker would find
+    batches twice.
 ``REWRITE``
     Segments that get other content, as :mod:`kdump.apply.rewrites` says.
 ``ROLL``
-    Where all segments of a log go, and an empty one behind them takes their place, that is there
-    before they go.
+    If all segments of a log are removed and replaced by an empty one after them, that one is
+    created before they go.
 ``DROP``
-    Segments that go, in the order that leaves no hole at any moment: those that the log began
-    with from the first on (as ``UnifiedLog.deleteOldSegments`` deletes), those that it ended with
-    from the last on. Of each the log goes first, because a log without its index is recovered,
-    and may be cut, while an index without a log is nothing.
+    Removed segments, in the order that never leaves a hole: those at the start of the log from the
+    first one up (as ``UnifiedLog.deleteOldSegments`` deletes), those at its end from the last one
+    down. Of each segment the log goes first: a broker recovers a log without an index, and may
+    truncate it, while it ignores an index without a log.
 ``CUT``
-    Files that end earlier; logs before indexes.
+    Truncations; logs before indexes.
 ``WRITE``
-    Small files that are new or get other content. What makes a broker rebuild a segment's
-    indexes (that the offset index is missing, or the transaction index damaged) is put right
-    last.
+    Small files that are new or get other content. What makes a broker rebuild the indexes of a
+    segment (a missing offset index, a damaged transaction index) is corrected last.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.differences import different, lost_bytes
+from kdump.apply.differences import changes_needed, lost_bytes
 from kdump.apply.operations import FileState, Operation, OperationKind, Phase
 from kdump.apply.rewrites import Rewrite, find_rewrites
 from kdump.apply.segment_names import (
@@ -70,13 +68,13 @@ _NO_OFFSET: Final = -(2**63) - 1
 def partition_operations(
     path: Path, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> tuple[Operation, ...]:
-    """What has to be done in the partition ``path``, whose files are as ``states`` says.
+    """Find the operations that give the files of the partition ``path`` their target state.
 
     Raises:
-        KdumpError: a file is not what ``wanted`` assumes.
+        KdumpError: a file does not have the content that ``target`` refers to.
         OSError: a file cannot be read.
     """
-    return _Planner(path, states, different(path, target, states)).in_partition()
+    return _Planner(path, states, changes_needed(path, target, states)).in_partition()
 
 
 def root_operations(
@@ -84,37 +82,37 @@ def root_operations(
     target: Mapping[str, TargetFile],
     states: Mapping[str, FileState],
     *,
-    first: Mapping[str, TargetFile],
+    interim: Mapping[str, TargetFile],
     has_partitions: bool,
 ) -> tuple[Operation, ...]:
-    """The same for the log directory ``path`` itself.
+    """Find the operations in the log directory ``path`` itself.
 
-    Where something is done in partitions, and a marker of a clean stop is wanted, that is written
-    anew even if it is there: it must not be while things change. What files are to be ``first``
-    and what they are to be in the end are operations of their own.
+    If partitions change and the target state has a clean shutdown marker, the marker is written
+    even if it exists already: it must not exist while partitions change. A file with interim
+    content has two operations: one for that, one for its target state.
     """
-    interim = different(path, first, states)
-    at_last = {name: _at_last(path / name, target.get(name, Kept())) for name in interim}
-    if not all(isinstance(each, NewBytes) for each in interim.values()):
-        raise ValueError(f"not new bytes: {interim}")
-    others = {name: each for name, each in target.items() if name not in interim}
-    found = different(path, others, states)
-    found |= {name: each for name, each in at_last.items() if each != interim[name]}
+    changes = changes_needed(path, interim, states)
+    at_last = {name: _target_after(path / name, target.get(name, Kept())) for name in changes}
+    if not all(isinstance(each, NewBytes) for each in changes.values()):
+        raise ValueError(f"not new bytes: {changes}")
+    others = {name: each for name, each in target.items() if name not in changes}
+    found = changes_needed(path, others, states)
+    found |= {name: each for name, each in at_last.items() if each != changes[name]}
     marker = target.get(CLEAN_SHUTDOWN_MARKER)
     if has_partitions and isinstance(marker, NewBytes):
         found[CLEAN_SHUTDOWN_MARKER] = marker
     return (
-        *_Planner(path, states, interim).in_root(Phase.FIRST),
-        *_Planner(path, states, found, frozenset(interim)).in_root(Phase.WRITE),
+        *_Planner(path, states, changes).in_root(Phase.INTERIM),
+        *_Planner(path, states, found, frozenset(changes)).in_root(Phase.WRITE),
     )
 
 
-def _at_last(path: Path, target: TargetFile) -> TargetFile:
-    """What a file is to be in the end that is another one meanwhile."""
+def _target_after(path: Path, target: TargetFile) -> TargetFile:
+    """The target state of a file that has interim content."""
     if isinstance(target, Kept):
         return NewBytes(read_file(path)) if path.exists() else Gone()
     if not isinstance(target, NewBytes | Gone):
-        raise ValueError(f"{path}: cannot be {target} after having been something else")
+        raise ValueError(f"{path}: cannot become {target} after its interim content")
     return target
 
 
@@ -125,8 +123,8 @@ class _Planner:
     Attributes:
         path: the directory.
         states: the files in it.
-        target: what is to be changed.
-        made: files that are there by then, and what was lost by that is counted already.
+        target: the files that change.
+        made: files that earlier operations have created, and whose lost bytes those have counted.
     """
 
     path: Path
@@ -167,7 +165,7 @@ class _Planner:
         return tuple(self._done)
 
     def _require_free(self, *names: str) -> None:
-        """Refuse to exchange segments where leftovers have the names that it takes, and stay."""
+        """Refuse to replace segments if leftover files that stay have the names that this needs."""
         leaving = {each.name for each in self.target.values() if isinstance(each, RenamedFrom)}
         for name in names:
             is_free = name not in self.states or isinstance(self.target.get(name), Gone)
@@ -175,7 +173,7 @@ class _Planner:
                 is_free = False
             if not (is_free or name in leaving):
                 raise KdumpError(
-                    f"{self.path / name}: is left over from something else, and in the way; "
+                    f"{self.path / name}: is a leftover file, and in the way; "
                     f"run 'kdump resolve {self.path}' first"
                 )
 
@@ -209,7 +207,7 @@ class _Planner:
             name for name in self.states if name.endswith(SWAP) and _offset(name) < least_cleaned
         ]
         low = min((_offset(name) for name in swaps if is_log(name, SWAP)), default=2**63)
-        # What a swap stands for goes from the last one on.
+        # The segments that a swap replaces go from the last one down.
         self._remove(plain, low, Phase.SWAP)
         used = {swap for rewrite in rewrites for swap in rewrite.swaps}
         for name in sorted(used.intersection(swaps), key=_by_segment):
@@ -238,7 +236,7 @@ class _Planner:
                 self._plain(name, Phase.REWRITE, each, number)
 
     def _roll(self, plain: dict[str, TargetFile]) -> None:
-        """Make the segment that takes the place of all that are there."""
+        """Create the segment that replaces all existing ones."""
         gone = [_offset(name) for name, each in plain.items() if is_log(name) and each == Gone()]
         first = self._first_offset()
         if not gone or max(gone) >= first:
@@ -259,13 +257,13 @@ class _Planner:
         self._remove(plain, _NO_OFFSET, Phase.DROP)
 
     def _first_offset(self) -> int:
-        """Where the first segment begins that is there in the end; the least if there is none."""
+        """Base offset of the first segment of the target state; the least offset if none."""
         left = {name for name in self.states if not isinstance(self.target.get(name), Gone)}
         left |= {name for name, each in self.target.items() if not isinstance(each, Gone)}
         return min((_offset(name) for name in left if is_log(name)), default=_NO_OFFSET)
 
     def _remove(self, plain: dict[str, TargetFile], at_least: int, phase: Phase) -> None:
-        """Remove what goes of the segments from an offset on, from the last one on."""
+        """Remove those segments at or above an offset that go, from the last one down."""
         going = [name for name in self._going(plain) if _offset(name) >= at_least]
         for name in sorted(going, key=lambda name: (-_offset(name), _by_segment(name))):
             self._plain(name, phase)
@@ -293,7 +291,7 @@ class _Planner:
                 self._plain(name, Phase.WRITE)
 
     def _turn(self, name: str) -> int:
-        """When a small file is written; what sets a broker to rebuilding indexes comes last."""
+        """Order of small files; what makes a broker rebuild indexes comes last."""
         if name.endswith(FileKind.LOG.value):
             return 0
         if name.endswith(FileKind.TRANSACTION_INDEX.value):
@@ -355,7 +353,7 @@ def _offset(name: str) -> int:
 
 
 def _by_segment(name: str) -> tuple[int, int, str]:
-    """Segments in their order; of each the log first, then what is derived from it."""
+    """Sort key: segments in order; within each the log first, then its indexes."""
     stem = name
     for suffix in (SWAP, CLEANED):
         stem = stem.removesuffix(suffix)

@@ -1,4 +1,4 @@
-"""What can be done to the files of a directory, as values."""
+"""Operations on the files of a directory, as values."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from kdump.target.target_file import TargetFile
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as it is before anything is done.
+    """A file as it is before any change.
 
     Attributes:
-        size_bytes: of its content, also where that is behind a symbolic link.
-        allocated_bytes: how much of it is on disk; less where it has holes.
+        size_bytes: of its content; a symbolic link is followed.
+        allocated_bytes: how much of it is on disk; less if it has holes.
         metadata: of the content.
-        is_own: whether its content belongs to this name alone: no symbolic link, and no other
-            hard link. Only then it is changed where it lies.
-        identity: device and inode of its content, which tell whether it is still the same.
+        is_own: whether no other name has the same content: no symbolic link, no other hard link.
+            Only such a file is changed in place.
+        identity: device and inode of its content.
     """
 
     size_bytes: int
@@ -35,7 +35,7 @@ class FileState:
 
 
 def states_of(directory: Path) -> dict[str, FileState]:
-    """The files in a directory by name; whatever else is in it is left out.
+    """The files in a directory by name; other entries are left out.
 
     Raises:
         OSError: it cannot be listed.
@@ -57,22 +57,22 @@ def states_of(directory: Path) -> dict[str, FileState]:
 
 
 class OperationKind(enum.Enum):
-    """What is done to a file; the value is the word for it."""
+    """What an operation does to a file; the value is its name in output."""
 
     REMOVE = "remove"
     CUT = "cut"
-    """It ends earlier."""
+    """Truncate it."""
     RENAME = "rename"
-    """It gets another name, in place of what has that name, and may end earlier."""
+    """Rename it, replacing a file that has the new name; and maybe truncate it."""
     REPLACE = "replace"
-    """It gets other content, in a file of its own."""
+    """Replace it by a new file."""
     CREATE = "create"
 
 
 class Phase(enum.IntEnum):
-    """When something is done to a directory; :mod:`kdump.apply.operation_order` says why."""
+    """Order of the operations on a directory; :mod:`kdump.apply.operation_order` explains it."""
 
-    FIRST = enum.auto()
+    INTERIM = enum.auto()
     ADD = enum.auto()
     TEMPORARY = enum.auto()
     SWAP = enum.auto()
@@ -88,16 +88,17 @@ class Operation:
     """One change of one file.
 
     Attributes:
-        kind: what is done.
-        directory: where.
+        kind: of the operation.
+        directory: of the file.
         name: of the file, afterwards.
-        target: what the file is to be.
-        size_bytes: its size afterwards; 0 where it is gone.
-        lost_bytes: how much of what is now in the files concerned is nowhere afterwards.
+        target: what the file should become.
+        size_bytes: its size afterwards; 0 if it is removed.
+        lost_bytes: how many bytes of the current content exist nowhere afterwards.
         phase: when it is done.
-        source: the file's name before, where that is another.
-        rewrite: number of the exchange of segments that it is part of: those happen together, as
-            a broker does it (``.cleaned``, then ``.swap``); None for the others.
+        source: the file's current name, if that is another.
+        rewrite: number of the group of segments that it is part of. The segments of a group are
+            replaced together, as a broker does it (``.cleaned``, then ``.swap``). None if it is
+            part of none.
     """
 
     kind: OperationKind
@@ -111,7 +112,7 @@ class Operation:
     rewrite: int | None = None
 
     def describe(self) -> str:
-        """The operation for people, without the directory."""
+        """Describe the operation for people, without the directory."""
         match self.kind:
             case OperationKind.REMOVE:
                 return f"remove {self.name}"
@@ -127,12 +128,12 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryPlan:
-    """What is done in one directory.
+    """The operations in one directory.
 
     Attributes:
         path: the directory.
         states: the files in it, as they are now.
-        operations: in their order.
+        operations: in order.
     """
 
     path: Path

@@ -1,10 +1,10 @@
-"""Entries of log directories, reached by descriptors of the directories that they are in.
+"""Access entries of log directories by descriptors, so that no symbolic link is followed.
 
-A log directory may belong to somebody whom the user of kdump need not trust: a broker's account,
-while root repairs. So a path is never simply opened. The log directory itself is opened once, by
-the name that it was given, and a partition is opened in it without following a link. Whoever puts
-a link in the place of a partition, or of the log directory, meanwhile gets an error, and no entry
-of any other directory is touched.
+A log directory may belong to a user whom the user of kdump does not trust: the broker's account,
+while root repairs. So a path is never simply opened. The log directory is opened once, by the name
+that was given, and pinned; a partition is opened relative to it without following a link. If
+somebody replaces a partition or the log directory by a link meanwhile, kdump fails with an error,
+and does not touch any other directory.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 @dataclass(slots=True)
 class _Pin:
-    """A log directory that is open.
+    """A log directory that is held open.
 
     Attributes:
-        descriptor: of it.
-        users: how many rely on that.
+        descriptor: of the directory.
+        users: how many callers hold it open.
     """
 
     descriptor: int
@@ -35,12 +35,12 @@ class _Pin:
 
 
 _pins: Final[dict[str, _Pin]] = {}
-"""By the path that the log directory was given as. Strings, because paths take long to look up."""
+"""By the path of the log directory as given. Strings, because hashing a ``Path`` is slow."""
 
 
 @contextmanager
 def pinned(log_dir: Path) -> Iterator[None]:
-    """Hold a log directory open: meanwhile all paths below it are in this very directory.
+    """Hold a log directory open: all paths below it are resolved in this very directory.
 
     Raises:
         OSError: it cannot be opened.
@@ -61,10 +61,10 @@ def pinned(log_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def directory_of(path: Path) -> Iterator[int]:
-    """Open the directory that has the entry ``path``: a log directory, or a partition in one.
+    """Open the directory that contains ``path``: a log directory, or a partition in one.
 
-    Errors that are raised inside get ``path`` as their file name, because those of descriptors do
-    not say which file it was.
+    Errors that are raised inside get ``path`` as their file name, because errors of calls with
+    descriptors do not name the file.
 
     Raises:
         OSError: it cannot be opened, or is a symbolic link.
@@ -90,7 +90,7 @@ def _parent_of(path: str) -> str:
 
 
 def _open_partition(path: str) -> int:
-    """Open a directory that is none of the pinned ones, but for a link."""
+    """Open a directory that is not pinned; fails if it is a symbolic link."""
     above = _pins.get(_parent_of(path))
     if above is None:
         return os.open(path, _DIRECTORY | os.O_NOFOLLOW)
@@ -100,14 +100,13 @@ def _open_partition(path: str) -> int:
 
 @contextmanager
 def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
-    """Open an entry: a file, or a directory. Never waits, and never follows a link.
+    """Open a file or a directory. Never blocks, and never follows a symbolic link.
 
     Raises:
         OSError: it cannot be opened, or is a symbolic link.
     """
     pin = _pins.get(str(path))
     if pin is not None:
-        # A log directory itself.
         try:
             yield pin.descriptor
         except OSError as failure:
@@ -123,10 +122,10 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def status_of(path: Path) -> os.stat_result | None:
-    """What an entry is, a link for itself; None where there is none, or no such directory.
+    """The status of an entry, of a link itself; None if the entry or its directory is missing.
 
     Raises:
-        OSError: it cannot be found out, or the directory is a symbolic link.
+        OSError: it cannot be read, or the directory is a symbolic link.
     """
     text = str(path)
     pin = _pins.get(text)
@@ -149,10 +148,10 @@ def status_of(path: Path) -> os.stat_result | None:
 
 
 def status_at(path: Path) -> os.stat_result:
-    """What an entry is, a link for itself.
+    """The status of an entry, of a link itself.
 
     Raises:
-        OSError: it cannot be found out; FileNotFoundError where there is none.
+        OSError: it cannot be read; FileNotFoundError if the entry is missing.
     """
     status = status_of(path)
     if status is None:
@@ -161,31 +160,34 @@ def status_at(path: Path) -> os.stat_result:
 
 
 def is_same(path: Path, other: Path) -> bool:
-    """Whether two names are there, and of one file.
+    """Whether both names exist and are links to the same file.
 
     Raises:
-        OSError: it cannot be found out.
+        OSError: their status cannot be read.
     """
     one = _identity_at(path)
     return one is not None and one == _identity_at(other)
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:
-    """What tells a file from every other one, whatever their names."""
+    """Device and inode, which identify a file whatever its name."""
     return status.st_dev, status.st_ino
 
 
 def require_own(descriptor: int, path: Path, names: Iterable[Path] = ()) -> os.stat_result:
-    """Refuse to change what is no plain file of the log directory's alone; gives what it is.
+    """Refuse to change a file in place if it has hard links outside of kdump's control.
 
     Args:
-        descriptor: of the file.
+        descriptor: of the open file.
         path: by which it was opened.
         names: further names that it may have.
 
+    Returns:
+        Its status.
+
     Raises:
-        OSError: it is no regular file, or has hard links elsewhere, through which a foreign file
-            would be changed.
+        OSError: it is not a regular file, or has other hard links: changing it would change a file
+            somewhere else.
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -204,7 +206,7 @@ def _identity_at(path: Path) -> tuple[int, int] | None:
 
 
 def _about(failure: OSError, path: Path) -> OSError:
-    """The same failure, with the file that it is about; descriptors only know names."""
+    """The same error with the full path; errors of calls with descriptors have none."""
     if failure.errno is None or "/" in os.fsdecode(failure.filename or ""):
         return failure
     return OSError(failure.errno, failure.strerror, str(path))

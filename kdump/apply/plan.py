@@ -1,4 +1,4 @@
-"""From what is wanted to what has to be done.
+"""Plans: the operations that turn a log directory into its target state.
 
 A plan is a value: it is shown to people, printed for programs, and applied. Making one only reads.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from kdump.apply.early_removals import early_removals
+from kdump.apply.early_removals import find_early_removals
 from kdump.apply.operation_order import partition_operations, root_operations
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase, states_of
 from kdump.apply.segment_names import CLEANED
@@ -22,7 +22,7 @@ from kdump.target.target_file import TargetFile
 
 @dataclass(frozen=True, slots=True)
 class TargetPartition:
-    """A partition's directory, and what becomes of its files; those not named stay."""
+    """The target state of a partition's directory; files that are not named stay unchanged."""
 
     path: Path
     files: Mapping[str, TargetFile]
@@ -30,51 +30,52 @@ class TargetPartition:
 
 @dataclass(frozen=True, slots=True)
 class TargetDirectory:
-    """A log directory as it is to be.
+    """The target state of a log directory.
 
     Attributes:
         path: the log directory.
-        partitions: those of its partitions that change; each ``path`` is a directory in it.
-        root: what becomes of the files in the log directory itself; those not named stay.
-        first: what files of the log directory itself hold as long as partitions change: durable
-            before the first of them does, and until the last has. In the end they are what
-            ``root`` says, or as they were. Without any change to a partition they are not needed.
-        may_go_early: segments that go in any case, and may go before all else where there is no
-            room for anything: some that a log begins with, from the first one on. Of each the
-            files, the log before its indexes.
+        partitions: its partitions that change; each ``path`` is a directory in it.
+        root: target state of the files in the log directory itself; files that are not named stay
+            unchanged.
+        interim: interim content of files in the log directory itself: durable before the first
+            partition changes, and kept until the last one has changed. Afterwards these files get
+            the state that ``root`` names, or their old content. Ignored if no partition changes.
+        early_removals: segments that can be deleted before anything else if the disk is full: some
+            at the start of a log, from the first one up. Of each its files, the log before its
+            indexes.
     """
 
     path: Path
     partitions: tuple[TargetPartition, ...]
     root: Mapping[str, TargetFile]
-    first: Mapping[str, TargetFile] = field(default_factory=dict)
-    may_go_early: tuple[tuple[Path, ...], ...] = ()
+    interim: Mapping[str, TargetFile] = field(default_factory=dict)
+    early_removals: tuple[tuple[Path, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done in a log directory.
+    """The operations in a log directory.
 
-    The partitions' operations go side by side, each partition's in its order. Before them the
-    marker of a clean stop goes, unless it is to stay untouched, and files of the root are as they
-    have to be meanwhile; after them come the checkpoints, and then the marker.
+    Partitions change side by side, each in the order of its operations. Before them, the clean
+    shutdown marker is deleted, unless the plan does not touch it, and files of the root get their
+    interim content. After them come the checkpoints, and then the marker.
 
     Attributes:
         path: the log directory.
-        partitions: those in which something is done.
-        root: what is done in the log directory itself.
-        may_go_early: files that may go before all else where there is no room for anything:
-            leftovers, then what :attr:`TargetDirectory.may_go_early` says.
+        partitions: the partitions that change.
+        root: operations in the log directory itself.
+        early_removals: files that can be deleted before anything else if the disk is full: leftover
+            files, then those of :attr:`TargetDirectory.early_removals`.
     """
 
     path: Path
     partitions: tuple[DirectoryPlan, ...]
     root: DirectoryPlan
-    may_go_early: tuple[tuple[Path, ...], ...] = ()
+    early_removals: tuple[tuple[Path, ...], ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the directory is as it is wanted."""
+        """Whether the directory already has its target state."""
         return not self.partitions and not self.root.operations
 
     @property
@@ -84,25 +85,26 @@ class Plan:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """All that is done."""
+        """All operations, in order."""
         every = (operation for each in self.directories for operation in each.operations)
-        return tuple(sorted(every, key=lambda each: each.phase is not Phase.FIRST))
+        return tuple(sorted(every, key=lambda each: each.phase is not Phase.INTERIM))
 
     @property
     def lost_bytes(self) -> int:
-        """How much that is there now is nowhere afterwards: what an undo has to keep."""
+        """Bytes that exist now and nowhere afterwards: undo data has to keep them."""
         return sum(operation.lost_bytes for operation in self.operations)
 
     @property
     def needed_bytes(self) -> int:
-        """How much space is taken at most before any is given back.
+        """The most space that is needed before any is freed, in bytes.
 
-        What lies ready has its space already, and what it replaces is not copied.
+        Staged files are not counted: they already have their space, and what they replace is not
+        copied.
         """
         return self.space_bytes(keep_undo=True)
 
     def space_bytes(self, *, keep_undo: bool) -> int:
-        """The same with or without what an undo needs."""
+        """The same, with or without undo data."""
         written = (OperationKind.CREATE, OperationKind.REPLACE)
         kept = (OperationKind.CUT, OperationKind.RENAME) if keep_undo else ()
         return sum(
@@ -112,10 +114,10 @@ class Plan:
         )
 
     def without_removals(self, removed: Collection[Path]) -> Plan:
-        """What is left to do when the files ``removed``, which were to go, are gone."""
+        """The rest of the plan after the files ``removed`` have been deleted early."""
         partitions = (_without_removals(each, removed) for each in self.partitions)
         left = tuple(each for each in partitions if each.operations)
-        return replace(self, partitions=left, may_go_early=())
+        return replace(self, partitions=left, early_removals=())
 
     def describe(self) -> Iterator[str]:
         """A line for each operation, for people."""
@@ -150,11 +152,11 @@ def _without_removals(directory: DirectoryPlan, removed: Collection[Path]) -> Di
 
 
 def make_plan(target: TargetDirectory) -> Plan:
-    """Say what has to be done; reads the directories, changes nothing.
+    """Make the plan that leads to the target state. Reads the directories, changes nothing.
 
     Raises:
         KdumpError: a partition is a symbolic link, or lies on another file system than its log
-            directory; or a file is not what the wanted state assumes.
+            directory; or a file does not have the content that ``target`` refers to.
         OSError: something cannot be read.
     """
     planned = []
@@ -167,24 +169,24 @@ def make_plan(target: TargetDirectory) -> Plan:
             require_in_place(change.path)
             planned.append(DirectoryPlan(change.path, states, operations))
     states = states_of(target.path)
-    first = target.first if planned else {}
+    interim = target.interim if planned else {}
     operations = root_operations(
-        target.path, target.root, states, first=first, has_partitions=bool(planned)
+        target.path, target.root, states, interim=interim, has_partitions=bool(planned)
     )
     return Plan(
         target.path,
         tuple(planned),
         DirectoryPlan(target.path, states, operations),
-        (*early_removals(planned), *target.may_go_early),
+        (*find_early_removals(planned), *target.early_removals),
     )
 
 
 def require_in_place(partition: Path) -> None:
-    """Refuse to write to a partition that does not lie in its log directory.
+    """Refuse to write to a partition that is not inside its log directory.
 
-    A broker follows a symbolic link to a partition. Nothing is written through one: whoever owns
-    the log directory could let it lead anywhere, at any moment, and what is kept for an undo has to
-    lie on the same file system.
+    A broker follows a symbolic link to a partition. kdump does not write through one: the owner of
+    the log directory could point it anywhere, at any moment, and undo data has to be on the same
+    file system.
 
     Args:
         partition: the directory of the partition, by its path in the log directory.
@@ -197,11 +199,11 @@ def require_in_place(partition: Path) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise KdumpError(
             f"{partition}: is a symbolic link to {os.fsdecode(partition.readlink())}, and kdump "
-            "changes only what lies in the log directory itself; nothing has been changed; move "
-            "the directory to the place of the link, or name other partitions"
+            "changes only what is in the log directory itself; nothing has been changed; replace "
+            "the link by the directory, or select other partitions"
         )
     if status.st_dev != partition.parent.stat().st_dev:
         raise KdumpError(
-            f"{partition}: lies on another file system than its log directory, so that nothing can "
-            "be moved between the two; work on a copy that is on one"
+            f"{partition}: is on another file system than its log directory, so files cannot be "
+            "renamed between the two; work on a copy on a single file system"
         )

@@ -1,4 +1,4 @@
-"""What has to be looked at before the first step of a journal is taken, so that none fails."""
+"""Check, before the first record of a journal is executed, that all of them can be."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.fingerprints import kept_file_fingerprint
+from kdump.apply.foreign_changes import (
+    changed_during,
+    changed_since,
+    lost_content,
+    summarized,
+)
 from kdump.apply.journal import (
     CUT_SUFFIX,
     BeforeImage,
@@ -16,20 +22,68 @@ from kdump.apply.journal import (
     RunState,
     names_while_cut,
 )
+from kdump.apply.journal_file import discard_command
 from kdump.apply.journal_record import ROOT, RecordKind
 from kdump.apply.pinned_directory import is_same, status_at, status_of
+from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
-def misplaced(log_dir: Path, journal: Journal) -> list[str]:
-    """What is not where, or not of the kind, that the steps of ``journal`` take it for.
-
-    Gives a phrase for each file or directory.
+def require_undoable(log_dir: Path, journal: Journal, state: RunState) -> None:
+    """Check that no undo record will fail, as far as that can be known in advance.
 
     Raises:
-        OSError: something cannot be looked at.
+        KdumpError: one would; says why, and what to do.
+        OSError: a file cannot be examined.
+    """
+    _refuse(log_dir, journal, misplaced(log_dir, journal))
+    missing = missing_undo_data(log_dir, journal, state)
+    if missing:
+        number = journal.number
+        left = "; the files are as the interrupted run left them"
+        raise KdumpError(
+            f"{log_dir}: run {number} ({journal.command}) cannot be undone: {summarized(missing)}; "
+            f"nothing has been changed{'' if state is RunState.APPLIED else left}; "
+            f"'{discard_command(log_dir, number)}' discards its undo data"
+        )
+    examine = changed_since if state is RunState.APPLIED else changed_during
+    _refuse(log_dir, journal, examine(log_dir, journal))
+
+
+def require_finishable(log_dir: Path, journal: Journal, state: RunState) -> None:
+    """Check that an interrupted run, or its undo, can be finished.
+
+    Raises:
+        KdumpError: it cannot; says why, and what to do.
+        OSError: a file cannot be examined.
+    """
+    if state is RunState.UNDOING:
+        require_undoable(log_dir, journal, state)
+        return
+    _refuse(log_dir, journal, misplaced(log_dir, journal))
+    changes = changed_during(log_dir, journal)
+    _refuse(log_dir, journal, changes + lost_content(log_dir, journal))
+
+
+def _refuse(log_dir: Path, journal: Journal, changes: list[str]) -> None:
+    if changes:
+        raise KdumpError(
+            f"{log_dir}: has been changed since run {journal.number} ({journal.command}): "
+            f"{summarized(changes)}; '{discard_command(log_dir, journal.number)}' discards that"
+            " run's undo data and leaves all other files unchanged"
+        )
+
+
+def misplaced(log_dir: Path, journal: Journal) -> list[str]:
+    """Find what is missing, or of the wrong kind, for the records of ``journal``.
+
+    Returns:
+        A phrase for each file or directory.
+
+    Raises:
+        OSError: the status of a file cannot be read.
     """
     found = []
     device = status_at(log_dir).st_dev
@@ -53,21 +107,22 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
 
 
 def changed_paths(journal: Journal) -> list[str]:
-    """The files that are changed, in whatever way, by going on or back, but for the run's own."""
+    """All files that the redo or undo records can change, without the run's own files."""
     own = journal.own_name("-")
     found = journal.before_images.keys() | journal.after.keys() | journal.interim.keys()
-    for step in (*journal.redo_records, *journal.undo_records):
-        found |= {step.path, step.source} if step.kind is RecordKind.MOVE else {step.path}
+    for record in (*journal.redo_records, *journal.undo_records):
+        found |= {record.path, record.source} if record.kind is RecordKind.MOVE else {record.path}
     return sorted(path for path in found if path and not path.startswith(own))
 
 
 def missing_undo_data(log_dir: Path, journal: Journal, state: RunState) -> list[str]:
-    """What is missing, or has changed, of all that it takes to undo ``journal``.
+    """Find what is missing, or has changed, of the undo data of ``journal``.
 
-    Gives a phrase for each file.
+    Returns:
+        A phrase for each file.
 
     Raises:
-        OSError: something cannot be looked at.
+        OSError: the status of a file cannot be read, or its content.
     """
     changing = {
         each.link: (each.cut.position, each.size_bytes)
@@ -79,7 +134,7 @@ def missing_undo_data(log_dir: Path, journal: Journal, state: RunState) -> list[
     for name, mark in journal.undo_files.items():
         sizes = changing.get(name, (mark.size_bytes, mark.size_bytes))
         what = _wrong_size(log_dir / name, *sizes)
-        # What may be cut, or filled again, at this moment is known by its size alone.
+        # A file that may be truncated or written back just now is checked by its size alone.
         if not what and name not in changing:
             is_same = kept_file_fingerprint(log_dir / name, is_whole=name == cut) == mark
             what = "" if is_same else "has changed"
@@ -105,12 +160,12 @@ def _wrong_size(path: Path, least_bytes: int, most_bytes: int) -> str:
 
 
 def _foreign_links(log_dir: Path, journal: Journal, state: RunState) -> Iterator[str]:
-    """Files that would be changed where they lie, but have hard links elsewhere."""
+    """Find files that would be changed in place, but have hard links elsewhere."""
     lock = status_of(log_dir / LOCK_FILE)
     if journal.lock is not None and lock is not None and lock.st_nlink > 1:
         yield f"{LOCK_FILE} has another hard link"
     if state is RunState.APPLIED:
-        return  # those are copied
+        return  # then such files are copied
     for path, before in journal.before_images.items():
         if before.cut is None:
             continue
@@ -127,10 +182,10 @@ def _foreign_links(log_dir: Path, journal: Journal, state: RunState) -> Iterator
 def _not_to_be_copied(
     log_dir: Path, journal: Journal, state: RunState
 ) -> Iterator[tuple[str, str]]:
-    """Files whose content must not be given to somebody else.
+    """Find files whose content must not be copied for another user.
 
-    A foreign file under a name of this directory, a hard link or one moved here, would be copied
-    for the user and the group that the journal names.
+    A file of another user that was linked or moved into this directory would be copied, and the
+    copy given to the user and group that the journal names.
     """
     owner = status_at(log_dir)
     cut = log_dir / journal.own_name(CUT_SUFFIX)
@@ -157,7 +212,7 @@ def _not_to_be_copied(
 
 
 def _sources(path: str, before: BeforeImage, state: RunState) -> list[str]:
-    """The files that one is made again from."""
+    """The files that an original file is recreated from."""
     if before.derived is not None:
         return [piece.path for piece in before.derived.pieces] if state is RunState.APPLIED else []
     if before.cut is not None:

@@ -1,4 +1,4 @@
-"""The steps by which a plan is carried out."""
+"""The redo records of a plan: what carries it out."""
 
 from __future__ import annotations
 
@@ -26,132 +26,132 @@ _SEGMENT_PHASES: Final = (
     Phase.ROLL,
     Phase.DROP,
 )
-"""In which names of segments change."""
+"""The phases in which names of segment files change."""
 
 
 def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[JournalRecord]:
-    """The steps that carry out ``plan``.
+    """Make the redo records of ``plan``.
 
-    What a reader finds if the machine stops behind each of them:
+    The state of the directory if the machine stops after each step:
 
-    1. The marker of a clean stop is gone, unless nobody wants another one: a broker recovers each
-       log from its recovery point.
-    2. Files in the log directory itself are as they have to be meanwhile. Where retention deletes,
-       a broker lets each log begin where it is to begin: it never shows what is deleted.
-    3. Segments: each partition is as its own steps say, and each of them leaves it so that a
-       broker loses nothing that it would have kept.
-    4. An empty segment is there, durable, for each log all of whose segments go.
-    5. Segments that go are gone: those that a log began with from the first on, those that it
-       ended with from the last on. All of this is durable before a log is cut that they follow.
-    6. What is cut is cut: as a broker leaves it, which cuts before it writes anything else.
-    7. Small files are written: partitions are as wanted.
-    8. The checkpoints say so.
-    9. The marker is there: done.
+    1. The clean shutdown marker is deleted, unless the plan does not touch it: a broker recovers
+       each log from its recovery point.
+    2. Files in the log directory itself have their interim content. Where retention deletes
+       segments, a broker starts each log at its new start offset and never serves deleted records.
+    3. Segments are being replaced, as the records of each partition say. Whenever that stops, a
+       broker keeps everything that it would have kept.
+    4. Logs whose segments are all deleted have a new, empty segment, durable.
+    5. Deleted segments are gone: those at the start of a log from the first one up, those at its
+       end from the last one down. This is durable before the log in front of them is truncated.
+    6. Truncations are done. A broker, too, truncates before it writes anything else.
+    7. Small files are written: partitions have their target state.
+    8. The checkpoints are written.
+    9. The clean shutdown marker exists: complete.
 
-    What has to be durable in many partitions is made so in all of them at once, as that takes
-    hardly longer than in one.
+    Many partitions are synced at once, which takes hardly longer than syncing one.
 
     Args:
-        plan: what is to be done.
-        staged: where the new content that operations put in place lies ready.
+        plan: the operations.
+        staged: path of the new content of each operation that has any.
     """
     partitions = [ChangedDirectory(each, f"{each.path.name}/", staged) for each in plan.partitions]
     root = ChangedDirectory(plan.root, "", staged)
-    steps = []
+    records = []
     # 1.
     marker = [each for each in plan.root.operations if each.name == CLEAN_SHUTDOWN_MARKER]
     if marker and root.had(CLEAN_SHUTDOWN_MARKER):
-        steps += [root.remove(CLEAN_SHUTDOWN_MARKER), root.sync()]
+        records += [root.remove(CLEAN_SHUTDOWN_MARKER), root.sync()]
     # 2.
-    first = root.of(Phase.FIRST)
+    first = root.of(Phase.INTERIM)
     if first:
-        steps += [*(root.do(each) for each in first), root.sync()]
+        records += [*(root.do(each) for each in first), root.sync()]
     # 3.
     for each in partitions:
-        steps += _segment_steps(each)
+        records += _segment_records(each)
     # 4.
     rolled = [each for each in partitions if each.of(Phase.ROLL)]
     for each in rolled:
-        steps += [each.do(operation) for operation in each.of(Phase.ROLL)]
-    steps.append(sync_of(each.path for each in rolled))
+        records += [each.do(operation) for operation in each.of(Phase.ROLL)]
+    records.append(sync_of(each.path for each in rolled))
     # 5.
     for each in partitions:
-        steps += [each.do(operation) for operation in each.of(Phase.DROP)]
-    steps.append(
+        records += [each.do(operation) for operation in each.of(Phase.DROP)]
+    records.append(
         sync_of(each.path for each in partitions if each.of(*_SEGMENT_PHASES) and each.cuts())
     )
     # 6.
-    cuts = [step for each in (*partitions, root) for step in each.cuts()]
-    steps += [*cuts, sync_of(step.path for step in cuts)]
+    cuts = [record for each in (*partitions, root) for record in each.cuts()]
+    records += [*cuts, sync_of(record.path for record in cuts)]
     # 7.
     for each in partitions:
-        steps += [each.do(operation) for operation in each.of(Phase.WRITE)]
-    steps.append(sync_of(each.path for each in partitions))
+        records += [each.do(operation) for operation in each.of(Phase.WRITE)]
+    records.append(sync_of(each.path for each in partitions))
     # 8.
-    steps += [
+    records += [
         root.do(each)
         for each in plan.root.operations
         if each not in (*marker, *first) and each.kind is not OperationKind.CUT
     ]
-    steps.append(root.sync())
+    records.append(root.sync())
     # 9.
     if marker and marker[0].kind is not OperationKind.REMOVE:
-        steps += [root.do(marker[0]), root.sync()]
-    return _guarded(steps)
+        records += [root.do(marker[0]), root.sync()]
+    return _guarded(records)
 
 
-def _guarded(steps: list[JournalRecord]) -> list[JournalRecord]:
-    """Let what removes a file spare the one that a later step puts in its place.
+def _guarded(records: list[JournalRecord]) -> list[JournalRecord]:
+    """Keep a REMOVE record from deleting the file that a later record moves to the same name.
 
-    As long as that one is where it comes from, the old one may still be there, and never after.
+    The old file can only exist as long as the new one has not been moved. So the REMOVE record
+    names the origin of the new file, and does nothing once that is gone.
     """
     origins: dict[str, str] = {}
     made: dict[str, list[tuple[int, str]]] = {}
-    for at, step in enumerate(steps):
-        if step.kind is RecordKind.MOVE:
-            origins[step.path] = origins.get(step.source, step.source)
-            made.setdefault(step.path, []).append((at, origins[step.path]))
+    for at, record in enumerate(records):
+        if record.kind is RecordKind.MOVE:
+            origins[record.path] = origins.get(record.source, record.source)
+            made.setdefault(record.path, []).append((at, origins[record.path]))
     guarded = []
-    for at, step in enumerate(steps):
-        if step.kind is RecordKind.REMOVE:
-            later = [origin for when, origin in made.get(step.path, ()) if when > at]
+    for at, record in enumerate(records):
+        if record.kind is RecordKind.REMOVE:
+            later = [origin for when, origin in made.get(record.path, ()) if when > at]
             if later:
-                step = replace(step, source=later[0])
-        guarded.append(step)
+                record = replace(record, source=later[0])
+        guarded.append(record)
     return guarded
 
 
-def _segment_steps(directory: ChangedDirectory) -> list[JournalRecord]:
-    """The steps of a partition before any of its segments goes that nothing takes the place of.
+def _segment_records(directory: ChangedDirectory) -> list[JournalRecord]:
+    """Make the records of a partition up to the replacement of its segments.
 
-    1. What salvage sets aside is there: files that a broker leaves alone.
-    2. Invalid leftovers are gone, as a broker deletes them.
-    3. What a valid ``.swap`` stands for is gone, and what is derived from it: a broker, too,
-       deletes that before it renames.
-    4. The ``.swap`` has its name.
-    5. Exchanges of segments, one after the other, as :func:`_rewrite_steps` says.
+    1. Quarantine files exist: files that a broker ignores.
+    2. Invalid leftover files are gone, as a broker deletes them.
+    3. The files that a valid ``.swap`` replaces are gone, and the indexes derived from them. A
+       broker, too, deletes those before it renames the ``.swap``.
+    4. The ``.swap`` has its final name.
+    5. Segments are replaced, group by group, as :func:`_rewrite_records` says.
     """
     # 1. and 2.
-    steps = [directory.do(each) for each in directory.of(Phase.ADD, Phase.TEMPORARY)]
+    records = [directory.do(each) for each in directory.of(Phase.ADD, Phase.TEMPORARY)]
     # 3.
     swap = directory.of(Phase.SWAP)
     renames = [each for each in swap if each.kind is OperationKind.RENAME]
     first = swap.index(renames[0]) if renames else len(swap)
     covered = [directory.do(each) for each in swap[:first]]
     covered += [directory.remove(name) for name in _stale(directory, renames)]
-    steps += covered
+    records += covered
     if covered and renames:
-        steps.append(directory.sync())
+        records.append(directory.sync())
     # 4.
-    steps += [directory.do(each) for each in swap[first:]]
+    records += [directory.do(each) for each in swap[first:]]
     # 5.
     for rewrite in directory.rewrites():
-        steps += _rewrite_steps(directory, rewrite)
-    return steps
+        records += _rewrite_records(directory, rewrite)
+    return records
 
 
 def _stale(directory: ChangedDirectory, renames: list[Operation]) -> list[str]:
-    """Indexes beside a log that a ``.swap`` replaces, which get other content later."""
+    """Find indexes of a log that a ``.swap`` replaces, if they get new content later."""
     replaced = {
         each.name for each in directory.plan.operations if each.kind is OperationKind.REPLACE
     }
@@ -165,37 +165,37 @@ def _stale(directory: ChangedDirectory, renames: list[Operation]) -> list[str]:
     return found
 
 
-def _rewrite_steps(directory: ChangedDirectory, rewrite: list[Operation]) -> list[JournalRecord]:
-    """The steps of one exchange of segments.
+def _rewrite_records(directory: ChangedDirectory, rewrite: list[Operation]) -> list[JournalRecord]:
+    """Make the records that replace one group of segments.
 
-    1. All new files are there, durable, with the suffix ``.cleaned``: a broker deletes them.
-    2. Some have the suffix ``.swap``, the last segment's first: a broker deletes these as well,
-       because a ``.cleaned`` with a lower or the same offset is there.
-    3. All have it: a broker deletes what they stand for and gives them their names. From here on
-       there is no way back without the undo.
-    4. The old files that no new one replaces are gone.
-    5. Some new ones have their names, the first segment's first.
-    6. All have.
+    1. All new files exist, durable, with the suffix ``.cleaned``: a broker deletes them.
+    2. Some have the suffix ``.swap``, the last segment first. A broker deletes these as well,
+       because a ``.cleaned`` file with a lower or equal offset exists.
+    3. All have the suffix ``.swap``: a broker deletes the segments that they replace, and gives
+       them their final names. From here on, only undo data can restore the old segments.
+    4. The old files that no new file replaces are gone.
+    5. Some new files have their final names, the first segment first.
+    6. All new files have their final names.
     """
     new = [each for each in rewrite if each.kind is not OperationKind.REMOVE]
     names = sorted((each.name for each in new), key=position)
     # 1.
-    steps = []
+    records = []
     for each in new:
         path = directory.path_of(each.name + CLEANED)
         source = directory.do(each).source
         if source != path:
-            steps.append(JournalRecord(RecordKind.MOVE, path, source))
-    steps.append(directory.sync())
+            records.append(JournalRecord(RecordKind.MOVE, path, source))
+    records.append(directory.sync())
     # 2. and 3.
     last_first = sorted(names, key=lambda name: (-position(name)[0], position(name)))
-    steps += [directory.move(name + CLEANED, name + SWAP) for name in last_first]
-    steps.append(directory.sync())
+    records += [directory.move(name + CLEANED, name + SWAP) for name in last_first]
+    records.append(directory.sync())
     # 4.
     old = [each.name for each in rewrite if each.kind is OperationKind.REMOVE]
-    steps += [directory.remove(name) for name in old]
-    steps.append(directory.sync())
+    records += [directory.remove(name) for name in old]
+    records.append(directory.sync())
     # 5. and 6.
-    steps += [directory.move(name + SWAP, name) for name in names]
-    steps.append(directory.sync())
-    return steps
+    records += [directory.move(name + SWAP, name) for name in names]
+    records.append(directory.sync())
+    return records

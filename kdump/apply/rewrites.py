@@ -1,14 +1,14 @@
-"""Segments whose content changes: which of them have to be exchanged together.
+"""Find the segments whose content changes, and which of them must be replaced together.
 
-A broker knows one safe way to put new segments in the place of old ones (above
-``LocalLog.replaceSegments``), and finishes or undoes it when it is started in the middle: the new
-files are complete under names with ``.cleaned``; they are renamed to ``.swap``, from the last
-segment to the first; the old files go; the new ones lose their suffix. As long as one ``.cleaned``
-is there, every ``.swap`` at or above its offset is dropped by a broker, and the old files count;
-after that the new ones do, for all offsets that they span, and with whatever of them is there.
+A broker has one safe way to replace segments (see above ``LocalLog.replaceSegments``), and finishes
+or reverts it when it is started in the middle: the new files are complete under names with
+``.cleaned``; they are renamed to ``.swap``, from the last segment to the first; the old files are
+deleted; the new ones lose their suffix. As long as one ``.cleaned`` exists, a broker drops every
+``.swap`` at or above its offset, and the old files are valid. After that the new files are valid,
+for all offsets that they span, and with whichever of their indexes exist.
 
-So all files of a segment take part, also those that stay as they are; and segments of which one
-is made from the other go together, and nobody else with them.
+So all files of a segment take part, including unchanged ones. Segments of which one is made from
+the other are in one group, and no others are in it.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LOG = FileKind.LOG.value
 
 @dataclass(frozen=True, slots=True)
 class Rewrite:
-    """Segments that are exchanged together.
+    """A group of segments that are replaced together.
 
     Attributes:
-        files: by name what becomes of each file of the old and the new segments: Gone for the
-            old ones that have no successor of the same name, RenamedFrom for what lies ready with
-            the suffix ``.cleaned``, and content for the others.
-        swaps: those logs that they are made from which have the suffix ``.swap``. They are taken
-            into use first: beside a ``.cleaned`` they would not count any more.
+        files: target state of each file of the old and new segments, by name: Gone for old files
+            without a successor of the same name, RenamedFrom for staged ``.cleaned`` files, and
+            content for the others.
+        swaps: source logs that have the suffix ``.swap``. These are renamed first: beside a
+            ``.cleaned`` they would be invalid.
     """
 
     files: dict[str, TargetFile]
@@ -52,10 +52,10 @@ class Rewrite:
 def find_rewrites(
     target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> list[Rewrite]:
-    """The exchanges of segments among what is wanted, in the order of their offsets.
+    """Find the groups of segments that the target state replaces, by offset.
 
-    That order is the one in which they can be done: a ``.cleaned`` that lies ready for a later
-    one does no harm to a ``.swap`` below it.
+    They can be replaced in this order: a staged ``.cleaned`` of a later group does not make a
+    ``.swap`` below it invalid.
     """
     found = []
     for logs, sources in _together(target):
@@ -82,7 +82,7 @@ def find_rewrites(
 
 
 def _together(target: Mapping[str, TargetFile]) -> list[tuple[set[str], set[str]]]:
-    """Logs that are made anew, and what they are made from, as sets that have nothing in common."""
+    """Rewritten logs with their sources, as disjoint sets."""
     found: list[tuple[set[str], set[str]]] = []
     for name, each in target.items():
         if not is_log(name):
@@ -113,7 +113,7 @@ def _overlap(logs: set[str], sources: set[str], more: set[str], more_sources: se
 def _replaced_by(
     log: str, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> set[str]:
-    """The logs that go from this one's offset to that of the next one that stays."""
+    """The removed logs between this one and the next one that stays."""
     logs = sorted(name for name in states.keys() | target.keys() if is_log(name) and name > log)
     replaced = set()
     for name in logs:
@@ -126,7 +126,7 @@ def _replaced_by(
 def _in_rewrite(
     name: str, target: Mapping[str, TargetFile], states: Mapping[str, FileState]
 ) -> TargetFile | None:
-    """What the file is in the exchange; None where there is and will be none."""
+    """Target state of a file in its group; None if it does not exist before or after."""
     state = states.get(name)
     each = target.get(name, Kept())
     match each:

@@ -1,4 +1,4 @@
-"""What a loading broker makes of a file's name."""
+"""Names of segment files, as a broker interprets them when it loads a log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEGMENT_SUFFIXES: Final = (
 
 
 def is_temporary(name: str) -> bool:
-    """Whether the file is one that is not in use yet, or not any more."""
+    """Whether the file is not yet, or no longer, part of the log."""
     return name.endswith(TEMPORARY_SUFFIXES)
 
 

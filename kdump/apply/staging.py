@@ -1,4 +1,4 @@
-"""New segments that lie ready beside the old ones before a plan puts them in their place."""
+"""Stage new segments: write them beside the old ones, before a plan replaces those."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def stage_file(
 ) -> None:
     """Write a file that a later plan names in :class:`~kdump.target.target_file.RenamedFrom`.
 
-    What a reader finds if the machine stops:
+    The state of the directory if the machine stops after each step:
 
-    1. An incomplete ``.cleaned``, as a broker leaves it that stops while it compacts. A broker
-       deletes it; so does writing it again.
-    2. A complete one, durable, and so is its name. A broker deletes that as well.
+    1. An incomplete ``.cleaned`` file, as a broker leaves it if it stops while compacting. A broker
+       deletes it; writing it again replaces it.
+    2. A complete one, durable with its name. A broker deletes that as well.
 
-    Nothing else is touched, so tasks of a job may do this, each for a file of its own.
+    Nothing else is touched, so tasks of a job may call this, each for its own file.
 
     Args:
         path: in a partition's directory; the name ends in ``.cleaned``.
-        content: what goes into it. Where taking it fails, nothing is left behind.
-        like: whose owner, group and mode it gets.
-        modified_ns: when it is said to have been modified.
+        content: of the file. If producing it fails, the file is deleted.
+        like: the file whose owner, group and mode the new one gets.
+        modified_ns: modification time that it gets.
         files: through which it is written.
 
     Raises:
@@ -46,9 +46,9 @@ def stage_file(
 
 
 def _readable(content: Content, metadata: Metadata) -> Content:
-    """The same content, without what the owner of the new file may not read.
+    """The same content, checked: the owner of the new file may read all of it.
 
-    Somebody may put another file in the place of a segment while it is copied.
+    Somebody may replace a segment by another file while it is copied.
 
     Raises:
         OSError: a file belongs to somebody else, and not everybody may read it.

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdump.apply.apply import apply_plan
+from kdump.apply.interrupted_runs import finish_interrupted, unfinished
+from kdump.apply.journal_preview import Restored
 from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
-from kdump.apply.undo import Restored, finish_interrupted, unfinished
 from kdump.errors import KdumpError
 from kdump.phases import phase
 from kdump.words import counted
@@ -125,7 +126,7 @@ def carry_out(targets: Sequence[TargetDirectory], writing: Writing) -> list[Done
         plans = [make_plan(each) for each in planning.over(targets)]
     done: dict[Path, Done] = {}
     # Directories that can make room on a full disk do so before others need it.
-    for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.may_go_early):
+    for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.early_removals):
         try:
             with phase(f"changing {plan.path}"):
                 done[plan.path] = _carried_out(plan, writing)

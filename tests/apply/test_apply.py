@@ -17,7 +17,8 @@ from builders.written_files import PARTITION, plan_of, wanted_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Content, Disk, Metadata
 from kdump.apply.plan import make_plan
-from kdump.apply.undo import list_undos, undo
+from kdump.apply.runs import list_undos
+from kdump.apply.undo import undo
 from kdump.errors import KdumpError
 from kdump.target.target_file import (
     CopiedFrom,

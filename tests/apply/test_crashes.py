@@ -19,7 +19,9 @@ from builders.repair_cases import (
     salvage,
 )
 from kdump.apply.files import Files
-from kdump.apply.undo import finish_interrupted, list_undos, undo
+from kdump.apply.interrupted_runs import finish_interrupted
+from kdump.apply.runs import list_undos
+from kdump.apply.undo import undo
 from kdump.errors import KdumpError
 
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)

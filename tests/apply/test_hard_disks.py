@@ -91,7 +91,7 @@ def test_on_a_full_disk_nothing_is_begun(small_disk: Path) -> None:
     outcome = recover(log_dir)
 
     assert outcome.exit_status == 8
-    said = rb"needs [0-9]+ bytes of free space, has 0; there is no room for undo data; nothing has"
+    said = rb"needs [0-9]+ bytes of free space, has 0; there is no space for undo data; nothing has"
     assert re.search(said, outcome.stderr)
     assert b"--no-undo" in outcome.stderr
     assert all_but_lock(log_dir) == before
@@ -117,7 +117,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_all_as_it_was(
         if outcome.exit_status != 8:
             break
         assert b"No space left on device" in outcome.stderr
-        said = rb"(nothing has been changed|as it was); [0-9]+ bytes of free space are needed"
+        said = rb"(nothing has been changed|as it was); needs [0-9]+ bytes of free space"
         assert re.search(said, outcome.stderr), outcome.stderr
         assert all_but_lock(log_dir) == before, pages
     assert len(statuses) > 2
@@ -258,7 +258,7 @@ def test_with_an_undo_a_full_disk_is_left_as_it_is(small_disk: Path) -> None:
     outcome = recover(log_dir)
 
     assert outcome.exit_status == 8
-    assert b"no room for undo data; nothing has been changed" in outcome.stderr
+    assert b"no space for undo data; nothing has been changed" in outcome.stderr
     assert b"--no-undo" in outcome.stderr
     assert all_but_lock(log_dir) == before
 

@@ -40,10 +40,12 @@ from builders.log_dir_trees import original_of
 from builders.trees import tree_of
 from builders.written_files import PARTITION, plan_of
 from kdump.apply.apply import apply_plan
+from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_file import read_journal
+from kdump.apply.journal_preview import Restored
 from kdump.apply.journal_record import JournalRecord, RecordKind
-from kdump.apply.undo import Restored, finish_interrupted, preview_undo, undo
+from kdump.apply.undo import preview_undo, undo
 from kdump.errors import KdumpError
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, KeptUpTo
 

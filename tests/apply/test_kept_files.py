@@ -16,8 +16,9 @@ from builders.repair_cases import aged, bad_batch_in_the_middle
 from builders.trees import tree_of
 from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
+from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.journal import RunState
-from kdump.apply.undo import finish_interrupted, undo
+from kdump.apply.undo import undo
 from kdump.errors import KdumpError
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, KeptUpTo, NewBytes
 
@@ -90,11 +91,11 @@ def stopped(work: Callable[[], object], where: str) -> None:
 def run_up_to(state: RunState, log_dir: Path, work: Callable[[], object]) -> None:
     """Let a run that keeps an undo be stopped in ``state``, or be done."""
     if state is RunState.APPLYING:
-        stopped(work, "kdump.apply.apply.go_on")
+        stopped(work, "kdump.apply.apply.roll_forward")
         return
     work()
     if state is RunState.UNDOING:
-        stopped(lambda: undo(log_dir), "kdump.apply.undo.go_back")
+        stopped(lambda: undo(log_dir), "kdump.apply.undo.roll_back")
 
 
 @pytest.fixture

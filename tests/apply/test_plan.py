@@ -142,9 +142,9 @@ def test_an_empty_segment_before_all_that_goes_comes_after_that(tmp_path: Path) 
 def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     (tmp_path / "a").write_bytes(b"old")
-    first = {name: NewBytes(b"meanwhile") for name in ("a", "b", "c")}
+    interim = {name: NewBytes(b"meanwhile") for name in ("a", "b", "c")}
     target = wanted_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
-    plan = make_plan(replace(target, first=first))
+    plan = make_plan(replace(target, interim=interim))
     assert told(plan) == [
         "replace a by 9 bytes",
         "create b of 9 bytes",
@@ -158,7 +158,7 @@ def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_pat
 
 def test_without_a_change_to_a_partition_nothing_is_held_meanwhile(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
-    target = replace(wanted_of(tmp_path, {}, {"b": NewBytes(b"x")}), first={"a": NewBytes(b"y")})
+    target = replace(wanted_of(tmp_path, {}, {"b": NewBytes(b"x")}), interim={"a": NewBytes(b"y")})
     assert told(make_plan(target)) == ["create b of 1 bytes"]
 
 

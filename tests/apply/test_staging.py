@@ -14,8 +14,8 @@ from builders.volatile_files import Stopped, VolatileFiles
 from builders.written_files import plan_of
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import Content, FileRange
+from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.staging import stage_file
-from kdump.apply.undo import finish_interrupted
 from kdump.target.target_file import Gone, RenamedFrom, TargetFile
 
 LOG = "00000000000000000000.log"

@@ -10,8 +10,10 @@ import pytest
 from builders.log_dir_trees import original_of, seen_by_broker
 from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
+from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.lock import hold_locks
-from kdump.apply.undo import discard, finish_interrupted, list_undos, preview_undo, undo
+from kdump.apply.runs import list_undos
+from kdump.apply.undo import discard, preview_undo, undo
 from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.target.target_file import Gone, KeptUpTo, NewBytes, TargetFile

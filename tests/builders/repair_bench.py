@@ -15,9 +15,11 @@ from builders.trees import Seen
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import Disk, Files
+from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.apply.plan import TargetDirectory, TargetPartition, make_plan
+from kdump.apply.runs import list_undos
 from kdump.apply.segment_names import CLEANED
-from kdump.apply.undo import finish_interrupted, list_undos, undo
+from kdump.apply.undo import undo
 from kdump.target.target_file import RenamedFrom
 
 
@@ -77,7 +79,7 @@ class Bench:
             for each in self._wanted.partitions
         )
         target = self._wanted
-        return TargetDirectory(self.path, tuple(changes), target.root, target.first)
+        return TargetDirectory(self.path, tuple(changes), target.root, target.interim)
 
     def _make_real_carelessly(self) -> None:
         for change in self.target.partitions:

@@ -21,7 +21,7 @@ from builders.log_directories import write_log_directory
 from builders.message_sets import message_07, wrapper_07
 from builders.repair_cases import CASES
 from builders.verified import with_body
-from kdump.apply.undo import Restored
+from kdump.apply.journal_preview import Restored
 from kdump.cli.output.write_report import interrupted_event
 from kdump.jobs.execution import Interrupted
 

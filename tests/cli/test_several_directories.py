@@ -135,11 +135,11 @@ def stopped(
 def test_a_signal_during_a_change_leaves_word_of_each_directory(
     log_dirs: list[Path], number: signal.Signals
 ) -> None:
-    done = stopped(number, "kdump.apply.apply", "go_on", 2, "recover", *log_dirs)
+    done = stopped(number, "kdump.apply.apply", "roll_forward", 2, "recover", *log_dirs)
     assert done.returncode == 128 + number
     lines = done.stderr.strip().splitlines()
     assert any(f"kdump undo {log_dirs[0]} 1" in line for line in lines)
-    assert f"{log_dirs[1]}: changed in part; run the command again to finish" in lines
+    assert f"{log_dirs[1]}: partly changed; run the command again to finish" in lines
     assert f"{log_dirs[2]}: nothing was changed" in lines
     assert lines[-1] == f"kdump: stopped by {number.name}"
     assert not any((log_dir / names.LOCK_FILE).exists() for log_dir in log_dirs)
@@ -175,7 +175,7 @@ def test_a_signal_during_an_undo_says_how_to_finish_it(
     log_dir = log_dirs[0]
     before = original_of(log_dir)
     assert run_kdump(["recover", str(log_dir)], Path("/")).exit_status == ExitStatus.REPAIRED
-    done = stopped(number, "kdump.apply.undo", "go_back", 1, "undo", log_dir)
+    done = stopped(number, "kdump.apply.undo", "roll_back", 1, "undo", log_dir)
     assert done.returncode == 128 + number
     assert "run the command again to finish" in done.stderr
     assert not (log_dir / names.LOCK_FILE).exists()

@@ -23,7 +23,7 @@ from builders.compactable_directories import (
 from builders.trees import contents_of, tree_of
 from builders.volatile_files import Stopped, VolatileFiles
 from kdump.apply.files import DISK, Files
-from kdump.apply.undo import finish_interrupted
+from kdump.apply.interrupted_runs import finish_interrupted
 from kdump.engine.engine import Engine
 from kdump.engine.local import LocalEngine
 from kdump.engine.spark import SparkEngine

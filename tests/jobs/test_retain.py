@@ -149,7 +149,7 @@ def test_where_the_log_begins_is_to_be_known_before_anything_goes(
 ) -> None:
     (result, _) = retain(request(*roots))
 
-    first = result.target.first[names.LOG_START_OFFSET_CHECKPOINT]
+    first = result.target.interim[names.LOG_START_OFFSET_CHECKPOINT]
     assert first == NewBytes(b"0\n1\norders 0 18\n")
     assert names.CLEAN_SHUTDOWN_MARKER not in result.target.root
 
@@ -157,7 +157,7 @@ def test_where_the_log_begins_is_to_be_known_before_anything_goes(
 def test_a_directory_in_which_nothing_goes_is_not_touched(roots: tuple[Path, Path]) -> None:
     for result in retain(request(*roots, now_ms=0)):
         assert (result.target.partitions, dict(result.target.root)) == ((), {})
-        assert dict(result.target.first) == {}
+        assert dict(result.target.interim) == {}
 
 
 def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(

@@ -17,7 +17,8 @@ from kdump.errors import ExitStatus, UsageProblem
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.apply.undo import Restored, Undo
+    from kdump.apply.journal_preview import Restored
+    from kdump.apply.runs import Undo
 
 RUN_COLUMNS: Final = (
     Column("undo", "Id"),
@@ -74,7 +75,7 @@ def command(
 
 
 def _list(log_dir: Path, output: OutputFormat) -> None:
-    from kdump.apply.undo import list_undos
+    from kdump.apply.runs import list_undos
 
     _show_runs(list_undos(log_dir), output)
 
@@ -93,8 +94,9 @@ def _discard(log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_ru
 def _undo(
     log_dir: Path, undo_id: str | None, output: OutputFormat, *, dry_run: bool, verbose: bool
 ) -> None:
+    from kdump.apply.interrupted_runs import remove_remains
     from kdump.apply.lock import hold_locks
-    from kdump.apply.undo import preview_undo, remove_remains, undo
+    from kdump.apply.undo import preview_undo, undo
 
     if dry_run:
         run, restored = preview_undo(log_dir, undo_id)

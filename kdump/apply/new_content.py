@@ -1,0 +1,123 @@
+"""Write the new content of a plan's operations beside the old files, before the first change."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kdump.apply.files import Content, FileRange, Files, Metadata
+from kdump.apply.journal import own_name
+from kdump.apply.journal_record import relative
+from kdump.apply.operations import DirectoryPlan, Operation
+from kdump.apply.plan import Plan
+from kdump.apply.segment_names import CLEANED, is_log
+from kdump.formats.names import leading_offset
+from kdump.phases import during
+from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes
+
+_NEW_FILE_BITS: Final = 0o666
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file with new content.
+
+    Attributes:
+        name: its path now, relative to the log directory.
+        path: the path that it will be renamed to, likewise.
+        metadata: its metadata, which it keeps.
+    """
+
+    name: str
+    path: str
+    metadata: Metadata
+
+
+@during("writing new files")
+def stage_new_content(
+    plan: Plan, number: int, files: Files, *, created_ns: int
+) -> dict[Operation, Staged]:
+    """Write the new content of all operations that have any, and make it durable.
+
+    The names become durable later, with the journal. ``.cleaned`` files that tasks of a job have
+    staged in a partition become durable with their names.
+
+    A file gets the owner, group, mode and times of the file that it replaces, or of the log of its
+    segment; else the owner and group of the directory.
+
+    Raises:
+        OSError: there is no space, or the owner cannot be set.
+    """
+    staged: dict[Operation, Staged] = {}
+    folders: set[Path] = set()
+    for directory in plan.directories:
+        logs = sorted(
+            (leading_offset(name) or 0, name) for name in directory.states if is_log(name)
+        )
+        for operation in directory.operations:
+            content = _content(directory, operation)
+            source = operation.source
+            if source is not None and source.endswith(CLEANED):
+                path = relative(plan.path, directory.path, operation.name)
+                name = relative(plan.path, directory.path, source)
+                staged[operation] = Staged(name, path, directory.states[source].metadata)
+                folders.add(directory.path)
+            if content is None:
+                continue
+            name = own_name(number, f"-new-{len(staged)}")
+            path = relative(plan.path, directory.path, operation.name)
+            metadata = _metadata_for(directory, operation, logs, created_ns)
+            files.create(plan.path / name, content)
+            files.set_metadata(plan.path / name, metadata)
+            staged[operation] = Staged(name, path, metadata)
+    files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])
+    return staged
+
+
+def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:
+    match operation.target:
+        case NewBytes(data):
+            return [data]
+        case CopiedFrom() as piece:
+            return [_range(directory, piece)]
+        case JoinedFrom(pieces):
+            return [_range(directory, piece) for piece in pieces]
+        case _:
+            return None
+
+
+def _range(directory: DirectoryPlan, piece: CopiedFrom) -> FileRange:
+    identity = directory.states[piece.name].identity
+    return FileRange(directory.path / piece.name, piece.start, piece.end, identity)
+
+
+def _metadata_for(
+    directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]], created_ns: int
+) -> Metadata:
+    name = operation.name
+    offset = leading_offset(name)
+    like = directory.states.get(name)
+    if like is None:
+        like = directory.states.get(_first_source(operation) or "")
+    if like is None and offset is not None:
+        # The log of its segment: the last one whose base offset is not above the file's.
+        at = bisect_right(logs, offset, key=lambda log: log[0])
+        like = directory.states[logs[at - 1][1]] if at else None
+    if like is not None:
+        return like.metadata
+    around = Metadata.of(directory.path.stat())
+    # The mode of its directory, without the right to search.
+    mode = around.mode & _NEW_FILE_BITS
+    return Metadata(mode, around.uid, around.gid, created_ns, created_ns)
+
+
+def _first_source(operation: Operation) -> str | None:
+    match operation.target:
+        case CopiedFrom(source, _, _):
+            return source
+        case JoinedFrom(pieces) if pieces:
+            return pieces[0].name
+        case _:
+            return None
