@@ -79,18 +79,6 @@ def fixtures(repository_root: Path) -> Path:
     return archives.unpack_all(repository_root / "fixtures", repository_root / "build/fixtures")
 
 
-@pytest.fixture(scope="session")
-def shared_fixtures(repository_root: Path) -> Path:
-    """Give the same for the larger collection of real directories, where that is at hand.
-
-    It lies beside the repository, in ``../shared/fixtures``. Without it the test is skipped.
-    """
-    collection = repository_root.parent / "shared" / "fixtures"
-    if not collection.is_dir():
-        pytest.skip("the larger collection of real directories is not here (../shared/fixtures)")
-    return archives.unpack_all(collection, repository_root / "build/shared-fixtures")
-
-
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
     """Give a directory in memory where there is room: a disk takes long to sync and to delete."""

@@ -22,37 +22,22 @@ NAMES = (
     "crashed",
     "leftover-1-cleaned-partial",
     "leftover-1-cleaned-partial-recovered",
-    "leftover-4-swap-complete",
-    "leftover-4-swap-complete-recovered",
-    "legacy",
-)
-"""The directories of ``fixtures/``."""
-
-MORE_NAMES = (
     "leftover-2-cleaned-complete",
     "leftover-2-cleaned-complete-recovered",
     "leftover-3-swap-log-only",
     "leftover-3-swap-log-only-recovered",
+    "leftover-4-swap-complete",
+    "leftover-4-swap-complete-recovered",
+    "legacy",
     "recovered",
 )
-"""Those that only the larger collection has."""
+"""The directories of ``fixtures/`` for which there are recorded runs."""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_is_printed_as_the_official_tool_printed_it(fixtures: Path, name: str) -> None:
-    hold_against_recorded_runs(fixtures, name)
-
-
-@pytest.mark.parametrize("name", NAMES + MORE_NAMES)
-def test_every_file_of_the_larger_collection_is_printed_as_the_official_tool_printed_it(
-    shared_fixtures: Path, name: str
-) -> None:
-    hold_against_recorded_runs(shared_fixtures, name)
-
-
-def hold_against_recorded_runs(collection: Path, name: str) -> None:
     count, failures = 0, []
-    for recorded in recorded_runs(collection, name):
+    for recorded in recorded_runs(fixtures, name):
         count += 1
         ours = run_kdump(["dump-segment", *recorded.args], recorded.cwd)
         if found := differences(recorded, ours):
@@ -81,18 +66,7 @@ def consumed_files(collection: Path) -> Iterator[tuple[Path, Path]]:
 def test_every_record_is_dumped_that_the_official_consumer_returned(
     fixtures: Path, isolation: str
 ) -> None:
-    hold_against_consumed_records(fixtures, isolation)
-
-
-@pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
-def test_every_record_of_the_larger_collection_is_dumped_that_the_official_consumer_returned(
-    shared_fixtures: Path, isolation: str
-) -> None:
-    hold_against_consumed_records(shared_fixtures, isolation)
-
-
-def hold_against_consumed_records(collection: Path, isolation: str) -> None:
-    pairs = [pair for pair in consumed_files(collection) if f".{isolation}." in pair[0].name]
+    pairs = [pair for pair in consumed_files(fixtures) if f".{isolation}." in pair[0].name]
     assert pairs
     for path, partition in pairs:
         rows = dumped_rows(partition)

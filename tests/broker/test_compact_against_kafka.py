@@ -74,12 +74,12 @@ def test_it_does_not_matter_how_much_is_looked_at_at_once(
 @pytest.mark.parametrize("directory", ["clean/d1", "clean/d2"])
 def test_what_a_real_broker_wrote_is_left_as_the_cleaner_leaves_it(
     servers: tuple[LoaderServer, CleanerServer],
-    shared_fixtures: Path,
+    fixtures: Path,
     quick_path: Path,
     directory: str,
 ) -> None:
     arena = CleaningArena(*servers, quick_path / "arena")
-    arena.adopt(shared_fixtures / "out" / directory)
+    arena.adopt(fixtures / "out" / directory)
 
     differences = arena.compare({"internal.segment.bytes": "5000"}, BASE_TIMESTAMP_MS + DAY_MS)
 

@@ -120,10 +120,10 @@ def test_salvaging_it_keeps_what_is_valid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["crashed", "recovered", "clean"])
 def test_of_a_real_directory_no_byte_of_its_log_is_lost(
-    shared_fixtures: Path, tmp_path: Path, name: str
+    fixtures: Path, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / "__cluster_metadata-0"
-    shutil.copytree(shared_fixtures / "out" / name / "d1" / path.name, path)
+    shutil.copytree(fixtures / "out" / name / "d1" / path.name, path)
     logs = {file.name: file.read_bytes() for file in path.glob("*.log")}
 
     apply_target(path, recovered(path).files)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from builders.recover_for_differ import recover
+from builders.trees import of_present_partitions
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, LEADER_EPOCH_CHECKPOINT
 from kdump.log.directory import DirectoryKind, read_log_directory
@@ -51,13 +52,13 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_every_file_ends_as_the_real_brokers(
-    shared_fixtures: Path, tmp_path: Path, before: str, after: str
+    fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     ours = tmp_path / "logs"
-    shutil.copytree(shared_fixtures / "out" / before, ours)
+    shutil.copytree(fixtures / "out" / before, ours)
     recover(ours, OWN_SETTINGS, now_ms=RESTARTED_MS, producer_id_expiration_ms=DAY_MS)
 
-    expected, found = files_of(shared_fixtures / "out" / after), files_of(ours)
+    expected, found = files_of(fixtures / "out" / after), files_of(ours)
 
     assert found.keys() == expected.keys()
     assert [name for name in expected if found[name] != expected[name]] == []
@@ -65,16 +66,16 @@ def test_every_file_ends_as_the_real_brokers(
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
 def test_the_checkpoints_end_as_the_real_brokers(
-    shared_fixtures: Path, tmp_path: Path, before: str, after: str
+    fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     ours = tmp_path / "logs"
-    shutil.copytree(shared_fixtures / "out" / before, ours)
+    shutil.copytree(fixtures / "out" / before, ours)
     recover(ours, OWN_SETTINGS)
 
     real, made = (
         read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints
-        for path in (shared_fixtures / "out" / after, ours)
+        for path in (fixtures / "out" / after, ours)
     )
 
-    assert made.recovery_points == real.recovery_points
-    assert made.log_start_offsets == real.log_start_offsets
+    assert made.recovery_points == of_present_partitions(real.recovery_points, ours)
+    assert made.log_start_offsets == of_present_partitions(real.log_start_offsets, ours)

@@ -125,8 +125,14 @@ class _Writer:
         return data
 
 
-def random_logs(rng: random.Random) -> Files:
-    """The logs of a partition: one to a handful of segments."""
+def random_logs(rng: random.Random, *, may_overflow: bool = True) -> Files:
+    """Generate the logs of a partition, one to five segments.
+
+    Args:
+        rng: decides everything.
+        may_overflow: let a few segments hold offsets too far apart for their index. A broker
+            splits these, and leaves a leader epoch checkpoint that does not match the new segments.
+    """
     writer = _Writer(rng, offset=rng.choice([0, 0, 0, 1000]))
     logs: Files = {}
     legacy_magic = rng.choice([0, 1]) if rng.random() < 0.1 else None
@@ -139,7 +145,7 @@ def random_logs(rng: random.Random) -> Files:
             else:
                 legacy_magic = None
                 log += writer.next_batch()
-        if rng.random() < 0.02:
+        if rng.random() < 0.02 and may_overflow:
             # Compaction of long ago put together what no index of 32 bits can hold.
             writer.offset += 2**31
             log += b"".join(writer.next_batch() for _ in range(rng.randrange(1, 9)))

@@ -1,29 +1,25 @@
-"""Whatever makes Kafka cut, drop or refuse something is found; what is sound is left in peace.
+"""Verify finds whatever makes Kafka cut, drop or refuse something, and reports nothing else.
 
-Partitions are made by Kafka's own classes, damaged, and loaded by Kafka. The programs for that lie
-beside the repository, in ``../shared/oracle``; without them these tests are skipped.
+Partitions are generated, loaded once by Kafka, damaged, and loaded by Kafka again.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import shutil
-import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from builders import random_partitions
+from builders.loading import MINUTE_MS, Clock, LoaderServer, files_of
 from builders.memory import in_memory
-from builders.once import made_once
 from builders.valid_batches import valid_batches
 from builders.verified import said_of
+from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.formats import names
@@ -33,11 +29,14 @@ from kdump.jobs.verify.verify_partition import PartitionReport
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 
 CASES = 100
-NOW_MS = 1_800_000_000_000
+SETTINGS = IndexSettings()
+CLOCK = Clock()
+LATER_MS = CLOCK.now_ms + 24 * 60 * MINUTE_MS
+"""After all timestamps of the generated records."""
 LEFTOVER_CODES = {
-    "swap": {"leftover-swap"},
-    "cleaned": {"leftover-cleaned"},
-    "deleted": {"leftover-deleted"},
+    "swap_interrupted": {"leftover-swap"},
+    "cleaning_interrupted": {"leftover-cleaned"},
+    "deletion_interrupted": {"leftover-deleted"},
     "orphan_index": {"index-orphan"},
 }
 
@@ -94,111 +93,47 @@ def log_sizes(partition: Path) -> dict[str, int]:
 @pytest.fixture(scope="module", params=[1, 2, 3])
 def trial(
     request: pytest.FixtureRequest,
-    repository_root: Path,
-    kafka_classpath: str,
+    loader_server: LoaderServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Trial]:
     """Give partitions of one seed."""
-    oracle = repository_root.parent / "shared" / "oracle"
-    if not oracle.is_dir():
-        pytest.skip("the programs that drive Kafka's loader are not here (../shared/oracle)")
-
-    def build(folder: Path) -> None:
-        set_up(oracle, folder)
-
-    home = made_once(repository_root / "build/oracle", (oracle / "Oracle.java").read_text(), build)
     with in_memory(tmp_path_factory.mktemp("trial")) as root:
-        yield make_trial(root, request.param, oracle, set_up(oracle, home))
+        yield make_trial(root, random.Random(request.param), loader_server)
 
 
-def set_up(oracle: Path, home: Path) -> str:
-    """Have the programs built in ``home``; gives their class path. Cheap once that is done."""
-    done = subprocess.run(
-        [oracle / "setup.sh"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "ORACLE_HOME": str(home)},
-    )
-    return done.stdout.strip()
-
-
-def ask(classpath: str, *orders: str) -> list[Any]:
-    """Give orders to the program that drives Kafka's classes; gives its answers."""
-    answers = subprocess.run(
-        [
-            "java",
-            "-Xmx1g",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-            "-cp",
-            classpath,
-            "Oracle",
-        ],
-        input="".join(f"{order}\n" for order in orders),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [json.loads(line) for line in answers.stdout.splitlines()]
-
-
-DAMAGE_ALL = """
-import json, sys, warnings
-warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
-import damage
-seed, count = int(sys.argv[3]), int(sys.argv[4])
-names = [f"case-{index}" for index in range(count)]
-print(json.dumps({
-    name: damage.damage(seed * 7919 + index, f"{sys.argv[2]}/{name}")
-    for index, name in enumerate(names)
-}))
-"""
-
-
-def make_trial(root: Path, seed: int, oracle: Path, classpath: str) -> Trial:
-    rng = random.Random(seed)
+def make_trial(root: Path, rng: random.Random, server: LoaderServer) -> Trial:
     sound, damaged, loaded = root / "sound", root / "damaged", root / "loaded"
-    sound.mkdir()
-    orders = [
-        "\t".join(
-            [
-                "generate",
-                str(sound / f"case-{index}"),
-                f"seed={seed * 100003 + index}",
-                f"now={NOW_MS}",
-                f"batches={rng.choice([3, 20, 60, 120])}",
-                f"internal.segment.bytes={rng.choice([3000, 12000, 40000])}",
-                f"index.interval.bytes={rng.choice([1, 300, 4096])}",
-                f"txn={rng.choice(['true', 'true', 'false'])}",
-                *(["crash"] if rng.random() < 0.7 else []),
-                *(["hanging"] if rng.random() < 0.5 else []),
-            ]
-        )
-        for index in range(CASES)
-    ]
-    assert all(answer["ok"] for answer in ask(classpath, *orders))
+    names_of_all = [f"case-{number}" for number in range(CASES)]
+    for name in names_of_all:
+        write_files(sound / name, random_partitions.random_logs(rng, may_overflow=False))
+    server.load(sound, SETTINGS, CLOCK)
+    (sound / names.CLEAN_SHUTDOWN_MARKER).unlink(missing_ok=True)
+    damages = {}
+    for name in names_of_all:
+        files = files_of(sound / name)
+        if rng.random() < 0.7:
+            files = random_partitions.as_after_crash(files)
+            shutil.rmtree(sound / name)
+            write_files(sound / name, files)
+        damages[name], files = random_partitions.after_happenings(rng, files)
+        write_files(damaged / name, files)
     for name in (
         names.RECOVERY_POINT_CHECKPOINT,
         names.LOG_START_OFFSET_CHECKPOINT,
         names.REPLICATION_OFFSET_CHECKPOINT,
         names.CLEANER_OFFSET_CHECKPOINT,
     ):
-        (sound / name).write_bytes(encode_offset_checkpoint([]))
-    shutil.copytree(sound, damaged)
-    done = subprocess.run(
-        [sys.executable, "-c", DAMAGE_ALL, oracle, damaged, str(seed), str(CASES)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    damages = json.loads(done.stdout)
+        for log_dir in (sound, damaged):
+            (log_dir / name).write_bytes(encode_offset_checkpoint([]))
     shutil.copytree(damaged, loaded)
-    (answer,) = ask(classpath, f"recover-each\t{loaded}\tnow={NOW_MS}")
-    assert answer["ok"]
-    logs = answer["logs"]
-    refused = frozenset(name for name in damages if "refused" in logs.get(name, {"refused": ""}))
+    refused = frozenset(server.load(loaded, SETTINGS, CLOCK))
     return Trial(sound, damaged, loaded, damages, refused)
+
+
+def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
+    directory.mkdir(parents=True)
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
 
 
 def found(log_dir: Path, level: Level) -> tuple[dict[str, list[Finding]], dict[str, str]]:
@@ -208,13 +143,16 @@ def found(log_dir: Path, level: Level) -> tuple[dict[str, list[Finding]], dict[s
     pending: list[Finding] = []
     # Their writers skip offsets now and then, as compaction does.
     given = {"cleanup.policy": "compact"}
-    for said in said_of(log_dir, level=level, now_ms=NOW_MS, given=given):
+    for said in said_of(log_dir, level=level, now_ms=LATER_MS, given=given):
         if isinstance(said, Finding):
             pending.append(said)
         elif isinstance(said, PartitionReport):
-            own = f"{said.partition.path}/"
-            name = said.partition.path.name
-            findings[name] = [each for each in pending if each.place.path.startswith(own)]
+            path, name = said.partition.path, said.partition.path.name
+            findings[name] = [
+                each
+                for each in pending
+                if path in (Path(each.place.path), Path(each.place.path).parent)
+            ]
             verdicts[name] = said.verdict_kind
             pending = []
     return findings, verdicts

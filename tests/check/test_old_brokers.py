@@ -1,7 +1,6 @@
 """Directories that older brokers wrote have no findings, and are read as their consumers read them.
 
-``expected-*.jsonl`` is what the consumer of that version returned of each partition. The larger
-collection has some generations, ``fixtures`` some others.
+``expected-*.jsonl`` is what the consumer of that version returned of each partition.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from kdump.check.part import Level
 from kdump.formats.record_batch import NO_TIMESTAMP
 
 VERSIONS = ("0.9.0.1", "0.10.2.2", "1.1.1", "2.0.1")
-OTHER_VERSIONS = ("0.8.2.2", "0.11.0.3", "1.0.2", "2.4.1", "2.8.2", "3.3.2", "3.9.1")
+STOPPED_ONLY = ("0.8.2.2", "0.11.0.3", "1.0.2", "2.4.1", "2.8.2", "3.3.2", "3.9.1")
 COLUMNS = "offset,timestamp,key,value,headers"
 
 
@@ -38,13 +37,13 @@ def loud(root: Path, level: Level = Level.DEEP) -> list[Finding]:
 @pytest.mark.parametrize("state", ["clean", "recovered"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_clean_directory_has_no_findings(
-    shared_fixtures: Path, version: str, state: str, level: Level
+    fixtures: Path, version: str, state: str, level: Level
 ) -> None:
-    assert loud(shared_fixtures / version / state, level) == []
+    assert loud(fixtures / "old" / version / state, level) == []
 
 
 @pytest.mark.parametrize("level", [Level.QUICK, Level.DEEP])
-@pytest.mark.parametrize("version", OTHER_VERSIONS)
+@pytest.mark.parametrize("version", STOPPED_ONLY)
 def test_a_clean_directory_of_another_generation_has_no_findings(
     fixtures: Path, version: str, level: Level
 ) -> None:
@@ -53,13 +52,13 @@ def test_a_clean_directory_of_another_generation_has_no_findings(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_repair_of_a_clean_directory_changes_nothing(
-    shared_fixtures: Path, tmp_path: Path, version: str
+    fixtures: Path, tmp_path: Path, version: str
 ) -> None:
     root = tmp_path / "logs"
-    shutil.copytree(shared_fixtures / version / "clean", root)
+    shutil.copytree(fixtures / "old" / version / "clean", root)
     outcome = run_kdump(["verify", "--repair", str(root)], tmp_path)
     assert outcome.exit_status == 0
-    assert contents_of(root) == contents_of(shared_fixtures / version / "clean")
+    assert contents_of(root) == contents_of(fixtures / "old" / version / "clean")
 
 
 def recovered_by_kdump(crashed: Path, root: Path) -> Path:
@@ -70,9 +69,9 @@ def recovered_by_kdump(crashed: Path, root: Path) -> Path:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_crashed_directory_has_no_findings_once_it_is_recovered(
-    shared_fixtures: Path, tmp_path: Path, version: str
+    fixtures: Path, tmp_path: Path, version: str
 ) -> None:
-    root = recovered_by_kdump(shared_fixtures / version / "crashed", tmp_path / "logs")
+    root = recovered_by_kdump(fixtures / "old" / version / "crashed", tmp_path / "logs")
     assert loud(root) == []
 
 
@@ -87,9 +86,9 @@ EXPECTED = [
 
 @pytest.mark.parametrize(("version", "state", "isolation"), EXPECTED)
 def test_the_records_are_those_that_its_consumer_read(
-    shared_fixtures: Path, tmp_path: Path, version: str, state: str, isolation: str
+    fixtures: Path, tmp_path: Path, version: str, state: str, isolation: str
 ) -> None:
-    home = shared_fixtures / version
+    home = fixtures / "old" / version
     root = (
         recovered_by_kdump(home / "crashed", tmp_path / "logs")
         if state == "on-kdump"

@@ -300,10 +300,8 @@ def test_the_manual_names_every_field(root: Path) -> None:
             assert group.keys() <= words
 
 
-def test_what_a_real_broker_left_is_compacted_and_sound(
-    shared_fixtures: Path, tmp_path: Path
-) -> None:
-    shutil.copytree(shared_fixtures / "out" / "clean", tmp_path, dirs_exist_ok=True)
+def test_what_a_real_broker_left_is_compacted_and_sound(fixtures: Path, tmp_path: Path) -> None:
+    shutil.copytree(fixtures / "out" / "clean", tmp_path, dirs_exist_ok=True)
     for log_dir in ("d1", "d2"):
         (tmp_path / log_dir / names.CLEANER_OFFSET_CHECKPOINT).unlink()
     before = {path: last_values(path) for path in tmp_path.glob("d?/compact[.-_]*-0")}

@@ -245,9 +245,9 @@ CLEAN = (
 @pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]], ids=["default", "quick", "deep"])
 @pytest.mark.parametrize("directories", CLEAN, ids=[each[0] for each in CLEAN])
 def test_what_a_real_broker_left_cleanly_is_sound(
-    shared_fixtures: Path, directories: tuple[str, ...], level: list[str]
+    fixtures: Path, directories: tuple[str, ...], level: list[str]
 ) -> None:
-    paths = [shared_fixtures / "out" / each for each in directories]
+    paths = [fixtures / "out" / each for each in directories]
     rows = said(*level, *paths)
     found = {row["code"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
     # Of the old formats nobody knows whether topics are compacted, and their offsets leap.

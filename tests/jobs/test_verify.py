@@ -108,10 +108,10 @@ def test_on_spark_nothing_is_written_either(
     ],
     ids=lambda pair: pair[0],
 )
-def crash(request: pytest.FixtureRequest, shared_fixtures: Path) -> tuple[Path, Path]:
+def crash(request: pytest.FixtureRequest, fixtures: Path) -> tuple[Path, Path]:
     """Give a directory on which a broker was killed, and what its next start made of it."""
     before, after = request.param
-    return shared_fixtures / "out" / before, shared_fixtures / "out" / after
+    return fixtures / "out" / before, fixtures / "out" / after
 
 
 def reports_on(log_dir: Path, level: Level) -> dict[str, PartitionReport]:

@@ -207,11 +207,11 @@ def test_a_file_that_cannot_be_read_is_an_os_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CLEAN)
 @pytest.mark.parametrize("trusting", [True, False], ids=["by checkpoint", "by headers"])
 def test_a_brokers_own_answers_are_found_on_its_disk(
-    shared_fixtures: Path, name: str, trusting: bool
+    fixtures: Path, name: str, trusting: bool
 ) -> None:
-    manifest = json.loads((shared_fixtures / "out" / f"manifest.{name}.json").read_text())
+    manifest = json.loads((fixtures / "out" / f"manifest.{name}.json").read_text())
     compared = 0
-    for path in sorted((shared_fixtures / "out" / name).iterdir()):
+    for path in sorted((fixtures / "out" / name).iterdir()):
         kind = directory_kind(path)
         found = read_log_directory(path, kind)
         for partition in found.partitions:

@@ -30,18 +30,7 @@ def consumed(collection: Path, isolation: str) -> Iterator[tuple[Path, Path]]:
 def test_the_records_are_those_that_the_official_consumer_returned(
     fixtures: Path, isolation: str
 ) -> None:
-    hold_against_consumed_records(fixtures, isolation)
-
-
-@pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
-def test_the_records_of_the_larger_collection_are_those_that_the_official_consumer_returned(
-    shared_fixtures: Path, isolation: str
-) -> None:
-    hold_against_consumed_records(shared_fixtures, isolation)
-
-
-def hold_against_consumed_records(collection: Path, isolation: str) -> None:
-    pairs = list(consumed(collection, isolation))
+    pairs = list(consumed(fixtures, isolation))
     assert pairs
     for path, partition in pairs:
         options = {"kafka.isolation.level": f"read_{isolation}"}

@@ -141,9 +141,9 @@ def test_a_swap_that_a_broker_cannot_finish_fails_every_reader(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
 def test_partitions_left_by_a_killed_cleaner_give_the_records_that_a_broker_kept(
-    shared_fixtures: Path, number: int
+    fixtures: Path, number: int
 ) -> None:
-    (folder,) = (shared_fixtures / "out").glob(f"leftover-{number}-*[!d]")
+    (folder,) = (fixtures / "out").glob(f"leftover-{number}-*[!d]")
     compared = 0
     for path in sorted(folder.glob("**/*-0")):
         if not any(path.glob("*.swap")) and not any(path.glob("*.cleaned")):
