@@ -124,11 +124,20 @@ def test_no_name_of_a_module_stands_more_than_twice() -> None:
     assert not {name: count for name, count in counts.items() if count > 2}
 
 
-def test_only_the_entry_point_stands_outside_the_rooms_and_uses_them() -> None:
+ABOVE_THE_ROOMS: Final = {"__main__.py", "api.py"}
+
+
+def test_only_entry_point_and_public_interface_stand_outside_the_rooms_and_use_them() -> None:
     assert not listing(
         found
         for found in IMPORTS
-        if not found.room and found.imported_room and found.path.name != "__main__.py"
+        if not found.room and found.imported_room and found.path.name not in ABOVE_THE_ROOMS
+    )
+
+
+def test_no_room_uses_the_public_interface() -> None:
+    assert not listing(
+        found for found in IMPORTS if found.room and found.name.startswith("kdump.api")
     )
 
 

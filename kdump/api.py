@@ -1,0 +1,621 @@
+"""The public Python interface: open a log directory, verify it, preview its recovery.
+
+Import these names from :mod:`kdump` itself. Nothing here writes. ``docs/python.md`` has examples.
+
+All functions raise :class:`KdumpError` where something cannot be done, :class:`UsageProblem`, which
+is one, where they are asked for something that does not exist, and ``OSError`` where a file cannot
+be read. Damage in the data is reported as findings; only reading records and batches raises for it,
+as :class:`DamagedLogError`, unless told to skip it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from kdump.apply.plan import make_plan
+from kdump.check.findings import Finding, Place, Severity
+from kdump.check.part import Level
+from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.errors import KdumpError, UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
+from kdump.jobs import recover as recovering
+from kdump.jobs.verify import verify as verifying
+from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.log import directory as directories
+from kdump.log.bounds import LogBounds, read_bounds
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.log.selection import PartitionSelection
+from kdump.log.sound import Damage
+from kdump.repair.policies import Policy
+from kdump.state.settings import Settings, read_settings, require_accepted
+from kdump.tables.batch_tables import BATCH_SCHEMA, batch_tables
+from kdump.tables.kafka_log.choice import Bounds, Edge
+from kdump.tables.kafka_log.columns import arrow_schema
+from kdump.tables.kafka_log.damage import DamagedLogError
+from kdump.tables.kafka_log.filters import Wanted
+from kdump.tables.kafka_log.options import SourceOptions, parse_options
+from kdump.tables.kafka_log.reader import SourceReading
+from kdump.tables.kafka_log.splits import plan_splits
+
+__all__ = [
+    "DamagedLogError",
+    "Finding",
+    "KdumpError",
+    "LogBounds",
+    "LogDir",
+    "LogPartition",
+    "LogSegment",
+    "PartitionVerdict",
+    "Place",
+    "PlannedOperation",
+    "PlannedPartition",
+    "RecoveryPlan",
+    "Severity",
+    "UsageProblem",
+    "VerifyReport",
+    "open_log_dir",
+    "plan_recovery",
+    "verify",
+]
+
+AnyPath = str | PathLike[str]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
+OnDamage = Literal["raise", "skip"]
+
+
+# ---- A log directory ----
+
+
+@dataclass(frozen=True, slots=True)
+class LogSegment:
+    """A segment of a partition.
+
+    Attributes:
+        base_offset: the first offset that it may hold.
+        path: the log file.
+        size_bytes: size of the log file.
+    """
+
+    base_offset: int
+    path: Path
+    size_bytes: int
+    _partition: Partition = field(repr=False, compare=False)
+
+    def batches(self, *, on_damage: OnDamage = "raise") -> pa.RecordBatchReader:
+        """As :meth:`LogPartition.batches`, for this segment alone."""
+        return _read_batches(self._partition, [self.base_offset], 0, None, on_damage)
+
+    def records(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        control_records: bool = False,
+        on_damage: OnDamage = "raise",
+    ) -> pa.RecordBatchReader:
+        """As :meth:`LogPartition.records`, for this segment alone."""
+        options = _source_options(self.path, columns, isolation_level, control_records, on_damage)
+        return _read_records(options)
+
+
+@dataclass(frozen=True, slots=True)
+class LogPartition:
+    """A partition's directory.
+
+    Attributes:
+        topic: None for a directory that is not named after a topic.
+        number: the partition's number; None likewise.
+        state: ``live``, ``future`` (on its way from another disk), ``delete`` or ``stray``.
+        path: the directory.
+        size_bytes: of all files in it.
+        segments: by base offset.
+    """
+
+    topic: str | None
+    number: int | None
+    state: str
+    path: Path
+    size_bytes: int
+    segments: tuple[LogSegment, ...]
+    _partition: Partition = field(repr=False, compare=False)
+    _directory: LogDirectory = field(repr=False, compare=False)
+
+    def bounds(self) -> LogBounds:
+        """Read offsets and times of the log, from checkpoints, indexes and a few headers.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        found = self._directory
+        return read_bounds(self._partition, found.checkpoints, is_clean=found.is_clean)
+
+    def batches(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        on_damage: OnDamage = "raise",
+    ) -> pa.RecordBatchReader:
+        """Stream the headers of batches.
+
+        Args:
+            start_offset: the first offset to read; None for the first in the log.
+            end_offset: the first offset not to read; None for the end of the log.
+            on_damage: ``raise`` or ``skip``.
+
+        Raises:
+            DamagedLogError: while reading, if told to raise.
+            UsageProblem: the log is one of Kafka 0.7.
+            OSError: while reading, if a file cannot be read.
+        """
+        bases = [segment.base_offset for segment in self.segments]
+        return _read_batches(self._partition, bases, start_offset or 0, end_offset, on_damage)
+
+    def records(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
+        control_records: bool = False,
+        on_damage: OnDamage = "raise",
+    ) -> pa.RecordBatchReader:
+        """Stream records, with the columns of the Spark data source (``docs/kafka-log.md``).
+
+        Args:
+            start_offset: the first offset to read; None for the log start offset.
+            end_offset: the first offset not to read; None for the end of the log.
+            columns: names of columns; None for all but ``headers``.
+            isolation_level: ``read_committed`` leaves out aborted transactions, and everything
+                from the first open transaction on.
+            control_records: also give the markers of transactions and other control records.
+            on_damage: ``raise`` or ``skip``.
+
+        Raises:
+            DamagedLogError: while reading, if told to raise.
+            UsageProblem: there is no such column, or the log is one of Kafka 0.7.
+            OSError: a file cannot be read.
+        """
+        options = _source_options(self.path, columns, isolation_level, control_records, on_damage)
+        start = Edge.EARLIEST if start_offset is None else start_offset
+        end = Edge.LATEST if end_offset is None else end_offset
+        return _read_records(replace(options, start=Bounds(start), end=Bounds(end)))
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """A log directory, as it was when it was opened.
+
+    Attributes:
+        path: the directory.
+        is_clean: whether it has the clean shutdown marker.
+        cluster_id: from ``meta.properties``; None where that says none.
+        node_id: likewise.
+        partitions: by topic, number and state.
+        problems: files and directories that could not be read or are malformed, a line each.
+    """
+
+    path: Path
+    is_clean: bool
+    cluster_id: str | None
+    node_id: int | None
+    partitions: tuple[LogPartition, ...]
+    problems: tuple[str, ...]
+
+    def partition(self, topic: str, number: int) -> LogPartition:
+        """Give a live partition.
+
+        Raises:
+            UsageProblem: there is none.
+        """
+        for each in self.partitions:
+            if (each.topic, each.number, each.state) == (topic, number, "live"):
+                return each
+        raise UsageProblem(f"{self.path} has no partition {topic}-{number}")
+
+
+def open_log_dir(path: AnyPath) -> LogDir:
+    """List a log directory. Files of partitions are read only when asked for.
+
+    Raises:
+        UsageProblem: it is not a log directory.
+        OSError: it cannot be listed.
+    """
+    found = _read_log_directory(Path(path), PartitionSelection())
+    properties = found.meta_properties
+    return LogDir(
+        path=found.path,
+        is_clean=found.is_clean,
+        cluster_id=None if properties is None else properties.cluster_id,
+        node_id=None if properties is None else properties.node_id,
+        partitions=tuple(_log_partition(each, found) for each in found.partitions),
+        problems=tuple(f"{each.path}: {each.error}" for each in found.problems),
+    )
+
+
+def _log_partition(partition: Partition, found: LogDirectory) -> LogPartition:
+    topic, number = partition.topic_partition or (None, None)
+    return LogPartition(
+        topic=topic,
+        number=number,
+        state=_STATE_NAMES[partition.state],
+        path=partition.path,
+        size_bytes=partition.total_bytes,
+        segments=tuple(_log_segment(each, partition) for each in partition.segments),
+        _partition=partition,
+        _directory=found,
+    )
+
+
+_STATE_NAMES = {state: state.value.removeprefix("-") or "live" for state in PartitionState}
+
+
+def _log_segment(segment: Segment, partition: Partition) -> LogSegment:
+    path = partition.segment_path(segment, segment.log_kind)
+    return LogSegment(segment.base_offset, path, segment.log_bytes, partition)
+
+
+def _read_log_directory(path: Path, selection: PartitionSelection) -> LogDirectory:
+    kind = directories.directory_kind(path)
+    if not kind.is_log_directory:
+        raise UsageProblem(f"{path} is not a log directory: it is a {kind.value}")
+    return directories.read_log_directory(
+        path,
+        kind,
+        # Settings of topics are in the cluster's metadata, whether or not that is selected.
+        select=lambda name, key: (
+            key.topic == CLUSTER_METADATA_TOPIC or selection.matches(name, key)
+        ),
+    )
+
+
+def _read_batches(
+    partition: Partition,
+    segments: Iterable[int],
+    start_offset: int,
+    end_offset: int | None,
+    on_damage: OnDamage,
+) -> pa.RecordBatchReader:
+    if partition.is_0_7:
+        raise UsageProblem(f"{partition.path} is a log of Kafka 0.7, which has no batches")
+
+    def handle(damage: Damage) -> None:
+        if on_damage == "raise":
+            raise DamagedLogError(damage)
+
+    tables = batch_tables(partition, frozenset(segments), start_offset, end_offset, handle)
+    return pa.RecordBatchReader.from_batches(BATCH_SCHEMA, tables)
+
+
+def _source_options(
+    path: Path,
+    columns: Sequence[str] | None,
+    isolation_level: IsolationLevel,
+    control_records: bool,
+    on_damage: OnDamage,
+) -> SourceOptions:
+    options = {
+        "path": str(path),
+        "kafka.isolation.level": isolation_level,
+        "includeControlRecords": str(control_records),
+        "mode": "FAILFAST" if on_damage == "raise" else "DROPMALFORMED",
+    }
+    if columns is not None:
+        options["columns"] = ",".join(columns)
+    return parse_options(options)
+
+
+def _read_records(options: SourceOptions) -> pa.RecordBatchReader:
+    reading = SourceReading.of(options, options.columns, Wanted())
+    splits = plan_splits(options, Wanted())
+    tables = (table for split in splits for table in reading.read(split))
+    return pa.RecordBatchReader.from_batches(arrow_schema(options.columns), tables)
+
+
+# ---- Verification ----
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionVerdict:
+    """What verification says about a partition; the fields are those of ``verify --output jsonl``.
+
+    Attributes:
+        log_dir: the log directory.
+        directory: name of the partition's directory.
+        topic: None for a directory that is not named after a topic.
+        partition: the partition's number; None likewise.
+        verdict: what a starting broker would do to it, in a sentence; empty where not known.
+        verdict_kind: the same in a word, such as ``sound``, ``unclean``, ``loss``, ``refused``.
+        worst: the worst severity of its findings; None where it has none.
+        findings: number of findings by code.
+        batches: number of valid batches.
+        records: number of records in them; None where not all were decoded.
+        log_end_offset: one above its last offset.
+        total_bytes: of all its files.
+        damaged_bytes: of these, bytes that are damaged.
+    """
+
+    log_dir: str
+    directory: str
+    topic: str | None
+    partition: int | None
+    verdict: str
+    verdict_kind: str
+    worst: Severity | None
+    findings: Mapping[str, int]
+    batches: int
+    records: int | None
+    log_end_offset: int
+    total_bytes: int
+    damaged_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """The result of a verification.
+
+    Attributes:
+        findings: in the order in which they were found.
+        partitions: one verdict for each partition.
+    """
+
+    findings: tuple[Finding, ...]
+    partitions: tuple[PartitionVerdict, ...]
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether ``kdump verify`` would exit with 4."""
+        return any(finding.severity.is_damage for finding in self.findings)
+
+
+def verify(
+    *paths: AnyPath,
+    level: Literal["quick", "default", "deep"] = "default",
+    topics: Sequence[str] = (),
+    partitions: Sequence[str] = (),
+    config: Mapping[str, str] | None = None,
+    now_ms: int | None = None,
+    processes: int = 1,
+) -> VerifyReport:
+    """Check log directories for damage, as ``kdump verify`` does.
+
+    Args:
+        paths: log directories; all of a broker that has several.
+        level: how much to read, as ``--quick`` and ``--deep``.
+        topics: globs, as ``--topic``; none selects all.
+        partitions: globs, as ``--partition``; none selects all.
+        config: properties of all topics, or of the broker, by Kafka's names.
+        now_ms: the time, in epoch milliseconds; None for the clock's.
+        processes: how many processes work; 1 is this one alone.
+
+    Raises:
+        UsageProblem: a path is not a log directory, or Kafka does not take a property.
+        OSError: a log directory cannot be listed.
+    """
+    selection = PartitionSelection(tuple(topics), tuple(partitions))
+    found = [_read_log_directory(Path(path), selection) for path in paths]
+    request = verifying.Request(
+        targets=[
+            verifying.Target(partition, directory)
+            for directory in found
+            for partition in directory.partitions
+            if partition in selection
+        ],
+        # Partitions that are not selected are not listed, and must not be reported missing.
+        directories=found if selection.is_everything else [],
+        level=Level[level.upper()],
+        now_ms=_now_ms() if now_ms is None else now_ms,
+        settings=_settings(found, config),
+    )
+    findings: list[Finding] = []
+    verdicts: list[PartitionVerdict] = []
+    for event in verifying.verify(request, _engine_options(processes)):
+        if isinstance(event, Finding):
+            findings.append(event)
+        elif isinstance(event, PartitionReport):
+            verdicts.append(_partition_verdict(event))
+    return VerifyReport(tuple(findings), tuple(verdicts))
+
+
+def _partition_verdict(report: PartitionReport) -> PartitionVerdict:
+    topic, number = report.partition.topic_partition or (None, None)
+    return PartitionVerdict(
+        log_dir=report.log_dir,
+        directory=report.partition.path.name,
+        topic=topic,
+        partition=number,
+        verdict=report.verdict,
+        verdict_kind=report.verdict_kind,
+        worst=report.worst,
+        findings=dict(report.findings),
+        batches=report.batches,
+        records=report.records,
+        log_end_offset=report.end_offset,
+        total_bytes=report.account.total_bytes,
+        damaged_bytes=report.account.damaged_bytes,
+    )
+
+
+# ---- Recovery ----
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperation:
+    """A change to a file; the fields are those of ``recover --dry-run --output jsonl``.
+
+    Attributes:
+        action: ``remove``, ``cut``, ``rename``, ``replace`` or ``create``.
+        directory: where the file is.
+        file: its name.
+        source: for ``rename``, the name that it has now.
+        size_bytes: its size afterwards; 0 where it is removed.
+        lost_bytes: how many of its bytes nothing keeps.
+    """
+
+    action: str
+    directory: str
+    file: str
+    source: str | None
+    size_bytes: int
+    lost_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPartition:
+    """What recovery would do to a partition.
+
+    Attributes:
+        log_dir: the log directory.
+        directory: name of the partition's directory.
+        topic: None for a directory that is not named after a topic.
+        partition: the partition's number; None likewise.
+        verdict: what would be done, in a sentence.
+        verdict_kind: the same in a word.
+        left_because: why kdump would leave it unchanged; None where it would not.
+        becomes_stray: whether a broker would rename it to ``-stray``.
+        findings: what a broker would do to it beyond recovery, or why it would not load it.
+    """
+
+    log_dir: str
+    directory: str
+    topic: str | None
+    partition: int | None
+    verdict: str
+    verdict_kind: str
+    left_because: str | None
+    becomes_stray: bool
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """What recovery would do to a log directory.
+
+    Attributes:
+        log_dir: the log directory.
+        becomes_clean: whether it has the clean shutdown marker afterwards.
+        lost_bytes: how many bytes nothing keeps, padding of indexes included.
+        partitions: what would happen to each partition.
+        findings: damage of the log directory itself.
+        operations: the changes, in order.
+    """
+
+    log_dir: str
+    becomes_clean: bool
+    lost_bytes: int
+    partitions: tuple[PlannedPartition, ...]
+    findings: tuple[Finding, ...]
+    operations: tuple[PlannedOperation, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing would change."""
+        return not self.operations
+
+
+def plan_recovery(
+    *paths: AnyPath,
+    policy: Literal["broker", "salvage"] = "broker",
+    topics: Sequence[str] = (),
+    partitions: Sequence[str] = (),
+    config: Mapping[str, str] | None = None,
+    now_ms: int | None = None,
+    processes: int = 1,
+) -> tuple[RecoveryPlan, ...]:
+    """Say what a starting broker would do to log directories, as ``kdump recover --dry-run`` does.
+
+    Nothing is written, and no lock is taken.
+
+    Args:
+        paths: log directories; all of a broker that has several.
+        policy: ``broker`` does what a broker does; ``salvage`` keeps every valid batch.
+        topics: as for :func:`verify`.
+        partitions: likewise.
+        config: likewise.
+        now_ms: likewise; decides which producers have expired.
+        processes: likewise.
+
+    Returns:
+        A plan for each path, in their order.
+
+    Raises:
+        UsageProblem: a path is not a log directory, or Kafka does not take a property.
+        KdumpError: there can be no plan, such as for a partition on another file system.
+        OSError: a log directory cannot be listed.
+    """
+    selection = PartitionSelection(tuple(topics), tuple(partitions))
+    found = [_read_log_directory(Path(path), PartitionSelection()) for path in paths]
+    request = recovering.Request(
+        directories=found,
+        settings=_settings(found, config),
+        selection=selection,
+        policy=Policy(policy),
+        now_ms=_now_ms() if now_ms is None else now_ms,
+    )
+    results = recovering.recover(request, _engine_options(processes))
+    return tuple(_recovery_plan(each) for each in results)
+
+
+def _recovery_plan(result: recovering.DirectoryResult) -> RecoveryPlan:
+    plan = make_plan(result.target)
+    return RecoveryPlan(
+        log_dir=str(plan.path),
+        becomes_clean=result.becomes_clean,
+        lost_bytes=plan.lost_bytes,
+        partitions=tuple(_planned_partition(each) for each in result.partitions),
+        findings=result.findings,
+        operations=tuple(
+            PlannedOperation(
+                action=each.kind.value,
+                directory=str(each.directory),
+                file=each.name,
+                source=each.source,
+                size_bytes=each.size_bytes,
+                lost_bytes=each.lost_bytes,
+            )
+            for each in plan.operations
+        ),
+    )
+
+
+def _planned_partition(result: recovering.PartitionResult) -> PlannedPartition:
+    path = result.partition.path
+    topic, number = result.partition.topic_partition or (None, None)
+    kind, sentence = result.verdict
+    return PlannedPartition(
+        log_dir=str(path.parent),
+        directory=path.name,
+        topic=topic,
+        partition=number,
+        verdict=sentence,
+        verdict_kind=kind,
+        left_because=None if result.left is None else result.left.value,
+        becomes_stray=result.becomes_stray,
+        findings=result.findings,
+    )
+
+
+def _settings(
+    found: Sequence[LogDirectory], config: Mapping[str, str] | None
+) -> dict[Path, Settings]:
+    given = dict(config or {})
+    require_accepted(given, None)
+    return read_settings(found, given)
+
+
+def _engine_options(processes: int) -> EngineOptions:
+    return EngineOptions(EngineChoice.LOCAL, processes=processes)
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
