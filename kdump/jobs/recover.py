@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.broker.loader.account import Account
 from kdump.broker.loader.checkpoints import is_loaded, recovered_root
+from kdump.broker.loader.load_report import LoadReport
 from kdump.broker.loader.loader import Recovered
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
@@ -121,10 +121,10 @@ class PartitionResult:
         return kind, sentence
 
     @property
-    def account(self) -> Account | None:
+    def report(self) -> LoadReport | None:
         """What is done to it, as far as that is known."""
         if isinstance(self.outcome, Recovered | Recovered07):
-            return self.outcome.account
+            return self.outcome.report
         return None
 
     @property

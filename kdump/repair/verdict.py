@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.broker.loader.account import (
-    Account,
+from kdump.broker.loader.load_report import (
+    Cause,
     Cut,
     Dropped,
+    LoadReport,
     Loss,
     Outcome,
-    SetAside,
+    QuarantinedRange,
     SwapLoss,
-    Why,
 )
 from kdump.broker.loader.loader import Recovered
 from kdump.repair.policies import Policy
@@ -64,24 +64,24 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     if isinstance(outcome, Refusal):
         refuses = "a broker would refuse to start" if policy is Policy.BROKER else "not repaired"
         return Verdict(VerdictKind.REFUSED, f"{refuses}: {outcome}")
-    account = outcome.account
-    missing = [piece for piece in account.set_aside if _loses(piece)]
-    others = [piece for piece in account.set_aside if not _loses(piece)]
-    cuts = [cut for cut in account.cuts if not cut.is_padding]
+    report = outcome.report
+    missing = [piece for piece in report.quarantined if _loses(piece)]
+    others = [piece for piece in report.quarantined if not _loses(piece)]
+    cuts = [cut for cut in report.cuts if not cut.is_padding]
     losses = [
-        *_swapped(account.swap_losses),
+        *_swapped(report.swap_losses),
         *map(_cut, cuts),
-        *_dropped(account.dropped),
+        *_dropped(report.dropped),
         *map(_set_aside, missing),
     ]
-    repairs = [*map(_set_aside, others), *_repairs(account)]
-    padding = [_padding(cut) for cut in account.cuts if cut.is_padding]
+    repairs = [*map(_set_aside, others), *_repairs(report)]
+    padding = [_padding(cut) for cut in report.cuts if cut.is_padding]
     if losses or repairs:
         kind = VerdictKind.LOSS if losses else VerdictKind.REBUILT
         ending = "" if losses else "; no batch is lost"
         sentence = f"{subject} would {_and([*losses, *repairs, *padding])}{ending}"
-        return Verdict(kind, sentence, account.swap_losses)
-    unclean = [segment.base_offset for segment in account.recovered]
+        return Verdict(kind, sentence, report.swap_losses)
+    unclean = [segment.base_offset for segment in report.recovered]
     active = outcome.active_base_offset if isinstance(outcome, Recovered) else None
     harmless = harmless_verdict(unclean, active, policy)
     if not padding:
@@ -156,14 +156,14 @@ def lost_with(loss: Loss) -> str:
     return f"{records} of {batches} (offsets {loss.first_offset}–{loss.last_offset})"  # noqa: RUF001
 
 
-def _loses(piece: SetAside) -> bool:
+def _loses(piece: QuarantinedRange) -> bool:
     """Whether records are lost with bytes that are set aside; zeroes at the end never were any."""
     is_padding = piece.file is None and piece.last_offset is None
-    return piece.first_offset is not None and not is_padding and piece.why is not Why.MISSING
+    return piece.first_offset is not None and not is_padding and piece.cause is not Cause.MISSING
 
 
-def _set_aside(piece: SetAside) -> str:
-    if piece.why is Why.MISSING:
+def _set_aside(piece: QuarantinedRange) -> str:
+    if piece.cause is Cause.MISSING:
         offsets = f"{piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
         return f"note in {piece.file} that offsets {offsets} were missing before"
     where = f"of segment {piece.name}, from byte {piece.start} on"
@@ -173,7 +173,7 @@ def _set_aside(piece: SetAside) -> str:
     return f"set aside {size} {where}, because {piece.reason}{_missing(piece)}"
 
 
-def _missing(piece: SetAside) -> str:
+def _missing(piece: QuarantinedRange) -> str:
     """What is lost with bytes that are set aside, as far as it can be known."""
     if piece.first_offset is None:
         return " (no offset is lost)"
@@ -184,33 +184,33 @@ def _missing(piece: SetAside) -> str:
     if piece.records is None and most is not None:
         count = f", at most {counted(most, 'record')}"
     offsets = f"offsets {piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
-    lost = "perhaps lost" if piece.why is Why.UNDECIDED else "lost"
+    lost = "perhaps lost" if piece.cause is Cause.UNDECIDED else "lost"
     return f" ({lost}: {offsets}{count})"
 
 
-def _repairs(account: Account) -> Iterable[str]:
+def _repairs(report: LoadReport) -> Iterable[str]:
     for outcome, what in (
         (Outcome.DELETED, "delete {}"),
         (Outcome.PUT_IN_PLACE, "put {} in place"),
         (Outcome.REPLACED, "delete {} that these replace"),
     ):
-        count = sum(leftover.outcome is outcome for leftover in account.leftovers)
+        count = sum(leftover.outcome is outcome for leftover in report.leftovers)
         if count:
             thing = "file" if outcome is Outcome.REPLACED else "leftover"
             yield what.format(counted(count, thing))
-    for marker in account.made_markers:
+    for marker in report.added_markers:
         yield (
             f"abort the transaction of producer {marker.producer_id} at offset {marker.offset},"
             " whose marker is lost"
         )
-    if account.ignored_log_start_offset is not None:
+    if report.ignored_log_start_offset is not None:
         yield (
-            f"leave out the log start offset {account.ignored_log_start_offset}, at which a broker"
+            f"leave out the log start offset {report.ignored_log_start_offset}, at which a broker"
             " would delete the whole log"
         )
-    for split in account.splits:
+    for split in report.splits:
         yield f"split segment {split.name} into {len(split.base_offsets)}"
-    for segment in account.recovered:
+    for segment in report.recovered:
         if segment.is_rebuilt:
             yield f"rebuild the indexes of segment {segment.base_offset} because {segment.reason}"
 

@@ -18,7 +18,7 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.compactable_logs import NOW_MS, random_properties
 from builders.compacting import CleanerServer, CleaningArena
 from builders.loading import LoaderServer
-from kdump.broker.cleaner import parts, rewrite, scan
+from kdump.broker.cleaner import compaction_parts, compaction_rewrite, compaction_scan
 from kdump.scan.batches import read_windows
 
 pytestmark = pytest.mark.differential
@@ -57,10 +57,10 @@ def test_it_does_not_matter_how_much_is_looked_at_at_once(
     quick_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module, window_bytes in ((scan, 400), (rewrite, 700)):
+    for module, window_bytes in ((compaction_scan, 400), (compaction_rewrite, 700)):
         small = functools.partial(read_windows, window_bytes=window_bytes)
         monkeypatch.setattr(module, "read_windows", small)
-    monkeypatch.setattr(parts, "LARGEST_PART_BYTES", 1500)
+    monkeypatch.setattr(compaction_parts, "LARGEST_PART_BYTES", 1500)
     rng = random.Random(8)
     arena = CleaningArena(*servers, quick_path / "arena")
     arena.generate(rng, 25)

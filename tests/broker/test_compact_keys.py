@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.cleaner.keys import (
+from kdump.broker.cleaner.compaction_keys import (
     KEY_TYPE,
     NO_RECORDS,
     KeyedRecords,

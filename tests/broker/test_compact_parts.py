@@ -19,15 +19,15 @@ from kdump.broker.cleaner.cleaned_transactions import (
     TxnBatches,
     collect_aborted,
 )
-from kdump.broker.cleaner.keys import LiveRecords
-from kdump.broker.cleaner.parts import (
+from kdump.broker.cleaner.compaction_keys import LiveRecords
+from kdump.broker.cleaner.compaction_parts import (
     Amount,
     Extents,
     ScannedSegment,
     parts_to_rewrite,
     taken_together,
 )
-from kdump.broker.cleaner.rebuild import rebuilt_batches
+from kdump.broker.cleaner.rebuilt_batches import rebuilt_batches
 from kdump.broker.cleaner.record_retention import NO_HORIZON, RetentionRules
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress

@@ -8,7 +8,7 @@ import pytest
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
 from kdump.broker.cleaner.cleanable_range import CleanableRange, Hold, cleanable_range
-from kdump.broker.cleaner.groups import group_segments
+from kdump.broker.cleaner.segment_groups import group_segments
 from kdump.state.settings import TopicSettings
 
 NOW_MS = 1_000_000

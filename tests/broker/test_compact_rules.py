@@ -14,9 +14,9 @@ from builders.compact_for_differ import compact, compact_round, live_of
 from builders.message_sets import message
 from builders.recover_for_differ import recover
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter
-from kdump.broker.cleaner.preview import preview
-from kdump.broker.cleaner.round import Compacted, Round, begin_round
-from kdump.broker.cleaner.scan import PartToScan, ScannedPart, scan_part
+from kdump.broker.cleaner.compaction_preview import preview
+from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
+from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart, scan_part
 from kdump.broker.loader.checkpoints import load_context
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint

@@ -24,7 +24,7 @@ from builders.recovery import (
     refused,
     time_entries,
 )
-from kdump.broker.loader.account import Outcome
+from kdump.broker.loader.load_report import Outcome
 from kdump.formats import producer_snapshot
 from kdump.formats.checkpoints import (
     EpochEntry,
@@ -68,7 +68,7 @@ def test_a_sound_log_is_kept_after_a_crash(tmp_path: Path) -> None:
     outcome = recovered(partition(tmp_path, three_segments()))
 
     assert [outcome.files[name] for name in (FIRST, SECOND, THIRD)] == [Kept()] * 3
-    assert not outcome.account.loses_data
+    assert not outcome.report.loses_data
     assert (outcome.log_end_offset, outcome.recovery_point) == (36, 36)
 
 
@@ -102,7 +102,7 @@ def test_what_goes_behind_a_wrong_checksum_is_counted(tmp_path: Path) -> None:
     at = positions(each)[1]
     path = partition(tmp_path, {0: damaged(joined(each), at)})
 
-    (cut,) = recovered(path).account.cuts
+    (cut,) = recovered(path).report.cuts
 
     assert (cut.name, cut.position) == (FIRST, at)
     assert (cut.loss.batches, cut.loss.records) == (2, 6)
@@ -116,8 +116,8 @@ def test_segments_behind_a_cut_are_deleted(tmp_path: Path) -> None:
     outcome = recovered(partition(tmp_path, logs))
 
     assert [outcome.files[name] for name in (SECOND, THIRD)] == [Gone(), Gone()]
-    assert [dropped.name for dropped in outcome.account.dropped] == [SECOND, THIRD]
-    assert outcome.account.dropped[0].loss.records == 12
+    assert [dropped.name for dropped in outcome.report.dropped] == [SECOND, THIRD]
+    assert outcome.report.dropped[0].loss.records == 12
 
 
 def test_nothing_below_the_recovery_point_is_looked_at(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_nothing_below_the_recovery_point_is_looked_at(tmp_path: Path) -> None:
     outcome = recovered(partition(tmp_path, logs), recovery_point=24)
 
     assert outcome.files[FIRST] == Kept()
-    assert [segment.base_offset for segment in outcome.account.recovered] == [24]
+    assert [segment.base_offset for segment in outcome.report.recovered] == [24]
 
 
 def test_the_segment_that_holds_the_recovery_point_is_checked(tmp_path: Path) -> None:
@@ -221,8 +221,8 @@ def test_a_missing_offset_index_is_rebuilt_after_a_clean_stop_too(tmp_path: Path
     outcome = recovered(path, is_clean=True, interval_bytes=1)
 
     assert isinstance(outcome.files[f"{0:020d}.index"], NewBytes)
-    assert [segment.base_offset for segment in outcome.account.recovered] == [0]
-    assert outcome.account.recovered[0].is_rebuilt
+    assert [segment.base_offset for segment in outcome.report.recovered] == [0]
+    assert outcome.report.recovered[0].is_rebuilt
 
 
 def test_a_segment_without_an_offset_index_may_be_cut_and_those_behind_it_stay(
@@ -259,7 +259,7 @@ def test_an_index_without_its_log_is_deleted(tmp_path: Path) -> None:
     outcome = recovered(path, is_clean=True)
 
     assert outcome.files[f"{5:020d}.timeindex"] == Gone()
-    assert [leftover.outcome for leftover in outcome.account.leftovers] == [Outcome.DELETED]
+    assert [leftover.outcome for leftover in outcome.report.leftovers] == [Outcome.DELETED]
 
 
 def test_an_aborted_transaction_is_in_the_transaction_index(tmp_path: Path) -> None:
@@ -484,7 +484,7 @@ def test_a_swap_takes_the_place_of_the_segments_that_it_covers(tmp_path: Path) -
     assert outcome.files[FIRST] == RenamedFrom(f"{FIRST}.swap", len(logs[0] + logs[12]))
     assert outcome.files[SECOND] == Gone()
     assert outcome.files[THIRD] == Kept()
-    assert not outcome.account.loses_data
+    assert not outcome.report.loses_data
 
 
 def test_a_swap_at_or_above_something_being_cleaned_is_deleted(tmp_path: Path) -> None:
@@ -535,7 +535,7 @@ def test_a_segment_whose_offsets_do_not_fit_is_split(tmp_path: Path) -> None:
     assert outcome.files[log_name(far)] == CopiedFrom(
         FIRST, len(near_part), len(near_part + far_part)
     )
-    assert outcome.account.splits[0].base_offsets == (0, far)
+    assert outcome.report.splits[0].base_offsets == (0, far)
     assert outcome.log_end_offset == far + 6
 
 

@@ -97,7 +97,7 @@ def test_a_log_that_is_behind_its_newest_snapshot_begins_anew(
     }
     assert (outcome.log_start_offset, outcome.log_end_offset) == (end_offset, end_offset)
     assert outcome.files[log_name(end_offset)] == NewBytes(b"")
-    assert [dropped.loss.records for dropped in outcome.account.dropped] == [12]
+    assert [dropped.loss.records for dropped in outcome.report.dropped] == [12]
 
 
 def test_a_log_that_reaches_its_newest_snapshot_stays(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from builders.log_directories import write_partition
 from builders.message_sets import message
 from builders.recovery import joined, load, log_name, marker, positions, recovered
 from builders.valid_batches import valid_batches_of
-from kdump.broker.loader.account import Leftover, Outcome
+from kdump.broker.loader.load_report import Leftover, Outcome
 from kdump.broker.loader.loader import LoadContext, Recovered
 from kdump.formats.record_batch import TRANSACTIONAL_FLAG
 from kdump.log.directory import read_lone_partition
@@ -40,7 +40,7 @@ def lost(path: Path, **context: Any) -> list[tuple[str, int | None, int | None, 
     """What a broker loses: log, first and last offset, records."""
     return [
         (each.name, each.loss.first_offset, each.loss.last_offset, each.loss.records)
-        for each in recovered(path, **context).account.swap_losses
+        for each in recovered(path, **context).report.swap_losses
     ]
 
 
@@ -63,7 +63,7 @@ def test_an_empty_swap_loses_the_log(tmp_path: Path, is_compacted: bool | None) 
     found = verdict(outcome)
     assert found.kind is VerdictKind.LOSS
     assert "(offsets 0–3)" in found.sentence  # noqa: RUF001 - a range
-    assert found.swap_losses == outcome.account.swap_losses != ()
+    assert found.swap_losses == outcome.report.swap_losses != ()
 
 
 def test_salvage_keeps_the_log_beside_an_empty_swap(tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_broker_still_replaces_the_log(tmp_path: Path) -> None:
     assert isinstance(outcome, Recovered)
     apply_target(path, outcome.files)
     assert (path / FIRST).read_bytes() == b""
-    assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in outcome.account.leftovers
+    assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in outcome.report.leftovers
 
 
 def dropped(path: Path, logs: dict[int, bytes], swap: bytes) -> Path:

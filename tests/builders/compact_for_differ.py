@@ -16,10 +16,10 @@ from pathlib import Path
 from builders.apply_target import apply_target
 from kdump.broker.cleaner.cleaned_root import compacted_root
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
-from kdump.broker.cleaner.keys import LiveRecords, live_records
-from kdump.broker.cleaner.rewrite import Piece
-from kdump.broker.cleaner.round import Compacted, Round, begin_round, staged_name
-from kdump.broker.cleaner.scan import ScannedPart, scan_part, survey_part
+from kdump.broker.cleaner.compaction_keys import LiveRecords, live_records
+from kdump.broker.cleaner.compaction_rewrite import Piece
+from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round, staged_name
+from kdump.broker.cleaner.compaction_scan import ScannedPart, scan_part, survey_part
 from kdump.broker.loader.checkpoints import is_loaded, load_context
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats.names import PartitionState, TopicPartition

@@ -21,7 +21,7 @@ from builders.compact_for_differ import compact
 from builders.compactable_logs import NOW_MS, compactable_logs, random_properties
 from builders.java_server import JavaServer
 from builders.loading import Clock, LoaderServer, files_of
-from kdump.broker.cleaner.round import Compacted
+from kdump.broker.cleaner.compaction_round import Compacted
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint

@@ -15,8 +15,8 @@ import pytest
 from builders.apply_target import apply_target
 from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.valid_batches import offsets_of, valid_batches_of
-from kdump.broker.loader.account import Why
 from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.loader import Recovered
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
@@ -59,12 +59,12 @@ def _account_for_batches(
         if batch in kept:
             continue
         why = [
-            each.why
-            for each in outcome.account.set_aside
+            each.cause
+            for each in outcome.report.quarantined
             if batch in before[each.name][each.start : each.end]
         ]
         assert why, "a batch went without being set aside"
-        if why[0] in (Why.DUPLICATE, Why.OUT_OF_ORDER):
+        if why[0] in (Cause.DUPLICATE, Cause.OUT_OF_ORDER):
             first, last = offsets_of(batch)
             behind = [offsets_of(other)[1] >= first for other in batches[:at] if other in kept]
             ahead = [offsets_of(other)[0] <= last for other in batches[at + 1 :] if other in kept]

@@ -59,7 +59,7 @@ def test_the_newest_segment_is_cut_at_its_last_valid_message(tmp_path: Path) -> 
 
     assert outcome.files == {FIRST: Kept(), SECOND: KeptUpTo(at)}
     assert outcome.log_end_offset == len(LOG) + at
-    (cut,) = outcome.account.cuts
+    (cut,) = outcome.report.cuts
     assert (cut.loss.batches, cut.loss.damaged_bytes) == (1, len(MESSAGES[2]))
 
 
@@ -113,7 +113,7 @@ def test_no_valid_message_is_lost(tmp_path: Path, seed: int) -> None:
 
     assert messages_of(listed.path) == before
     kept = sum(file.stat().st_size for file in listed.path.glob("[0-9]*.kafka"))
-    assert kept + sum(aside.size_bytes for aside in outcome.account.set_aside) == len(log)
+    assert kept + sum(aside.size_bytes for aside in outcome.report.quarantined) == len(log)
     assert _is_settled(repair_0_7(read_partition(listed.path, None), Policy.SALVAGE))
 
 

@@ -12,7 +12,7 @@ from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, recovered
-from kdump.broker.loader.account import Leftover, Outcome
+from kdump.broker.loader.load_report import Leftover, Outcome
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.log.directory import read_lone_partition
 from kdump.repair.rebuild.leftovers import resolve_leftovers

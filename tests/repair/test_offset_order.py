@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.broker.loader.sound_batches import SoundBatches
+from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.repair.salvage.offset_order import log_order, rising_batches
 
 Spans = list[tuple[int, int]]
@@ -19,12 +19,12 @@ spans = st.lists(
 )
 
 
-def batches(*found: tuple[int, int]) -> SoundBatches:
+def batches(*found: tuple[int, int]) -> ValidBatches:
     """Batches of these offsets, a hundred bytes each."""
     count = len(found)
     first, last = np.array(found, np.int64).reshape(count, 2).T
     ones = np.ones(count, np.int64)
-    return SoundBatches(
+    return ValidBatches(
         batches=ones,
         position=np.arange(count) * 100,
         size_bytes=100 * ones,

@@ -15,7 +15,7 @@ from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
-from kdump.broker.loader.account import MadeMarker, Split, Why
+from kdump.broker.loader.load_report import AddedMarker, Cause, Split
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
@@ -68,13 +68,13 @@ def test_only_the_damaged_batch_goes_wherever_it_is(
     outcome = salvaged(path, **context)
     files = applied(path, outcome)
 
-    (aside,) = outcome.account.set_aside
+    (aside,) = outcome.report.quarantined
     assert files[FIRST] == joined(logs[0][:1], logs[0][2:])
     assert (files[SECOND], files[THIRD]) == (joined(logs[12]), joined(logs[24]))
     assert aside.file == f"damaged-{FIRST}-{first}-{second}"
     assert files[aside.file] == damaged
-    assert (aside.why, aside.first_offset, aside.last_offset, aside.records) == (
-        Why.DAMAGED,
+    assert (aside.cause, aside.first_offset, aside.last_offset, aside.records) == (
+        Cause.DAMAGED,
         3,
         5,
         3,
@@ -124,7 +124,7 @@ def test_zeroes_are_cut_and_not_set_aside(tmp_path: Path) -> None:
     outcome = salvaged(path)
 
     assert applied(path, outcome)[FIRST] == joined(each)
-    assert [aside.file for aside in outcome.account.set_aside] == [None, None]
+    assert [aside.file for aside in outcome.report.quarantined] == [None, None]
 
 
 def test_space_that_was_never_written_is_cut_as_a_broker_does_it(tmp_path: Path) -> None:
@@ -160,8 +160,8 @@ def test_a_batch_that_is_there_twice_stays_once(tmp_path: Path) -> None:
     outcome = salvaged(path)
 
     assert applied(path, outcome)[FIRST] == joined(each)
-    (aside,) = outcome.account.set_aside
-    assert (aside.why, aside.records) == (Why.DUPLICATE, 0)
+    (aside,) = outcome.report.quarantined
+    assert (aside.cause, aside.records) == (Cause.DUPLICATE, 0)
 
 
 @pytest.mark.parametrize("claimed", [0, 2, 7, 1000, 2**40])
@@ -175,7 +175,7 @@ def test_a_batch_with_a_wrong_offset_goes_and_not_those_around_it(
     outcome = salvaged(path)
 
     assert applied(path, outcome)[FIRST] == joined(each[:2], each[3:])
-    assert [aside.why for aside in outcome.account.set_aside] == [Why.OUT_OF_ORDER]
+    assert [aside.cause for aside in outcome.report.quarantined] == [Cause.OUT_OF_ORDER]
 
 
 def test_logs_that_have_each_other_s_names_get_their_own(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_log_that_is_to_begin_behind_its_end_is_kept(tmp_path: Path) -> None:
 
     assert outcome.files[FIRST] == Kept()
     assert (outcome.log_start_offset, outcome.checkpointed_log_start_offset) == (0, None)
-    assert outcome.account.ignored_log_start_offset == 50
+    assert outcome.report.ignored_log_start_offset == 50
 
 
 def test_a_damaged_swap_does_not_replace_a_log_that_is_there(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_a_lost_marker_is_made_up_where_its_producer_goes_on_outside(tmp_path: P
 
     assert [batch for batch in kept if batch in each] == [each[0], *each[2:]]
     assert [offsets_of(batch) for batch in kept] == [(n, n) for n in range(4)]
-    assert outcome.account.made_markers == (MadeMarker(log_name(1), 7, 1),)
+    assert outcome.report.added_markers == (AddedMarker(log_name(1), 7, 1),)
 
 
 def test_a_batch_that_cannot_be_loaded_goes_where_no_marker_fits(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_a_batch_that_cannot_be_loaded_goes_where_no_marker_fits(tmp_path: Path)
     outcome = salvaged(path)
 
     assert applied(path, outcome)[FIRST] == joined(each[:1], each[2:])
-    assert [aside.why for aside in outcome.account.set_aside] == [Why.NOT_LOADABLE]
+    assert [aside.cause for aside in outcome.report.quarantined] == [Cause.NOT_LOADABLE]
 
 
 def test_another_log_begins_where_offsets_leap_over_more_than_indexes_hold(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_another_log_begins_where_offsets_leap_over_more_than_indexes_hold(tmp_p
     files = applied(path, outcome)
 
     assert (files[FIRST], files[log_name(far)]) == (joined(each[:2]), joined(each[2:]))
-    assert outcome.account.splits == (Split(FIRST, (0, far)),)
+    assert outcome.report.splits == (Split(FIRST, (0, far)),)
 
 
 def test_a_batch_goes_that_cannot_be_loaded_behind_a_leap(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_logs_that_another_leaps_over_stay_with_it(tmp_path: Path) -> None:
     outcome = salvaged(path)
 
     assert valid_batches_of(applied(path, outcome)) == [*logs[0][:1], *logs[12], *logs[24], *far]
-    assert outcome.account.set_aside == ()
+    assert outcome.report.quarantined == ()
 
 
 def test_a_batch_stays_when_the_one_goes_that_has_its_offsets(tmp_path: Path) -> None:
@@ -361,13 +361,13 @@ def test_no_valid_batch_is_lost(tmp_path: Path, seed: int) -> None:
     kept = valid_batches_of(after)
     spans = [offsets_of(batch) for batch in kept]
     assert all(before[1] < behind[0] for before, behind in itertools.pairwise(spans))
-    reported = [files[aside.name][aside.start : aside.end] for aside in outcome.account.set_aside]
+    reported = [files[aside.name][aside.start : aside.end] for aside in outcome.report.quarantined]
     for batch in valid_batches_of(files):
         assert batch in kept or any(batch in lost for lost in reported)
-    went = sum(map(len, reported)) + sum(cut.loss.size_bytes for cut in outcome.account.cuts)
-    assert not any(cut.loss.batches for cut in outcome.account.cuts)
+    went = sum(map(len, reported)) + sum(cut.loss.size_bytes for cut in outcome.report.cuts)
+    assert not any(cut.loss.batches for cut in outcome.report.cuts)
     made = sum(len(batch) for batch in kept if batch not in b"".join(files.values()))
     assert sum(map(len, files.values())) == sum(map(len, kept)) - made + went
     again = repair_partition(read_lone_partition(path, path.name), LoadContext())
     assert isinstance(again, Recovered)
-    assert not again.account.loses_data
+    assert not again.report.loses_data

@@ -16,7 +16,7 @@ from builders.log_directories import write_log_directory
 from builders.recovery import joined, log_name
 from builders.valid_batches import valid_batches_of
 from builders.verified import findings_in
-from kdump.broker.loader.account import Why
+from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.loader import LoadContext, Recovered
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.check.findings import Severity
@@ -140,7 +140,7 @@ def require_clean(path: Path) -> None:
     assert [each for each in damage if each.code != "partition-metadata-missing"] == []
     again = repair_partition(read_lone_partition(path, path.name), CONTEXT)
     assert isinstance(again, Recovered), again
-    assert not again.account.loses_data
+    assert not again.report.loses_data
 
 
 @pytest.mark.parametrize("producers", ["none", "other", "same"])
@@ -201,7 +201,7 @@ def test_it_is_said_where_nothing_tells_which_batches_belong_to_the_partition(
 
     outcome = salvaged(path)
 
-    undecided = [each for each in outcome.account.set_aside if each.why is Why.UNDECIDED]
+    undecided = [each for each in outcome.report.quarantined if each.cause is Cause.UNDECIDED]
     assert undecided
     found = verdict(outcome, Policy.SALVAGE)
     assert found.kind is VerdictKind.LOSS
@@ -216,8 +216,12 @@ def test_a_segment_of_another_partition_over_its_own_does_not_stay(tmp_path: Pat
 
     outcome = salvaged(path)
 
-    (aside,) = outcome.account.set_aside
-    assert (aside.why, aside.first_offset, aside.last_offset) == (Why.FOREIGN, 120, 239)
+    (aside,) = outcome.report.quarantined
+    assert (aside.cause, aside.first_offset, aside.last_offset) == (
+        Cause.FOREIGN,
+        120,
+        239,
+    )
     assert "lost: offsets 120–239, at most 120 records" in str(  # noqa: RUF001 - a range
         verdict(outcome, Policy.SALVAGE).sentence
     )
@@ -228,9 +232,13 @@ def test_a_batch_that_a_log_is_named_after_stays(tmp_path: Path) -> None:
     own[log_name(4)] += own[log_name(0)]
     path = written(tmp_path / "logs" / "orders-0", own)
 
-    (aside,) = salvaged(path).account.set_aside
+    (aside,) = salvaged(path).report.quarantined
 
-    assert (aside.why, aside.name, aside.start > 0) == (Why.DUPLICATE, log_name(4), True)
+    assert (aside.cause, aside.name, aside.start > 0) == (
+        Cause.DUPLICATE,
+        log_name(4),
+        True,
+    )
 
 
 def test_the_batches_of_another_partition_are_one_range_in_the_report(tmp_path: Path) -> None:
@@ -242,7 +250,7 @@ def test_the_batches_of_another_partition_are_one_range_in_the_report(tmp_path: 
 
     outcome = salvaged(path)
 
-    (aside,) = outcome.account.set_aside
-    assert (aside.why, aside.name) == (Why.FOREIGN, log_name(250))
+    (aside,) = outcome.report.quarantined
+    assert (aside.cause, aside.name) == (Cause.FOREIGN, log_name(250))
     assert aside.size_bytes == len(foreign[log_name(200)])
     assert len(verdict(outcome, Policy.SALVAGE).sentence) < 400

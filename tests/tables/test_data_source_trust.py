@@ -35,7 +35,7 @@ from builders.read_records import (
 from builders.recovery import files_after, joined, load, marker, of_producer
 from builders.source_tables import offsets_of, rows_of
 from kdump.broker.loader.loader import Recovered
-from kdump.broker.loader.starting import as_loaded
+from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.cli.main import cli
 from kdump.errors import KdumpError
 from kdump.formats import producer_snapshot

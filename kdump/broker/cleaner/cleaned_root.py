@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kdump.broker.cleaner.round import Compacted
+from kdump.broker.cleaner.compaction_round import Compacted
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition

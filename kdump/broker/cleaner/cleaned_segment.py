@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from kdump.broker.cleaner.parts import Amount, PartToRewrite
-from kdump.broker.cleaner.rewrite import Chunk, Piece, rewrite_part
+from kdump.broker.cleaner.compaction_parts import Amount, PartToRewrite
+from kdump.broker.cleaner.compaction_rewrite import Chunk, Piece, rewrite_part
 from kdump.broker.loader.index_builder import IndexBuilder
 from kdump.broker.loader.indexes import InvalidOffset
 from kdump.broker.loader.segment_recovery import SEGMENT_KINDS, IndexSettings, LoadedSegment

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kdump.broker.cleaner.cleanable_log import LastRecord
-from kdump.broker.cleaner.keys import LiveRecords
+from kdump.broker.cleaner.compaction_keys import LiveRecords
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column, Flags
 from kdump.state.markers import is_control

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from kdump.broker.loader.account import Account, Recorder
 from kdump.broker.loader.indexes import InvalidOffset
+from kdump.broker.loader.interrupted_swaps import drop_orphan, required_offset
+from kdump.broker.loader.load_report import LoadReport, Recorder
 from kdump.broker.loader.log_segments import LogSegments
 from kdump.broker.loader.producer_replay import rebuild_producers
 from kdump.broker.loader.segment_recovery import (
@@ -22,9 +23,8 @@ from kdump.broker.loader.segment_recovery import (
     OffsetOverflow,
     open_segment,
 )
-from kdump.broker.loader.split import put_in_place, split_segment
+from kdump.broker.loader.segment_split import put_in_place, split_segment
 from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
-from kdump.broker.loader.swaps import drop_orphan, required_offset
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
@@ -114,7 +114,7 @@ class Recovered:
     checkpointed_log_start_offset: int | None
     active_base_offset: int
     leader_epochs: tuple[EpochEntry, ...]
-    account: Account
+    report: LoadReport
     producers: tuple[ProducerEntry, ...] = ()
     first_unstable_offset: int | None = None
 
@@ -200,7 +200,7 @@ class _Loader:
             checkpointed_log_start_offset=start_offset if is_ahead else None,
             active_base_offset=self.segments.last.base_offset,
             leader_epochs=self.epochs.entries,
-            account=self.recorder.finish(files),
+            report=self.recorder.finish(files),
             producers=tuple(each.entry() for each in self.producers.producers.by_id.values()),
             first_unstable_offset=self.producers.first_unstable_offset,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from kdump.broker.loader.account import Dropped, Leftover, Outcome, measure_loss
+from kdump.broker.loader.load_report import Dropped, Leftover, Outcome, measure_loss
 from kdump.broker.loader.loader import LoadContext, Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
@@ -70,7 +70,7 @@ def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Re
     return replace(
         outcome,
         files=outcome.files | dict.fromkeys(gone, Gone()),
-        account=replace(outcome.account, leftovers=(*outcome.account.leftovers, *leftovers)),
+        report=replace(outcome.report, leftovers=(*outcome.report.leftovers, *leftovers)),
     )
 
 
@@ -106,7 +106,7 @@ def _begun_anew(partition: Partition, outcome: Recovered, offset: int) -> Recove
         leader_epochs=(),
         producers=(),
         first_unstable_offset=None,
-        account=replace(outcome.account, dropped=_dropped(partition, old, offset)),
+        report=replace(outcome.report, dropped=_dropped(partition, old, offset)),
     )
 
 

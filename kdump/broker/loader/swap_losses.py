@@ -28,10 +28,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kdump.broker.loader.account import Loss, Recorder, SwapLoss
+from kdump.broker.loader.interrupted_swaps import finish_swaps
+from kdump.broker.loader.load_report import Loss, Recorder, SwapLoss
 from kdump.broker.loader.segment_recovery import IndexSettings
-from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
-from kdump.broker.loader.swaps import finish_swaps
+from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.scan.batches import Column, Flags, Window
@@ -66,7 +66,7 @@ def resolve_swaps(
 
     Raises:
         OSError: a log cannot be read.
-        Refused: as for :func:`~kdump.broker.loader.swaps.finish_swaps`.
+        Refused: as for :func:`~kdump.broker.loader.interrupted_swaps.finish_swaps`.
     """
     before = live_logs(directory) if _has_swap(directory) else {}
     unfinished = _unfinished_logs(directory)
@@ -247,9 +247,9 @@ class _Comparison:
             if (loss := _loss(name, batches, lost.get(name, set()), counts.get(name, [])))
         ]
 
-    def _batches(self, content: Content) -> SoundBatches:
+    def _batches(self, content: Content) -> ValidBatches:
         with self._directory.open_content(content) as source:
-            return find_sound_batches(source)
+            return find_valid_batches(source)
 
     def _lost_records(self, missing: Mapping[str, list[_Record]]) -> dict[str, list[_Record]]:
         """The records that no rule of the cleaner's lets go."""
@@ -382,12 +382,12 @@ def _take_markers(window: Window, markers: _Markers) -> None:
             markers.aborts[key] = is_abort
 
 
-def _is_control(batches: SoundBatches) -> Flags:
+def _is_control(batches: ValidBatches) -> Flags:
     is_control: Flags = (batches.attributes & CONTROL_FLAG) != 0
     return is_control
 
 
-def _is_in(batches: SoundBatches, held: Iterable[SoundBatches]) -> Flags:
+def _is_in(batches: ValidBatches, held: Iterable[ValidBatches]) -> Flags:
     """Which of ``batches`` are in one of ``held`` with the same offsets and content."""
     known = [_identities(each) for each in held]
     if not known or not batches.count:
@@ -396,7 +396,7 @@ def _is_in(batches: SoundBatches, held: Iterable[SoundBatches]) -> Flags:
     return is_in
 
 
-def _identities(batches: SoundBatches) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+def _identities(batches: ValidBatches) -> np.ndarray[tuple[int], np.dtype[np.void]]:
     """What tells batches apart, as one value each."""
     columns = (batches.first_offset, batches.last_offset, batches.size_bytes, batches.crc)
     stacked = np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
@@ -404,7 +404,7 @@ def _identities(batches: SoundBatches) -> np.ndarray[tuple[int], np.dtype[np.voi
 
 
 def _loss(
-    name: str, batches: SoundBatches, whole: set[int], records: list[_Record]
+    name: str, batches: ValidBatches, whole: set[int], records: list[_Record]
 ) -> SwapLoss | None:
     """What is lost of a log: batches as a whole, and records of others."""
     positions = whole | {record.position for record in records}

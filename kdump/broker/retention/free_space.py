@@ -47,7 +47,7 @@ def choose_to_free(logs: Sequence[RetainableLog], wanted_bytes: int) -> FreeChoi
 
     def offer(number: int, least_ms: int) -> None:
         log, at = logs[number], counts[number]
-        if at < len(log.segments) and log.may_go(at):
+        if at < len(log.segments) and log.is_deletable(at):
             heapq.heappush(waiting, (max(least_ms, log.segments[at].timestamp_ms), number))
 
     for number, log in enumerate(logs):

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.broker.retention.retention import below_log_start
-from kdump.broker.retention.retention_outcome import LoadedLog, Shortened
+from kdump.broker.retention.retention_outcome import LoadedLog, RetainedPartition
 from kdump.errors import KdumpError
 from kdump.state.settings import TopicSettings
 
@@ -22,7 +22,9 @@ class RecordsNotDeletableError(KdumpError):
     """Records that a broker would refuse to delete."""
 
 
-def without_records_before(loaded: LoadedLog, settings: TopicSettings, offset: int) -> Shortened:
+def without_records_before(
+    loaded: LoadedLog, settings: TopicSettings, offset: int
+) -> RetainedPartition:
     """The partition once the records before ``offset`` are deleted.
 
     An offset below where the log begins already changes nothing.
@@ -48,4 +50,4 @@ def without_records_before(loaded: LoadedLog, settings: TopicSettings, offset: i
         )
     start = max(wanted, log.log_start_offset)
     count = below_log_start(replace(log, log_start_offset=start))
-    return loaded.without_first(count, start)
+    return loaded.delete_first(count, start)

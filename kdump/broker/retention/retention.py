@@ -62,7 +62,7 @@ class RetainableLog:
         """Whether another segment follows."""
         return at + 1 < len(self.segments)
 
-    def may_go(self, at: int) -> bool:
+    def is_deletable(self, at: int) -> bool:
         """Whether a segment could go at all: it is replicated, and not empty and active."""
         is_empty_active = not self.has_next(at) and not self.segments[at].size_bytes
         return self.high_watermark >= self.upper_bound(at) and not is_empty_active
@@ -163,7 +163,7 @@ def _over_age(log: RetainableLog, first: int, retention_ms: int, now_ms: int) ->
 def _count_from(log: RetainableLog, first: int, goes: Callable[[int], bool]) -> int:
     """How many segments in a row from ``first`` on may go, and do."""
     at = first
-    while at < len(log.segments) and log.may_go(at) and goes(at):
+    while at < len(log.segments) and log.is_deletable(at) and goes(at):
         at += 1
     return at - first
 

@@ -47,7 +47,7 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
-class Shortened:
+class RetainedPartition:
     """What is left of a partition.
 
     Attributes:
@@ -92,7 +92,7 @@ class LoadedLog:
             name.endswith(SNAPSHOT_SUFFIX) for name in _changed(self.loaded.files)
         )
 
-    def without_first(self, count: int, log_start_offset: int | None = None) -> Shortened:
+    def delete_first(self, count: int, log_start_offset: int | None = None) -> RetainedPartition:
         """What is left once the first ``count`` segments are gone.
 
         Args:
@@ -117,7 +117,7 @@ class LoadedLog:
         )
         if start > self.log.log_start_offset:
             LeaderEpochs(directory).truncate_from_start(start)
-        return Shortened(
+        return RetainedPartition(
             files=_changed(directory.target_files()),
             log_start_offset=start,
             recovery_point=self.loaded.recovery_point,
@@ -217,7 +217,7 @@ class Retained:
         held_back: what keeps segments that would go now otherwise.
     """
 
-    outcome: Shortened
+    outcome: RetainedPartition
     fates: tuple[SegmentFate, ...]
     held_back: tuple[Reason, ...]
 
@@ -236,7 +236,7 @@ def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retaine
     found = fates(loaded.log, settings, now_ms)
     count = sum(fate.is_deleted for fate in found)
     return Retained(
-        outcome=loaded.without_first(count),
+        outcome=loaded.delete_first(count),
         fates=found,
         held_back=held_back(loaded.log, settings, now_ms),
     )
@@ -278,7 +278,7 @@ def dated_by_records(loaded: LoadedLog) -> RetainableLog | LogSegment:
     """
     segments = list(loaded.log.segments)
     for at, segment in enumerate(segments):
-        if not segment.size_bytes or not loaded.log.may_go(at):
+        if not segment.size_bytes or not loaded.log.is_deletable(at):
             continue
         largest_ms = _largest_ms(loaded, segment)
         if largest_ms is None:
@@ -301,7 +301,7 @@ def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
 
 
 def log_starts_first(
-    directory: LogDirectory, outcomes: Mapping[TopicPartition, Shortened]
+    directory: LogDirectory, outcomes: Mapping[TopicPartition, RetainedPartition]
 ) -> TargetFile:
     """What ``log-start-offset-checkpoint`` has to say before anything is deleted.
 
@@ -322,7 +322,7 @@ def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
 
 def retained_root(
     directory: LogDirectory,
-    outcomes: Mapping[TopicPartition, Shortened],
+    outcomes: Mapping[TopicPartition, RetainedPartition],
     stale: frozenset[TopicPartition] = frozenset(),
 ) -> dict[str, TargetFile]:
     """What becomes of the files in the root of a directory that was left by a clean stop.

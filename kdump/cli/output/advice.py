@@ -185,6 +185,6 @@ def _unread_segments(result: PartitionResult) -> int:
 
     if result.left or not isinstance(result.outcome, Recovered):
         return 0
-    read = {segment.base_offset for segment in result.outcome.account.recovered}
+    read = {segment.base_offset for segment in result.outcome.report.recovered}
     with_data = [each for each in result.partition.segments if each.log_bytes]
     return sum(segment.base_offset not in read for segment in with_data)

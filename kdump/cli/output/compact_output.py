@@ -16,8 +16,8 @@ from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.broker.cleaner.cleaned_segment import RewrittenGroup
-    from kdump.broker.cleaner.parts import Amount
-    from kdump.broker.cleaner.preview import Preview
+    from kdump.broker.cleaner.compaction_parts import Amount
+    from kdump.broker.cleaner.compaction_preview import Preview
     from kdump.jobs.compact.compact import DirectoryResult
     from kdump.jobs.compact.request import PartitionResult, Problem
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kdump.broker.loader.account import Account, Leftover, Loss
+    from kdump.broker.loader.load_report import Leftover, LoadReport, Loss
     from kdump.jobs.loading import Outcome, Unreadable
     from kdump.jobs.recover import DirectoryResult, PartitionResult
     from kdump.log.directory import Offsets
@@ -39,7 +39,7 @@ def partition_row(result: PartitionResult) -> dict[str, Any]:
         "becomes_stray": result.becomes_stray,
         "refusals": _refusal_rows(result.outcome),
         **_bounds_row(result.outcome),
-        **_account_row(result.account),
+        **_account_row(result.report),
     }
 
 
@@ -87,13 +87,13 @@ def _bounds_row(outcome: Outcome | None) -> dict[str, Any]:
     }
 
 
-def _account_row(account: Account | None) -> dict[str, Any]:
-    if account is None:
+def _account_row(report: LoadReport | None) -> dict[str, Any]:
+    if report is None:
         return {name: [] for name in ACCOUNT_FIELDS}
     return {
         "recovered_segments": [
             {"base_offset": each.base_offset, "why": each.reason, "is_rebuilt": each.is_rebuilt}
-            for each in account.recovered
+            for each in report.recovered
         ],
         "cuts": [
             {
@@ -103,33 +103,33 @@ def _account_row(account: Account | None) -> dict[str, Any]:
                 "is_padding": each.is_padding,
             }
             | _loss_row(each.loss)
-            for each in account.cuts
+            for each in report.cuts
         ],
         "dropped_segments": [
             {"file": each.name, "why": each.reason} | _loss_row(each.loss)
-            for each in account.dropped
+            for each in report.dropped
         ],
-        "swap_losses": [{"file": each.name} | _loss_row(each.loss) for each in account.swap_losses],
+        "swap_losses": [{"file": each.name} | _loss_row(each.loss) for each in report.swap_losses],
         "set_aside": [
             {
                 "file": each.name,
                 "position": each.start,
                 "size_bytes": each.end - each.start,
                 "into": each.file,
-                "kind": each.why.value,
+                "kind": each.cause.value,
                 "why": each.reason,
                 "first_offset": each.first_offset,
                 "last_offset": each.last_offset,
                 "records": each.records,
                 "most_records": each.most_records,
             }
-            for each in account.set_aside
+            for each in report.quarantined
         ],
         "splits": [
-            {"file": each.name, "base_offsets": list(each.base_offsets)} for each in account.splits
+            {"file": each.name, "base_offsets": list(each.base_offsets)} for each in report.splits
         ],
-        "leftovers": [leftover_row(each) for each in account.leftovers],
-        "rebuilt_indexes": list(account.rebuilt_indexes),
+        "leftovers": [leftover_row(each) for each in report.leftovers],
+        "rebuilt_indexes": list(report.rebuilt_indexes),
     }
 
 

@@ -185,11 +185,11 @@ def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | Non
     # What knows the loader's rules is large, and few directories have anything for it to do.
     if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
         return partition
-    from kdump.broker.loader import starting
+    from kdump.broker.loader import swapped_partition
 
     try:
-        return starting.as_loaded(partition)
-    except starting.UnfinishedSwapError as failure:
+        return swapped_partition.as_loaded(partition)
+    except swapped_partition.UnfinishedSwapError as failure:
         diagnostics.report_failure(failure)
     except OSError as failure:
         diagnostics.report(Path(failure.filename or partition.path), failure)

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kdump.broker.cleaner.preview import Preview
-from kdump.broker.cleaner.round import Compacted
+from kdump.broker.cleaner.compaction_preview import Preview
+from kdump.broker.cleaner.compaction_round import Compacted
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.formats.names import PartitionState
 from kdump.jobs.compact.swap import NoSpace

@@ -24,8 +24,8 @@ from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.apply.staging import stage_file
 from kdump.broker.cleaner.cleaned_root import compacted_root
 from kdump.broker.cleaner.cleaned_segment import GroupRewriter, GroupToRewrite, RewrittenGroup
-from kdump.broker.cleaner.rewrite import Chunk
-from kdump.broker.cleaner.round import Compacted, Round, staged_name
+from kdump.broker.cleaner.compaction_rewrite import Chunk
+from kdump.broker.cleaner.compaction_round import Compacted, Round, staged_name
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.jobs.execution import Writing
 from kdump.log.directory import LogDirectory

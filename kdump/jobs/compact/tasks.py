@@ -13,10 +13,10 @@ from pathlib import Path
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
-from kdump.broker.cleaner.keys import NO_RECORDS, KeyedRecords, LiveRecords, live_records
-from kdump.broker.cleaner.parts import PartToRewrite
-from kdump.broker.cleaner.rewrite import Chunk, rewrite_part
-from kdump.broker.cleaner.scan import PartToScan, ScannedPart, scan_part, survey_part
+from kdump.broker.cleaner.compaction_keys import NO_RECORDS, KeyedRecords, LiveRecords, live_records
+from kdump.broker.cleaner.compaction_parts import PartToRewrite
+from kdump.broker.cleaner.compaction_rewrite import Chunk, rewrite_part
+from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart, scan_part, survey_part
 from kdump.engine.job import Split
 from kdump.engine.splits import segment_splits
 from kdump.jobs.loading import Unreadable

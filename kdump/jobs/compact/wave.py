@@ -12,12 +12,12 @@ from typing import Final, Protocol
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
-from kdump.broker.cleaner.keys import LiveRecords
-from kdump.broker.cleaner.parts import taken_together
-from kdump.broker.cleaner.preview import preview
-from kdump.broker.cleaner.rewrite import Chunk
-from kdump.broker.cleaner.round import Compacted, Round, begin_round
-from kdump.broker.cleaner.scan import ScannedPart
+from kdump.broker.cleaner.compaction_keys import LiveRecords
+from kdump.broker.cleaner.compaction_parts import taken_together
+from kdump.broker.cleaner.compaction_preview import preview
+from kdump.broker.cleaner.compaction_rewrite import Chunk
+from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
+from kdump.broker.cleaner.compaction_scan import ScannedPart
 from kdump.broker.loader.checkpoints import load_context
 from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.engine.engine import Engine, run_in_order

@@ -15,7 +15,11 @@ from typing import Final
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
 from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog
-from kdump.broker.retention.retention_outcome import Shortened, log_starts_first, retained_root
+from kdump.broker.retention.retention_outcome import (
+    RetainedPartition,
+    log_starts_first,
+    retained_root,
+)
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 from kdump.formats.names import TopicPartition
@@ -129,7 +133,7 @@ class PartitionResult:
     left: Left | None = None
     problem: Verdict | Unreadable | None = None
     log: RetainableLog | None = None
-    outcome: Shortened | None = None
+    outcome: RetainedPartition | None = None
     fates: tuple[Fate, ...] = ()
     held_back: tuple[Reason, ...] = ()
 
@@ -300,7 +304,7 @@ def _stale_log_starts(
 
 def _root(
     directory: LogDirectory,
-    outcomes: Mapping[TopicPartition, Shortened],
+    outcomes: Mapping[TopicPartition, RetainedPartition],
     stale: frozenset[TopicPartition],
 ) -> tuple[dict[str, TargetFile], dict[str, TargetFile]]:
     """What the files in the root have to be before anything is deleted, and in the end."""

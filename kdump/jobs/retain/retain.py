@@ -239,7 +239,7 @@ def _why_given_up(log: RetainableLog, at: int, count: int) -> str:
     """Why a segment goes or stays where space is wanted."""
     if at < count:
         return "it is one of the oldest, and space is wanted"
-    if log.may_go(at):
+    if log.is_deletable(at):
         return "enough is freed without it"
     if not log.has_next(at) and not log.segments[at].size_bytes:
         return Reason.EMPTY_ACTIVE.value

@@ -14,7 +14,7 @@ from kdump.broker.loader.loader import LoadContext
 from kdump.broker.retention.retention import Reason, RetainableLog, SegmentFate
 from kdump.broker.retention.retention_outcome import (
     LoadedLog,
-    Shortened,
+    RetainedPartition,
     dated_by_records,
     load_log,
     retained,
@@ -46,7 +46,7 @@ class ShortenedLog:
     """
 
     log: RetainableLog
-    outcome: Shortened | None = None
+    outcome: RetainedPartition | None = None
     fates: tuple[SegmentFate, ...] = ()
     held_back: tuple[Reason, ...] = ()
 
@@ -107,7 +107,7 @@ class FirstSegments:
     count: int
 
     def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog:
-        return ShortenedLog(loaded.log, loaded.without_first(self.count))
+        return ShortenedLog(loaded.log, loaded.delete_first(self.count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def load_sound(split: ShortenSplit) -> LoadedLog | Verdict | Unreadable:
     if isinstance(loaded, Refusal):
         return verdict(loaded)
     # Leftover files that would matter were refused before (``why_untouchable``).
-    account = replace(loaded.loaded.account, leftovers=())
-    if verdict(replace(loaded.loaded, account=account)).kind is not VerdictKind.SOUND:
+    report = replace(loaded.loaded.report, leftovers=())
+    if verdict(replace(loaded.loaded, report=report)).kind is not VerdictKind.SOUND:
         return verdict(loaded.loaded)
     return loaded

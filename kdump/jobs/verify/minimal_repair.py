@@ -363,15 +363,15 @@ def _may_lose(outcome: Recovered | Recovered07, policy: Policy) -> bool:
     A broker cuts a flushed segment, too, if it has to rebuild its indexes; here that is asked for
     by name only.
     """
-    account = outcome.account
+    report = outcome.report
     rebuilt = {
         str(names.OffsetFileName(segment.base_offset, names.FileKind.LOG))
-        for segment in account.recovered
+        for segment in report.recovered
         if segment.is_rebuilt
     }
-    if policy is Policy.BROKER and any(cut.name in rebuilt for cut in account.cuts):
+    if policy is Policy.BROKER and any(cut.name in rebuilt for cut in report.cuts):
         return False
-    return account.loses_data or bool(account.splits)
+    return report.loses_data or bool(report.splits)
 
 
 def _base_offsets(file_names: Iterable[str]) -> tuple[int, ...]:

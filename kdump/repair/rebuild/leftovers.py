@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kdump.broker.loader.account import Outcome, Recorder, SwapLoss
+from kdump.broker.loader.interrupted_swaps import drop_orphan
+from kdump.broker.loader.load_report import Outcome, Recorder, SwapLoss
 from kdump.broker.loader.loader import LoadContext
 from kdump.broker.loader.swap_losses import resolve_swaps
-from kdump.broker.loader.swaps import drop_orphan
 from kdump.formats import names
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes

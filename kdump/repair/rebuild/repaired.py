@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kdump.broker.loader.account import Leftover
+from kdump.broker.loader.load_report import Leftover
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory

@@ -21,8 +21,8 @@ from typing import Final
 
 import numpy as np
 
-from kdump.broker.loader.account import Why
-from kdump.broker.loader.sound_batches import SoundBatches
+from kdump.broker.loader.load_report import Cause
+from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.formats import names, offset_index, producer_snapshot
 from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
 from kdump.formats.errors import FormatError
@@ -57,7 +57,7 @@ class SequenceSpan:
     last_sequence: int
 
 
-def sequence_spans(batches: SoundBatches, rows: slice) -> dict[int, SequenceSpan]:
+def sequence_spans(batches: ValidBatches, rows: slice) -> dict[int, SequenceSpan]:
     """The spans of all producers in some batches, by producer id."""
     ids = batches.producer_id[rows]
     numbered = np.flatnonzero((ids >= 0) & (batches.base_sequence[rows] >= 0))
@@ -136,7 +136,7 @@ class _Run:
 
 
 def suspect_logs(
-    logs: Mapping[int, SoundBatches], spans: Mapping[int, Mapping[int, SequenceSpan]]
+    logs: Mapping[int, ValidBatches], spans: Mapping[int, Mapping[int, SequenceSpan]]
 ) -> set[int]:
     """Base offsets of the logs that overlap themselves, others, names or others' sequences."""
     bases = sorted(logs)
@@ -168,10 +168,10 @@ def suspect_logs(
 
 
 def find_foreign(
-    logs: Mapping[int, SoundBatches],
+    logs: Mapping[int, ValidBatches],
     spans: Mapping[int, Mapping[int, SequenceSpan]],
     directory: VirtualDirectory,
-) -> Mapping[int, Mapping[int, Why]]:
+) -> Mapping[int, Mapping[int, Cause]]:
     """The batches that belong to another log, or are there twice: why they go, by log and number.
 
     Args:
@@ -190,18 +190,18 @@ def find_foreign(
     _neighbour_doubts(runs)
     _join_doubts(runs)
     kept = _without_repeats(_without_conflicts(runs, logs))
-    foreign: dict[int, dict[int, Why]] = {}
+    foreign: dict[int, dict[int, Cause]] = {}
     for run in runs:
         if run not in kept:
-            why = Why.UNDECIDED if run.is_undecided else Why.FOREIGN
-            why = Why.DUPLICATE if run.is_twice else why
+            why = Cause.UNDECIDED if run.is_undecided else Cause.FOREIGN
+            why = Cause.DUPLICATE if run.is_twice else why
             rows = range(run.rows.start, run.rows.stop)
             foreign.setdefault(run.base_offset, {}).update(dict.fromkeys(rows, why))
     return foreign
 
 
 def _runs(
-    logs: Mapping[int, SoundBatches], spans: Mapping[int, Mapping[int, SequenceSpan]]
+    logs: Mapping[int, ValidBatches], spans: Mapping[int, Mapping[int, SequenceSpan]]
 ) -> Iterator[_Run]:
     bases = np.array(sorted(logs), np.int64)
     for base, batches in logs.items():
@@ -265,7 +265,7 @@ def _place_doubts(runs: list[_Run], bases: list[int]) -> None:
             run.doubt(_HINT, contradicts=False)
 
 
-def _file_doubts(run: _Run, batches: SoundBatches, evidence: _Evidence) -> None:
+def _file_doubts(run: _Run, batches: ValidBatches, evidence: _Evidence) -> None:
     """The files beside the logs."""
     if evidence.contradicts_epochs(run, batches):
         run.doubt(_CONTRADICTED)
@@ -374,7 +374,7 @@ def _join_doubts(runs: list[_Run]) -> None:
             run.doubts, run.weight = doubts, weight
 
 
-def _without_conflicts(runs: list[_Run], logs: Mapping[int, SoundBatches]) -> list[_Run]:
+def _without_conflicts(runs: list[_Run], logs: Mapping[int, ValidBatches]) -> list[_Run]:
     """The runs that stay where others have other batches at their offsets."""
     kept: list[_Run] = []
     for run in sorted(runs, key=lambda run: (run.doubts, -run.weight, run.first)):
@@ -396,7 +396,7 @@ def _is_close(run: _Run, others: list[_Run]) -> bool:
     return any(run.doubts - other.doubts <= _LITTLE for other in others)
 
 
-def _conflict(run: _Run, other: _Run, logs: Mapping[int, SoundBatches]) -> bool:
+def _conflict(run: _Run, other: _Run, logs: Mapping[int, ValidBatches]) -> bool:
     """Whether two runs have different batches at the same offsets, or one is there twice."""
     if not run.overlaps(other) or other.is_alone:
         return False
@@ -407,7 +407,7 @@ def _conflict(run: _Run, other: _Run, logs: Mapping[int, SoundBatches]) -> bool:
     return run.is_twice
 
 
-def _identities(run: _Run, other: _Run, batches: SoundBatches) -> set[tuple[int, int, int]]:
+def _identities(run: _Run, other: _Run, batches: ValidBatches) -> set[tuple[int, int, int]]:
     """First and last offset, and checksum, of the batches of a run that overlap another."""
     first, last = batches.first_offset[run.rows], batches.last_offset[run.rows]
     within = (first <= other.last) & (last >= other.first)
@@ -465,7 +465,7 @@ class _Evidence:
             return []
         return sorted(entries, key=lambda entry: entry.start_offset)
 
-    def contradicts_epochs(self, run: _Run, batches: SoundBatches) -> bool:
+    def contradicts_epochs(self, run: _Run, batches: ValidBatches) -> bool:
         """Whether a batch has another leader epoch than the checkpoint says."""
         if not self._epochs or batches.is_collapsed:
             return False
@@ -475,7 +475,7 @@ class _Evidence:
         found = batches.leader_epoch[run.rows]
         return bool(((found >= 0) & (known > 0) & (found != epochs[known])).any())
 
-    def index_agreement(self, run: _Run, batches: SoundBatches) -> bool | None:
+    def index_agreement(self, run: _Run, batches: ValidBatches) -> bool | None:
         """Whether the entries of the log's index for a run fit; None where there are none."""
         name = file_name(run.base_offset, FileKind.OFFSET_INDEX)
         if batches.is_collapsed:

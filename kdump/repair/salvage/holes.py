@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdump.broker.loader.account import SetAside, Why
-from kdump.broker.loader.sound_batches import SoundBatches
+from kdump.broker.loader.load_report import Cause, QuarantinedRange
+from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.target.virtual_directory import file_name
@@ -39,7 +39,7 @@ class Reach:
     is_thinned: bool
 
 
-def reach_of(base_offset: int, batches: SoundBatches) -> Reach:
+def reach_of(base_offset: int, batches: ValidBatches) -> Reach:
     """Look for holes in a log, whose batches are not collapsed."""
     if not batches.count:
         return Reach(base_offset, None, base_offset - 1, (), is_thinned=False)
@@ -53,7 +53,9 @@ def reach_of(base_offset: int, batches: SoundBatches) -> Reach:
     return Reach(base_offset, first_offset, int(last.max()), holes, is_thinned)
 
 
-def missing_ranges(reaches: Mapping[int, Reach], known: Collection[str]) -> Iterator[SetAside]:
+def missing_ranges(
+    reaches: Mapping[int, Reach], known: Collection[str]
+) -> Iterator[QuarantinedRange]:
     """The holes in a log that was never compacted, each with the empty file that stands for it.
 
     Args:
@@ -69,12 +71,12 @@ def missing_ranges(reaches: Mapping[int, Reach], known: Collection[str]) -> Iter
         if any(low <= base <= high for base in bases):
             continue
         log = file_name(high, FileKind.LOG)
-        yield SetAside(
+        yield QuarantinedRange(
             name=log,
             start=0,
             end=0,
             file=f"damaged-{log}-0-0",
-            why=Why.MISSING,
+            cause=Cause.MISSING,
             reason="they were missing before",
             first_offset=first,
             last_offset=last,

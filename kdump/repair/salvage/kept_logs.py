@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from kdump.broker.loader.account import Why
-from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
+from kdump.broker.loader.load_report import Cause
+from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.salvage.foreign import SequenceSpan, find_foreign, sequence_spans, suspect_logs
@@ -31,13 +31,15 @@ from kdump.target.virtual_directory import (
 )
 
 REASONS: Final = {
-    Why.FOREIGN: "they belong to another log",
-    Why.DUPLICATE: "their offsets are there twice",
-    Why.UNDECIDED: "they contradict other batches, and little tells which belong to the partition",
-    Why.OUT_OF_ORDER: "their offsets do not fit between those around them",
+    Cause.FOREIGN: "they belong to another log",
+    Cause.DUPLICATE: "their offsets are there twice",
+    Cause.UNDECIDED: (
+        "they contradict other batches, and little tells which belong to the partition"
+    ),
+    Cause.OUT_OF_ORDER: "their offsets do not fit between those around them",
 }
 """Why batches go that go in ranges."""
-_NOT_OWN: Final = (Why.FOREIGN, Why.DUPLICATE, Why.UNDECIDED)
+_NOT_OWN: Final = (Cause.FOREIGN, Cause.DUPLICATE, Cause.UNDECIDED)
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +57,9 @@ class KeptLog:
 
     base_offset: int
     content: Stored
-    batches: SoundBatches
+    batches: ValidBatches
     keep: Flags
-    reasons: dict[int, tuple[Why, str]] = field(default_factory=dict)
+    reasons: dict[int, tuple[Cause, str]] = field(default_factory=dict)
     markers: dict[int, list[bytes]] = field(default_factory=dict)
 
     @property
@@ -211,7 +213,7 @@ class KeptLogs:
         at = int(np.searchsorted(ends, position, side="right"))
         return int(rows[at]) if at < len(rows) else None
 
-    def let_go(self, segment: Segment, row: int, why: Why, reason: str) -> None:
+    def let_go(self, segment: Segment, row: int, why: Cause, reason: str) -> None:
         """Keep a batch no longer; those stay instead that did not because of it."""
         log = segment.log
         was_out_of_order = any(
@@ -316,9 +318,9 @@ class KeptLogs:
             log.keep = np.zeros(log.batches.count, np.bool_)
             log.keep[own[log.base_offset]] = keep[log.base_offset]
 
-    def _read(self, base_offset: int) -> SoundBatches:
+    def _read(self, base_offset: int) -> ValidBatches:
         with self._directory.open(file_name(base_offset, FileKind.LOG)) as source:
-            return find_sound_batches(source)
+            return find_valid_batches(source)
 
     def _expand(self, log: KeptLog) -> None:
         if log.batches.is_collapsed:
@@ -330,7 +332,7 @@ class KeptLogs:
             return decode_header(read_at(source, int(log.batches.position[row]), HEADER_BYTES))
 
 
-def _overlapped(logs: Mapping[int, SoundBatches], keep: Mapping[int, Flags]) -> list[int]:
+def _overlapped(logs: Mapping[int, ValidBatches], keep: Mapping[int, Flags]) -> list[int]:
     """The collapsed logs that something which goes overlaps: perhaps less of it has to go."""
     collapsed = [base for base, batches in logs.items() if batches.is_collapsed]
     if not collapsed:

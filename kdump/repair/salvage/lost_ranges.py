@@ -9,14 +9,14 @@ from typing import Self
 
 import numpy as np
 
-from kdump.broker.loader.account import SetAside, Why
-from kdump.broker.loader.sound_batches import DamagedRange
+from kdump.broker.loader.load_report import Cause, QuarantinedRange
+from kdump.broker.loader.valid_batches import DamagedRange
 from kdump.formats.record_batch import BatchHeader
 from kdump.repair.salvage.kept_logs import REASONS, KeptLog
 from kdump.scan.batches import Column
 
 
-def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
+def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, QuarantinedRange]]:
     """Each range that goes, log by log and in the order of each, with the log's base offset."""
     bases = sorted(log.base_offset for log in logs)
     following = dict(itertools.zip_longest(bases, bases[1:]))
@@ -30,7 +30,7 @@ def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, SetAside]]:
         yield from ((log.base_offset, lost) for lost in _merged(found))
 
 
-def _merged(found: Sequence[SetAside]) -> Iterator[SetAside]:
+def _merged(found: Sequence[QuarantinedRange]) -> Iterator[QuarantinedRange]:
     """Batches that go for the same cause and touch each other, as one range."""
     for _, touching in itertools.groupby(_numbered(found), key=lambda each: each[0]):
         pieces = [lost for _, lost in touching]
@@ -49,39 +49,41 @@ def _merged(found: Sequence[SetAside]) -> Iterator[SetAside]:
         yield replace(
             first,
             end=last.end,
-            reason=REASONS.get(first.why, first.reason),
+            reason=REASONS.get(first.cause, first.reason),
             first_offset=min(offsets, default=None),
             last_offset=max(offsets, default=None),
             records=sum(known) if len(known) == len(records) else None,
         )
 
 
-def _numbered(found: Sequence[SetAside]) -> Iterator[tuple[int, SetAside]]:
+def _numbered(found: Sequence[QuarantinedRange]) -> Iterator[tuple[int, QuarantinedRange]]:
     """Each piece with the number of the range that it is part of."""
     number, before = 0, None
     for lost in found:
-        is_same = before is not None and before.why is lost.why and before.end == lost.start
-        number += not (is_same and lost.why in REASONS)
+        is_same = before is not None and before.cause is lost.cause and before.end == lost.start
+        number += not (is_same and lost.cause in REASONS)
         before = lost
         yield number, lost
 
 
-def _of_batch(log: KeptLog, row: int, logs: Sequence[KeptLog], staying: _Staying) -> SetAside:
+def _of_batch(
+    log: KeptLog, row: int, logs: Sequence[KeptLog], staying: _Staying
+) -> QuarantinedRange:
     """A valid batch that does not stay."""
     batches = log.batches
     start = log.content.start + int(batches.position[row])
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
     count = int(batches.records_count[row])
-    why, reason = log.reasons.get(row) or _why_not(log, row, logs)
+    cause, reason = log.reasons.get(row) or _why_not(log, row, logs)
     # Where batches of another log were copied over the partition's own, those are lost.
-    is_hole = why is Why.FOREIGN and staying.surround(first, last)
-    is_lost = is_hole or why not in (Why.DUPLICATE, Why.FOREIGN)
-    return SetAside(
+    is_hole = cause is Cause.FOREIGN and staying.surround(first, last)
+    is_lost = is_hole or cause not in (Cause.DUPLICATE, Cause.FOREIGN)
+    return QuarantinedRange(
         name=log.content.name,
         start=start,
         end=start + int(batches.size_bytes[row]),
         file=None,
-        why=why,
+        cause=cause,
         reason=reason,
         first_offset=first if is_lost else None,
         last_offset=last if is_lost else None,
@@ -116,7 +118,7 @@ class _Staying:
         return is_free and begun < self.first.size
 
 
-def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Why, str]:
+def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Cause, str]:
     """Why a valid batch does not stay that the loader was never asked about."""
     batches = log.batches
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
@@ -128,11 +130,14 @@ def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Why, str]
             & (other.batches.crc == batches.crc[row])
         )
         if is_same.any():
-            return Why.DUPLICATE, f"offsets {first} to {last} are there twice"
-    return Why.OUT_OF_ORDER, f"offsets {first} to {last} do not fit between those around them"
+            return Cause.DUPLICATE, f"offsets {first} to {last} are there twice"
+    return (
+        Cause.OUT_OF_ORDER,
+        f"offsets {first} to {last} do not fit between those around them",
+    )
 
 
-def _of_damage(log: KeptLog, damaged: DamagedRange, next_base: int | None) -> SetAside:
+def _of_damage(log: KeptLog, damaged: DamagedRange, next_base: int | None) -> QuarantinedRange:
     """Bytes that are no valid batch; lost are the offsets between the batches around them."""
     rows = log.rows
     at = int(np.searchsorted(log.batches.position[rows], damaged.start))
@@ -141,12 +146,12 @@ def _of_damage(log: KeptLog, damaged: DamagedRange, next_base: int | None) -> Se
     if at < len(rows):
         last = int(log.batches.first_offset[rows[at]]) - 1
     first_lost, last_lost, records = _lost_offsets(first, last, damaged.batch)
-    return SetAside(
+    return QuarantinedRange(
         name=log.content.name,
         start=log.content.start + damaged.start,
         end=log.content.start + damaged.end,
         file=None,
-        why=Why.DAMAGED,
+        cause=Cause.DAMAGED,
         reason=damaged.reason,
         first_offset=first_lost,
         last_offset=last_lost,

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from kdump.broker.loader.sound_batches import SoundBatches
+from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.scan.batches import Column, Flags
 
 INT32_MAX = 2**31 - 1
@@ -24,7 +24,7 @@ _WEIGHT = 1 << 28
 """Of a batch: more than all preferences together can be."""
 
 
-def log_order(logs: Mapping[int, SoundBatches]) -> list[int]:
+def log_order(logs: Mapping[int, ValidBatches]) -> list[int]:
     """The base offsets of ``logs`` in the order of what the logs hold.
 
     That is the order of their names, but where a file has a name that is not its own.
@@ -57,7 +57,7 @@ def _within(first: Column, low: int, high: int) -> Column:
 
 
 def rising_batches(
-    logs: Mapping[int, SoundBatches], let_go: Mapping[int, Collection[int]]
+    logs: Mapping[int, ValidBatches], let_go: Mapping[int, Collection[int]]
 ) -> dict[int, Flags]:
     """Which batches of each log stay.
 
@@ -85,7 +85,7 @@ def rising_batches(
     return kept
 
 
-def _pieces(logs: Mapping[int, SoundBatches]) -> list[tuple[int, slice]]:
+def _pieces(logs: Mapping[int, ValidBatches]) -> list[tuple[int, slice]]:
     """Ranges of batches, by base offset of their log, in the order of what they hold.
 
     Where offsets leap over the names of other logs, those may lie between. The pieces of one log

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kdump.broker.loader.account import Account, Cut, Dropped, Loss, SetAside, Why
+from kdump.broker.loader.load_report import (
+    Cause,
+    Cut,
+    Dropped,
+    LoadReport,
+    Loss,
+    QuarantinedRange,
+)
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.policies import Policy
@@ -33,7 +40,7 @@ class Recovered07:
 
     files: dict[str, TargetFile]
     log_end_offset: int
-    account: Account
+    report: LoadReport
 
 
 def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovered07:
@@ -107,7 +114,7 @@ def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
 def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
     directory = VirtualDirectory(partition.path)
     files: dict[str, TargetFile] = {}
-    aside: list[SetAside] = []
+    aside: list[QuarantinedRange] = []
     end_offset = 0
     for segment in segments:
         name = segment.log_name
@@ -129,12 +136,12 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
                 file = aside_name(directory, f"{segment.base_offset:020d}.kafka", content)
                 files[file] = CopiedFrom(name, each.start, each.end)
             aside.append(
-                SetAside(
+                QuarantinedRange(
                     name=name,
                     start=each.start,
                     end=each.end,
                     file=file,
-                    why=Why.DAMAGED,
+                    cause=Cause.DAMAGED,
                     reason=str(each.problem),
                     first_offset=segment.base_offset + each.start,
                     last_offset=segment.base_offset + each.end - 1,
@@ -172,6 +179,6 @@ def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Sk
 
 
 def _account(
-    cuts: list[Cut], dropped: list[Dropped], aside: list[SetAside] | None = None
-) -> Account:
-    return Account(tuple(cuts), tuple(dropped), (), (), (), (), set_aside=tuple(aside or ()))
+    cuts: list[Cut], dropped: list[Dropped], aside: list[QuarantinedRange] | None = None
+) -> LoadReport:
+    return LoadReport(tuple(cuts), tuple(dropped), (), (), (), (), quarantined=tuple(aside or ()))

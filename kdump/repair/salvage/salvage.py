@@ -24,7 +24,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from kdump.broker.loader.account import MadeMarker, RecoveredSegment, SetAside, Split, Why
+from kdump.broker.loader.load_report import (
+    AddedMarker,
+    Cause,
+    QuarantinedRange,
+    RecoveredSegment,
+    Split,
+)
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.formats import names
 from kdump.formats.names import FileKind
@@ -78,9 +84,9 @@ def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Reco
 
 def _loses(outcome: Recovered | Refusal) -> bool:
     """Whether a broker would take batches off a log, or not load it at all."""
-    if isinstance(outcome, Refusal) or outcome.account.dropped:
+    if isinstance(outcome, Refusal) or outcome.report.dropped:
         return True
-    return any(cut.loss.batches for cut in outcome.account.cuts)
+    return any(cut.loss.batches for cut in outcome.report.cuts)
 
 
 class _Salvage:
@@ -141,7 +147,7 @@ class _Salvage:
             segments = self._logs.segments()
             self._logs.lay_out(directory, segments)
             outcome = load_directory(directory, self.from_the_start)
-            if isinstance(outcome, Recovered) and not outcome.account.loses_data:
+            if isinstance(outcome, Recovered) and not outcome.report.loses_data:
                 return self._finish(directory, outcome, segments)
             refusal = _as_refusal(outcome)
             if not left or not self._give_way(refusal, segments):
@@ -170,7 +176,7 @@ class _Salvage:
             return False
         is_ended = refusal.exception == _OUTSIDE_OF_TXN and self._logs.end_txn(segment, row)
         if not is_ended:
-            self._logs.let_go(segment, row, Why.NOT_LOADABLE, refusal.reason)
+            self._logs.let_go(segment, row, Cause.NOT_LOADABLE, refusal.reason)
         return True
 
     def with_holes(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
@@ -178,31 +184,31 @@ class _Salvage:
         if isinstance(outcome, Refusal) or self.from_the_start.is_compacted is not False:
             return outcome
         known = [name for name, file in outcome.files.items() if not isinstance(file, Gone)]
-        known += [each.file for each in outcome.account.set_aside if each.file is not None]
+        known += [each.file for each in outcome.report.quarantined if each.file is not None]
         holes = list(missing_ranges(self._logs.reaches, known))
         if not holes:
             return outcome
         notes = {hole.file: NewBytes(b"") for hole in holes if hole.file is not None}
-        account = replace(outcome.account, set_aside=(*outcome.account.set_aside, *holes))
-        return replace(outcome, files={**outcome.files, **notes}, account=account)
+        report = replace(outcome.report, quarantined=(*outcome.report.quarantined, *holes))
+        return replace(outcome, files={**outcome.files, **notes}, report=report)
 
     def _finish(
         self, directory: VirtualDirectory, outcome: Recovered, segments: list[Segment]
     ) -> Recovered:
         """Put the files that are set aside beside those that the loader leaves."""
-        aside = [*self._leftovers.set_aside, *self._set_aside(directory)]
-        account = replace(
-            outcome.account,
-            set_aside=tuple(aside),
-            made_markers=tuple(_made_markers(segments)),
-            splits=(*_splits(segments), *outcome.account.splits),
-            leftovers=(*self._leftovers.leftovers, *outcome.account.leftovers),
-            recovered=tuple(_recovered(outcome.account.recovered, segments)),
+        aside = [*self._leftovers.quarantined, *self._set_aside(directory)]
+        report = replace(
+            outcome.report,
+            quarantined=tuple(aside),
+            added_markers=tuple(_made_markers(segments)),
+            splits=(*_splits(segments), *outcome.report.splits),
+            leftovers=(*self._leftovers.leftovers, *outcome.report.leftovers),
+            recovered=tuple(_recovered(outcome.report.recovered, segments)),
             ignored_log_start_offset=self._ignored_start,
         )
-        return replace(outcome, files=directory.target_files(), account=account)
+        return replace(outcome, files=directory.target_files(), report=report)
 
-    def _set_aside(self, directory: VirtualDirectory) -> Iterator[SetAside]:
+    def _set_aside(self, directory: VirtualDirectory) -> Iterator[QuarantinedRange]:
         for base_offset, lost in lost_ranges(self._logs.logs):
             content = Stored(lost.name, lost.start, lost.end)
             data_bytes = directory.end_of_data(content)
@@ -229,11 +235,11 @@ def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
     """What the loader does not take, put as a refusal where it would cut."""
     if isinstance(outcome, Refusal):
         return outcome
-    account = outcome.account
-    if account.cuts:
-        cut = account.cuts[0]
+    report = outcome.report
+    if report.cuts:
+        cut = report.cuts[0]
         return Refusal(cut.reason, cut.name, "", cut.position)
-    return Refusal(account.dropped[0].reason, account.dropped[0].name, "")
+    return Refusal(report.dropped[0].reason, report.dropped[0].name, "")
 
 
 def _recovered(
@@ -257,8 +263,8 @@ def _splits(segments: list[Segment]) -> Iterator[Split]:
             yield Split(file_name(base_offset, FileKind.LOG), tuple(base_offsets))
 
 
-def _made_markers(segments: list[Segment]) -> Iterator[MadeMarker]:
+def _made_markers(segments: list[Segment]) -> Iterator[AddedMarker]:
     for segment in segments:
         if segment.marker:
             header = decode_header(segment.marker)
-            yield MadeMarker(segment.name, header.producer_id, header.base_offset)
+            yield AddedMarker(segment.name, header.producer_id, header.base_offset)

@@ -11,11 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.broker.loader.account import Leftover, Outcome, Recorder, SetAside, Why
+from kdump.broker.loader.interrupted_swaps import finish_swaps
+from kdump.broker.loader.load_report import (
+    Cause,
+    Leftover,
+    Outcome,
+    QuarantinedRange,
+    Recorder,
+)
 from kdump.broker.loader.segment_recovery import SEGMENT_KINDS, IndexSettings
-from kdump.broker.loader.sound_batches import SoundBatches, find_sound_batches
 from kdump.broker.loader.swap_losses import SwapRules, holds_all, resolve_swaps
-from kdump.broker.loader.swaps import finish_swaps
+from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.target.virtual_directory import (
     INDEX_SUFFIXES,
@@ -45,7 +51,7 @@ class ResolvedFiles:
     """
 
     leftovers: tuple[Leftover, ...]
-    set_aside: tuple[SetAside, ...]
+    quarantined: tuple[QuarantinedRange, ...]
     is_as_broker: bool
 
 
@@ -55,7 +61,7 @@ class _Unfinished:
 
     name: str
     base_offset: int
-    batches: SoundBatches
+    batches: ValidBatches
     is_complete: bool
     """Whether a broker would put it in place."""
 
@@ -107,7 +113,7 @@ def _free_name(directory: VirtualDirectory, name: str) -> str:
     return free
 
 
-def _move_nameless(directory: VirtualDirectory) -> list[SetAside]:
+def _move_nameless(directory: VirtualDirectory) -> list[QuarantinedRange]:
     """Rename what must have an offset in its name and has none: loading ends on it."""
     return [
         _set_file_aside(directory, name, "its name does not begin with an offset")
@@ -117,8 +123,8 @@ def _move_nameless(directory: VirtualDirectory) -> list[SetAside]:
 
 
 def _set_file_aside(
-    directory: VirtualDirectory, name: str, reason: str, batches: SoundBatches | None = None
-) -> SetAside:
+    directory: VirtualDirectory, name: str, reason: str, batches: ValidBatches | None = None
+) -> QuarantinedRange:
     size_bytes = directory.size_bytes(name)
     stem = name.removesuffix(FileStage.SWAP.value).removesuffix(FileStage.CLEANED.value)
     file = _free_name(directory, f"damaged-{stem}-0-{size_bytes}")
@@ -126,10 +132,10 @@ def _set_file_aside(
     has_batches = batches is not None and batches.count > 0
     first = int(batches.first_offset.min()) if batches is not None and has_batches else None
     last = int(batches.last_offset.max()) if batches is not None and has_batches else None
-    return SetAside(name, 0, size_bytes, file, Why.UNFINISHED, reason, first, last, None)
+    return QuarantinedRange(name, 0, size_bytes, file, Cause.UNFINISHED, reason, first, last, None)
 
 
-def _live_logs(directory: VirtualDirectory) -> dict[int, SoundBatches]:
+def _live_logs(directory: VirtualDirectory) -> dict[int, ValidBatches]:
     """The logs in use, by base offset, where there are others that matter."""
     if not any(map(_is_unfinished_log, directory.names())):
         return {}
@@ -148,9 +154,9 @@ def _is_unfinished_log(name: str) -> bool:
     )
 
 
-def _read(directory: VirtualDirectory, name: str) -> SoundBatches:
+def _read(directory: VirtualDirectory, name: str) -> ValidBatches:
     with directory.open(name) as source:
-        return find_sound_batches(source)
+        return find_valid_batches(source)
 
 
 def _swaps_lose(
@@ -190,9 +196,9 @@ def _doubtful_logs(directory: VirtualDirectory, *, all_swaps: bool) -> list[_Unf
 def _settle(
     directory: VirtualDirectory,
     log: _Unfinished,
-    live: dict[int, SoundBatches],
+    live: dict[int, ValidBatches],
     recorder: Recorder,
-) -> list[SetAside]:
+) -> list[QuarantinedRange]:
     """Decide about a log that is not to take the place of others."""
     stage = log.name[log.name.rindex(".") :]
     for kind in SEGMENT_KINDS:
@@ -213,7 +219,7 @@ def _settle(
     return []
 
 
-def _overlaps(batches: SoundBatches, live: dict[int, SoundBatches]) -> bool:
+def _overlaps(batches: ValidBatches, live: dict[int, ValidBatches]) -> bool:
     """Whether a log in use lies where ``batches`` do."""
     if not batches.count:
         return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kdump.broker.loader.starting import UnfinishedSwapError, as_loaded
+from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState, TopicPartition

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from kdump.broker.loader.starting import as_loaded
+from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
 from kdump.log.directory import read_lone_partition

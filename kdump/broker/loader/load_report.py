@@ -130,7 +130,7 @@ class Split:
     base_offsets: tuple[int, ...]
 
 
-class Why(enum.Enum):
+class Cause(enum.Enum):
     """Why bytes of a log are set aside."""
 
     DAMAGED = "damaged"
@@ -152,7 +152,7 @@ class Why(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class QuarantinedRange:
     """Bytes of a log that go out of it, and into a file of their own.
 
     Attributes:
@@ -160,7 +160,7 @@ class SetAside:
         start: its first byte that goes.
         end: behind the last.
         file: what has those bytes then, but for zeroes at their end; None for nothing but zeroes.
-        why: what they are.
+        cause: what they are.
         reason: the same in words.
         first_offset: of what is lost with them; None where no offset is missing.
         last_offset: of that; None also where it is not known how far it went.
@@ -171,7 +171,7 @@ class SetAside:
     start: int
     end: int
     file: str | None
-    why: Why
+    cause: Cause
     reason: str
     first_offset: int | None
     last_offset: int | None
@@ -190,7 +190,7 @@ class SetAside:
 
 
 @dataclass(frozen=True, slots=True)
-class MadeMarker:
+class AddedMarker:
     """An abort marker that takes the place of one that was lost."""
 
     name: str
@@ -199,7 +199,7 @@ class MadeMarker:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class LoadReport:
     """All that loading does.
 
     Attributes:
@@ -223,15 +223,15 @@ class Account:
     leftovers: tuple[Leftover, ...]
     recovered: tuple[RecoveredSegment, ...]
     rebuilt_indexes: tuple[str, ...]
-    set_aside: tuple[SetAside, ...] = ()
-    made_markers: tuple[MadeMarker, ...] = ()
+    quarantined: tuple[QuarantinedRange, ...] = ()
+    added_markers: tuple[AddedMarker, ...] = ()
     ignored_log_start_offset: int | None = None
     swap_losses: tuple[SwapLoss, ...] = ()
 
     @property
     def loses_data(self) -> bool:
         """Whether any byte of a log goes."""
-        aside = any(piece.why is not Why.MISSING for piece in self.set_aside)
+        aside = any(piece.cause is not Cause.MISSING for piece in self.quarantined)
         return bool(self.cuts or self.dropped or aside or self.swap_losses)
 
 
@@ -271,13 +271,13 @@ class Recorder:
         loss = self._loss(self._directory.content(name))
         self._dropped.append(Dropped(name, why, loss))
 
-    def finish(self, files: Mapping[str, TargetFile]) -> Account:
+    def finish(self, files: Mapping[str, TargetFile]) -> LoadReport:
         rebuilt = [
             name
             for name, target in files.items()
             if name.endswith(INDEX_SUFFIXES) and not isinstance(target, Kept | KeptUpTo)
         ]
-        return Account(
+        return LoadReport(
             cuts=tuple(self._cuts),
             dropped=tuple(self._dropped),
             splits=tuple(self._splits),

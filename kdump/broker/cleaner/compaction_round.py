@@ -33,17 +33,17 @@ from kdump.broker.cleaner.cleaned_transactions import (
     TxnBatches,
     collect_aborted,
 )
-from kdump.broker.cleaner.groups import Group, group_segments
-from kdump.broker.cleaner.keys import NO_LIVE_RECORDS, LiveRecords
-from kdump.broker.cleaner.parts import (
+from kdump.broker.cleaner.compaction_keys import NO_LIVE_RECORDS, LiveRecords
+from kdump.broker.cleaner.compaction_parts import (
     Amount,
     Extents,
     PartToRewrite,
     ScannedSegment,
     parts_to_rewrite,
 )
+from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
 from kdump.broker.cleaner.record_retention import RetentionRules
-from kdump.broker.cleaner.scan import PartToScan, ScannedPart
+from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
 from kdump.formats import offset_index, transaction_index

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kdump.broker.cleaner.legacy import live_messages, rewritten
-from kdump.broker.cleaner.parts import Amount, PartToRewrite
-from kdump.broker.cleaner.rebuild import (
+from kdump.broker.cleaner.compaction_parts import Amount, PartToRewrite
+from kdump.broker.cleaner.legacy_compaction import live_messages, rewritten
+from kdump.broker.cleaner.rebuilt_batches import (
     NewBatch,
     emptied_batches,
     rebuilt_batches,

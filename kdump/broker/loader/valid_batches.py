@@ -49,7 +49,7 @@ class DamagedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class SoundBatches:
+class ValidBatches:
     """The valid batches of a log, as columns in the order of the file.
 
     A row stands for one batch, or, when :meth:`collapsed`, for all of a log without damage.
@@ -95,7 +95,7 @@ class SoundBatches:
     def is_collapsed(self) -> bool:
         return self.count == 1 and bool(self.batches[0] > 1)
 
-    def chosen(self, rows: Column) -> SoundBatches:
+    def chosen(self, rows: Column) -> ValidBatches:
         """Some of the rows, in the same order; what is damaged stays."""
         columns = {
             each.name: getattr(self, each.name)[rows]
@@ -104,7 +104,7 @@ class SoundBatches:
         }
         return replace(self, **columns)
 
-    def collapsed(self) -> SoundBatches:
+    def collapsed(self) -> ValidBatches:
         """All of it as one row, where nothing is damaged and offsets rise; else as it is.
 
         That is what nearly all logs are, and what their batches are does not have to be held.
@@ -130,7 +130,7 @@ class SoundBatches:
         )
 
 
-def find_sound_batches(source: ByteSource) -> SoundBatches:
+def find_valid_batches(source: ByteSource) -> ValidBatches:
     """Look through a whole log.
 
     A batch is valid if its checksum holds, its magic is known, its offsets are none below 0,
@@ -158,7 +158,7 @@ class _Finder:
             elif isinstance(step, Window):
                 self._take(step)
 
-    def finish(self) -> SoundBatches:
+    def finish(self) -> ValidBatches:
         columns = {
             name: np.concatenate([np.empty(0, np.int64), *parts])
             for name, parts in self._sound.items()
@@ -166,7 +166,7 @@ class _Finder:
         base_offset, last_offset = columns["base_offset"], columns["last_offset"]
         is_plain = (columns["attributes"] & record_batch.CODEC_MASK) == 0
         is_single = (columns["magic"] < _LARGEST_MAGIC) & is_plain
-        return SoundBatches(
+        return ValidBatches(
             batches=np.ones(len(base_offset), np.int64),
             position=columns["position"],
             size_bytes=columns["size_bytes"],

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kdump.broker.cleaner.cleanable_range import CleanableRange
-from kdump.broker.cleaner.parts import Amount
-from kdump.broker.cleaner.round import Compacted, Round
-from kdump.broker.cleaner.scan import ScannedPart
+from kdump.broker.cleaner.compaction_parts import Amount
+from kdump.broker.cleaner.compaction_round import Compacted, Round
+from kdump.broker.cleaner.compaction_scan import ScannedPart
 
 
 @dataclass(frozen=True, slots=True)

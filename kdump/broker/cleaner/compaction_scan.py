@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches, txn_batches
-from kdump.broker.cleaner.keys import KEY_TYPE, NO_RECORDS, KeyedRecords, LastOffsets
-from kdump.broker.cleaner.parts import Extents
-from kdump.broker.cleaner.rebuild import refused_records
+from kdump.broker.cleaner.compaction_keys import KEY_TYPE, NO_RECORDS, KeyedRecords, LastOffsets
+from kdump.broker.cleaner.compaction_parts import Extents
+from kdump.broker.cleaner.rebuilt_batches import refused_records
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.scan.arrow import gather_bytes

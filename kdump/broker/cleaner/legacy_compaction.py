@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kdump.broker.cleaner.rebuild import NewBatch
+from kdump.broker.cleaner.rebuilt_batches import NewBatch
 from kdump.broker.cleaner.record_retention import NO_HORIZON, RetentionRules
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, compress

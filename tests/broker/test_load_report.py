@@ -7,7 +7,7 @@ from pathlib import Path
 from builders.batches import batches
 from builders.message_sets import message, wrapped_values
 from builders.recovery import joined
-from kdump.broker.loader.account import Loss, measure_loss
+from kdump.broker.loader.load_report import Loss, measure_loss
 from kdump.target.virtual_directory import Stored, VirtualDirectory
 
 
