@@ -32,30 +32,30 @@ from kdump.processes.isolation import protect_process
 )
 @click.version_option(kdump.__version__, prog_name="kdump", message="%(prog)s %(version)s")
 def cli() -> None:
-    """Look into, check and repair the log directories of a stopped Kafka broker.
+    """Inspect, check and repair the log directories of a stopped Kafka broker.
 
-    Exit status, or-ed: 0 sound; 1 damage found and repaired; 4 damage left; 8 cannot read,
-    locked or disk full; 16 usage.
+    Exit status (added up): 0 sound, 1 damage found and repaired, 4 damage left, 8 operational
+    error (cannot read, locked, disk full), 16 usage error.
     """
 
 
 def run(args: Sequence[str] | None = None, **extra: Any) -> int:
-    """Run the command line ``args`` (without the program's name); gives the exit status.
+    """Run the command line ``args`` (without the program's name); returns the exit status.
 
-    A command's callback returns an :class:`ExitStatus`, or nothing for sound. No exception leaves
-    this function. What an exception's notes say, such as what became of each log directory, is
-    reported before the exception itself. An answer in JSON is ended, whatever ended the command.
+    A command's callback returns an :class:`ExitStatus`, or None for sound. This function raises
+    nothing. The notes of an exception, such as the outcome of each log directory, are reported
+    before the exception itself. JSON output always gets its end, whatever ends the command.
     """
     answer = JsonOutput()
     status = _reported(args, answer, **extra)
-    with contextlib.suppress(OSError, KdumpError, ValueError):  # that was reported, if it matters
+    with contextlib.suppress(OSError, KdumpError, ValueError):  # reported already
         answer.end(status)
         sys.stdout.flush()
     return status
 
 
 def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> int:
-    """Run the command line, and report what ends it; gives the exit status."""
+    """Run the command line, and report a failure; returns the exit status."""
     try:
         status = int(_run(args, obj=answer, **extra) or 0)
         answer.end(status)
@@ -68,36 +68,36 @@ def _reported(args: Sequence[str] | None, answer: JsonOutput, **extra: Any) -> i
     except click.UsageError as problem:
         path = problem.ctx.command_path if problem.ctx else "kdump"
         message = _sentence(problem)
-        _say(f"{path}: {message} See '{path} --help'.", problem)
+        _report(f"{path}: {message} See '{path} --help'.", problem)
         return int(ExitStatus.USAGE)
     except click.ClickException as problem:
-        _say(f"kdump: {problem.format_message()}", problem)
+        _report(f"kdump: {problem.format_message()}", problem)
         return int(ExitStatus.OPERATIONAL_ERROR)
     except (ReaderGoneError, BrokenPipeError) as failure:
         abandon_output()
-        _say("", failure.__cause__ or failure)
+        _report("", failure.__cause__ or failure)
         return 0
     except OutputError as failure:
         abandon_output()
-        _say(f"kdump: {failure}", failure)
+        _report(f"kdump: {failure}", failure)
         return int(failure.exit_status)
     except KdumpError as failure:
         where = f"; {_trace_place(failure.trace)}" if failure.trace else ""
-        _say(f"kdump: {failure}{where}", failure)
+        _report(f"kdump: {failure}{where}", failure)
         return int(failure.exit_status)
     except OSError as failure:
         where = f"{failure.filename}: " if failure.filename else ""
-        _say(f"kdump: {where}{failure.strerror or failure}", failure)
+        _report(f"kdump: {where}{failure.strerror or failure}", failure)
         return int(ExitStatus.OPERATIONAL_ERROR)
     except MemoryError as failure:
-        _say("kdump: out of memory", failure)
+        _report("kdump: out of memory", failure)
         return int(ExitStatus.OPERATIONAL_ERROR)
     except Exception as failure:  # noqa: BLE001 - exit status 1 would say "repaired"
         import traceback
 
         what = f"{type(failure).__name__}: {failure}" if str(failure) else type(failure).__name__
         trace = "".join(traceback.format_exception(failure))
-        _say(f"kdump: internal error: {what}; {_trace_place(trace)}", failure)
+        _report(f"kdump: internal error: {what}; {_trace_place(trace)}", failure)
         return int(ExitStatus.OPERATIONAL_ERROR)
 
 
@@ -117,7 +117,7 @@ def _run(args: Sequence[str] | None, **extra: Any) -> ExitStatus | None:
 
 
 def _progress_shown() -> contextlib.AbstractContextManager[object]:
-    """Show on a terminal what takes long; elsewhere ``--progress`` may ask for it."""
+    """Show progress on a terminal; elsewhere ``--progress`` asks for it."""
     if not sys.stderr.isatty():
         return contextlib.nullcontext()
     from kdump.cli.output.progress_bar import shown
@@ -126,7 +126,7 @@ def _progress_shown() -> contextlib.AbstractContextManager[object]:
 
 
 def _sentence(problem: click.UsageError) -> str:
-    """What was wrong with the command line; similar names are suggested."""
+    """Describe a usage error; unknown names get a suggestion."""
     match problem:
         case click.NoSuchCommand(command_name=name, possibilities=similar):
             what = f"no command {name!r}"
@@ -137,32 +137,32 @@ def _sentence(problem: click.UsageError) -> str:
     return f"{what}; did you mean {similar[0]!r}?" if similar else f"{what}."
 
 
-def _say(line: str, failure: BaseException) -> None:
+def _report(line: str, failure: BaseException) -> None:
     """Report the notes of a failure, then the failure itself, on standard error."""
     from kdump.cli.output.events import write_line
 
-    # What was printed comes first. Whether that can be written is seen later.
+    # Printed output comes first. A failure to write it is reported later.
     with contextlib.suppress(OSError, KdumpError, ValueError):
         sys.stdout.flush()
     for each in (*getattr(failure, "__notes__", ()), line):
         if each:
-            # Usage messages may have several lines; nothing else that is in them may.
-            with contextlib.suppress(OSError, ValueError):  # there is nowhere else to say it
+            # Usage messages may have several lines; their parts are escaped.
+            with contextlib.suppress(OSError, ValueError):  # there is nowhere to report it
                 for one in each.split("\n"):
                     write_line(one, sys.stderr)
                 sys.stderr.flush()
 
 
 def _stopped(stop: BaseException) -> int:
-    """Report what became of a command that a signal stopped."""
+    """Report a command that a signal stopped."""
     cause = stop.__cause__ if isinstance(stop, click.Abort) and stop.__cause__ else stop
     number = cause.signal_number if isinstance(cause, Terminated) else signal.SIGINT
-    _say(f"kdump: stopped by {signal.Signals(number).name}", cause)
+    _report(f"kdump: stopped by {signal.Signals(number).name}", cause)
     return 128 + number
 
 
 def _trace_place(trace: str) -> str:
-    """Write a trace to a file for whoever looks for the cause, and say where that is."""
+    """Write a trace to a file, and return where it is."""
     import tempfile
 
     try:
@@ -170,7 +170,7 @@ def _trace_place(trace: str) -> str:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(trace)
     except OSError:
-        return f"no file could be written for the trace:\n{trace}"
+        return f"the trace could not be written to a file:\n{trace}"
     return f"please report it with the trace in {path}"
 
 
@@ -178,10 +178,10 @@ _UNWINDING_SECONDS: Final = 5.0
 
 
 def _stop_at_signals() -> None:
-    """Let SIGTERM and SIGHUP stop a command as ^C does: locks are given back.
+    """Make SIGTERM and SIGHUP stop a command as ^C does, so that locks are released.
 
-    While the command unwinds, further signals wait for a few seconds, so that a second ^C does
-    not leave a lock behind.
+    Further signals are ignored for a few seconds while the command unwinds, so that a second ^C
+    does not leave a lock.
     """
     stopped_at: float | None = None
 
@@ -194,14 +194,14 @@ def _stop_at_signals() -> None:
         raise Terminated(number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, stop)
 
 
 def main() -> NoReturn:
     """The entry point of the ``kdump`` script."""
-    # NumPy would start a thread a core for linear algebra, of which there is none here; without
-    # them start-up is quicker, and processes can be forked.
+    # NumPy would start threads for linear algebra, which kdump does not use. Without them kdump
+    # starts faster, and processes can be forked.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     protect_process()
     open_standard_streams()

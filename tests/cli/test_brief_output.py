@@ -82,7 +82,7 @@ def test_a_narrow_listing_loses_the_topic_id_first(many: Path) -> None:
 def test_columns_that_do_not_fit_are_named(many: Path) -> None:
     *_, last = run_on_terminal(["ls", "d"], many, 140)
 
-    assert last == "too narrow to show: TOPIC ID (--output json has all columns)"
+    assert last == "terminal too narrow for: TOPIC ID (--output json has all columns)"
 
 
 def test_a_long_name_takes_a_line_of_its_own(tmp_path: Path) -> None:

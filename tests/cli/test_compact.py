@@ -106,7 +106,7 @@ def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
 
     found = compact(root, *EVERY_TOPIC, "--undo")
 
-    assert b"when the undo is discarded" in found.stdout
+    assert b"when the undo data is discarded" in found.stdout
     assert files_of(root) != before
     assert run_kdump(["undo", str(root)], root).exit_status == 0
     assert files_of(root) == before
@@ -277,8 +277,8 @@ def test_a_log_with_a_damaged_batch_is_left_as_it_is(root: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), b"either --topic or --partition"),
-        (("--topic", "users", "--all-compacted"), b"either --topic"),
+        ((), b"--topic or --partition, or else"),
+        (("--topic", "users", "--all-compacted"), b"give --topic"),
         (("--topic", "nothing"), b"no partition in"),
         (("--all-compacted",), b"known to be compacted"),
         (("--all-compacted", "--force"), b"mutually exclusive"),

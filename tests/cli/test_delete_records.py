@@ -106,7 +106,7 @@ def test_nothing_above_the_high_watermark_is_deleted_but_on_the_operators_word(r
 
     assert refused.exit_status == 8
     assert b"no line" in refused.stderr
-    assert b"replication-offset-checkpoint has no line about it" in nothing.stdout
+    assert b"replication-offset-checkpoint has no line for the partition" in nothing.stdout
     assert contents_of(root) == before
     assert delete(root, -1, "--high-watermark=end").exit_status == 0
     assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": END_OFFSET}

@@ -83,7 +83,7 @@ def test_a_clean_one_has_the_brokers_epoch(tmp_path: Path) -> None:
 def test_people_see_a_line_for_each_answer(log_dir: Path) -> None:
     text = run_kdump(["info", str(log_dir)], log_dir).stdout.decode()
     assert "Kind:                   log directory\n" in text
-    assert "Stopped cleanly:        no\n" in text
+    assert "Clean shutdown:         no\n" in text
     assert "Batches" not in text
 
 

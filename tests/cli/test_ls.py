@@ -212,7 +212,7 @@ class TestDamage:
         (log_dir / "lost+found").mkdir()
         outcome = ls(log_dir)
         assert outcome.exit_status == 4
-        assert b"lost+found: not the name of a partition" in outcome.stderr
+        assert b"lost+found: not a partition name" in outcome.stderr
 
 
 class TestWhatCannotBeRead:
@@ -227,7 +227,7 @@ class TestWhatCannotBeRead:
     def test_a_directory_of_somebody_elses_names_log_directories_in_it(self, log_dir: Path) -> None:
         outcome = ls(log_dir.parent)
         assert outcome.exit_status == 8
-        assert outcome.stderr.decode().endswith(f"log directories in it: {log_dir}\n")
+        assert outcome.stderr.decode().endswith(f"contains log directories: {log_dir}\n")
 
     def test_the_other_directories_are_listed_all_the_same(
         self, log_dir: Path, tmp_path: Path

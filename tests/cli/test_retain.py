@@ -126,8 +126,8 @@ def test_of_each_segment_it_is_said_why_it_stays_and_when_it_goes(root: Path) ->
     assert (first["is_deleted"], first["why"]) == (True, "it is older than retention.ms")
     assert (second["is_deleted"], second["goes_at_ms"]) == (False, goes_at_ms)
     assert "00000000000000000000.log" in text
-    assert "goes: it is older than retention.ms" in text
-    assert "stays: it is not older than retention.ms; goes at 20" in text
+    assert "delete: it is older than retention.ms" in text
+    assert "keep: it is not older than retention.ms; expires at 20" in text
     assert (
         run("retain", root, *ALL, f"--now={goes_at_ms}", "--config=retention.ms=1000").exit_status
         == 0
@@ -140,7 +140,7 @@ def test_a_timestamp_in_the_future_is_named_as_what_holds_a_log_back(root: Path)
 
     outcome = run("retain", root, *ALL, *args)
 
-    assert "orders-0: held back by a timestamp that lies in the future" in outcome.stdout.decode()
+    assert "orders-0: held back by a timestamp in the future" in outcome.stdout.decode()
     assert logs_of(root / "orders-0") == [0, 12]
 
 
@@ -305,7 +305,7 @@ def test_what_a_broker_was_deleting_goes_too(root: Path) -> None:
     outcome = run("retain", root, *ALL, "--config=retention.ms=-1")
 
     assert outcome.exit_status == 0
-    assert "orders-0: 1 leftover file gone, 4.9 KiB" in outcome.stdout.decode()
+    assert "orders-0: 1 leftover file deleted, 4.9 KiB" in outcome.stdout.decode()
     assert foretold[-1]["freed_bytes"] == 5000
     assert not deleted.exists()
     assert logs_of(root / "orders-0") == [0, 12]
@@ -363,7 +363,7 @@ def test_without_a_high_watermark_nothing_goes_but_on_the_operators_word(root: P
     outcome = run("retain", root, *ALL, *FIRST_IS_OLD)
 
     assert outcome.exit_status == 0
-    assert "replication-offset-checkpoint has no line about it" in outcome.stdout.decode()
+    assert "replication-offset-checkpoint has no line for the partition" in outcome.stdout.decode()
     assert contents_of(root) == before
     run("retain", root, *ALL, *FIRST_IS_OLD, "--high-watermark", "end")
     assert logs_of(root / "orders-0") == [12]
@@ -542,12 +542,12 @@ def test_people_are_told_what_went_and_how_much_is_free(root: Path) -> None:
         run("retain", root, *ALL, *FIRST_IS_OLD).stdout.decode().splitlines()
     )
 
-    assert first.startswith(f"{root}/orders-0: 1 of 2 segments gone, ")
+    assert first.startswith(f"{root}/orders-0: 1 of 2 segments deleted, ")
     assert first.endswith("; the log begins at offset 12")
-    assert unknown == f"{root}/orders-0: retention.bytes is not known, and deletes nothing"
+    assert unknown == f"{root}/orders-0: retention.bytes is not known, so it deletes nothing"
     assert second.endswith(" changes made")
     assert third.endswith(" freed")
-    assert last.startswith("1 partition: 1 segment gone, ")
+    assert last.startswith("1 partition: 1 segment deleted, ")
 
 
 def test_a_segment_that_only_its_time_index_calls_old_stays(root: Path) -> None:

@@ -74,7 +74,7 @@ def test_an_answer_that_cannot_be_written_is_an_operational_error(
     assert done.returncode & ExitStatus.OPERATIONAL_ERROR
     assert not done.returncode & ExitStatus.REPAIRED
     assert re.fullmatch(
-        rb"(?s).*kdump: standard output: .*; the answer is incomplete\n", done.stderr
+        rb"(?s).*kdump: standard output: .*; the output is incomplete\n", done.stderr
     )
     assert b"Traceback" not in done.stderr
 

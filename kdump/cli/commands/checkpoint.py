@@ -52,7 +52,7 @@ CHECKPOINTS: Final = {
     "replication-offset": names.REPLICATION_OFFSET_CHECKPOINT,
     "cleaner-offset": names.CLEANER_OFFSET_CHECKPOINT,
 }
-"""The checkpoints by the words that stand for them on the command line."""
+"""Checkpoint files by their names on the command line."""
 
 _NO_LINE: Final = "none"
 _REPAIRED: Final = ExitStatus.REPAIRED | ExitStatus.DAMAGE_LEFT
@@ -76,7 +76,7 @@ def _log_dirs(paths: Sequence[Path]) -> tuple[list[Path], ExitStatus]:
 @selection_options
 @output_option
 def show(paths: Sequence[Path], selection: PartitionSelection, output: OutputFormat) -> ExitStatus:
-    """Show what the four checkpoints say of each partition."""
+    """Show the offsets of each partition in the four checkpoints."""
     from kdump.cli.shared.directories import Diagnostics
     from kdump.log.directory import read_log_directory
 
@@ -120,11 +120,11 @@ def _rows(directory: LogDirectory, selection: PartitionSelection) -> list[dict[s
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a checkpoint as it is to be.
+    """A line to set in a checkpoint.
 
     Attributes:
-        key: which partition it is about.
-        offset: what it says; None for no line.
+        key: the partition.
+        offset: its new offset; None to remove the line.
     """
 
     key: TopicPartition
@@ -132,7 +132,7 @@ class Line:
 
 
 class LineParameter(click.ParamType[Line]):
-    """A partition and its offset, as ``TOPIC-PARTITION=OFFSET``; ``none`` for no line."""
+    """A partition and its offset: ``TOPIC-PARTITION=OFFSET``, or ``=none`` to remove the line."""
 
     name = "line"
 
@@ -155,7 +155,7 @@ class LineParameter(click.ParamType[Line]):
             or not (is_offset or number == _NO_LINE)
         ):
             self.fail(
-                f"{text!r} is not of the form TOPIC-PARTITION=OFFSET, or ...={_NO_LINE}",
+                f"{text!r} is not TOPIC-PARTITION=OFFSET or TOPIC-PARTITION={_NO_LINE}",
                 param,
                 ctx,
             )
@@ -170,10 +170,10 @@ class LineParameter(click.ParamType[Line]):
 def set_lines(
     log_dir: Path, checkpoint: str, lines: Sequence[Line], repair: RepairArguments
 ) -> ExitStatus:
-    """Set lines of a checkpoint; all others stay as they are.
+    """Set lines of a checkpoint and leave the others unchanged.
 
     CHECKPOINT is recovery-point, log-start-offset, replication-offset or cleaner-offset. LINE is
-    TOPIC-PARTITION=OFFSET, or TOPIC-PARTITION=none to take the line away.
+    TOPIC-PARTITION=OFFSET, or TOPIC-PARTITION=none to remove the line.
     """
     return _write(
         [log_dir], repair, "checkpoint set", lambda found: _with(found, checkpoint, lines)
@@ -184,7 +184,7 @@ def _require_readable(directory: LogDirectory, name: str) -> None:
     """Refuse to change some lines of a checkpoint whose other lines are not known."""
     if any(problem.path.name == name for problem in directory.problems):
         raise KdumpError(
-            f"{directory.path / name}: cannot be read, and all its other lines would be lost; "
+            f"{directory.path / name}: damaged: setting a line would lose all others; rebuild it "
             f"first: kdump checkpoint rebuild {directory.path}"
         )
 
@@ -199,22 +199,22 @@ def _with(
     there = {partition.topic_partition for partition in directory.partitions}
     for line in lines:
         if line.offset is not None and line.key not in there:
-            raise UsageProblem(f"{directory.path}: there is no partition {line.key}")
+            raise UsageProblem(f"{directory.path}: no partition {line.key}")
     _require_reached(directory, name, lines)
     return with_lines(directory, name, {line.key: line.offset for line in lines})
 
 
 _PAST_THE_END: Final = {
     names.RECOVERY_POINT_CHECKPOINT: "nothing after it can have been flushed",
-    names.LOG_START_OFFSET_CHECKPOINT: "a broker would delete every segment of it",
+    names.LOG_START_OFFSET_CHECKPOINT: "a broker would delete all its segments",
     names.REPLICATION_OFFSET_CHECKPOINT: "nothing after it can have been replicated",
     names.CLEANER_OFFSET_CHECKPOINT: "nothing after it can have been compacted",
 }
-"""Why a line of a checkpoint is wrong whose offset is past the end of its log."""
+"""Why a checkpoint cannot have an offset past the end of the log."""
 
 
 def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) -> None:
-    """Refuse offsets past the end of a log: it never had them."""
+    """Refuse offsets past the end of a log."""
     from kdump.log.bounds import read_bounds
 
     target = {line.key: line.offset for line in lines}
@@ -256,7 +256,7 @@ def _write(
     target_root: Callable[[LogDirectory], Mapping[str, TargetFile]],
     selection: PartitionSelection | None = None,
 ) -> ExitStatus:
-    """Let the files in the root of log directories be what ``target_root`` says."""
+    """Write the root files of log directories that ``target_root`` computes."""
     from kdump.apply.plan import TargetDirectory
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.execution import carry_out, for_writing
@@ -294,7 +294,7 @@ def _write(
 def _require_lines_or_partitions(
     selection: PartitionSelection, directories: Sequence[LogDirectory]
 ) -> None:
-    """Refuse a selection that matches no partition, and no line about one that is not there."""
+    """Refuse a selection that matches no partition and no line of a checkpoint."""
     for directory in directories:
         is_there = any(partition in selection for partition in directory.partitions)
         if is_there or _rows(directory, selection):

@@ -14,6 +14,7 @@ import click
 
 from kdump.cli.commands import recover
 from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
@@ -40,19 +41,19 @@ if TYPE_CHECKING:
 @click.option(
     "--all-compacted",
     is_flag=True,
-    help="All topics of which it is known that their cleanup.policy is compact.",
+    help="Compact all topics with cleanup.policy=compact.",
 )
 @click.option(
     "--force",
     is_flag=True,
-    help="Compact topics, too, of which it is known that their cleanup.policy is not compact.",
+    help="Compact selected topics even if their cleanup.policy is not compact.",
 )
 @click.option(
     "--recover",
     "recovers",
     is_flag=True,
-    help="First recover log directories that were not left cleanly, or in which there are "
-    "leftovers, as kdump recover does.",
+    help="First recover log directories after an unclean shutdown, or with leftover files, as "
+    "kdump recover does.",
 )
 @max_record_bytes_option
 @deletion_options
@@ -69,10 +70,9 @@ def command(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Keep of each key the last record, as a broker's log cleaner does.
+    """Compact logs as a broker's log cleaner does: keep the latest record of each key.
 
-    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
-    several.
+    LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     """
     from kdump.cli.output.compact_output import CompactReport, status_of, summary
     from kdump.cli.shared.directories import (
@@ -87,13 +87,12 @@ def command(
     from kdump.scan.records import LARGEST_RECORD_BYTES
 
     if selection.is_everything != all_compacted:
-        raise UsageProblem("give either --topic or --partition, or --all-compacted")
-    if all_compacted and force:
-        raise UsageProblem("--force and --all-compacted are mutually exclusive")
+        raise UsageProblem("give --topic or --partition, or else --all-compacted")
+    require_at_most_one({"--force": force, "--all-compacted": all_compacted})
     if recovers and deletion.dry_run:
         raise UsageProblem(
-            "--recover does not go with --dry-run, because what is compacted is what recovery"
-            " leaves; what that does is said by kdump recover --dry-run"
+            "--recover and --dry-run are mutually exclusive: compaction depends on what recovery"
+            " leaves; preview that with kdump recover --dry-run"
         )
     begin = time.monotonic()
     diagnostics = Diagnostics()
@@ -163,7 +162,7 @@ def command(
 
 @contextlib.contextmanager
 def _outcome_notes(outcomes: Iterable[str]) -> Iterator[None]:
-    """Add to every exception, as notes, what became of log directories."""
+    """Add ``outcomes`` to every exception, as notes."""
     try:
         yield
     except BaseException as failure:
@@ -175,7 +174,7 @@ def _outcome_notes(outcomes: Iterable[str]) -> Iterator[None]:
 def _request(
     log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: Request
 ) -> Request:
-    """The same request for the directories as they are now."""
+    """Return ``request`` with the log directories as they are now."""
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
 
@@ -190,7 +189,7 @@ def _request(
 
 
 def _require_match(request: Request) -> None:
-    """Refuse what matches nothing: it is misspelt, or nothing is known of the topics."""
+    """Refuse a selection without a match: misspelt, or of unknown configuration."""
     if any(
         request.selects(directory, partition)
         for directory in request.directories

@@ -16,9 +16,9 @@ SHELLS: Final = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> ExitStatus:
-    """Print the script that makes SHELL complete commands, options and files.
+    """Print a completion script for SHELL.
 
-    For bash, put this into ~/.bashrc:  eval "$(kdump completion bash)"
+    For bash, add this line to ~/.bashrc:  eval "$(kdump completion bash)"
     """
     completion_class = get_completion_class(shell)
     assert completion_class is not None, shell

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     metavar="OFFSET",
     type=NumberParameter(least=-1),
     required=True,
-    help="Delete all records below this offset; -1 is the high watermark.",
+    help="Delete all records before this offset (-1: the high watermark).",
 )
 @deletion_options
 @config_options
@@ -47,10 +47,10 @@ def command(
     deletion: DeletionArguments,
     config: ConfigArguments,
 ) -> ExitStatus:
-    """Let the log of a partition begin at an offset, and delete the segments before it.
+    """Delete the records of a partition before an offset, as DeleteRecords does.
 
-    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
-    several.
+    Moves the log start offset and deletes the segments before it. LOG_DIR is a log directory after
+    a clean shutdown. If the broker has several, name all of them.
     """
     from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
     from kdump.cli.shared.directories import (
@@ -69,8 +69,8 @@ def command(
         raise UsageProblem("delete-records requires --partition TOPIC-PARTITION")
     if selection.names(names.CLUSTER_METADATA_PARTITION):
         raise UsageProblem(
-            f"{names.CLUSTER_METADATA_TOPIC}: the controller's Raft layer deletes from it what its"
-            " snapshots hold, and nobody else may"
+            f"{names.CLUSTER_METADATA_TOPIC}: only the controller's Raft layer may shorten"
+            " it, by its snapshots"
         )
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
@@ -114,7 +114,7 @@ def command(
 def _selected(
     directories: Sequence[LogDirectory], selection: PartitionSelection
 ) -> tuple[LogDirectory, Partition]:
-    """The one partition that is selected, and its log directory.
+    """Return the selected partition and its log directory.
 
     Raises:
         UsageProblem: it is none, or several.

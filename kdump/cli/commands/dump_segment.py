@@ -40,7 +40,7 @@ _TOPIC_DECODERS: Final = {
     "remote_log_metadata_decoder": "remote-log-metadata",
     "share_group_state_decoder": "share-group-state",
 }
-"""Options that name an internal topic; the first of them that is given counts."""
+"""Options that name an internal topic; the first one given wins."""
 
 _MAX_INT: Final = 2**31 - 1
 
@@ -59,19 +59,19 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     metavar="FILE[,FILE...]",
     help="Files to print, separated by commas.",
 )
-@click.option("--print-data-log", is_flag=True, help="Print records with keys and values.")
-@click.option("--deep-iteration", is_flag=True, help="Print records, not only batches.")
+@click.option("--print-data-log", is_flag=True, help="Print records with their keys and values.")
+@click.option("--deep-iteration", is_flag=True, help="Print records as well as batches.")
 @click.option(
     "--skip-record-metadata",
     is_flag=True,
-    help="Print only keys and values of records, and no control records.",
+    help="Print only keys and values, and skip control records.",
 )
 @click.option(
     "--max-bytes",
     type=NumberParameter(most=_MAX_INT),
     default=_MAX_INT,
     metavar="BYTES",
-    help="Read only so much of each segment.",
+    help="Read at most BYTES of each segment (default: all).",
 )
 @max_record_bytes_option
 @click.option(
@@ -80,7 +80,7 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     default=5 * 1024 * 1024,
     show_default=True,
     metavar="BYTES",
-    help="How far from an index entry's position its batch may reach.",
+    help="Largest batch to expect at the position of an index entry.",
 )
 @click.option(
     "--verify-index-only", is_flag=True, help="Check indexes without printing their entries."
@@ -88,28 +88,28 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
 @click.option(
     "--index-sanity-check",
     is_flag=True,
-    help="Check indexes only as a starting broker does.",
+    help="Run only the index checks of a starting broker.",
 )
-@click.option("--offsets-decoder", is_flag=True, help="Records are those of __consumer_offsets.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")
 @click.option(
     "--transaction-log-decoder",
     is_flag=True,
-    help="Records are those of __transaction_state.",
+    help="Decode records of __transaction_state.",
 )
 @click.option(
     "--cluster-metadata-decoder",
     is_flag=True,
-    help="Records are those of __cluster_metadata.",
+    help="Decode records of __cluster_metadata.",
 )
 @click.option(
     "--remote-log-metadata-decoder",
     is_flag=True,
-    help="Records are those of __remote_log_metadata.",
+    help="Decode records of __remote_log_metadata.",
 )
 @click.option(
     "--share-group-state-decoder",
     is_flag=True,
-    help="Records are those of __share_group_state.",
+    help="Decode records of __share_group_state.",
 )
 @click.option(
     "--key-decoder-class",
@@ -117,8 +117,8 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     shell_complete=_complete_decoder,
     is_flag=False,
     flag_value=_STRING_DECODER,
-    help="How to read keys: one of Kafka's decoder classes, or in Python MODULE:FUNCTION or "
-    "FILE.py:FUNCTION.",
+    help="Decode keys with one of Kafka's decoder classes, or with a Python function: "
+    "MODULE:FUNCTION or FILE.py:FUNCTION.",
 )
 @click.option(
     "--value-decoder-class",
@@ -126,38 +126,40 @@ def _complete_decoder(_ctx: click.Context, _param: click.Parameter, typed: str) 
     shell_complete=_complete_decoder,
     is_flag=False,
     flag_value=_STRING_DECODER,
-    help="How to read values, likewise.",
+    help="Decode values, with the same choice of decoders.",
 )
 @output_option
-@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Begin with this offset.")
-@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="End before this offset.")
-@click.option("--from-time", type=TIME, metavar="TIME", help="Only records of this time or later.")
-@click.option("--to-time", type=TIME, metavar="TIME", help="Only records before this time.")
+@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
+@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
+@click.option(
+    "--from-time", type=TIME, metavar="TIME", help="Print only records from this time on."
+)
+@click.option("--to-time", type=TIME, metavar="TIME", help="Print only records before this time.")
 @click.option(
     "--limit",
     type=NumberParameter(least=1),
     metavar="COUNT",
-    help="Stop after so many records of all files together (or batches, without records).",
+    help="Stop after COUNT records in total (or batches, if no records are printed).",
 )
-@click.option("--key", metavar="KEY", help="Only records with this key.")
+@click.option("--key", metavar="KEY", help="Print only records with this key.")
 @click.option(
     "--follow-bad",
     is_flag=True,
-    help="Behind a bad batch, go on with the next sound one.",
+    help="After a damaged batch, continue with the next valid one.",
 )
 def command(
     arguments: tuple[str, ...], files: str | None, output: OutputFormat, **options: Any
 ) -> ExitStatus:
-    """Print any file of a log directory, as kafka-dump-log does and beyond.
+    """Print files of a log directory, as kafka-dump-log does.
 
-    Exits 4 where a file is damaged, 8 where one cannot be read.
+    Exit status: 4 if a file is damaged, 8 if one cannot be read.
     """
     from kdump.dump.dumped_file import DumpedFile
     from kdump.dump.report import DumpReport
 
     names = [*(files.split(",") if files else []), *arguments]
     if not names:
-        raise UsageProblem("which files? Name them, or give --files FILE[,FILE...]")
+        raise UsageProblem("no files given: name them, or use --files FILE[,FILE...]")
     dumped = [DumpedFile.named(name) for name in names]
     is_text = output is OutputFormat.TEXT
     dump_options = _dump_options(options, is_text=is_text)
@@ -217,7 +219,7 @@ def _dump_options(options: dict[str, Any], *, is_text: bool) -> DumpOptions:
 
 
 def _contents(options: dict[str, Any]) -> Contents | None:
-    """How to show keys and values; None where they are not asked for."""
+    """Return how to show keys and values; None if they are not shown."""
     names = [name for option, name in _TOPIC_DECODERS.items() if options[option]]
     key_decoder, value_decoder = options["key_decoder_class"], options["value_decoder_class"]
     is_selected = names or key_decoder or value_decoder or options["print_data_log"]
@@ -262,7 +264,7 @@ def _print_text(
 def _workers(
     files: Sequence[DumpedFile], options: DumpOptions
 ) -> contextlib.AbstractContextManager[Sequence[Worker]]:
-    """Processes to share the work with, where records of much are to be printed."""
+    """Start worker processes if many records are to be printed."""
     if not options.segment.deep or not options.segment.is_whole:
         return contextlib.nullcontext(())
     from kdump.dump.workers import start_workers
@@ -279,7 +281,7 @@ def _for_terminal(text: bytes | memoryview) -> bytes:
 def _print_rows(
     files: list[DumpedFile], options: DumpOptions, report: DumpReport, output: OutputFormat
 ) -> ExitStatus:
-    """The rows of all files as one answer; for people, a table a file."""
+    """Print the rows of all files as one output, or one table for each file."""
     from kdump.dump.fields import fields_of
 
     kinds = [_kind(file) for file in files]
@@ -326,7 +328,7 @@ def _rows(
     from kdump.dump.files import DumpKind, dump_rows
 
     rows = dump_rows(file, kind, options, report)
-    if kind is not DumpKind.SEGMENT:  # which says itself how far it is, and less often
+    if kind is not DumpKind.SEGMENT:  # a segment reports its own progress, less often
         rows = each_during(f"reading {file.name}", rows)
     return ({"type": row["type"], "path": file.name, **row} for row in rows)
 
@@ -342,7 +344,7 @@ def _hand_over(file: DumpedFile, rows: Iterable[dict[str, Any]], output: Output)
 
 
 _DROPPED: Final = {"size_bytes": 1, "timestamp_ms": 2, "position": 3, "remarks": 4}
-"""Columns of batches and records that a narrow terminal loses, in this order."""
+"""Columns of batches and records that a narrow terminal hides, in this order."""
 
 
 def _column(name: str) -> Column:
@@ -358,10 +360,10 @@ def _kind(file: DumpedFile) -> DumpKind | None:
     from kdump.dump.files import DumpKind
 
     if file.path.is_dir():
-        _say(f"kdump: {file.name} is a directory; name its files, or see kdump ls and info")
+        _say(f"kdump: {file.name} is a directory; name files in it, or use kdump ls")
         return None
     if file.path.exists() and not file.path.is_file():
-        # Opening a pipe would wait for somebody to write into it.
+        # Opening a pipe would block until somebody writes to it.
         _say(f"kdump: {file.name} is not a regular file")
         return None
     kind = DumpKind.of(file.path.name)
@@ -376,6 +378,6 @@ def _unreadable(file: DumpedFile, failure: OSError) -> ExitStatus:
 
 
 def _say(line: str) -> None:
-    # What was printed comes first, so that on a terminal a remark stands under what it is about.
+    # Flushed first, so that a remark follows the output that it is about.
     sys.stdout.flush()
     click.echo(escape_controls(line) if sys.stderr.isatty() else line, err=True)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 COLUMNS: Final = (
     Column("path", "Directory"),
     Column("kind", "Kind"),
-    Column("log_directories", "Log directories in it"),
+    Column("log_directories", "Log directories below"),
     Column("cluster_id", "Cluster id"),
     Column("node_id", "Node id", Kind.NUMBER),
     Column("directory_id", "Directory id"),
-    Column("is_clean", "Stopped cleanly", alert=True),
+    Column("is_clean", "Clean shutdown", alert=True),
     Column("broker_epoch", "Broker epoch", Kind.NUMBER),
     Column("in_use_by", "In use by", unknown="-", alert=True),
     Column("has_lock_file", "Lock file"),
@@ -38,9 +38,9 @@ COLUMNS: Final = (
     Column("topic_id", "Topic id", unknown="-"),
     Column("topics", "Topics", Kind.NUMBER),
     Column("partitions", "Partitions", Kind.NUMBER),
-    Column("future_partitions", "  on their way here", Kind.NUMBER),
-    Column("delete_partitions", "  to be deleted", Kind.NUMBER),
-    Column("stray_partitions", "  stray", Kind.NUMBER),
+    Column("future_partitions", "  moving (-future)", Kind.NUMBER),
+    Column("delete_partitions", "  deleted (-delete)", Kind.NUMBER),
+    Column("stray_partitions", "  stray (-stray)", Kind.NUMBER),
     Column("segments", "Segments", Kind.NUMBER),
     Column("generations", "  written by Kafka"),
     Column("log_bytes", "Size of logs", Kind.BYTES),
@@ -56,7 +56,7 @@ COLUMNS: Final = (
     Column("quorum_leader_id", "Quorum leader", Kind.NUMBER),
     Column("quorum_leader_epoch", "Quorum epoch", Kind.NUMBER),
     Column("metadata_snapshot", "Metadata snapshot", unknown="-"),
-    Column("leftovers", "Leftovers", alert=True),
+    Column("leftovers", "Leftover files", alert=True),
     Column("refused", "Refused names", alert=True),
     Column("unreadable", "Unreadable", alert=True),
     Column("foreign", "Foreign files"),
@@ -81,21 +81,21 @@ COLUMNS: Final = (
 @click.option(
     "--deep",
     is_flag=True,
-    help="Also go over every batch, and count formats, codecs, producers and records.",
+    help="Also read every batch, and count records, formats, codecs and producers.",
 )
 @selection_options
 @output_option
 def command(
     directories: Sequence[Path], deep: bool, selection: PartitionSelection, output: OutputFormat
 ) -> ExitStatus:
-    """Say what a directory is, whether it was left cleanly, and what it holds in all.
+    """Show what a directory is, whether it was shut down cleanly, and its totals.
 
-    DIR can be any directory: one where a broker keeps logs, one of cluster metadata only, a
-    single partition, one of Kafka 0.7, or none of Kafka's. Nothing is written, and without --deep
-    no record is read.
+    DIR can be any directory: a broker's log directory, a metadata directory, a single partition,
+    one of Kafka 0.7, or one that is not Kafka's. Nothing is written, and records are read only
+    with --deep.
 
-    A broker takes a directory for clean while .kafka_cleanshutdown is in it, and then checks
-    nothing. A lock file means that a broker is running, or was killed.
+    While .kafka_cleanshutdown is in a directory, a starting broker assumes that it is clean and
+    checks almost nothing. A lock file means that a broker is running, or was killed.
     """
     from kdump.cli.shared.directories import Diagnostics
 
@@ -129,7 +129,7 @@ def _rows(
 def _row(
     path: Path, deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Row | None:
-    """What to say of a directory; None of a partition that is not selected."""
+    """Return the row of a directory; None for a partition that is not selected."""
     from kdump.cli.shared.directories import (
         as_loaded,
         read_lone_partition,
@@ -176,7 +176,7 @@ def _log_directory_fields(
         "directory_id": format_uuid(meta.directory_id) if meta and meta.directory_id else None,
     }
     if found.kind is not DirectoryKind.METADATA_DIRECTORY:
-        # The metadata log is always loaded as after a crash, and leaves no such mark.
+        # The metadata log is always loaded as after a crash, and has no clean shutdown marker.
         fields["is_clean"] = found.is_clean
     if found.clean_shutdown and found.clean_shutdown.broker_epoch is not None:
         fields["broker_epoch"] = found.clean_shutdown.broker_epoch
@@ -205,7 +205,7 @@ def _totals(
 ) -> Row:
     from kdump.log.generations import segment_generations
 
-    """Sums over partitions, each as it lies on disk and as a broker loads it."""
+    """Add up partitions, each as it is on disk and as a broker loads it."""
     segments = log_bytes = total_bytes = 0
     leftovers, generations = Counter[str](), Counter[str]()
     with phase("looking at partitions") as looking:

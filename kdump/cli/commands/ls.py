@@ -45,7 +45,7 @@ COLUMNS_OF_ONE: Final = tuple(
     dataclasses.replace(column, for_people=column.for_people and column.name != "log_dir")
     for column in COLUMNS
 )
-"""The same, without the one that would say the same in every line."""
+"""The columns for a single log directory: its path would be the same in every line."""
 
 SORT_KEYS: Final = {
     "name": "topic",
@@ -61,22 +61,22 @@ SORT_KEYS: Final = {
     "latest": "latest_timestamp_ms",
     "leftovers": "leftovers",
 }
-"""What ``--sort`` can name, and the column that it means."""
+"""The words of ``--sort``, and the column that each sorts by."""
 
 
 _COLUMNS_HELP: Final = """\b
-Size       bytes of the segments' logs, as Kafka counts them
-Start      log start offset: the checkpointed one or the first segment's, the larger
-End        log end offset: found by following batch headers to the first that does
-           not fit (checksums unseen)
-Gaps       segments that begin after the end of the one before: compaction leaves such
-           gaps, otherwise a segment is missing
-Recovery   recovery point: up to here, exclusive, the log was flushed for sure
-HW         high watermark, as checkpointed
-Earliest   time of the first record, where the header of its batch tells it
-Latest     largest time of a record, by the time indexes and the last batch headers
-Leftovers  files of Kafka's that are not in use: deleted, swap, cleaned, orphan (an
-           index without its log), temporary
+Size       size of all segments' logs, as Kafka counts it
+Start      log start offset: the larger of the checkpoint and the first segment
+End        log end offset: where the chain of batch headers ends (checksums are not
+           checked)
+Gaps       segments that begin after the end of the previous one: compaction leaves
+           such gaps, otherwise a segment is missing
+Recovery   recovery point: the log was flushed up to, not including, this offset
+HW         high watermark, from its checkpoint
+Earliest   time of the first record, if its batch header has it
+Latest     largest record time, from the time indexes and the last batch headers
+Leftovers  leftover files: deleted, swap, cleaned, orphan (an index without its
+           log), temporary
 """
 
 
@@ -95,9 +95,9 @@ Leftovers  files of Kafka's that are not in use: deleted, swap, cleaned, orphan 
     type=click.Choice(list(SORT_KEYS)),
     default="name",
     show_default=True,
-    help="Order by this column, smallest first; what is unknown comes last.",
+    help="Sort by this column, smallest first; unknown values come last.",
 )
-@click.option("--reverse", is_flag=True, help="Largest first.")
+@click.option("--reverse", is_flag=True, help="Reverse the order: largest first.")
 @output_option
 def command(
     directories: Sequence[Path],
@@ -106,12 +106,11 @@ def command(
     reverse: bool,
     output: OutputFormat,
 ) -> ExitStatus:
-    """List the partitions in log directories, or single partitions.
+    """List the partitions of log directories, or single partitions.
 
-    DIR is a log directory (name several for a broker that has several), or the directory of one
+    DIR is a log directory (if the broker has several, name all of them) or the directory of one
     partition. Nothing is written, and no record is read: offsets and times come from the
-    checkpoints, a few index entries and a few batch headers. An offset that is not on disk is
-    shown as "?".
+    checkpoints, a few index entries and a few batch headers. "?" is an offset that is not on disk.
     """
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 
@@ -132,7 +131,7 @@ def command(
 
 
 def _rows(path: Path, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
-    """The rows of a log directory, or the one of a partition."""
+    """Yield the rows of a log directory, or the single row of a partition."""
     from kdump.cli.shared.directories import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory
 
@@ -185,7 +184,7 @@ def _row(partition: Partition, log_directory: LogDirectory | None, diagnostics: 
 
 
 def _sorted(rows: list[Row], column: str, *, reverse: bool) -> list[Row]:
-    """By one column, then by name; what is unknown comes last either way."""
+    """Sort by one column, then by name; unknown values come last in either order."""
     rows = sorted(rows, key=_by_name)
     known = [row for row in rows if row[column] is not None]
     unknown = [row for row in rows if row[column] is None]

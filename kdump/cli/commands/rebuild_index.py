@@ -32,10 +32,10 @@ def command(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Make offset, time and transaction indexes what they would be if Kafka recovered the segment.
+    """Rebuild the offset, time and transaction indexes as Kafka does when it recovers a segment.
 
-    PATH is the log of a segment, the directory of a partition, or a log directory. Indexes that
-    are right already are left as they are, and logs always.
+    PATH is a segment's log, the directory of a partition, or a log directory. Correct indexes are
+    left unchanged. Logs are never changed.
     """
     from kdump.cli.shared.directories import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class PolicyName(enum.Enum):
-    """What becomes of damaged data; the value is the word behind ``--policy``."""
+    """What to do with damaged data; the value is the word for ``--policy``."""
 
     BROKER = "broker"
     SALVAGE = "salvage"
@@ -57,9 +57,9 @@ _DAMAGED: Final = ("rebuilt", _LOSS)
 _REFUSED: Final = "refused"
 _UNREADABLE: Final = "unreadable"
 _BAD: Final = (_LOSS, _REFUSED, _UNREADABLE)
-"""Verdicts that people are told of last."""
+"""Verdicts reported last."""
 _QUIET: Final = ("sound", "unclean", "deleted", "stray")
-"""Verdicts that people are not told of unless they ask."""
+"""Verdicts reported only with ``--verbose``."""
 
 
 @click.command("recover")
@@ -69,8 +69,8 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
     "policy_name",
     type=click.Choice(PolicyName, case_sensitive=False),
     default=PolicyName.BROKER,
-    help="What becomes of damaged data: broker (the default) does what a starting broker does; "
-    "salvage keeps every valid batch, and sets the damaged bytes aside.",
+    help="Handle damaged data as broker (default): do what a starting broker does; or salvage: "
+    "keep every valid batch and quarantine the damaged bytes.",
 )
 @selection_options
 @click.option(
@@ -78,7 +78,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
     "now_ms",
     type=TIME,
     metavar="TIME",
-    help="What time it is: ISO 8601 or epoch milliseconds; decides which producers have expired.",
+    help="Expire producers as of TIME: ISO 8601 or epoch milliseconds (default: now).",
 )
 @repair_options
 @config_options
@@ -92,9 +92,9 @@ def command(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Do to log directories what a broker does to them when it starts, and stop as it stops.
+    """Recover log directories as a broker does when it starts, and shut them down cleanly.
 
-    LOG_DIR is a log directory; name all of a broker that has several.
+    LOG_DIR is a log directory. If the broker has several, name all of them.
     """
     from kdump.cli.output.advice import preview_advice
     from kdump.cli.shared.directories import (
@@ -155,13 +155,13 @@ def command(
 
 
 class RecoveryReport:
-    """All that is to be said of log directories that are recovered.
+    """The report on recovered log directories.
 
     Attributes:
-        losses: lines about partitions that lose records, or that a broker would not serve; people
-            are told them last, where they do not scroll away.
+        losses: lines about partitions that lose records or that a broker would not serve;
+            printed last, so that they do not scroll away.
         lossy: how many partitions lose records.
-        unserved: how many a broker would refuse, or set aside.
+        unserved: how many a broker would refuse or rename to -stray.
     """
 
     def __init__(self, operations: Operations, repair: RepairArguments) -> None:
@@ -173,7 +173,7 @@ class RecoveryReport:
         self.lossy = self.unserved = 0
 
     def events(self, result: DirectoryResult, done: Done) -> Iterator[Event]:
-        """All that is to be said of a log directory, but the losses."""
+        """Yield the events of a log directory, without the losses."""
         yield from finding_events(result.findings, self._findings)
         for partition in result.partitions:
             yield from finding_events(partition.findings, self._findings)
@@ -181,7 +181,7 @@ class RecoveryReport:
         yield self._directory_event(result, done)
 
     def rest(self) -> list[str]:
-        """Counts of what people were not told one by one."""
+        """Return the counts of what was not listed."""
         return [*self._findings.rest(), *self._harmless.rest()]
 
     def _partition_event(self, result: PartitionResult) -> Event:
@@ -207,7 +207,7 @@ class RecoveryReport:
             lines.append(
                 f"{path}: the clean shutdown marker"
                 f" {'would be deleted' if self._repair.dry_run else 'is deleted'}, because"
-                " something is left: the next start, or run, recovers all logs as after a crash"
+                " some damage is left: the next start, or run, recovers all logs as after a crash"
             )
         if self._repair.dry_run:
             lines += self._operations.lines(path)
@@ -229,11 +229,11 @@ def _verdict_lines(result: PartitionResult, repair: RepairArguments) -> list[str
 
 _WOULD: Final = ("a broker would ", "salvaging would ", "truncating would ")
 _NOT_DONE: Final = ("rename it", "load it", "then rename", "then load", "refuse")
-"""What only a broker does, and is said of a run as of its preview."""
+"""What only a broker does, so that a run reports it in the words of a preview."""
 
 
 def _done(sentence: str) -> str:
-    """A verdict, as it is said of a partition that was recovered by it."""
+    """Turn the verdict of a preview into that of a run."""
     for would in _WOULD:
         before, found, after = sentence.partition(would)
         if found and not after.startswith(_NOT_DONE):
@@ -242,10 +242,10 @@ def _done(sentence: str) -> str:
 
 
 def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> ExitStatus:
-    """How the run ends, as far as it is about one log directory.
+    """Return the exit status for one log directory.
 
-    A dry run ends with 1 where there is something to do, and with 4 instead where records would be
-    lost, or something is left.
+    A dry run gives 1 if there is something to do, or 4 if records would be lost or some damage
+    would be left.
     """
     status = _status_of_run(result)
     if not repair.dry_run:
@@ -257,7 +257,7 @@ def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> E
 
 
 def _status_of_run(result: DirectoryResult) -> ExitStatus:
-    """How a run ends that does everything."""
+    """Return the exit status of a run that is not a preview."""
     from kdump.check.invariants import FILE_UNREADABLE
     from kdump.jobs.recover import Left
 
@@ -320,7 +320,7 @@ def _advice(
     selection: PartitionSelection,
     config: ConfigArguments,
 ) -> Iterator[str]:
-    """What to do next where records are lost, or a broker would not serve a partition."""
+    """Advise what to do next if records are lost, or a broker would not serve a partition."""
     from kdump.cli.output.advice import salvage_command
 
     paths = [result.directory.path for result, _ in changed]
@@ -341,6 +341,6 @@ def _advice(
     if report.unserved:
         repairing = shell_command("verify --repair --dry-run", paths)
         yield (
-            f"a broker would refuse or set aside {counted(report.unserved, 'partition')};"
+            f"a broker would refuse or move aside {counted(report.unserved, 'partition')};"
             f" preview the repair: {repairing}"
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option(
     "--drop-deleted",
     is_flag=True,
-    help="Delete the files of partitions whose topic was deleted (-delete), too.",
+    help="Also delete partitions of deleted topics (-delete).",
 )
 @selection_options
 @repair_options
@@ -39,10 +39,10 @@ def command(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Finish or drop what was interrupted: .swap, .cleaned and .deleted files, and lone indexes.
+    """Complete or delete leftover files: .swap, .cleaned, .deleted, and indexes without a log.
 
     PATH is a log directory, or the directory of a partition. Nothing else is changed: no segment
-    is recovered, and no batch is looked at but those of .swap files.
+    is recovered, and only the batches of .swap files are read.
     """
     from kdump.cli.shared.directories import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts

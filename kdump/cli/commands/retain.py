@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     "free_bytes",
     type=SizeParameter(),
     metavar="SIZE",
-    help="Whatever retention says, delete the oldest segments until SIZE is freed, and no more.",
+    help="Ignore retention settings: delete the oldest segments until SIZE is freed.",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="Say of each segment why it goes or stays, and when it would go.",
+    help="Show for each segment why it is kept or deleted, and when it expires.",
 )
 @deletion_options
 @config_options
@@ -57,10 +57,9 @@ def command(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Delete the segments that a broker would delete: below the log start, too many, or too old.
+    """Delete old segments by retention rules, as a broker does, or to free space.
 
-    LOG_DIR is a log directory that was left by a clean stop; name all of a broker that has
-    several.
+    LOG_DIR is a log directory after a clean shutdown. If the broker has several, name all of them.
     """
     from kdump.cli.output.deletion_output import DeletionReport, advice, status_of, summary
     from kdump.cli.shared.directories import (

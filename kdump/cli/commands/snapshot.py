@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group("snapshot")
 def command() -> None:
-    """Make producer snapshots anew. To look into one, use kdump dump-segment."""
+    """Rebuild producer snapshots. To print one, use kdump dump-segment."""
 
 
 @command.command("rebuild")
@@ -37,7 +37,7 @@ def rebuild(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Make producer snapshots say what all batches before them say.
+    """Rebuild producer snapshots from the batches before them.
 
     PATH is a log directory, or the directory of a partition.
     """

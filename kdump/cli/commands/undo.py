@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
@@ -39,14 +40,14 @@ FILE_COLUMNS: Final = (
 @click.command("undo")
 @click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
 @click.argument("undo_id", metavar="[ID]", required=False)
-@click.option("--list", "is_list", is_flag=True, help="Only list what can be taken back.")
+@click.option("--list", "is_list", is_flag=True, help="List the runs that can be undone.")
 @click.option(
     "--discard",
     "is_discard",
     is_flag=True,
-    help="Take nothing back, but give up the undo ID, or all, and with it the space that it takes.",
+    help="Delete the undo data of run ID, or of all runs, to free its space. Nothing is undone.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would be done. Nothing is written.")
+@click.option("--dry-run", is_flag=True, help="Preview the changes and write nothing.")
 @click.option("--verbose", "-v", is_flag=True, help="List every file (default: the first 20).")
 @output_option
 def command(
@@ -58,13 +59,14 @@ def command(
     verbose: bool,
     output: OutputFormat,
 ) -> ExitStatus:
-    """Take back the newest repair of LOG_DIR: every file is as it was, byte for byte.
+    """Undo the newest repair of LOG_DIR: restore every file, byte for byte.
 
-    Only the newest can be taken back; ID makes sure that it is the one that is meant. What has
-    changed since in the same partitions would be lost: then it is refused.
+    Only the newest run can be undone; give its ID to make sure that it is the right one. Undo is
+    refused if the same partitions have changed since, because those changes would be lost.
     """
-    if is_list and (is_discard or undo_id is not None):
-        raise UsageProblem("--list goes with neither --discard nor an ID")
+    require_at_most_one({"--list": is_list, "--discard": is_discard})
+    if is_list and undo_id is not None:
+        raise UsageProblem("--list and ID are mutually exclusive")
     if is_list:
         _list(log_dir, output)
     elif is_discard:
@@ -107,7 +109,7 @@ def _undo(
             try:
                 undo(log_dir, run.undo_id)
             except KeyboardInterrupt as stop:
-                stop.add_note(f"{log_dir}: may be changed in part; run the command again to finish")
+                stop.add_note(f"{log_dir}: may be partly changed; run the command again to finish")
                 raise
     is_brief = output in (OutputFormat.TEXT, OutputFormat.TABLE) and not verbose
     shown = restored[:MAX_LISTED] if is_brief else restored
@@ -121,7 +123,7 @@ def _undo(
 
 @contextlib.contextmanager
 def _note(outcome: str) -> Iterator[None]:
-    """Add to every exception what became of the directory before it."""
+    """Add ``outcome`` to every exception, as a note."""
     try:
         yield
     except BaseException as failure:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import TIME, max_record_bytes_option, paths_argument
 from kdump.cli.options.selection_options import selection_options
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class PolicyName(enum.Enum):
-    """What becomes of bad data in repairs; the value is the word behind ``--policy``."""
+    """What a repair does with damaged data; the value is the word for ``--policy``."""
 
     SALVAGE = "salvage"
     TRUNCATE = "truncate"
@@ -33,8 +34,8 @@ class PolicyName(enum.Enum):
 
 @click.command("verify")
 @paths_argument("PATH")
-@click.option("--quick", is_flag=True, help="Only headers of batches, and indexes.")
-@click.option("--deep", is_flag=True, help="Decode every record, too.")
+@click.option("--quick", is_flag=True, help="Check only batch headers and indexes.")
+@click.option("--deep", is_flag=True, help="Also decode every record.")
 @max_record_bytes_option
 @selection_options
 @click.option(
@@ -42,38 +43,38 @@ class PolicyName(enum.Enum):
     "now_ms",
     type=TIME,
     metavar="TIME",
-    help="What time it is: ISO 8601 or epoch milliseconds; later timestamps are in the future.",
+    help="Report timestamps after TIME as in the future: ISO 8601 or epoch milliseconds "
+    "(default: now).",
 )
-@click.option(
-    "--verbose", "-v", is_flag=True, help="Show every finding, those that are only information too."
-)
+@click.option("--verbose", "-v", is_flag=True, help="Show every finding, including info.")
 @format_option(
     VerifyFormat,
     "output_format",
-    "VerifyFormat of the answer: text (the default) and table for people; json, jsonl and junit "
-    "for programs.",
+    "Output format: text (default) or table for people; json, jsonl or junit for programs.",
 )
 @click.option(
-    "--strict", is_flag=True, help="Exit with 4 where there is a warning, too (default: no)."
+    "--strict", is_flag=True, help="Also exit with status 4 on warnings (default: only on damage)."
 )
 @click.option(
     "--repair",
     is_flag=True,
-    help="Do the least that ends what was found, and then verify again.",
+    help="Apply the minimal repair, then verify again.",
 )
 @click.option(
     "--policy",
     "policy_name",
     type=click.Choice(PolicyName, case_sensitive=False),
-    help="With --repair, what becomes of bad data that a starting broker would not look at: "
-    "salvage cuts out the damaged range, truncate ends the log there. Without, it is left.",
+    help="With --repair, handle damaged data that a starting broker would not check: salvage "
+    "quarantines the damaged range, truncate ends the log before it (default: leave it unchanged).",
 )
-@click.option("--dry-run", is_flag=True, help="With --repair, only say what would be done.")
+@click.option(
+    "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
+)
 @click.option(
     "--undo/--no-undo",
     "keep_undo",
     default=None,
-    help="With --repair, keep what it takes to undo this with kdump undo (the default), or do not.",
+    help="With --repair, keep undo data for kdump undo (default: on).",
 )
 @config_options
 @engine_options
@@ -94,17 +95,16 @@ def command(
     config: ConfigArguments,
     engine: EngineArguments,
 ) -> ExitStatus:
-    """Check every byte of log directories, partitions or segments, and all that must agree.
+    """Check every byte of log directories, partitions or segments, and that files agree.
 
-    PATH is a log directory (name several for a broker that has several), the directory of one
-    partition, or the log of a segment. Without --repair nothing is written.
+    PATH is a log directory (if the broker has several, name all of them), the directory of one
+    partition, or a segment's log. Nothing is written without --repair.
     """
     from kdump.check.part import Level
     from kdump.cli.output.advice import AdvisingPrinter
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 
-    if quick and deep:
-        raise UsageProblem("--quick and --deep cannot be had together")
+    require_at_most_one({"--quick": quick, "--deep": deep})
     verification = Verification(
         paths=paths,
         selection=selection,
@@ -121,13 +121,22 @@ def command(
         from kdump.repair.policies import Policy
 
         if output_format not in (VerifyFormat.TEXT, VerifyFormat.JSON, VerifyFormat.JSONL):
-            raise UsageProblem(f"--output {output_format.value} cannot be had with --repair")
+            raise UsageProblem(
+                f"--output {output_format.value} and --repair are mutually exclusive"
+            )
         policy = Policy.BROKER if policy_name is None else Policy(policy_name.value)
         writing = Writing("verify --repair", dry_run=dry_run, keep_undo=keep_undo is not False)
         with open_printer(EventFormat(output_format.value)) as out:
             return verify_and_repair(verification, out, policy, writing, verbose=verbose)
-    if policy_name or dry_run or keep_undo is not None:
-        raise UsageProblem("--policy, --dry-run, --undo and --no-undo are about --repair")
+    require_with(
+        "--repair",
+        {
+            "--policy": policy_name,
+            "--dry-run": dry_run,
+            "--undo": keep_undo is True,
+            "--no-undo": keep_undo is False,
+        },
+    )
     diagnostics = Diagnostics()
     with without_garbage_collection(), open_verify_printer(output_format, verbose=verbose) as shown:
         printer = AdvisingPrinter(shown, paths, config.words)

@@ -1,4 +1,4 @@
-"""The options that say how the broker, and its topics, were configured."""
+"""The options for the configuration of the broker and its topics."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class ConfigArguments:
-    """What the command line says of configuration; the argument that a command is given.
+    """The configuration given on the command line.
 
     Attributes:
-        given: properties by Kafka's names.
-        broker: those of the broker's file; None where that was not given.
-        metadata: where the cluster's metadata lies, if not in one of the log directories.
-        words: the same as on the command line, for commands that are advised.
+        given: properties of ``--config``, by Kafka's names.
+        broker: properties of ``--server-properties``; None if it was not given.
+        metadata: the directory with the cluster's metadata; None to use the log directories.
+        words: the same options as typed, to repeat in suggested commands.
     """
 
     given: Mapping[str, str]
@@ -37,9 +37,9 @@ class ConfigArguments:
     words: tuple[str, ...] = ()
 
     def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Path, Settings]:
-        """The settings of each log directory's own broker, by the path of the directory.
+        """Return the settings that apply to each log directory, by its path.
 
-        As :func:`~kdump.state.settings.read_settings`.
+        Raises what :func:`~kdump.state.settings.read_settings` raises.
         """
         from kdump.state.settings import read_cluster_metadata, read_settings
 
@@ -48,7 +48,7 @@ class ConfigArguments:
 
 
 def config_options(command: Command) -> Command:
-    """Give a command the options on configuration, as its one argument ``config``.
+    """Add the configuration options to a command, as its argument ``config``.
 
     That is a :class:`ConfigArguments`.
     """
@@ -78,7 +78,7 @@ def config_options(command: Command) -> Command:
             "--server-properties",
             metavar="FILE",
             type=click.Path(dir_okay=False, path_type=Path),
-            help="The broker's own file. What it does not set is Kafka's default.",
+            help="Read broker properties from FILE; what it does not set has Kafka's default.",
         ),
         click.option(
             "--metadata",
@@ -93,9 +93,8 @@ def config_options(command: Command) -> Command:
             type=PropertyParameter(),
             multiple=True,
             metavar="KEY=VALUE",
-            help="A property of all topics, or of the broker, by Kafka's name. Can be given many "
-            "times. Without it each topic's own configuration is read from __cluster_metadata-0, "
-            "where that is there.",
+            help="Set a topic or broker property, by Kafka's name, for all topics; may be repeated "
+            "(default: each topic's own configuration, from __cluster_metadata-0 if present).",
         ),
     ):
         decorated = option(decorated)

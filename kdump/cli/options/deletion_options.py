@@ -1,4 +1,4 @@
-"""The options of commands that give up old segments."""
+"""The options of commands that free space: compact, retain and delete-records."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class HighWatermark(enum.Enum):
-    """What the operator says of it; the value is the word behind ``--high-watermark``."""
+    """Which high watermark to assume; the value is the word for ``--high-watermark``."""
 
     END = "end"
 
 
 @dataclass(frozen=True, slots=True)
 class DeletionArguments(RepairArguments):
-    """How to give up segments, and how to say what goes; the argument that a command is given.
+    """How to free space, and how to report it.
 
-    With an undo, nothing is free until that is given up.
+    With undo data nothing is freed until that is discarded.
 
     Attributes:
-        now_ms: what time it is.
-        is_replicated: whether the operator says that all logs are replicated up to their ends.
+        now_ms: the current time, or that of ``--now``.
+        is_replicated: whether to assume that every log is fully replicated.
     """
 
     now_ms: int
@@ -40,7 +40,7 @@ class DeletionArguments(RepairArguments):
 
 
 def deletion_options(command: Command) -> Command:
-    """Give a command the options of all that give up segments, as its one argument ``deletion``."""
+    """Add the options of commands that free space, as the argument ``deletion``."""
 
     @functools.wraps(command)
     def with_one_argument(
@@ -65,24 +65,25 @@ def deletion_options(command: Command) -> Command:
 
     decorated = writing_options(
         with_one_argument,
-        verbose="List every change, and partitions of which nothing goes.",
+        verbose="List every change, and partitions without any.",
         keeps_undo=False,
-        undo="Keep what it takes to undo this with kdump undo, or do not (the default). While "
-        "that is kept nothing is freed.",
+        undo="Keep undo data for kdump undo (default: off). No space is freed until it is "
+        "discarded.",
     )
     for option in (
         click.option(
             "--high-watermark",
             type=click.Choice(HighWatermark, case_sensitive=False),
-            help="end: the operator's word that every log is replicated up to its end. Without it "
-            "replication-offset-checkpoint counts, and what it does not speak of loses nothing.",
+            help="Assume with end that every log is fully replicated (default: use "
+            "replication-offset-checkpoint; a partition without a line in it loses nothing).",
         ),
         click.option(
             "--now",
             "now_ms",
             type=TIME,
             metavar="TIME",
-            help="What time it is: ISO 8601 or epoch milliseconds. The clock's by default.",
+            help="Evaluate retention and compaction as of TIME: ISO 8601 or epoch milliseconds "
+            "(default: now).",
         ),
     ):
         decorated = option(decorated)

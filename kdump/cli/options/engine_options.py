@@ -1,4 +1,4 @@
-"""The options of commands whose work an engine does: which one, how, and whether it is watched."""
+"""The options of commands that run on an engine, and of progress."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class EngineArguments:
-    """What the command line says of the engine; the argument that a command is given."""
+    """The engine options given on the command line."""
 
     options: EngineOptions
     progress: Progress
-    """Is told how far the engine is."""
+    """Receives the progress of the engine."""
 
 
 def engine_options(command: Command) -> Command:
-    """Give a command the options of an engine, as its one argument ``engine``.
+    """Add the engine options to a command, as its argument ``engine``.
 
     That is an :class:`EngineArguments`.
     """
@@ -37,8 +37,9 @@ def engine_options(command: Command) -> Command:
             "--engine",
             type=click.Choice(EngineChoice, case_sensitive=False),
             default=EngineChoice.AUTO,
-            help="What does the work: local (this process and one worker a core), spark, or auto "
-            "(the default), which is spark for much of it.",
+            help="Run on local (this process and one worker for each core), spark, or auto "
+            "(default): "
+            "Spark above --engine-threshold.",
         ),
         click.option(
             "--engine-threshold",
@@ -46,14 +47,15 @@ def engine_options(command: Command) -> Command:
             type=SizeParameter(),
             default=DEFAULT_THRESHOLD_BYTES,
             metavar="SIZE",
-            help="From how many bytes on --engine auto is spark "
-            f"({format_bytes(DEFAULT_THRESHOLD_BYTES)} unless given).",
+            help="Use Spark with --engine auto from SIZE on "
+            f"(default: {format_bytes(DEFAULT_THRESHOLD_BYTES)}).",
         ),
         click.option(
             "--master",
             metavar="URL",
-            help="Spark's master: local[*] (the default), or a cluster's whose nodes see the same "
-            "paths. With --engine auto this asks for Spark.",
+            help="Use this Spark master (default: local[*]); the nodes of a cluster must see "
+            "the same "
+            "paths. Implies Spark with --engine auto.",
         ),
         click.option(
             "--spark-conf",
@@ -61,14 +63,14 @@ def engine_options(command: Command) -> Command:
             type=PropertyParameter(),
             multiple=True,
             metavar="KEY=VALUE",
-            help="A property of Spark's. Can be given many times.",
+            help="Set a Spark property; may be repeated.",
         ),
         click.option(
             "--progress/--no-progress",
             "progress",
             default=None,
-            help="Show how far the work is, on standard error: on a terminal it is shown unless "
-            "told otherwise; elsewhere --progress gives a line every few seconds.",
+            help="Show progress on standard error, as a line every few seconds if that is not a "
+            "terminal (default: only on a terminal).",
         ),
     )
 

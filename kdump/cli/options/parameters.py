@@ -1,4 +1,4 @@
-"""Types of option values that several commands take."""
+"""Parameter types that several commands share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _POWERS: Final = "KMGTP"
 
 
 def parse_integer(text: str) -> int | None:
-    """The number that ``text`` is, in decimal ASCII digits; None where it is anything else.
+    """Parse a number in decimal ASCII digits, as Kafka writes it; None if it is anything else.
 
-    That is how Kafka writes numbers. Leading zeroes, blanks, underscores, a plus sign, digits of
-    other scripts, and what takes more than 64 bits are refused.
+    Leading zeroes, blanks, underscores, a plus sign, digits of other scripts, and numbers of more
+    than 64 bits are refused.
     """
     if len(text) > _LONGEST or not _INTEGER.fullmatch(text) or text == "-0":
         return None
@@ -54,7 +54,7 @@ class NumberParameter(click.ParamType[int]):
 
 
 class TimeParameter(click.ParamType[int]):
-    """A point in time, as epoch milliseconds: those themselves, or ISO 8601 (UTC without zone)."""
+    """A time in epoch milliseconds, given as such or in ISO 8601 (UTC if it has no zone)."""
 
     name = "time"
 
@@ -67,7 +67,8 @@ class TimeParameter(click.ParamType[int]):
             time_ms = _moment_ms(text)
         if time_ms is None:
             self.fail(
-                f"{text!r} is neither epoch milliseconds nor a time such as 2026-11-21T05:00:00Z",
+                f"{text!r} is not a time: give ISO 8601, such as 2026-11-21T05:00:00Z, or epoch "
+                f"milliseconds",
                 param,
                 ctx,
             )
@@ -75,7 +76,7 @@ class TimeParameter(click.ParamType[int]):
 
 
 def _moment_ms(text: str) -> int | None:
-    """A time in ISO 8601; a number that is no epoch milliseconds is none, either."""
+    """Parse a time in ISO 8601; None if it is anything else, a bare number included."""
     if not text.isascii() or not text[:1].isdigit() or not set(text) - set("0123456789_"):
         return None
     try:
@@ -120,7 +121,7 @@ class PropertyParameter(click.ParamType[tuple[str, str]]):
             return value
         key, separator, content = str(value).partition("=")
         if not separator or not key.strip():
-            self.fail(f"{str(value)!r} is not of the form KEY=VALUE", param, ctx)
+            self.fail(f"{str(value)!r} is not KEY=VALUE", param, ctx)
         return key.strip(), content
 
 
@@ -130,18 +131,18 @@ SIZE = SizeParameter()
 
 
 def max_record_bytes_option(command: Command) -> Command:
-    """Add ``--max-record-bytes``, as ``max_record_bytes``: None where it was not given."""
+    """Add ``--max-record-bytes``, as ``max_record_bytes``: None if it was not given."""
     return click.option(
         "--max-record-bytes",
         type=SIZE,
         metavar="SIZE",
-        help="Decode records of compressed batches up to this size (default: 16MiB, or 16 times"
-        " the size of the batch).",
+        help="Decode records of compressed batches up to SIZE (default: 16MiB, or 16 times the"
+        " size of the batch if that is more).",
     )(command)
 
 
 def paths_argument(metavar: str) -> Callable[[Command], Command]:
-    """One path or more, as the argument ``paths``; whether they can be read is seen later."""
+    """Add one or more paths, as the argument ``paths``; they are opened later."""
     return click.argument(
         "paths",
         metavar=f"{metavar}...",

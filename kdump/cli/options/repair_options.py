@@ -20,13 +20,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class RepairArguments:
-    """How to repair, and how to say what is done; the argument that a command is given.
+    """How to repair, and how to report it.
 
     Attributes:
-        dry_run: whether only to say it.
-        keep_undo: whether it can be undone.
-        output_format: of the output.
-        verbose: whether people are told everything, rather than counts of what is harmless.
+        dry_run: whether to preview the changes only.
+        keep_undo: whether to keep undo data.
+        output_format: the output format.
+        verbose: whether to list everything, rather than counts of what is harmless.
     """
 
     dry_run: bool
@@ -35,14 +35,14 @@ class RepairArguments:
     verbose: bool
 
     def writing(self, command: str) -> Writing:
-        """The same for the frame that all commands work in."""
+        """Return the same options for :mod:`kdump.jobs.execution`."""
         from kdump.jobs.execution import Writing
 
         return Writing(command, dry_run=self.dry_run, keep_undo=self.keep_undo)
 
 
 def repair_options(command: Command) -> Command:
-    """Give a command the options of all that repair, as its one argument ``repair``."""
+    """Add the options of commands that repair, as the argument ``repair``."""
 
     @functools.wraps(command)
     def with_one_argument(
@@ -60,32 +60,32 @@ def repair_options(command: Command) -> Command:
         with_one_argument,
         verbose="List every change and every finding, and partitions without any.",
         keeps_undo=True,
-        undo="Keep what it takes to undo this with kdump undo (the default), or do not.",
+        undo="Keep undo data for kdump undo (default: on).",
     )
     return decorated
 
 
 def writing_options(command: Any, *, verbose: str, keeps_undo: bool, undo: str) -> Any:
-    """Give a command the options of all that write: ``form``, ``verbose`` and the like.
+    """Add ``--dry-run``, ``--undo``, ``--verbose`` and ``--output`` to a command.
 
     Args:
-        command: which.
-        verbose: what ``--verbose`` does, for the help.
-        keeps_undo: whether it can be undone where nothing is said.
-        undo: what ``--undo`` and ``--no-undo`` do, for the help.
+        command: the command.
+        verbose: help of ``--verbose``.
+        keeps_undo: the default of ``--undo/--no-undo``.
+        undo: help of ``--undo/--no-undo``.
     """
     for option in (
         format_option(
             EventFormat,
             "output_format",
-            "Form of the answer: text (the default) for people; json and jsonl for programs.",
+            "Output format: text (default) for people; json or jsonl for programs.",
         ),
         click.option("--verbose", "-v", is_flag=True, help=verbose),
         click.option("--undo/--no-undo", "keep_undo", default=keeps_undo, help=undo),
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Only say what would be done. Nothing is written, not even a lock.",
+            help="Preview the changes and write nothing, not even the lock.",
         ),
     ):
         command = option(command)

@@ -20,10 +20,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def selection_options(command: Command) -> Command:
-    """Give a command ``--topic`` and ``--partition``, as its one argument ``selection``.
+    """Add ``--topic`` and ``--partition`` to a command, as its argument ``selection``.
 
-    That is a :class:`~kdump.log.selection.PartitionSelection`. Every command that works on the
-    partitions of log directories has both, and what they match is the same everywhere.
+    That is a :class:`~kdump.log.selection.PartitionSelection`. Every command that works on
+    partitions has both options, and they match alike everywhere.
     """
 
     @functools.wraps(command)
@@ -57,7 +57,7 @@ def selection_options(command: Command) -> Command:
 
 
 def selection_words(selection: PartitionSelection) -> list[str]:
-    """The options as words of a command line, to advise a command with the same selection."""
+    """Return the options as typed, to suggest a command with the same selection."""
     words = []
     for option, globs in (("--topic", selection.topics), ("--partition", selection.partitions)):
         for glob in globs:
@@ -69,7 +69,7 @@ def require_selected(selection: PartitionSelection, directories: Iterable[LogDir
     """Refuse a selection that matches no partition of any of ``directories``.
 
     Raises:
-        UsageProblem: that is so.
+        UsageProblem: no partition matches.
     """
     found = list(directories)
     if not selection.is_everything and not any(
@@ -79,7 +79,7 @@ def require_selected(selection: PartitionSelection, directories: Iterable[LogDir
 
 
 def nothing_selected(selection: PartitionSelection, paths: Iterable[Path]) -> UsageProblem:
-    """The error to raise where a selection matches no partition: a glob is probably misspelt."""
+    """Return the error for a selection that matches no partition."""
     named = shlex.join(map(str, paths))
     problem = (
         f"no partition in {named} matches {shlex.join(selection_words(selection))}: list them with"

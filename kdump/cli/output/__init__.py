@@ -1,1 +1,1 @@
-"""Every form of output."""
+"""Output: formats, reports, progress."""

@@ -1,7 +1,7 @@
-"""Which command to run next, in full, where damage was found that only one command ends well.
+"""Advice about the next command to run.
 
-Nothing that a broker does by itself keeps the valid batches after a damaged one, and damage in
-flushed segments is not even looked at: whoever reads the findings is told of salvage.
+A broker never keeps the valid batches after a damaged one, and does not check flushed segments at
+all. Whoever reads about such damage is told about salvage.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from kdump.jobs.verify.verify_partition import PartitionReport
 
 _LOSS: Final = "loss"
-"""The verdict that a broker would cut the log, or replace it; a preview shows what is lost."""
+"""The verdict that a broker would truncate or replace the log; a preview shows the loss."""
 _LOG: Final = ".log"
 _MAX_NAMED: Final = 8
-"""With more partitions, the command is for all of them."""
+"""With more partitions than this, the command names none and selects all."""
 
 
 def salvage_command(
@@ -37,32 +37,32 @@ def salvage_command(
     *,
     dry_run: bool = False,
 ) -> str:
-    """The command that salvages partitions, as a shell takes it.
+    """Return the command that salvages partitions, quoted for a shell.
 
     Args:
         selection: the options that select the partitions; none for all of them.
         log_dirs: all log directories of the broker.
-        options: on configuration, as they were given.
-        dry_run: whether the command is to preview only.
+        options: the configuration options, as typed.
+        dry_run: whether the command only previews.
     """
     words = ["kdump", "recover", "--policy", "salvage", *(["--dry-run"] if dry_run else [])]
     return shlex.join([*words, *selection, *options, *map(str, dict.fromkeys(log_dirs))])
 
 
 def _selecting(partitions: Sequence[str]) -> list[str]:
-    """The options that select partitions by name; none, and so all, where they are many."""
+    """Return the options that select partitions by name; none, for all, if there are many."""
     if len(partitions) > _MAX_NAMED:
         return []
     return selection_words(PartitionSelection(partitions=tuple(partitions)))
 
 
 class AdvisingPrinter:
-    """Shows what a verification says, and remembers what salvage is the answer to.
+    """A printer that also collects the damage that salvage or a repair can handle.
 
     Args:
-        shown: what shows it.
-        paths: what is verified, as it was named.
-        options: on configuration, as they were given.
+        shown: the printer to pass everything on to.
+        paths: the verified paths, as typed.
+        options: the configuration options, as typed.
     """
 
     def __init__(self, shown: VerifyPrinter, paths: Sequence[Path], options: Sequence[str]) -> None:
@@ -93,10 +93,10 @@ class AdvisingPrinter:
         self._shown.emit_text(lines)
 
     def advice(self, *, after_repair: bool = False) -> Iterator[str]:
-        """What to run next: the preview of recovery, and what that does not say.
+        """Yield what to run next.
 
         Args:
-            after_repair: whether a repair has just done what it could.
+            after_repair: whether a repair has just run.
         """
         from kdump.check.invariants import INVARIANTS, Remedy
 
@@ -120,7 +120,7 @@ class AdvisingPrinter:
         if holed:
             yield (
                 f"missing offsets in {counted(len(holed), 'partition')}: fetch it from an in-sync"
-                f" replica; if there is none, note that they are known: {self._command(holed)}"
+                f" replica; if there is none, record the gap as known: {self._command(holed)}"
             )
         if damaged:
             yield (
@@ -142,12 +142,12 @@ def _parent(path: Path) -> Path:
 def preview_advice(
     results: Sequence[DirectoryResult], options: Sequence[str], *, is_selection: bool
 ) -> Iterator[str]:
-    """What a preview of a broker's recovery says of salvage, and of what it does not look at.
+    """Yield advice for the preview of a broker's recovery.
 
     Args:
-        results: what becomes of each log directory.
-        options: on configuration, as they were given.
-        is_selection: whether only some partitions were asked for.
+        results: the previewed result of each log directory.
+        options: the configuration options, as typed.
+        is_selection: whether only some partitions were selected.
     """
     log_dirs = [result.directory.path for result in results]
     partitions = [each for result in results for each in result.partitions]
@@ -172,7 +172,7 @@ def preview_advice(
 
 
 def _is_log_refused(result: PartitionResult) -> bool:
-    """Whether a broker does not load a partition because of what is in a log."""
+    """Whether a broker refuses a partition because of the contents of a log."""
     from kdump.target.refusal import Refusal
 
     outcome = result.outcome
@@ -180,7 +180,7 @@ def _is_log_refused(result: PartitionResult) -> bool:
 
 
 def _unread_segments(result: PartitionResult) -> int:
-    """How many of a partition's segments loading does not go through."""
+    """Count the segments of a partition that loading does not read."""
     from kdump.broker.loader.loader import Recovered
 
     if result.left or not isinstance(result.outcome, Recovered):

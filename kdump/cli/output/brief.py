@@ -1,8 +1,8 @@
-"""What people are told without ``--verbose``: a few of a kind, and how many more there are.
+"""Short lists for people without ``--verbose``: a few items of each kind, then a count.
 
-A directory of ten thousand partitions has tens of thousands of findings and changes, nearly all of
-them alike and harmless. They are counted, so that the few that matter can be seen. Damage is never
-counted away across files: every damaged file has its line. Programs get everything.
+A directory of ten thousand partitions has tens of thousands of findings and changes, nearly all
+alike and harmless. They are counted, so that the few that matter stay visible. Damage is never
+hidden across files: every damaged file has its line. Programs get everything.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from kdump.check.findings import Finding, Severity
 
 MAX_ALIKE: Final = 2
-"""So many findings of one code are shown for each file."""
+"""The most findings of one code to show for each file."""
 MAX_FILES: Final = 20
-"""So many files are shown that have a warning of one code; each file with damage is shown."""
+"""The most files to show for a warning of one code; every file with damage is shown."""
 MAX_LISTED: Final = 20
-"""So many partitions without loss are listed, and so many changes of a run."""
+"""The most partitions without loss, and the most changes of a run, to list."""
 
 _HOW: Final = "(--verbose shows all)"
 
 
 def finding_line(finding: Finding) -> str:
-    """A finding as a person sees it."""
+    """Return a finding as a line for people."""
     line = f"{finding.severity.label}: {finding.place}: {finding.what} [{finding.code}]"
     for name, value in (
         ("expected", finding.expected),
@@ -41,7 +41,7 @@ def finding_line(finding: Finding) -> str:
 
 
 class BriefFindings:
-    """Chooses the findings to show, in the order in which they come."""
+    """Choose the findings to show, in order of arrival."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
@@ -50,10 +50,10 @@ class BriefFindings:
         self._files: Counter[tuple[Severity, str]] = Counter()
         self._hidden_files: Counter[tuple[Severity, str]] = Counter()
         self.hidden = 0
-        """How many findings above info were counted only, so far."""
+        """The number of findings above info that were counted and not shown."""
 
     def takes(self, finding: Finding) -> bool:
-        """Whether to show the finding; what is not shown is counted."""
+        """Whether to show the finding; if not, it is counted."""
         if self._verbose:
             return True
         if not finding.severity:
@@ -81,14 +81,14 @@ class BriefFindings:
         return False
 
     def more(self) -> Iterator[str]:
-        """The counts of files of which all was taken: call it at the end of each partition."""
+        """Yield the counts so far; call it at the end of each partition."""
         for (path, code), (count, worst) in self._more.items():
             yield f"{worst.label}: {path}: … and {count} more [{code}] {_HOW}"
         self._more = {}
         self._seen.clear()
 
     def rest(self) -> Iterator[str]:
-        """The last counts: call it when nothing more comes."""
+        """Yield the last counts; call it once, at the end."""
         yield from self.more()
         for (severity, code), count in self._hidden_files.items():
             yield f"{severity.label}: … {counted(count, 'more time', 'more times')} [{code}] {_HOW}"
@@ -96,18 +96,18 @@ class BriefFindings:
 
 
 class Unchanged:
-    """What is left unchanged, by the reason: of each the first few, then a count."""
+    """What is left unchanged, by reason: the first few of each, then a count."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
         self._paths: dict[str, list[Path]] = {}
 
     def take(self, path: Path, why: str) -> None:
-        """Take a partition or a log directory that is left unchanged."""
+        """Add a partition or a log directory that is left unchanged."""
         self._paths.setdefault(why, []).append(path)
 
     def lines(self) -> Iterator[str]:
-        """All that there is to say of them."""
+        """Yield the lines."""
         for why, paths in self._paths.items():
             shown = paths if self._verbose else paths[:MAX_LISTED]
             yield from (f"{path}: left unchanged: {why}" for path in shown)
@@ -116,19 +116,19 @@ class Unchanged:
 
 
 class BriefList:
-    """Chooses the partitions without loss to list: the first few, then a count."""
+    """Choose the partitions without loss to list: the first few, then a count."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
         self._count = 0
 
     def take(self, lines: Sequence[str]) -> Sequence[str]:
-        """The lines about a partition as far as they are to be shown."""
+        """Return the lines about a partition that are to be shown."""
         self._count += bool(lines)
         return lines if self._verbose or self._count <= MAX_LISTED else ()
 
     def rest(self) -> Iterator[str]:
-        """How many partitions were not listed."""
+        """Yield the count of partitions that were not listed."""
         more = self._count - MAX_LISTED
         if more > 0 and not self._verbose:
             yield f"… and {counted(more, 'more partition')} without loss {_HOW}"

@@ -1,4 +1,4 @@
-"""How ``kdump compact`` says what it does: to programs rows, to people lines."""
+"""The report of ``kdump compact``."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from kdump.jobs.compact.request import PartitionResult, Problem
 
 WRITTEN_BYTES_PER_SECOND: Final = 150_000_000
-"""What a disk is trusted with when it is foretold how long a run takes."""
+"""The writing rate assumed when a preview predicts the duration of a run."""
 
 
 class CompactReport:
-    """All that is to be said of log directories that are compacted.
+    """The report on compacted log directories.
 
     Attributes:
-        unchanged: what is left unchanged by a rule; people are told of it last.
-        problems: lines about partitions that cannot be compacted; people are told them after it.
+        unchanged: what a rule leaves unchanged; printed near the end.
+        problems: lines about partitions that cannot be compacted; printed last.
     """
 
     def __init__(self, deletion: DeletionArguments) -> None:
@@ -40,7 +40,7 @@ class CompactReport:
         self.problems: list[str] = []
 
     def events(self, result: DirectoryResult) -> Iterator[Event]:
-        """All that is to be said of a log directory, but what is left."""
+        """Yield the events of a log directory, without what is left unchanged."""
         for partition in result.partitions:
             path = partition.partition.path
             if partition.left is not None:
@@ -52,7 +52,7 @@ class CompactReport:
         yield self._directory_event(result)
 
     def rest(self) -> Iterator[str]:
-        """Counts of what people were not told one by one."""
+        """Yield the counts of what was not listed."""
         return self._compacted.rest()
 
     def _directory_event(self, result: DirectoryResult) -> Event:
@@ -70,7 +70,7 @@ class CompactReport:
 
 
 def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
-    """How the run ends."""
+    """Return the exit status of the run."""
     from kdump.target.refusal import Refusal
 
     status = ExitStatus.SOUND
@@ -88,7 +88,7 @@ def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
 def summary(
     results: Sequence[DirectoryResult], deletion: DeletionArguments, seconds: float
 ) -> Event:
-    """What it came to; of a dry run also how long a run should take."""
+    """Return the totals; for a preview, with the expected duration of a run."""
     partitions = [partition for result in results for partition in result.partitions]
     previews = [each.preview for each in partitions if each.preview is not None]
     freed_bytes = sum(each.freed_bytes for each in previews)
@@ -109,13 +109,13 @@ def summary(
     if expected is not None:
         what = (
             f"{format_bytes(freed_bytes)} would be freed, {format_bytes(written_bytes)} written,"
-            f" in about {max(1, round(expected))} s; it takes"
-            f" {format_bytes(needed_bytes)} of space at most before it gives any back"
+            f" in about {max(1, round(expected))} s; needs up"
+            f" to {format_bytes(needed_bytes)} of free space"
         )
     elif deletion.keep_undo and freed_bytes:
         what = (
-            f"{format_bytes(freed_bytes)} are freed when the undo is discarded: kdump undo"
-            " --discard"
+            f"{format_bytes(freed_bytes)} will be freed when the undo data is discarded: kdump"
+            " undo --discard"
         )
     else:
         what = f"{format_bytes(freed_bytes)} freed"
@@ -123,7 +123,7 @@ def summary(
 
 
 def _written_bytes(result: PartitionResult) -> int:
-    """How much is in new segments."""
+    """Return the size of the new segments."""
     if result.compacted is None:
         return 0
     return sum(
@@ -132,7 +132,7 @@ def _written_bytes(result: PartitionResult) -> int:
 
 
 def _needed_bytes(partitions: Sequence[PartitionResult], deletion: DeletionArguments) -> int:
-    """How much space new logs take at a time; all, where an undo keeps the old ones."""
+    """Return the space that new logs need at a time; all of it if undo data is kept."""
     from kdump.jobs.compact.swap import SWAPPED_BYTES
 
     written = [
@@ -171,7 +171,7 @@ def _preview_lines(preview: Preview) -> Iterator[str]:
             f" {counted(preview.segments_before, 'segment')} of"
             f" {format_bytes(before.size_bytes)} become {after.records} in"
             f" {preview.segments_after} of {format_bytes(after.size_bytes)};"
-            f" {preview.keys_after} of {counted(preview.keys_before, 'key')} stay"
+            f" {preview.keys_after} of {counted(preview.keys_before, 'key')} kept"
         )
     if preview.records_without_key:
         yield f"delete {counted(preview.records_without_key, 'record')} without a key"
@@ -179,19 +179,23 @@ def _preview_lines(preview: Preview) -> Iterator[str]:
         keys = counted(preview.tombstones_dropped, "key")
         yield f"delete {keys} whose last record is a tombstone"
     held = preview.cleanable
-    what = f"offsets from {held.first_dirty_offset} to {held.end_offset} are compacted"
+    what = f"compact offsets {held.first_dirty_offset} to {held.end_offset}"
     if held.is_empty:
-        what = f"nothing is to be compacted from offset {held.first_dirty_offset} on"
-    yield f"{what}; it ends at the {held.held_by.value}, offset {held.held_at}"
+        what = f"nothing to compact after offset {held.first_dirty_offset}"
+    yield f"{what}; limited by the {held.held_by.value} at offset {held.held_at}"
 
 
 def _group_line(group: RewrittenGroup) -> str:
     if group.is_unchanged:
-        return f"segment {group.base_offset} stays as it is"
-    old, before = f"segment {group.base_offset}", format_bytes(group.before.size_bytes)
-    if len(group.replaced) > 1:
-        old = f"{len(group.replaced)} segments, {group.base_offset} to {group.replaced[-1]},"
-    return f"{old} of {before} will be one of {format_bytes(group.after.size_bytes)}"
+        return f"segment {group.base_offset}: unchanged"
+    before, after = format_bytes(group.before.size_bytes), format_bytes(group.after.size_bytes)
+    if len(group.replaced) == 1:
+        return f"segment {group.base_offset}: rewrite {before} as {after}"
+    return (
+        f"segments {group.base_offset} to {group.replaced[-1]}: merge {len(group.replaced)} "
+        f"segments,"
+        f" {before}, into one of {after}"
+    )
 
 
 def _problem_sentence(result: PartitionResult) -> str:
@@ -201,16 +205,15 @@ def _problem_sentence(result: PartitionResult) -> str:
     problem = result.problem
     if isinstance(problem, NoSpace):
         return (
-            f"no room for the new segment {problem.base_offset}: it needs"
-            f" {format_bytes(problem.needed_bytes)}, and {format_bytes(problem.free_bytes)} are"
-            " free; segments from there on are left as they are; make room, and run the command"
-            " again"
+            f"not enough space for the new segment {problem.base_offset}: it needs"
+            f" {format_bytes(problem.needed_bytes)}, {format_bytes(problem.free_bytes)} are free;"
+            " this and later segments are unchanged; free some space and run the command again"
         )
     if isinstance(problem, Unreadable):
         return f"left unchanged: {problem.path} cannot be read: {problem.what}"
     compacted = result.compacted
     if compacted is not None and compacted.groups:
-        return f"left unchanged from a segment on that cannot be compacted: {problem}"
+        return f"left unchanged after a segment that cannot be compacted: {problem}"
     return f"left unchanged: {problem}; kdump verify says more"
 
 
@@ -236,7 +239,7 @@ def _problem_row(problem: Problem) -> dict[str, Any]:
     from kdump.jobs.compact.swap import NoSpace
 
     if isinstance(problem, NoSpace):
-        why = f"needs {problem.needed_bytes} bytes of space, and {problem.free_bytes} are free"
+        why = f"needs {problem.needed_bytes} bytes of space, {problem.free_bytes} are free"
         return {"why": why, "file": None, "position": None, "exception": None}
     return refusal_row(problem)
 

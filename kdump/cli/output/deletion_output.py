@@ -1,4 +1,4 @@
-"""How commands that give up old segments say what goes, and why the rest stays."""
+"""The report of ``kdump retain`` and ``kdump delete-records``."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from kdump.cli.options.deletion_options import DeletionArguments
 
 _HOLDS: Final = {
-    Reason.FUTURE_TIMESTAMP: "a timestamp that lies in the future",
-    Reason.HIGH_WATERMARK: "the high watermark: it is not replicated up to its end",
+    Reason.FUTURE_TIMESTAMP: "a timestamp in the future",
+    Reason.HIGH_WATERMARK: "the high watermark: the log is not fully replicated",
     Reason.NO_HIGH_WATERMARK: (
-        "the high watermark, which is not known: replication-offset-checkpoint has no line about"
-        " it, and --high-watermark end says that all of it is replicated"
+        "an unknown high watermark: replication-offset-checkpoint has no line for the partition;"
+        " if the log is fully replicated, use --high-watermark end"
     ),
-    Reason.POLICY: "cleanup.policy, which has no delete",
+    Reason.POLICY: "cleanup.policy, which does not include delete",
 }
-"""What keeps segments of a log that would go otherwise, in words."""
+"""What keeps segments that would be deleted otherwise."""
 
 
 class DeletionReport:
-    """All that is to be said of log directories that segments are deleted from.
+    """The report on log directories with deleted segments.
 
     Attributes:
-        unchanged: partitions that nothing can be done to; people are told of them last.
+        unchanged: partitions that cannot be changed; printed last.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DeletionReport:
         self.unchanged = Unchanged(verbose=deletion.verbose or explain)
 
     def events(self, result: DirectoryResult, done: Done) -> Iterator[Event]:
-        """All that is to be said of a log directory, but what is refused."""
+        """Yield the events of a log directory, without what is refused."""
         for partition in result.partitions:
             path = partition.partition.path
             if why := _why_refused(partition):
@@ -69,7 +69,7 @@ class DeletionReport:
         yield self._directory_event(result, done)
 
     def rest(self) -> Iterator[str]:
-        """Counts of what people were not told one by one."""
+        """Yield the counts of what was not listed."""
         return self._listed.rest()
 
     def _directory_event(self, result: DirectoryResult, done: Done) -> Event:
@@ -96,18 +96,18 @@ def _partition_lines(
     path = result.partition.path
     is_told = deletion.verbose or explain
     if _why_refused(result):
-        pass  # this is told last
+        pass  # printed last
     elif result.left is not None:
         if is_told:
             yield f"{path}: left unchanged: {result.left.value}"
-    elif what := _what_goes(result, deletion):
+    elif what := _deleted_words(result, deletion):
         yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
     elif is_told or (deletion.dry_run and result.files):
-        yield f"{path}: nothing goes"
+        yield f"{path}: nothing to delete"
     if is_told or result.left is None:
         yield from _unknown_lines(result)
     for reason in result.held_back:
-        # That a topic is not deleted from is what most of those that are compacted are for.
+        # Most compacted topics never delete; that is no news.
         if is_told or reason is not Reason.POLICY:
             yield f"{path}: held back by {_HOLDS[reason]}"
     if explain:
@@ -116,17 +116,17 @@ def _partition_lines(
 
 
 def _unknown_lines(result: PartitionResult) -> Iterator[str]:
-    """What of a log's retention is not known, where something of it is."""
+    """Yield the retention settings that are not known, if the other one is."""
     settings = result.settings
     if result.log is None or not settings.is_deleted or not settings.is_retention_known:
         return
     for name in (RETENTION_MS, RETENTION_BYTES):
         if name not in settings.origins:
-            yield f"{result.partition.path}: {name} is not known, and deletes nothing"
+            yield f"{result.partition.path}: {name} is not known, so it deletes nothing"
 
 
 def _setting_lines(settings: TopicSettings) -> Iterator[str]:
-    """The values that decide what goes, each with its origin."""
+    """Yield the settings that decide about segments, each with its origin."""
     values = {
         CLEANUP_POLICY: ",".join(_policies(settings)),
         RETENTION_MS: str(settings.retention_ms),
@@ -142,24 +142,24 @@ def _policies(settings: TopicSettings) -> list[str]:
     return sorted(policy.value for policy in settings.cleanup_policy)
 
 
-def _what_goes(result: PartitionResult, deletion: DeletionArguments) -> str:
-    """In words; nothing where no file goes, and the log begins where it did."""
-    goes = "to go" if deletion.dry_run else "gone"
+def _deleted_words(result: PartitionResult, deletion: DeletionArguments) -> str:
+    """Say what is deleted; empty if no file is and the log start offset stays."""
+    deleted = "to delete" if deletion.dry_run else "deleted"
     leftovers = counted(len(result.dropped_leftovers), "leftover file")
     if result.deleted:
         count = f"{len(result.deleted)} of {counted(len(result.fates), 'segment')}"
         if result.dropped_leftovers:
             count += f" and {leftovers}"
-        return f"{count} {goes}, {format_bytes(result.freed_bytes)}"
+        return f"{count} {deleted}, {format_bytes(result.freed_bytes)}"
     if result.dropped_leftovers:
-        return f"{leftovers} {goes}, {format_bytes(result.freed_bytes)}"
+        return f"{leftovers} {deleted}, {format_bytes(result.freed_bytes)}"
     assert result.log is not None
     is_moved = result.log_start_offset != result.log.log_start_offset
-    return f"no segment {goes}" if is_moved else ""
+    return f"no segment {deleted}" if is_moved else ""
 
 
 def _why_refused(result: PartitionResult) -> str:
-    """Why what was asked for cannot be done; empty where it can."""
+    """Say why a partition cannot be changed; empty if it can."""
     if isinstance(result.problem, Unreadable):
         return f"{result.problem.path} cannot be read: {result.problem.what}"
     if result.problem is not None:
@@ -175,9 +175,9 @@ def _fate_line(fate: Fate) -> str:
     segment = fate.segment
     moment = format_timestamp(segment.timestamp_ms)
     if not segment.has_timestamp:
-        moment += " (when its file was modified)"
-    what = "goes" if fate.is_deleted else "stays"
-    then = "" if fate.goes_at_ms is None else f"; goes at {format_timestamp(fate.goes_at_ms)}"
+        moment += " (file time)"
+    what = "delete" if fate.is_deleted else "keep"
+    then = "" if fate.goes_at_ms is None else f"; expires at {format_timestamp(fate.goes_at_ms)}"
     size = format_bytes(segment.disk_bytes)
     return f"  {segment.base_offset:020d}.log  {size:>10}  {moment}  {what}: {fate.why}{then}"
 
@@ -202,7 +202,7 @@ def _freed_bytes(results: Sequence[DirectoryResult]) -> int:
 
 
 def partition_row(result: PartitionResult) -> dict[str, Any]:
-    """What becomes of a partition, as programs see it."""
+    """Return the row of a partition, for programs."""
     topic, number = result.topic_partition
     log, settings = result.log, result.settings
     return {
@@ -249,7 +249,7 @@ def _fate_row(fate: Fate) -> dict[str, Any]:
 
 
 def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
-    """How the run ends."""
+    """Return the exit status of the run."""
     status = ExitStatus.SOUND
     for result in results:
         for partition in result.partitions:
@@ -263,7 +263,7 @@ def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
 def summary(
     results: Sequence[DirectoryResult], deletion: DeletionArguments, seconds: float
 ) -> Event:
-    """What is said last."""
+    """Return the totals."""
     partitions = [partition for result in results for partition in result.partitions]
     deleted = sum(len(partition.deleted) for partition in partitions)
     row = {
@@ -275,13 +275,13 @@ def summary(
     }
     line = (
         f"{counted(len(partitions), 'partition')}: {counted(deleted, 'segment')}"
-        f" {'to go' if deletion.dry_run else 'gone'}, {format_bytes(_freed_bytes(results))}"
+        f" {'to delete' if deletion.dry_run else 'deleted'}, {format_bytes(_freed_bytes(results))}"
     )
     return Event("summary", row, [line])
 
 
 def advice(results: Sequence[DirectoryResult]) -> Iterator[str]:
-    """What to give for partitions of which too little is known."""
+    """Yield which options would supply missing configuration."""
     partitions = [partition for result in results for partition in result.partitions]
     needed = [each.left.needed_config for each in partitions if each.left is not None]
     configs = sorted({config for config in needed if config})
@@ -289,7 +289,7 @@ def advice(results: Sequence[DirectoryResult]) -> Iterator[str]:
         count = counted(sum(map(bool, needed)), "partition")
         by_hand = " ".join(f"--config {config}" for config in configs)
         yield (
-            f"too little is known of the configuration of {count}: give --server-properties FILE,"
-            " all directories of the broker, and --metadata DIR if the cluster's metadata is in"
-            f" none of them; or {by_hand}"
+            f"the configuration of {count} is not fully known: give --server-properties FILE, all"
+            " log directories of the broker, and --metadata DIR if none of them has the cluster's"
+            f" metadata; or {by_hand}"
         )

@@ -1,4 +1,4 @@
-"""Things of several kinds that a command says as it goes: to programs rows, to people lines."""
+"""Events that a command reports as it runs: rows for programs, lines for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kdump.cli.output.terminal import terminal_columns, wrapped
 
 
 class EventFormat(enum.Enum):
-    """The forms of output; the value is the word behind ``--output``."""
+    """The output formats; the value is the word for ``--output``."""
 
     TEXT = "text"
     JSON = "json"
@@ -23,7 +23,7 @@ class EventFormat(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to be event: to programs a row of a type, to people lines."""
+    """Something to report: a typed row for programs, lines for people."""
 
     type: str
     row: Mapping[str, Any]
@@ -31,18 +31,18 @@ class Event:
 
 
 class Printer(Protocol):
-    """Says it, as it comes."""
+    """Print events as they come."""
 
     def emit(self, event: Event) -> None: ...
 
     def emit_text(self, lines: Iterable[str]) -> None:
-        """Say lines to people only: a count of what programs are told one by one, or advice."""
+        """Print lines for people only: counts of rows that were not listed, or advice."""
         ...
 
 
 @contextlib.contextmanager
 def open_printer(output_format: EventFormat) -> Iterator[Printer]:
-    """Open what says things in the form that was asked for."""
+    """Open the printer of a format."""
     if output_format is EventFormat.TEXT:
         yield _Lines()
     else:
@@ -67,15 +67,15 @@ class _Rows:
         self._output.row({"type": event.type, **event.row})
 
     def emit_text(self, lines: Iterable[str]) -> None:
-        """Nothing: programs are told with each row."""
+        """Print nothing: programs have the rows."""
 
 
 def write_line(line: str, stream: TextIO | None = None) -> None:
-    """Write a line for people, broken where a terminal is too narrow for it.
+    """Write a line for people, wrapped at the width of a terminal.
 
     Args:
-        line: may have control characters, which are escaped.
-        stream: where; standard output if not given.
+        line: the text; control characters in it are escaped.
+        stream: the stream; standard output by default.
     """
     stream = sys.stdout if stream is None else stream
     columns = terminal_columns(stream)

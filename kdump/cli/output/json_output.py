@@ -1,8 +1,8 @@
-"""The one module that writes JSON, and the frame that every JSON answer has.
+"""JSON output, with the header and end that frame it.
 
 ``--output jsonl`` writes one object per line, ``--output json`` one array of the same objects. The
 first object is the header: it names the version of the schemas, the version of kdump, and the
-command. The last object is the end: it has the exit status. An answer without an end is
+command. The last object is the end: it has the exit status. Output without an end is
 incomplete. Both are written here, and :func:`with_json_frame` makes every run with a JSON format
 have them, also one that finds nothing, is refused or fails. ``docs/json.md`` describes all objects.
 """
@@ -31,17 +31,17 @@ _UNSAFE: Final = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 
 
 def format_json(value: Any) -> str:
-    """Compact JSON on one line; all but what is harmful on a terminal stands unescaped.
+    """Format compact JSON on one line; only what could harm a terminal is escaped.
 
-    Half characters, which is what Python makes of a file name's bytes that are not UTF-8, are
-    escaped: the text can always be encoded, and read back to the same name.
+    Lone surrogates, which stand for bytes of a file name that are not UTF-8, are escaped too: the
+    text can always be encoded, and parses to the same name.
     """
     return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", _ENCODE(value))
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """What stands around the objects of an answer."""
+    """The text around the objects of an output."""
 
     opening: str
     before: str
@@ -53,13 +53,13 @@ _FORMS: Final = {
     "json": _Form(opening="[\n", before=",\n", after="", closing="\n]\n"),
     "jsonl": _Form(opening="", before="", after="\n", closing=""),
 }
-"""By the word that ``--output`` takes."""
+"""The formats by the word for ``--output``."""
 
 
 class JsonOutput:
     """The JSON objects that one run writes to standard output.
 
-    A run in another form has one too, and never begins it.
+    Runs with another format have one too, and never begin it.
     """
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ class JsonOutput:
         self._is_writing = False
 
     def begin(self, form: str, command: str) -> None:
-        """Have this run answer in JSON; nothing is written before the first object.
+        """Make the output of this run JSON; nothing is written before the first object.
 
         Args:
             form: ``json`` or ``jsonl``.
-            command: as it is typed, without the name of the program: ``checkpoint show``.
+            command: the command as typed, without ``kdump``: ``checkpoint show``.
         """
         self._form = _FORMS[form]
         self._header = {
@@ -104,10 +104,10 @@ class JsonOutput:
             self.row(row)
 
     def end(self, exit_status: int) -> None:
-        """Write the last object, and the header if it is the first one too.
+        """Write the last object, after the header if nothing else was written.
 
-        Does nothing in a run that does not answer in JSON, or has ended its answer. Where writing
-        failed or was interrupted it does nothing either: part of an object may have been written.
+        Does nothing if the output is not JSON or has ended. Does nothing either if writing failed
+        or was interrupted: part of an object may have been written.
 
         Raises:
             OSError: standard output cannot be written.
@@ -126,18 +126,18 @@ class JsonOutput:
 
 
 def current_json_output() -> JsonOutput:
-    """The answer of the run that is going on."""
+    """Return the JSON output of the current run."""
     answer = click.get_current_context().find_object(JsonOutput)
     assert answer is not None, "kdump.cli.main.run gives every run one"
     return answer
 
 
 def with_json_frame(command: Command, format_argument: str) -> Command:
-    """``command``, with its answer begun where the form of output that it is given is JSON.
+    """Wrap a command so that its output has a header and an end if the format is JSON.
 
     Args:
         command: the callback of a command.
-        format_argument: name of its argument that has the form: an enum whose value is the word.
+        format_argument: name of its argument for the format: an enum whose value is the word.
     """
 
     @functools.wraps(command)

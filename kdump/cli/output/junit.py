@@ -1,4 +1,4 @@
-"""Findings as JUnit XML, which build servers show: a test case for each partition."""
+"""Findings as JUnit XML for build servers: a test case for each partition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 class JunitPrinter:
-    """Holds what is said until the end, because the head of the file has the counts."""
+    """Collect everything until the end: the first element of the file has the counts."""
 
     def __init__(self) -> None:
         self._cases: list[tuple[str, str, list[Finding]]] = []
@@ -79,5 +79,5 @@ def _line(finding: Finding) -> str:
 
 
 def _text(text: str) -> str:
-    """``text`` on one line, without what XML cannot hold or a terminal should not be sent."""
+    """Return ``text`` on one line, without control characters or what XML cannot hold."""
     return _NOT_XML.sub("\ufffd", escape_controls(text))

@@ -1,9 +1,8 @@
-"""How far a command is, for people: a bar on a terminal, or a line every few seconds.
+"""Progress for people: a bar on a terminal, or a line every few seconds.
 
-All of it goes to standard error, and nothing is drawn before somebody has begun to wonder. What is
-drawn is the phase that the command is in (:mod:`kdump.phases`), and of the job of an engine how
-far it is. A timer of the process draws, whatever the command is waiting for; there is no thread,
-because of which workers could not be forked.
+Progress goes to standard error, and nothing is drawn in the first moments. It shows the phase of
+the command (:mod:`kdump.phases`), or how far the job of an engine is. A process timer draws it, so
+that it also moves while the command waits. There is no thread: workers could not be forked then.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ _CLEAR: Final = "\r\x1b[2K"
 
 
 def open_progress(wanted: bool | None, stream: TextIO | None = None) -> Display:
-    """What shows progress on ``stream``, by default standard error.
+    """Open the progress display on ``stream``, by default standard error.
 
     Args:
-        wanted: what ``--progress`` and ``--no-progress`` say; None where neither was given:
-            shown on a terminal only.
-        stream: where.
+        wanted: whether ``--progress`` or ``--no-progress`` was given; None for neither: shown
+            only on a terminal.
+        stream: the stream to draw on.
     """
     stream = sys.stderr if stream is None else stream
     if stream.isatty() and wanted is not False:
@@ -53,20 +52,20 @@ def open_progress(wanted: bool | None, stream: TextIO | None = None) -> Display:
 
 
 class Display(Silent):
-    """What a command knows of its progress display; this one shows nothing."""
+    """The interface of progress displays; this one shows nothing."""
 
     def idle(self) -> None:
-        """Nothing more is being done: leave nothing on a terminal."""
+        """Clear the terminal: the command is done."""
 
     def begin_write(self, *, to_terminal: bool) -> None:
-        """Clear the way for output, and stay out of it until :meth:`end_write`."""
+        """Make room for output, and pause until :meth:`end_write`."""
 
     def end_write(self, *, ends_line: bool) -> None:
-        """The output is written; the display comes back by itself, on a line of its own."""
+        """Resume after output; the display returns on a line of its own."""
 
 
 class _Meter(Display):
-    """Keeps count of a job, and of how long a phase takes; draws when that is due."""
+    """Track a job and the time of a phase, and draw when due."""
 
     is_shown = True
 
@@ -108,13 +107,13 @@ class _Meter(Display):
         self._is_paused = not ends_line
 
     def tick(self) -> None:
-        """Draw, if it is time to, and something is being done."""
+        """Draw if it is due and the command is in a phase."""
         phase, now = phases.current(), self._clock()
         if phase is not self._phase:
             self._phase, self._phase_began = phase, now
         if phase is None or now < self._due or self._is_paused:
             return
-        # Whatever is drawn may be interrupted by the timer.
+        # The timer may interrupt drawing.
         self._is_paused = True
         try:
             self._draw(self._text(phase, now))
@@ -126,13 +125,13 @@ class _Meter(Display):
         raise NotImplementedError
 
     def _text(self, phase: Phase, now: float) -> str:
-        """What is being done and how far it is, on one line."""
+        """Return the current work and its progress, on one line."""
         if self._is_job and self._total_bytes and phase is self._phase_of_job:
             return ", ".join(self._job_parts(now))
         return ", ".join(self._phase_parts(phase, now))
 
     def _job_parts(self, now: float) -> Iterator[str]:
-        """Bytes, rate, time left and what is being worked on."""
+        """Yield bytes, rate, time left and the current item."""
         done, total = self._done_bytes, self._total_bytes
         yield _share(done, total)
         seconds = now - self._job_began
@@ -143,7 +142,7 @@ class _Meter(Display):
             yield escape_controls(self._label)
 
     def _phase_parts(self, phase: Phase, now: float) -> Iterator[str]:
-        """What is done, how many steps of it are, and for how long it has been done."""
+        """Yield the phase, its steps and the time so far."""
         what = escape_controls(phase.what)
         if phase.reading is not None:
             what += f": {_share(phase.reading.reached_bytes, phase.reading.size_bytes)}"
@@ -155,7 +154,7 @@ class _Meter(Display):
             yield f"{_duration(seconds)} so far"
 
     def _fraction(self) -> float | None:
-        """How much is done; None where nobody knows."""
+        """Return the share that is done; None if it is unknown."""
         phase = self._phase
         if self._is_job and self._total_bytes and phase is self._phase_of_job:
             return self._done_bytes / self._total_bytes
@@ -170,7 +169,7 @@ def _share(done: int, total: int) -> str:
 
 
 class Lines(_Meter):
-    """A line every few seconds, as a log file wants it."""
+    """A line every few seconds, for log files."""
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         super().__init__(stream, clock, LINE_EVERY_SECONDS, LINE_EVERY_SECONDS)
@@ -183,7 +182,7 @@ class Lines(_Meter):
 class Bar(_Meter):
     """A bar on the last line of a terminal.
 
-    It is drawn with nothing but what is imported already: the timer may interrupt an import.
+    Drawing imports nothing: the timer may interrupt an import.
     """
 
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
@@ -218,7 +217,7 @@ def _bar(fraction: float | None) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """As short as can be: ``7 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Format a duration: ``7 s``, ``3 min 20 s``, ``2 h 5 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -232,9 +231,9 @@ _active: Display = Display()
 
 @contextlib.contextmanager
 def shown(wanted: bool | None = None) -> Iterator[Display]:
-    """Show how far the command is that runs inside, on standard error; gives the display.
+    """Show progress on standard error while the context is open; yields the display.
 
-    Inside of another one, this one counts where anything is ``wanted``.
+    A nested display replaces the outer one if ``wanted`` is given.
 
     Args:
         wanted: as for :func:`open_progress`.
@@ -268,13 +267,13 @@ def _switch_to(display: Display) -> None:
 
 
 def _tick(_number: int, _frame: FrameType | None) -> None:
-    # A terminal that is gone ends no command that is at work.
+    # Losing the terminal does not end a running command.
     with contextlib.suppress(OSError, ValueError):
         _active.tick()
 
 
 def _own_stream() -> TextIO:
-    """Standard error, by a way of its own: the timer may interrupt whoever writes to it."""
+    """Return a separate stream for standard error: the timer may interrupt a write to it."""
     try:
         descriptor = sys.stderr.fileno()
     except (OSError, ValueError):

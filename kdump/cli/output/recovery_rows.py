@@ -1,4 +1,4 @@
-"""What becomes of partitions and log directories, as programs see it."""
+"""The rows of recovered partitions and log directories, for programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACCOUNT_FIELDS: Final = (
 
 
 def partition_row(result: PartitionResult) -> dict[str, Any]:
-    """What becomes of a partition."""
+    """Return the row of a partition."""
     partition = result.partition
     topic, number = partition.topic_partition or (None, None)
     kind, sentence = result.verdict
@@ -44,7 +44,7 @@ def partition_row(result: PartitionResult) -> dict[str, Any]:
 
 
 def _refusal_rows(outcome: Outcome | None) -> list[dict[str, Any]]:
-    """Why there is nothing else to be said; none where there is."""
+    """Return why a partition could not be recovered; empty if it could."""
     from kdump.jobs.loading import Unreadable
     from kdump.target.refusal import Refusal
 
@@ -52,7 +52,7 @@ def _refusal_rows(outcome: Outcome | None) -> list[dict[str, Any]]:
 
 
 def refusal_row(refusal: Refusal | Unreadable) -> dict[str, Any]:
-    """Why something is left unchanged."""
+    """Return the row of why something is left unchanged."""
     from kdump.jobs.loading import Unreadable
 
     if isinstance(refusal, Unreadable):
@@ -66,7 +66,7 @@ def refusal_row(refusal: Refusal | Unreadable) -> dict[str, Any]:
 
 
 def leftover_row(leftover: Leftover) -> dict[str, Any]:
-    """A leftover, and what becomes of it."""
+    """Return the row of a leftover file and its outcome."""
     return {"file": leftover.name, "outcome": leftover.outcome.value}
 
 
@@ -145,7 +145,7 @@ def _loss_row(loss: Loss) -> dict[str, Any]:
 
 
 def directory_row(result: DirectoryResult) -> dict[str, Any]:
-    """What becomes of a log directory."""
+    """Return the row of a log directory."""
     return {
         "log_dir": str(result.directory.path),
         "is_clean": result.directory.is_clean,

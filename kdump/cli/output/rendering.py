@@ -1,35 +1,34 @@
-r"""The one way in which commands give their answers: rows, in the form that ``--output`` names.
+r"""Output of rows in the format of ``--output``.
 
-A command declares its columns once, opens an output, and hands it rows: mappings from column name
-to plain values (text, numbers, truth, None, lists and mappings of such). It never prints, and does
-not know the form. There are five:
+A command declares its columns once, opens an output, and passes it rows: mappings from column name
+to plain values (text, numbers, booleans, None, lists and mappings of such). It never prints, and
+does not know the format. There are five:
 
 ``text``
-    Aligned columns without lines around them, for eyes and for ``grep``.
+    Aligned columns without rules, for reading and for ``grep``.
 ``table``
-    The same through rich: ruled, and in colour on a terminal (unless ``NO_COLOR`` is set).
+    The same through rich: with rules, and in colour on a terminal (unless ``NO_COLOR`` is set).
 ``json``
     One array of objects (:mod:`kdump.cli.output.json_output`).
 ``jsonl``
     One object a line.
 ``csv``
-    A header line and a line for each row, as RFC 4180 has it but with ``\n`` at the ends.
+    A header line and a line for each row, as in RFC 4180 but with ``\n`` line endings.
 
 The first two are for people: sizes are KiB and MiB, times are ISO 8601 in UTC (``Z``) whatever the
-local zone, numbers stand to the right, and what is not known has a mark of its own. The other
-three are for programs: raw numbers under names that carry their unit (``log_bytes``,
-``latest_timestamp_ms``), and null (in CSV nothing) for what is not known.
+local zone, numbers are aligned right, and unknown values have a mark of their own. The other three
+are for programs: raw numbers under names with a unit (``log_bytes``, ``latest_timestamp_ms``), and
+null (in CSV nothing) for unknown values.
 
-Rows may differ: one that lacks a column has no such key in JSON, and an empty cell elsewhere.
-Columns declared are all that CSV shows, and the forms for people show most of them; JSON shows
-what the row has. Every form but ``table`` and ``text`` writes each row as it comes; those two hold
-back the first few thousand to find the widths of the columns, and then stream as well. On a
-terminal they leave out columns that do not fit, the least important first, and name them at the
-end; a pipe gets all columns.
+Rows may differ: one without a column has no such key in JSON, and an empty cell elsewhere. CSV
+shows the declared columns, the formats for people most of them, and JSON whatever the row has.
+Every format streams; ``table`` and ``text`` first collect a few thousand rows to find the widths
+of the columns. On a terminal they hide columns that do not fit, the least important first, and
+name them at the end; a pipe gets all columns.
 
-Text is UTF-8 in every locale. A byte in a file name that is not UTF-8 goes into a pipe as it is
-(in JSON as ``\udcXX``, as Python escapes it). Control characters, which could move a terminal's
-cursor or worse, are shown escaped on a terminal, and in the forms for people always.
+Text is UTF-8 in every locale. A byte of a file name that is not UTF-8 is passed to a pipe
+unchanged (in JSON as ``\udcXX``, as Python escapes it). Control characters, which could move a
+terminal's cursor or worse, are escaped on a terminal, and always in the formats for people.
 """
 
 from __future__ import annotations
@@ -58,15 +57,15 @@ if TYPE_CHECKING:
 Row = Mapping[str, Any]
 
 SAMPLE_ROWS: Final = 4096
-"""How many rows decide the widths of columns; those behind them are fitted in as well as goes."""
+"""The number of rows that decide the widths of columns."""
 WIDEST_COLUMN: Final = 60
-"""In ``text``: one long name moves what stands behind it in its own line, not in all."""
+"""In ``text``: a longer cell shifts its own line only."""
 LEAST_TEXT_COLUMNS: Final = 20
-"""What a column of text is given on a narrow terminal; longer cells take a line of their own."""
+"""The width of a text column on a narrow terminal; longer cells take a line of their own."""
 
 
 class OutputFormat(enum.Enum):
-    """The forms of output; the value is the word behind ``--output``."""
+    """The output formats; the value is the word for ``--output``."""
 
     TEXT = "text"
     TABLE = "table"
@@ -76,7 +75,7 @@ class OutputFormat(enum.Enum):
 
 
 class Kind(enum.Enum):
-    """How a person reads the values of a column."""
+    """How values of a column are shown to people."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -94,14 +93,13 @@ class Column:
     """A column of rows.
 
     Attributes:
-        name: key in the rows, in JSON and in the header of CSV; ends in its unit, if it has one.
-        title: above the column, for people.
-        kind: how people read its values.
-        unknown: what people see where the value is None.
-        alert: whether anything in it deserves a look: it is then shown in colour.
-        for_people: whether the forms for people show it, who have less room than programs.
-        dropped: when a terminal that is too narrow loses the column: 1 is the first to go; None is
-            always shown.
+        name: key in the rows, in JSON and in the CSV header; ends in its unit, if it has one.
+        title: heading for people.
+        kind: how values are shown to people.
+        unknown: what people see if the value is None.
+        alert: whether any value deserves attention; it is shown in colour.
+        for_people: whether the formats for people show it.
+        dropped: order in which a narrow terminal hides columns, 1 first; None is always shown.
     """
 
     name: str
@@ -113,7 +111,7 @@ class Column:
     dropped: int | None = None
 
     def text(self, row: Row) -> str:
-        """What a person sees of this column of ``row``; on one line, without control characters."""
+        """Return the value of ``row`` for people, on one line without control characters."""
         if self.name not in row:
             return ""
         value = row[self.name]
@@ -123,14 +121,14 @@ class Column:
 
 
 class Output(Protocol):
-    """Where a command puts its rows."""
+    """The receiver of a command's rows."""
 
     def row(self, row: Row) -> None:
-        """Take one row."""
+        """Write one row."""
         ...
 
     def rows(self, rows: Iterable[Row]) -> None:
-        """Take many."""
+        """Write many rows."""
         ...
 
 
@@ -138,22 +136,22 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def output_option(command: Command) -> Command:
-    """Give a command the option ``--output``, as its argument ``output`` (an OutputFormat)."""
+    """Add ``--output`` to a command, as its argument ``output`` (an OutputFormat)."""
     return format_option(
         OutputFormat,
         "output",
-        "Form of the answer: text (the default) and table for people; json, jsonl and csv "
-        "for programs, with raw numbers.",
+        "Output format: text (default) or table for people; json, jsonl or csv for programs, with "
+        "raw numbers.",
     )(command)
 
 
 def format_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[[Command], Command]:
-    """Give a command the option ``--output`` with the forms that it has, text by default.
+    """Add ``--output`` with a command's own formats, text by default.
 
     Args:
-        forms: the values are the words; ``text`` is one of them.
-        argument: of the command, for the form.
-        what: for the help.
+        forms: the formats; their values are the words, and ``text`` is one of them.
+        argument: name of the command's argument for the format.
+        what: help text.
     """
 
     def decorate(command: Command) -> Command:
@@ -176,17 +174,17 @@ def open_output(
     vertical: bool = False,
     stream: IO[bytes] | None = None,
 ) -> Iterator[Output]:
-    """Open an output; what it holds back is written when the context is left without an error.
+    """Open an output; collected rows are written when the context ends without an error.
 
     Args:
-        output_format: the form.
-        columns: all that the rows can have; JSON has whatever is in them, their ``type`` first.
-        vertical: whether people see each row as a block, with a line for each column, rather than
-            as one line: for rows that are few and wide.
-        stream: where to write, unless it is JSON; standard output if not given.
+        output_format: the format.
+        columns: all columns of the rows; JSON has whatever is in a row, its ``type`` first.
+        vertical: whether people see each row as a block with a line for each column: for few and
+            wide rows.
+        stream: the stream, unless the format is JSON; standard output by default.
 
     Raises:
-        OSError: when writing fails; :class:`BrokenPipeError` when nobody reads any more.
+        OSError: writing failed; :class:`BrokenPipeError` if the reader is gone.
     """
     if output_format in (OutputFormat.JSON, OutputFormat.JSONL):
         yield current_json_output()
@@ -206,15 +204,15 @@ def open_output(
         yield output
         output.finish()
     finally:
-        # What was written before a failure is still worth seeing.
+        # What was written before a failure is still useful.
         text.flush()
 
 
 class _NonClosing(io.BufferedIOBase):
-    """Passes bytes on to a stream which is not closed with this one.
+    """Pass bytes on to a stream without closing it.
 
-    After a failure nothing more is passed on: it was reported, and need not be once more when the
-    wrapper around this goes.
+    After a failure nothing more is passed on: the failure was reported, and must not be reported
+    again when the wrapper around this is closed.
     """
 
     name = "<output>"
@@ -248,11 +246,11 @@ class _NonClosing(io.BufferedIOBase):
         self._has_failed = False
 
     def close(self) -> None:
-        """Leave the stream open: it is not ours."""
+        """Leave the stream open: its owner closes it."""
 
 
 class _Form:
-    """What the forms share."""
+    """The base of the formats."""
 
     def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
         self.stream = stream
@@ -267,7 +265,7 @@ class _Form:
             self.row(row)
 
     def finish(self) -> None:
-        """Write what was held back."""
+        """Write what was collected."""
 
 
 class _Csv(_Form):
@@ -294,12 +292,12 @@ def _csv_cell(value: Any) -> str:
 
 
 class _HumanForm(_Form):
-    """Cells as people read them, with the first rows held back."""
+    """The base of formats for people: collects the first rows to find widths."""
 
     _margin_columns = 0
-    """Columns of the terminal that a line takes besides its cells and what is around each."""
+    """Terminal columns that a line takes besides its cells."""
     _around_columns = 2
-    """Columns of the terminal that each cell takes besides its text."""
+    """Terminal columns that each cell takes besides its text."""
     _has_shown = False
 
     def __init__(self, stream: TextIO, columns: Sequence[Column], vertical: bool) -> None:
@@ -318,7 +316,7 @@ class _HumanForm(_Form):
             self._show()
         if self._hidden:
             titles = ", ".join(column.title.upper() for column in self._hidden)
-            line = f"too narrow to show: {titles} (--output json has all columns)"
+            line = f"terminal too narrow for: {titles} (--output json has all columns)"
             self.stream.write(wrapped(line, self.terminal_columns) + "\n")
 
     def _show(self) -> None:
@@ -336,11 +334,11 @@ class _HumanForm(_Form):
 
     @property
     def _text_columns(self) -> int:
-        """How much of the terminal a column of text is given."""
+        """Return the width of a text column on the terminal."""
         return max((self.terminal_columns or 0) // 3, LEAST_TEXT_COLUMNS)
 
     def _hide_columns(self) -> None:
-        """Find the columns that do not fit on the terminal, by the rows that are held."""
+        """Hide the columns that do not fit on the terminal, judged by the collected rows."""
         if self.terminal_columns is None:
             return
         titles = [column.title for column in self.columns]
@@ -369,7 +367,7 @@ class _HumanForm(_Form):
 
 
 class _Text(_HumanForm):
-    _margin_columns = -2  # nothing stands after the last cell
+    _margin_columns = -2  # the last cell has no gap after it
     _widths: list[int] | None = None
     _blocks = 0
 
@@ -390,7 +388,7 @@ class _Text(_HumanForm):
         return widths
 
     def _line(self, cells: list[str], widths: list[int]) -> str:
-        """The cells side by side; on a terminal the line goes on below one that is too long."""
+        """Join cells; on a terminal the line continues below a cell that is too long."""
         line = ""
         end = 0
         for column, cell, width in zip(self.columns, cells, widths, strict=True):
@@ -413,7 +411,7 @@ class _Text(_HumanForm):
 
 
 class _Table(_HumanForm):
-    """Through rich, which is imported only here, and only when there is something to show."""
+    """Tables through rich, imported only when there is something to show."""
 
     _margin_columns = 1
     _around_columns = 3
@@ -428,7 +426,7 @@ class _Table(_HumanForm):
             self._console = Console(
                 file=self.stream,
                 force_terminal=self.terminal_columns is not None,
-                # A pipe has no width: nothing is folded for it.
+                # A pipe has no width: nothing is folded.
                 width=self.terminal_columns or 1 << 20,
                 highlight=False,
             )
@@ -483,10 +481,10 @@ _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escape_controls(text: str) -> str:
-    r"""``text`` with all that is not for showing escaped, as Python would write it.
+    r"""Escape control characters as Python writes them.
 
-    That is control characters, those that turn the direction of text, line separators, and bytes
-    of a file name that are not UTF-8 (``\xff``).
+    Also escapes characters that change the direction of text, line separators, and bytes of a file
+    name that are not UTF-8 (``\xff``).
     """
     return text if text.isprintable() else _CONTROLS.sub(_escape, text)
 
@@ -502,7 +500,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def format_value(value: Any, kind: Kind = Kind.TEXT) -> str:
-    """A value as people read it."""
+    """Format a value for people."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -524,11 +522,11 @@ _BINARY_UNITS: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def format_bytes(size_bytes: int) -> str:
-    """A size in the largest binary unit that leaves a number above 1, with one decimal."""
+    """Format a size in the largest binary unit that leaves a number above 1."""
     if abs(size_bytes) < 1024:
         return f"{size_bytes} B"
     power = 1
-    # What would round up to 1024.0 is one of the next unit.
+    # What rounds up to 1024.0 is 1.0 of the next unit.
     while abs(size_bytes) / 1024**power >= 1023.95 and power < len(_BINARY_UNITS):
         power += 1
     return f"{size_bytes / 1024**power:.1f} {_BINARY_UNITS[power - 1]}"
@@ -538,9 +536,9 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def format_timestamp(timestamp_ms: int) -> str:
-    """Milliseconds since 1970 as ISO 8601 in UTC, to the millisecond.
+    """Format milliseconds since 1970 as ISO 8601 in UTC.
 
-    A number that is no time of the years 1 to 9999 is given as it is, with its unit.
+    A number outside the years 1 to 9999 is shown as it is, with its unit.
     """
     try:
         time = _EPOCH + dt.timedelta(milliseconds=timestamp_ms)

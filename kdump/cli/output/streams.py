@@ -1,8 +1,8 @@
 """The standard streams of the ``kdump`` process.
 
 Standard output can be closed, full, or a terminal that is gone. Then the command fails with one
-line, as for any other file. Standard error is where failures are reported, so that a failure to
-write there has nowhere to go: it is ignored, and never ends a command that is at work.
+line, as for any other file. A failure to write to standard error cannot be reported: it is ignored
+and never ends a running command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OutputError(KdumpError):
 
 
 class Watcher(Protocol):
-    """Is told of everything that is written, so that it can draw on the same terminal."""
+    """A listener to everything written, so that it can draw on the same terminal."""
 
     def begin_write(self, *, to_terminal: bool) -> None: ...
 
@@ -37,7 +37,7 @@ _watcher: Watcher | None = None
 
 
 def watch(watcher: Watcher | None) -> None:
-    """Let ``watcher`` be told of what is written from now on; None for nobody."""
+    """Notify ``watcher`` of writes from now on; None for nobody."""
     global _watcher
     _watcher = watcher
 
@@ -55,23 +55,23 @@ def _watched(stream: io.FileIO, data: Any) -> Iterator[None]:
 
 
 def open_standard_streams() -> None:
-    """Replace standard output and standard error by streams that fail as this module says.
+    """Replace standard output and standard error by streams that fail as described above.
 
-    Both are UTF-8 in every locale. A descriptor that the process was started without is filled, or
-    the next file that is opened would get its number, and with it what is printed.
+    Both are UTF-8 in every locale. A descriptor that is missing at start is filled: otherwise the
+    next opened file would get its number, and the output.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # For reading: writing fails as it does on a closed descriptor.
+            # Opened for reading, so that writing fails as on a closed descriptor.
             _open_null_device(descriptor, os.O_RDONLY)
     sys.stdout = _text_stream(_Output(_OUTPUT, "w", closefd=False), "surrogateescape")
     sys.stderr = _text_stream(_Diagnostics(_DIAGNOSTICS, "w", closefd=False), "backslashreplace")
 
 
 def flush_output() -> bool:
-    """Write what is still buffered for standard output; gives whether that went well."""
+    """Write what is buffered for standard output; returns whether that succeeded."""
     try:
         sys.stdout.flush()
     except (OSError, KdumpError):
@@ -81,7 +81,7 @@ def flush_output() -> bool:
 
 
 def abandon_output() -> None:
-    """Let what is still buffered for standard output go nowhere, when it cannot be written."""
+    """Discard what is buffered for standard output, after it could not be written."""
     _open_null_device(_OUTPUT, os.O_WRONLY)
     with suppress(OSError, KdumpError, ValueError):
         sys.stdout.flush()
@@ -96,7 +96,7 @@ def _open_null_device(descriptor: int, flags: int) -> None:
 
 
 class _Output(io.FileIO):
-    """Standard output; what keeps it from being written is an :class:`OutputError`."""
+    """Standard output; failing to write it raises :class:`OutputError`."""
 
     def write(self, data: Any, /) -> int:
         try:
@@ -108,11 +108,11 @@ class _Output(io.FileIO):
             what = failure.strerror or str(failure)
             if failure.errno == errno.EBADF:
                 what = "closed"
-            raise OutputError(f"standard output: {what}; the answer is incomplete") from failure
+            raise OutputError(f"standard output: {what}; the output is incomplete") from failure
 
 
 class _Diagnostics(io.FileIO):
-    """Standard error; what cannot be written is lost."""
+    """Standard error; failing to write it is ignored."""
 
     def write(self, data: Any, /) -> int:
         try:

@@ -1,8 +1,8 @@
-"""How wide a terminal is, and how a long line is broken for it.
+"""The width of a terminal, and wrapping of long lines.
 
-A line that goes into a pipe or a file is never broken: it stays one line for ``grep``. On a
-terminal it is broken between words. A path stays whole, and so does a command to copy, even where
-that is wider than the terminal.
+Lines are never wrapped in a pipe or a file: they stay one line for ``grep``. On a terminal they
+are wrapped between words. Paths and commands to copy stay whole, even if they are wider than the
+terminal.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _LEAST_COLUMNS: Final = 20
 _HANGING_INDENT: Final = 4
 _COMMAND: Final = re.compile(r"'kdump [^']*'|(?<=: )kdump .*$")
 _UNBREAKABLE_SPACE: Final = "\0"
-"""No line has one: control characters are escaped."""
+"""Never part of a line: control characters are escaped."""
 
 
 def terminal_columns(stream: IO[Any]) -> int | None:
-    """The width of the terminal that a stream writes to; None where that is no terminal.
+    """Return the width of the terminal behind a stream; None if it is not a terminal.
 
     ``COLUMNS`` in the environment takes precedence, as for other programs.
     """
@@ -40,19 +40,19 @@ def terminal_columns(stream: IO[Any]) -> int | None:
 
 
 def shell_command(words: str, paths: Iterable[Path | str]) -> str:
-    """A command to copy into a shell: ``kdump``, its words, and the paths it is about."""
+    """Return a command to copy into a shell: ``kdump``, its words, and paths."""
     import shlex
 
     return f"kdump {words} {shlex.join(map(str, paths))}"
 
 
 def wrapped(line: str, columns: int | None, indent: int = _HANGING_INDENT) -> str:
-    """A line in as many lines as it takes to fit.
+    """Wrap a line.
 
     Args:
-        line: without control characters.
+        line: text without control characters.
         columns: the width of the terminal; None to leave the line whole.
-        indent: how much further than the first line the others begin.
+        indent: additional indentation of all lines but the first.
     """
     if columns is None or len(line) <= columns:
         return line

@@ -1,4 +1,4 @@
-"""How the results of a verification are said: lines, rows, tables, or JUnit's XML."""
+"""The report of ``kdump verify``: lines, rows, tables, or JUnit XML."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class VerifyFormat(enum.Enum):
-    """The forms of output; the value is the word behind ``--output``."""
+    """The output formats; the value is the word for ``--output``."""
 
     TEXT = "text"
     TABLE = "table"
@@ -51,7 +51,7 @@ PARTITION_COLUMNS: Final = (
 
 
 class VerifyPrinter(Protocol):
-    """Shows what is said, as it is said."""
+    """Print results as they come."""
 
     def finding(self, finding: Finding) -> None: ...
 
@@ -60,12 +60,12 @@ class VerifyPrinter(Protocol):
     def summary(self, summary: Summary) -> None: ...
 
     def emit_text(self, lines: Iterable[str]) -> None:
-        """Say lines to people only."""
+        """Print lines for people only."""
 
 
 @contextlib.contextmanager
 def open_verify_printer(output_format: VerifyFormat, *, verbose: bool) -> Iterator[VerifyPrinter]:
-    """Open what says the results of a verification in the form that was asked for."""
+    """Open the printer of a format."""
     if output_format is VerifyFormat.TABLE:
         table = _TablePrinter(verbose=verbose)
         yield table
@@ -82,7 +82,7 @@ def open_verify_printer(output_format: VerifyFormat, *, verbose: bool) -> Iterat
 
 
 def finding_row(finding: Finding) -> dict[str, Any]:
-    """A finding as a program sees it."""
+    """Return the row of a finding, for programs."""
     return {
         "severity": finding.severity.label,
         "code": finding.code,
@@ -97,7 +97,7 @@ def finding_row(finding: Finding) -> dict[str, Any]:
 
 
 def partition_row(report: PartitionReport) -> dict[str, Any]:
-    """A report on a partition as a program sees it."""
+    """Return the row of a partition, for programs."""
     topic, number = report.partition.topic_partition or (None, None)
     return {
         "log_dir": report.log_dir,
@@ -128,7 +128,7 @@ def _account_row(result: PartitionReport | Summary) -> dict[str, int]:
 
 
 def summary_row(summary: Summary) -> dict[str, Any]:
-    """The summary as a program sees it."""
+    """Return the row of the summary, for programs."""
     from kdump.check.findings import Severity
 
     return {
@@ -144,9 +144,9 @@ def summary_row(summary: Summary) -> dict[str, Any]:
 
 
 class EventPrinter:
-    """Says each thing by itself: a line or a few, or a row with its ``type``.
+    """Print each result as lines, or as a row with its ``type``.
 
-    People read what is damaged last, below the summary: there it does not scroll away.
+    Damaged partitions are printed last, after the summary, so that they do not scroll away.
     """
 
     def __init__(self, printer: Printer, *, verbose: bool) -> None:
@@ -181,20 +181,20 @@ class EventPrinter:
 
 
 class DamagedPartitions:
-    """The partitions that are damaged, or that a broker would not serve as they are."""
+    """Partitions that are damaged, or that a broker would not serve unchanged."""
 
     def __init__(self) -> None:
         self._reports: list[PartitionReport] = []
 
     def takes(self, report: PartitionReport) -> bool:
-        """Whether the partition is one of them; it is kept then."""
+        """Keep the report if its partition is damaged; returns whether it is."""
         if not report.verdict or report.worst is None or not report.worst.is_damage:
             return False
         self._reports.append(report)
         return True
 
     def lines(self) -> Iterator[str]:
-        """A line for each."""
+        """Return a line for each."""
         return map(_verdict_line, self._reports)
 
 
@@ -203,12 +203,12 @@ def _verdict_line(report: PartitionReport) -> str:
 
 
 def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) -> Iterator[str]:
-    """The summary for people.
+    """Yield the summary for people.
 
     Args:
-        summary: what to say.
+        summary: the totals.
         verbose: whether all findings were shown.
-        has_hidden: whether some above info were not.
+        has_hidden: whether some findings above info were not shown.
     """
     from kdump.check.findings import Severity
 
@@ -223,8 +223,8 @@ def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) 
         yield f"{batches} not decoded: over the limit (raise it with --max-record-bytes)"
     total = counted(account.total_bytes, "byte")
     yield (
-        f"{total}: {account.sound_bytes} sound, {account.padding_bytes}"
-        f" padding, {account.damaged_bytes} damaged, {account.foreign_bytes} not a broker's;"
+        f"{total}: {account.sound_bytes} valid, {account.padding_bytes}"
+        f" padding, {account.damaged_bytes} damaged, {account.foreign_bytes} foreign;"
         f" {summary.seconds:.1f} s, {format_bytes(round(rate))}/s"
     )
     counts = [
@@ -244,7 +244,7 @@ def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) 
 
 
 _PLURALS: Final = {"warning": "warnings", "error": "errors"}
-"""Severities that are nouns."""
+"""Plurals of severities that are nouns."""
 
 
 def _records_words(summary: Summary) -> str:

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 def preview_status(status: ExitStatus) -> ExitStatus:
-    """The status of a dry run, from that of a run that would do all of it.
+    """Return the exit status of a preview, from that of the run it previews.
 
-    1 says that there is something to do and that no record is lost: it does not stand beside 4.
+    1 means that there is something to do and no record is lost: it is never combined with 4.
     """
     return status & ~ExitStatus.REPAIRED if status & ExitStatus.DAMAGE_LEFT else status
 
 
 def undo_command(done: Done) -> str:
-    """How to undo what was done to a log directory; there has to be an undo."""
+    """Return the command that undoes a run; the run must have undo data."""
     return f"{shell_command('undo', [done.plan.path])} {done.undo}"
 
 
 def finding_events(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Event]:
-    """Findings, as ``kdump verify`` says them."""
+    """Yield findings as events, as ``kdump verify`` reports them."""
     from kdump.cli.output.verify_output import finding_row
 
     for finding in findings:
@@ -46,7 +46,7 @@ def finding_events(findings: Iterable[Finding], brief: BriefFindings) -> Iterato
 
 
 def interrupted_event(interrupted: Interrupted) -> Event:
-    """What became of an earlier run that was stopped before its end."""
+    """Return the event about an earlier run that was interrupted."""
     row = {
         "log_dir": str(interrupted.log_dir),
         "command": interrupted.command,
@@ -62,8 +62,8 @@ def interrupted_event(interrupted: Interrupted) -> Event:
     }
     what = f"{interrupted.log_dir}: an earlier kdump {interrupted.command} was interrupted"
     if interrupted.is_finished:
-        return Event("interrupted", row, [f"{what}, and was finished first"])
-    line = f"{what}; a run finishes it first, so that it may find something else than this says"
+        return Event("interrupted", row, [f"{what}; it was completed first"])
+    line = f"{what}; a run completes it first, so its result may differ from this preview"
     changes = [
         f"  remove {each.path}"
         if each.is_removed
@@ -74,9 +74,9 @@ def interrupted_event(interrupted: Interrupted) -> Event:
 
 
 class Operations:
-    """The operations of plans, by the directory that they are in.
+    """The operations of plans, by directory.
 
-    People are shown each one where there are few, or they ask for it, and otherwise counts.
+    People see each one if there are few or with ``--verbose``, and counts otherwise.
     """
 
     def __init__(self, done: Sequence[Done], *, verbose: bool = False) -> None:
@@ -91,15 +91,15 @@ class Operations:
                 self._rows[directory].append(row)
 
     def rows(self, directory: Path) -> list[dict[str, Any]]:
-        """Those in ``directory``, in their order, for programs."""
+        """Return the operations in ``directory``, in order, for programs."""
         return self._rows.get(str(directory), [])
 
     def lines(self, directory: Path) -> list[str]:
-        """The same for people, indented; none where they are only counted."""
+        """Return them as indented lines for people; empty if they are only counted."""
         return self._lines.get(str(directory), []) if self._is_listed else []
 
     def counts(self, done: Done) -> list[str]:
-        """How much would be done in a log directory; none where each operation is listed."""
+        """Return counts of the operations in a log directory; empty if they are listed."""
         if self._is_listed or done.is_applied or done.plan.is_empty:
             return []
         counts = Counter(_words(operation) for operation in done.plan.operations)
@@ -108,7 +108,7 @@ class Operations:
 
 
 def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
-    """What is done to a file, and the noun for the file, in the singular and the plural."""
+    """Return the verb of an operation, and its file's noun in singular and plural."""
     from kdump.apply.operations import OperationKind
 
     noun = _noun(operation.name)
@@ -134,7 +134,7 @@ _NOUNS: Final = {
         (".deleted", ".cleaned", ".swap", ".tmp", ".part"), ("leftover file", "leftover files")
     ),
 }
-"""What files are called in counts, by how their names end."""
+"""Nouns for files in counts, by suffix."""
 
 
 def _noun(name: str) -> tuple[str, str]:
@@ -147,15 +147,15 @@ def _noun(name: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def open_report(output_format: EventFormat, done: Iterable[Done]) -> Iterator[Printer]:
-    """Open the printer for what was done; where it cannot be printed, the failure says it."""
+    """Open a printer; if printing fails, notes of the failure say what was done."""
     with outcome_notes(done), open_printer(output_format) as printer:
         yield printer
-        sys.stdout.flush()  # here it is known what was done, if that fails
+        sys.stdout.flush()  # inside, so that a failure gets the notes
 
 
 @contextlib.contextmanager
 def outcome_notes(done: Iterable[Done]) -> Iterator[None]:
-    """Add to every exception, as notes, what was done to log directories before."""
+    """Add what was done to log directories to every exception, as notes."""
     from kdump.jobs.execution import outcome_of
 
     try:
@@ -170,7 +170,7 @@ def outcome_notes(done: Iterable[Done]) -> Iterator[None]:
 
 
 def report_failures(done: Iterable[Done]) -> ExitStatus:
-    """Report the log directories that could not be changed, last of all; gives the status."""
+    """Report the log directories that could not be changed; returns the exit status."""
     status = ExitStatus.SOUND
     for each in done:
         if each.failure is not None:
@@ -181,14 +181,14 @@ def report_failures(done: Iterable[Done]) -> ExitStatus:
 
 
 def failure_events(done: Iterable[Done]) -> Iterator[Event]:
-    """The log directories that could not be changed, for programs; people are told at the end."""
+    """Yield events about log directories that could not be changed, for programs only."""
     for each in done:
         if each.failure is not None:
             yield Event("directory", {"log_dir": str(each.plan.path), **plan_row(each)})
 
 
 def plan_row(done: Done) -> dict[str, Any]:
-    """What is to be known of the plan of a log directory as a whole."""
+    """Return the fields about the plan of a log directory."""
     return {
         "lost_bytes": done.plan.lost_bytes,
         "needed_bytes": done.needed_bytes,
@@ -199,7 +199,7 @@ def plan_row(done: Done) -> dict[str, Any]:
 
 
 def plan_lines(done: Done) -> Iterator[str]:
-    """What became of the plan of a log directory, for people."""
+    """Yield the outcome of the plan of a log directory, for people."""
     plan = done.plan
     if plan.is_empty:
         yield f"{plan.path}: nothing to do"

@@ -1,4 +1,4 @@
-"""What commands over whole directories share: finding what was named, and saying what is wrong."""
+"""Finding the directories named on the command line, and reporting what is wrong with them."""
 
 from __future__ import annotations
 
@@ -31,55 +31,56 @@ Value = TypeVar("Value")
 
 
 class Diagnostics:
-    """Says what is wrong, a line each on standard error, and keeps the exit status for the end."""
+    """Report problems as lines on standard error, and collect the exit status."""
 
     def __init__(self) -> None:
         self.status = ExitStatus.SOUND
 
     def report(self, path: Path, problem: FormatError | OSError | str) -> None:
-        """Say that ``path`` cannot be read (an OSError), or is damaged (anything else)."""
+        """Report that ``path`` cannot be read (an OSError) or is damaged (anything else)."""
         if isinstance(problem, OSError):
-            self._say(
+            self._report(
                 Path(problem.filename or path),
                 problem.strerror or str(problem),
                 ExitStatus.OPERATIONAL_ERROR,
             )
         else:
-            self._say(path, str(problem), ExitStatus.DAMAGE_LEFT)
+            self._report(path, str(problem), ExitStatus.DAMAGE_LEFT)
 
     def report_failure(self, failure: KdumpError) -> None:
-        """Say why something cannot be looked at."""
+        """Report why something cannot be read."""
         self.status |= failure.exit_status
         write_line(f"kdump: {failure}", sys.stderr)
 
     def report_problems(self, found: LogDirectory) -> None:
-        """Say what could not be read in a log directory, or is malformed."""
+        """Report the unreadable and malformed files of a log directory."""
         for problem in found.problems:
             self.report(problem.path, problem.error)
 
     def report_unreadable(self, found: LogDirectory) -> None:
-        """Say what the machine does not give of a log directory."""
+        """Report the unreadable files of a log directory."""
         for problem in found.problems:
             if not problem.is_damage:
                 self.report(problem.path, problem.error)
 
     def report_directory(self, found: LogDirectory) -> None:
-        """Say what is wrong with a log directory as a whole."""
+        """Report the unreadable and malformed files, and the names that a broker refuses."""
         self.report_problems(found)
         for name in found.refused:
-            what = "not the name of a partition: a broker does not start on this log directory"
+            what = "not a partition name: a broker does not start with it; move the directory "
+            "elsewhere"
             if is_accepted_name(name):
                 what = "no partition can have this name; move the directory elsewhere"
             self.report(found.path / name, what)
 
     def refuse(self, path: Path) -> None:
-        """Say that ``path`` is no directory that the command is about."""
-        what = "neither a log directory nor a partition of Kafka's"
+        """Report that ``path`` is not a log directory or a partition."""
+        what = "not a Kafka log directory or partition"
         if inside := directory.log_directories_below(path):
-            what += f", but there are log directories in it: {' '.join(map(str, inside))}"
-        self._say(path, what, ExitStatus.OPERATIONAL_ERROR)
+            what += f"; it contains log directories: {' '.join(map(str, inside))}"
+        self._report(path, what, ExitStatus.OPERATIONAL_ERROR)
 
-    def _say(self, path: Path, what: str, status: ExitStatus) -> None:
+    def _report(self, path: Path, what: str, status: ExitStatus) -> None:
         self.status |= status
         write_line(f"kdump: {path}: {what}", sys.stderr)
 
@@ -87,12 +88,12 @@ class Diagnostics:
 def find_log_directories(
     paths: Iterable[Path], diagnostics: Diagnostics
 ) -> dict[Path, DirectoryKind]:
-    """The log directories among ``paths``, each once, and of what kind they are.
+    """Find the log directories among ``paths``, each once, with their kinds.
 
-    What is none is reported.
+    Other paths are reported.
 
     Raises:
-        UsageProblem: one is the directory of a partition.
+        UsageProblem: a path is the directory of a partition.
     """
     found: dict[Path, DirectoryKind] = {}
     for path in paths:
@@ -115,10 +116,10 @@ def find_log_directories(
 
 @contextlib.contextmanager
 def without_garbage_collection() -> Iterator[None]:
-    """Let no search for cycles interrupt: what is listed has none, and is kept to the end.
+    """Suspend garbage collection: listings have no cycles and are kept to the end.
 
-    A directory of ten thousand partitions becomes hundreds of thousands of objects, and Python
-    would go over them again and again, which took a sixth of the time.
+    A directory of ten thousand partitions becomes hundreds of thousands of objects. Scanning them
+    again and again took a sixth of the time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -131,12 +132,12 @@ def without_garbage_collection() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class LonePartition:
-    """A partition whose directory was named itself.
+    """A partition whose directory was named on the command line.
 
     Attributes:
-        partition: what is in it; ``path`` is as it was named.
-        log_directory: where it lies, if that can be read; of its partitions it has none but the
-            cluster's metadata, and it has the files that speak of all of them.
+        partition: its contents; ``path`` is as typed.
+        log_directory: the log directory around it, with its checkpoints and the cluster's metadata
+            but no other partition; None if it cannot be read.
     """
 
     partition: Partition
@@ -144,7 +145,7 @@ class LonePartition:
 
 
 def read_lone_partition(path: Path) -> LonePartition:
-    """Look a partition over, and what its log directory says of it.
+    """Read a partition, and the log directory around it.
 
     Raises:
         OSError: the partition's directory cannot be listed.
@@ -165,7 +166,7 @@ def read_lone_partition(path: Path) -> LonePartition:
 def readable(
     path: Path, read: Callable[[], Value | None], diagnostics: Diagnostics
 ) -> Value | None:
-    """What ``read`` gives of the file ``path``; None, and a report, where that fails."""
+    """Return what ``read`` returns for the file ``path``; report a failure and return None."""
     try:
         return read()
     except (FormatError, OSError) as problem:
@@ -174,15 +175,15 @@ def readable(
 
 
 def topic_id(partition: Partition, diagnostics: Diagnostics) -> str | None:
-    """The topic id of a partition in Kafka's form; None where there is none to be had."""
+    """Return the topic id of a partition as Kafka writes it; None if it has none."""
     path = partition.path / PARTITION_METADATA
     metadata = readable(path, partition.read_metadata, diagnostics)
     return None if metadata is None else format_uuid(metadata.topic_id)
 
 
 def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | None:
-    """A partition as a starting broker sees it; None, and a report, where none can load it."""
-    # What knows the loader's rules is large, and few directories have anything for it to do.
+    """Return a partition as a starting broker sees it; report it if none can load it."""
+    # Importing the loader takes time, and few directories need it.
     if not any(name.endswith(FileStage.SWAP.value) for name in partition.unused_names()):
         return partition
     from kdump.broker.loader import swapped_partition
@@ -202,7 +203,7 @@ _BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))
 def bounds_fields(
     partition: Partition | None, log_directory: LogDirectory | None, diagnostics: Diagnostics
 ) -> dict[str, int | None]:
-    """The bounds of a partition's log by name; all None, and a report, where reading fails."""
+    """Return the bounds of a partition's log by name; report a failure, with all of them None."""
     if partition is None:
         return dict.fromkeys(_BOUNDS)
     try:

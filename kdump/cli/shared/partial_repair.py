@@ -1,4 +1,4 @@
-"""What the commands have in common that put right one part of partitions."""
+"""Commands that repair one part of partitions: rebuild-index, resolve, snapshot rebuild."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NamedPath:
-    """What a path on the command line stands for.
+    """A path named on the command line.
 
     Attributes:
         log_dir: the log directory.
-        partition: name of the partition's directory in it; None for all of them.
-        base_offset: of the segment; None for all of them.
+        partition: name of the partition's directory; None for all partitions.
+        base_offset: base offset of the segment; None for all segments.
     """
 
     log_dir: Path
@@ -57,9 +57,9 @@ class NamedPath:
 def find_named_paths(
     paths: Iterable[Path], diagnostics: Diagnostics, *, segments: bool = False
 ) -> list[NamedPath]:
-    """What ``paths`` stand for: log directories, partitions, and logs of segments if asked.
+    """Find log directories and partitions, and with ``segments`` also logs of segments.
 
-    What is none of these is reported.
+    Other paths are reported.
     """
     found: list[NamedPath] = []
     for path in paths:
@@ -84,7 +84,7 @@ def _named(path: Path, *, segments: bool) -> NamedPath | None:
     is_plain = absolute.name not in ("", "..")
     absolute = absolute.parent.resolve() / absolute.name if is_plain else absolute.resolve()
     if segments and not path.is_dir():
-        path.stat()  # it has to be there
+        path.stat()  # raises if it is missing
         parsed = names.parse_offset_file_name(path.name)
         if parsed is None or parsed.kind is not FileKind.LOG:
             return None
@@ -96,7 +96,7 @@ def _named(path: Path, *, segments: bool) -> NamedPath | None:
 
 
 def in_use(part: Part) -> dict[PartitionState, Part]:
-    """``part`` of partitions that are in use."""
+    """Return the states of partitions in use, each with ``part``."""
     return {PartitionState.LIVE: part, PartitionState.FUTURE: part}
 
 
@@ -176,7 +176,7 @@ def run_parts(
 
 
 def _read(log_dir: Path, named: Iterable[NamedPath]) -> LogDirectory:
-    """A log directory, with what was named of it, and with the cluster's metadata."""
+    """Read a log directory: the named partitions and the cluster's metadata."""
     from kdump.log.directory import read_log_directory
 
     meant = {each.partition for each in named if each.log_dir == log_dir}
@@ -194,7 +194,7 @@ def _targets(
     selection: PartitionSelection,
     parts: Mapping[PartitionState, Part],
 ) -> Iterator[Target]:
-    """What was named in a log directory."""
+    """Yield what was named in a log directory."""
     from kdump.jobs.rebuild_parts import Target
     from kdump.log.directory import read_lone_partition
 
@@ -204,7 +204,7 @@ def _targets(
     found = {partition.path.name: partition for partition in directory.partitions}
     for name in base_offsets:
         if name not in found:
-            # A copy may have a name that is not that of a partition.
+            # A copy may have a name that no partition can have.
             found[name] = read_lone_partition(directory.path / name, name)
     for name, partition in found.items():
         if partition not in selection:
@@ -224,7 +224,7 @@ def _is_asked_for(partition: Partition, selection: PartitionSelection) -> bool:
 
 
 def _base_offsets(named: Iterable[NamedPath]) -> dict[str, tuple[int, ...] | None]:
-    """The segments that are meant of each partition that was named; None for all of them."""
+    """Return the named segments of each named partition; None for all of them."""
     found: dict[str, tuple[int, ...] | None] = {}
     for each in named:
         if each.partition is None:
@@ -263,7 +263,7 @@ def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
 
 
 def _loss_lines(result: PartResult) -> Iterator[str]:
-    """What cannot be repaired, or is lost; people are told it last."""
+    """Yield what cannot be repaired or is lost; printed last."""
     from kdump.jobs.loading import Unreadable
 
     path, outcome = result.target.partition.path, result.outcome
@@ -275,7 +275,7 @@ def _loss_lines(result: PartResult) -> Iterator[str]:
     if outcome.forgotten:
         ids = ", ".join(map(str, outcome.forgotten))
         producers = counted(len(outcome.forgotten), "producer")
-        yield f"{path}: the state of {producers} is lost ({ids}): the log has no batch of them"
+        yield f"{path}: lost the state of {producers} ({ids}): the log has no batch from them"
 
 
 def _change_lines(
@@ -307,5 +307,5 @@ def _summary(results: Sequence[PartResult], repair: RepairArguments, seconds: fl
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }
-    what = "to be changed" if repair.dry_run else "changed"
+    what = "to change" if repair.dry_run else "changed"
     return Event("summary", row, [f"{counted(len(results), 'partition')}, {changed} {what}"])

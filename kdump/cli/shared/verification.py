@@ -1,4 +1,4 @@
-"""One verification as the command line asks for it, whether or not a repair follows."""
+"""A verification as requested on the command line, with or without a repair."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What is to be verified, and how.
+    """What to verify, and how.
 
     Attributes:
-        paths: as they were named.
+        paths: the paths, as typed.
         selection: which partitions of what the paths name.
-        level: how far to go.
-        now_ms: what time it is.
-        config: what is said of configuration.
-        engine: what does the work.
+        level: how thorough to be.
+        now_ms: the time to compare timestamps with.
+        config: the configuration options.
+        engine: the engine options.
         is_strict: whether a warning counts as damage.
-        largest_record_bytes: larger records of compressed batches are not decoded; None for the
-            usual limit.
+        largest_record_bytes: the limit for decoding records of compressed batches; None for the
+            default.
     """
 
     paths: Sequence[Path]
@@ -56,16 +56,16 @@ class Verification:
         diagnostics: Diagnostics,
         take: Callable[[Finding], None] | None = None,
     ) -> ExitStatus:
-        """Verify, and say what there is to say.
+        """Verify, and print the results.
 
         Args:
-            printer: says it.
-            diagnostics: is told of paths that are nothing to be verified.
-            take: is given each finding, too.
+            printer: prints the results.
+            diagnostics: reports paths that cannot be verified.
+            take: also called with each finding.
         """
         from kdump.jobs.verify.verify import Request, verify
 
-        with phase("listing what is to be verified"):
+        with phase("listing what to verify"):
             targets, directories = _find(self.paths, self.selection, diagnostics)
         is_everything = self.selection.is_everything
         if not targets and not is_everything:
@@ -91,7 +91,7 @@ class Verification:
 
     @property
     def worst_allowed(self) -> Severity:
-        """The worst severity of what is no damage."""
+        """The worst severity that does not count as damage."""
         from kdump.check.findings import Severity
 
         return Severity.INFO if self.is_strict else Severity.WARNING
@@ -102,7 +102,7 @@ class Verification:
         try:
             return self.config.settings_of(directories)
         except OSError as failure:
-            # Without a word from the cluster, all else can still be verified.
+            # Everything else can still be verified without the cluster's metadata.
             diagnostics.report(Path(failure.filename), failure)
             bare = [dataclasses.replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
@@ -127,7 +127,7 @@ def _find(
             if not path.is_dir():
                 alone = segment_alone(path)
                 if alone is None:
-                    diagnostics.report(path, OSError("not the log of a segment, nor a directory"))
+                    diagnostics.report(path, OSError("not a segment's log or a directory"))
                 elif alone.partition in selection:
                     targets.append(alone)
                 continue

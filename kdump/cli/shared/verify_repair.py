@@ -1,4 +1,4 @@
-"""``kdump verify --repair``: verify, do the least that ends what was found, verify again."""
+"""``kdump verify --repair``: verify, apply the minimal repair, verify again."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.policies import Policy
 
 MAX_ROUNDS: Final = 5
-"""One repair may make room for the next: checkpoints, leftovers, data, what is derived from it."""
+"""One repair may enable the next: checkpoints, leftover files, data, what is derived from it."""
 
 _ONLY_THE_FIRST_ROUND: Final = Event(
     "dry_run",
     {"rounds": 1},
-    ["this is what the first round does; a run verifies again after it, and may then do more"],
+    ["this previews the first round; a run verifies again afterwards, and may repair more"],
 )
 
 
 def verify_and_repair(
     verification: Verification, printer: Printer, policy: Policy, writing: Writing, *, verbose: bool
 ) -> ExitStatus:
-    """Verify and repair in turns, until nothing more can be done; gives the exit status.
+    """Verify and repair in turns until nothing more can be repaired; returns the exit status.
 
     Raises:
-        LockedError: a broker, or another kdump, works on one of the log directories.
-        KdumpError: what was found out cannot be done; says what to do.
+        LockedError: a broker or another kdump holds one of the log directories.
+        KdumpError: a repair is not possible; the message says what to do.
     """
     diagnostics = Diagnostics()
     named = find_named_paths(verification.paths, diagnostics, segments=True)
@@ -95,7 +95,7 @@ def verify_and_repair(
 def _preview_status(
     status: ExitStatus, damage: Iterable[Finding], mended: Sequence[Mended]
 ) -> ExitStatus:
-    """The status of a dry run that has something to do, from that of the verification."""
+    """Return the exit status of a preview with something to do."""
     status = status & ~ExitStatus.DAMAGE_LEFT | ExitStatus.REPAIRED
     is_left = any(not any(each.ends(finding) for each in mended) for finding in damage)
     if is_left or any(each.loses_records for each in mended):
@@ -109,7 +109,7 @@ def _repairs(
     verification: Verification,
     policy: Policy,
 ) -> list[Mended]:
-    """What there is to be done about what was found."""
+    """Compute the minimal repair of the findings."""
     ailments = Ailments()
     for finding in findings:
         ailments.take(finding)
@@ -125,7 +125,7 @@ def _repairs(
 
 
 def _repair_events(done: Sequence[Done], *, verbose: bool) -> Iterator[Event]:
-    """What was done, or would be, to each log directory."""
+    """Yield what was or would be done to each log directory."""
     operations = Operations(done, verbose=verbose)
     for each in done:
         if each.plan.is_empty:
