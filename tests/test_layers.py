@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import pytest
@@ -79,6 +81,11 @@ class Import:
         return parts[1] if parts[0] == "kdump" and len(parts) > 1 and parts[1] in FLOOR_OF else ""
 
 
+@functools.cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports_of(path: Path) -> Iterator[Import]:
     def visit(node: ast.AST, inside_function: bool) -> Iterator[Import]:
         if isinstance(node, ast.Import):
@@ -92,7 +99,7 @@ def imports_of(path: Path) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             yield from visit(child, inside_function)
 
-    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False)
+    yield from visit(parsed(path), False)
 
 
 MODULES: Final = tuple(sorted(PACKAGE.rglob("*.py")))
@@ -156,47 +163,95 @@ def test_formats_import_only_pure_things_and_codecs() -> None:
     )
 
 
-def test_formats_open_no_files() -> None:
-    opening = [
-        f"{path}:{node.lineno}"
-        for path in PACKAGE.glob("formats/**/*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
-    ]
-    assert not opening
-
-
-OPENING: Final = {"open", "read_bytes", "read_text"}
-OPENS_OTHER_FILES: Final = {
-    "apply/pinned_directory.py",
-    "apply/files.py",
-    "apply/lock.py",
-    "cli/options/config_options.py",
-    "cli/main.py",
-    "cli/output/streams.py",
-    "engine/class_archive.py",
-    "engine/spark.py",
-    "engine/spark_installation.py",
-    "engine/spark_java.py",
-    "processes/worker_pool.py",
-    "storage/regular_files.py",
+DISK_METHODS: Final = {name for name in dir(Path) if not hasattr(PurePath, name)}
+"""What a path can do only with a disk beneath it."""
+DISK_MODULES: Final = {"fcntl", "glob", "mmap", "shutil", "tempfile"}
+NOT_OF_THE_DISK: Final = {
+    "PathLike",
+    "cpu_count",
+    "devnull",
+    "environ",
+    "get_terminal_size",
+    "getcwd",
+    "getpid",
+    "kill",
+    "killpg",
+    "nice",
+    "pathsep",
+    "sched_getaffinity",
+    "sep",
+    "strerror",
 }
-"""Modules that write, or read files that are not of a log directory."""
+"""What `os` has besides the disk."""
+OTHER_OBJECTS: Final = {
+    "group": "click|self",
+    "open": r".*\bdirectory|self(\._directory)?",
+    "rename": r".*\bdirectory|part",
+    "replace": ".*",
+    "touch": r"self\._order",
+    "unlink": r"self\.files",
+}
+"""Objects that are not paths but have a method of the same name, as virtual directories do."""
+USES_THE_DISK: Final = {
+    "apply": "writes",
+    "storage": "reads",
+    "engine/class_archive.py": "keeps an archive of Java classes",
+    "engine/spark.py": "starts processes",
+    "engine/spark_archive.py": "starts processes",
+    "engine/spark_installation.py": "finds programs",
+    "engine/spark_java.py": "starts processes",
+    "engine/spark_session.py": "starts processes",
+    "processes": "starts processes",
+    "cli/main.py": "writes what is known of a crash",
+    "cli/options/config_options.py": "reads a file of an option, which may be a pipe",
+    "cli/output/streams.py": "opens standard streams",
+}
+"""Rooms and modules that may use the disk without a location, and why."""
 
 
-def test_files_of_log_directories_are_opened_in_one_place() -> None:
-    opening = [
-        f"{path}:{node.lineno}"
-        for path in MODULES
-        if str(path.relative_to(PACKAGE)) not in OPENS_OTHER_FILES
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in OPENING
-        and "directory" not in ast.unparse(node.func.value)
-        and ast.unparse(node.func.value) != "self"
-    ]
-    assert not opening
+def uses_of_the_disk(path: Path) -> Iterator[str]:
+    """Everything in a module that touches a disk, or could."""
+    for node in ast.walk(parsed(path)):
+        match node:
+            case ast.Import(names=imported):
+                if any(alias.name in DISK_MODULES for alias in imported):
+                    yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+            case ast.ImportFrom(module=module, names=imported):
+                names = {alias.name for alias in imported}
+                if module in DISK_MODULES or (module == "os" and names - NOT_OF_THE_DISK):
+                    yield f"{path}:{node.lineno}: {ast.unparse(node)}"
+            case ast.Call(func=ast.Name(id="open")):
+                yield f"{path}:{node.lineno}: open"
+            case ast.Attribute(value=ast.Name(id="os"), attr=name):
+                if name not in NOT_OF_THE_DISK:
+                    yield f"{path}:{node.lineno}: os.{name}"
+            case ast.Attribute(value=ast.Name(id="Path"), attr=name) if name in DISK_METHODS:
+                yield f"{path}:{node.lineno}: Path.{name}"
+            case ast.Call(func=ast.Attribute(attr=name) as function) if name in DISK_METHODS:
+                receiver = ast.unparse(function.value)
+                # Only a path is replaced with a single argument.
+                is_path = name == "replace" and len(node.args) == 1 and not node.keywords
+                if is_path or not re.fullmatch(OTHER_OBJECTS.get(name, ""), receiver):
+                    yield f"{path}:{node.lineno}: {receiver}.{name}()"
+            case _:
+                pass
+
+
+def may_use_the_disk(path: Path) -> bool:
+    own = path.relative_to(PACKAGE)
+    return any(str(each) in USES_THE_DISK for each in (own, *own.parents))
+
+
+def test_only_storage_and_what_writes_or_starts_processes_uses_the_disk() -> None:
+    readers = [path for path in MODULES if not may_use_the_disk(path)]
+    assert not [use for path in readers for use in uses_of_the_disk(path)]
+
+
+@pytest.mark.parametrize("name", USES_THE_DISK)
+def test_modules_that_may_use_the_disk_do(name: str) -> None:
+    found = PACKAGE / name
+    modules = found.rglob("*.py") if found.is_dir() else [found]
+    assert any(use for module in modules for use in uses_of_the_disk(module))
 
 
 @pytest.mark.parametrize("distribution", ["click", "rich"])

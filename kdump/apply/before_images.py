@@ -36,7 +36,7 @@ from kdump.apply.pinned_directory import status_at
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED
 from kdump.phases import during
-from kdump.storage.regular_files import open_file
+from kdump.storage.local_disk import open_for_reading
 from kdump.target.target_file import CopiedFrom, JoinedFrom
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -197,7 +197,7 @@ def _derived_from(
 
 def _not_zero(path: Path, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """The parts of ``ranges`` of a file that are not zeroes."""
-    with open_file(path) as file:
+    with open_for_reading(path) as file:
         for start, end in ranges:
             begin = reached = start
             for at, stop in _chunks(file.fileno(), start, end):

@@ -9,7 +9,7 @@ from pathlib import Path
 from kdump.apply.operations import FileState
 from kdump.apply.segment_names import SWAP
 from kdump.errors import KdumpError
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 from kdump.target.target_file import (
     CopiedFrom,
     Gone,
@@ -57,7 +57,7 @@ def changes_needed(
                 if not (states[source].is_own and source.endswith(SWAP)):
                     each = CopiedFrom(source, 0, size_bytes)
             case NewBytes(data) if state is not None and state.size_bytes == len(data):
-                if read_file(path / name) == data:
+                if local(path / name).read() == data:
                     continue
             case _:
                 pass

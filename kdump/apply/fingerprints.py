@@ -16,7 +16,7 @@ from kdump.apply.operations import states_of
 from kdump.apply.pinned_directory import directory_of, opened, status_at
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 from kdump.phases import during
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 
 CHECKSUMMED_BYTES: Final = 64 << 10
 """Files up to this size are compared by content as well: kdump itself replaces such files, and
@@ -43,7 +43,7 @@ def fingerprints_of(
                 continue
             path = name if is_root else f"{directory}/{name}"
             is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
-            checksum = crc32c.crc32c(read_file(log_dir / path)) if is_small else None
+            checksum = crc32c.crc32c(local(log_dir / path).read()) if is_small else None
             fingerprints[path] = Fingerprint(state.size_bytes, state.metadata.modified_ns, checksum)
     return fingerprints
 

@@ -24,7 +24,8 @@ from kdump.apply.pinned_directory import directory_of, pinned, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.phases import phase
-from kdump.storage.regular_files import SpecialFileError, require_not_special
+from kdump.storage.entries import SpecialFileError
+from kdump.storage.local_disk import require_not_special
 
 _FLOCK: Final = struct.Struct("@hhqqi4x")
 """``struct flock`` of Linux: type, whence, start, length, process."""

@@ -52,7 +52,7 @@ from kdump.apply.segment_names import (
 )
 from kdump.errors import KdumpError
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, PARTITION_FILES, FileKind, leading_offset
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 from kdump.target.target_file import (
     Gone,
     Kept,
@@ -110,7 +110,7 @@ def root_operations(
 def _target_after(path: Path, target: TargetFile) -> TargetFile:
     """The target state of a file that has interim content."""
     if isinstance(target, Kept):
-        return NewBytes(read_file(path)) if path.exists() else Gone()
+        return NewBytes(local(path).read()) if path.exists() else Gone()
     if not isinstance(target, NewBytes | Gone):
         raise ValueError(f"{path}: cannot become {target} after its interim content")
     return target

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +12,9 @@ from kdump.check.part import ByteAccount
 from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.log.directory import LogDirectory
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
+from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
 
 _WHAT_AN_EMPTY_ONE_MEANS: Final = {
     names.RECOVERY_POINT_CHECKPOINT: "every log is recovered from its start after an unclean stop",
@@ -154,96 +155,93 @@ def check_access(directory: Path) -> Iterator[Finding]:
     Raises:
         OSError: the directory itself cannot be looked at.
     """
-    owner = directory.stat()
-    kept_out: list[tuple[Path, os.stat_result]] = []
-    for path, name, found in _statuses(directory):
-        status: os.stat_result | OSError = found
-        if isinstance(status, os.stat_result) and stat.S_ISLNK(status.st_mode):
-            yield _link(Path(path))
-            status = _followed(Path(path))
-        if isinstance(status, OSError):
-            yield unreadable(path, status)
-        elif missing_access(status, owner.st_uid, owner.st_gid, name):
-            kept_out.append((Path(path), status))
+    storage = local(directory).storage
+    if not isinstance(storage, OwnedStorage):
+        return
+    owner = storage.ownership(directory)
+    kept_out: list[tuple[Path, Ownership]] = []
+    for around, entry in _owned_entries(storage, directory):
+        found = entry.ownership
+        if entry.is_link:
+            path = around / entry.name
+            yield _link(path, storage.link_target(path))
+            found = _followed(storage, path)
+        if isinstance(found, OSError):
+            yield unreadable(around / entry.name, found)
+        elif missing_access(found, owner.user_id, owner.group_id, entry.name):
+            kept_out.append((around / entry.name, found))
     if kept_out:
         yield _kept_out(kept_out, owner)
 
 
-def _statuses(directory: Path) -> Iterator[tuple[str, str, os.stat_result | OSError]]:
-    """A log directory and all in it: path, name and status of each; links are not followed."""
-    yield str(directory), directory.name, directory.lstat()
-    for entry in _entries(directory):
-        if entry.name.startswith(names.KDUMP_PREFIX):
-            continue  # no broker looks at it
+def _owned_entries(storage: OwnedStorage, directory: Path) -> Iterator[tuple[Path, OwnedEntry]]:
+    """A log directory and everything in it, down to the files of its partitions.
+
+    Each comes with the directory around it.
+    """
+    yield directory.parent, storage.owned_entry(directory)
+    for entry in sorted(storage.owned_entries(directory), key=_name):
+        if not entry.name.startswith(names.KDUMP_PREFIX):  # no broker looks at these
+            yield directory, entry
+        if isinstance(entry.ownership, OSError) or not entry.ownership.is_directory:
+            continue
+        path = directory / entry.name
         try:
-            yield entry.path, entry.name, entry.stat(follow_symlinks=False)
-        except OSError as failure:
-            yield entry.path, entry.name, failure
+            files = storage.owned_entries(path)
+        except OSError:
+            continue  # the partition is among the directory's problems
+        for file in sorted(files, key=_name):
+            if not file.name.startswith(names.KDUMP_PREFIX):
+                yield path, file
 
 
-def _followed(path: Path) -> os.stat_result | OSError:
+def _name(entry: OwnedEntry) -> str:
+    return entry.name
+
+
+def _followed(storage: OwnedStorage, path: Path) -> Ownership | OSError:
     try:
-        return path.stat()
+        return storage.ownership(path)
     except OSError as failure:
         return failure
 
 
-def _kept_out(kept_out: Sequence[tuple[Path, os.stat_result]], owner: os.stat_result) -> Finding:
+def _kept_out(kept_out: Sequence[tuple[Path, Ownership]], owner: Ownership) -> Finding:
     """The finding that the owner of a log directory cannot read or write some files in it."""
     path, status = kept_out[0]
-    missing = missing_access(status, owner.st_uid, owner.st_gid, path.name)
+    missing = missing_access(status, owner.user_id, owner.group_id, path.name)
     count = len(kept_out)
     others = f" and {count - 1} more" if count > 1 else ""
     return invariants.FILE_PERMISSIONS.finding(
         Place(str(path)),
-        f"the owner of the log directory (user {owner.st_uid}) cannot {missing} this{others}; a"
+        f"the owner of the log directory (user {owner.user_id}) cannot {missing} this{others}; a"
         " broker that runs as this user takes the directory for failed; change the owner back",
-        expected=f"user {owner.st_uid} may {missing}",
-        found=f"user {status.st_uid}, group {status.st_gid}, mode"
-        f" {stat.S_IMODE(status.st_mode):04o}",
+        expected=f"user {owner.user_id} may {missing}",
+        found=f"user {status.user_id}, group {status.group_id}, mode {status.permissions:04o}",
     )
 
 
-def _entries(directory: Path) -> Iterator[os.DirEntry[str]]:
-    """All in a log directory, down to the files of partitions."""
-    with os.scandir(directory) as entries:
-        for entry in sorted(entries, key=_name):
-            yield entry
-            if entry.is_dir(follow_symlinks=False):
-                try:
-                    with os.scandir(entry.path) as files:
-                        yield from sorted(files, key=_name)
-                except OSError:
-                    continue  # the partition is among the directory's problems
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name
-
-
-def _link(path: Path) -> Finding:
+def _link(path: Path, target: str) -> Finding:
     return invariants.SYMBOLIC_LINK.finding(
         Place(str(path)),
         "a symbolic link; a broker follows it, but what it renames or deletes is the link",
-        found=f"a link to {path.readlink()}",
+        found=f"a link to {target}",
     )
 
 
-def missing_access(status: os.stat_result, user_id: int, group_id: int, name: str) -> str:
+def missing_access(status: Ownership, user_id: int, group_id: int, name: str) -> str:
     """What the user may not do with a file: ``read``, ``write``, both in words, or nothing."""
     if user_id == 0:
         return ""
-    mode = status.st_mode
-    if status.st_uid == user_id:
-        bits = mode >> 6
-    elif status.st_gid == group_id:
-        bits = mode >> 3
-    else:
-        bits = mode
+    bits = status.permissions
+    if status.user_id == user_id:
+        bits >>= 6
+    elif status.group_id == group_id:
+        bits >>= 3
     wanted = {"read": 4, "write": 2}
     if names.parse_metadata_snapshot_name(name) is not None:
         del wanted["write"]  # Kafka itself makes them read-only
-    if stat.S_ISDIR(mode):
+    if status.is_directory:
         wanted["enter"] = 1
     return " or ".join(word for word, bit in wanted.items() if not bits & bit)
 
@@ -256,8 +254,12 @@ def root_account(directory: LogDirectory) -> ByteAccount:
     """
     damaged = {problem.path.name for problem in directory.problems if problem.is_damage}
     account = ByteAccount()
-    for name in _files(directory.path):
-        size = (directory.path / name).stat().st_size
+    for entry in local(directory.path).entries():
+        if entry.error is not None:
+            raise entry.error
+        if entry.kind is not EntryKind.FILE:
+            continue
+        name, size = entry.name, entry.size_bytes
         if name in directory.foreign and not name.startswith(names.KDUMP_PREFIX):
             account += ByteAccount(foreign_bytes=size)
         elif name in damaged:
@@ -265,11 +267,6 @@ def root_account(directory: LogDirectory) -> ByteAccount:
         else:
             account += ByteAccount(sound_bytes=size)
     return account
-
-
-def _files(path: Path) -> list[str]:
-    with os.scandir(path) as entries:
-        return [entry.name for entry in entries if entry.is_file()]
 
 
 def foreign_files(directory: LogDirectory) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ from kdump.formats.index_search import Column
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 
 
 def check_offset_index(
@@ -169,6 +169,6 @@ def used_bytes(path: Path, entry_bytes: int) -> int:
 
 def _read(path: Path) -> bytes | None:
     try:
-        return read_file(path)
+        return local(path).read()
     except FileNotFoundError:
         return None

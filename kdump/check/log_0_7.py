@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from kdump.check import invariants
@@ -14,7 +13,9 @@ from kdump.formats import kafka07
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message, Stop, StopReason
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 _BROKEN_BY: Final = {
     StopReason.ZERO_FILL: invariants.ZERO_FILL,
@@ -34,7 +35,7 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
     """
     into = Collector()
     sound_bytes = damaged_bytes = padding_bytes = position = batches = records = 0
-    with FileSource(Path(scope.path)) as source:
+    with local(scope.path).open_file() as source:
         while True:
             entry = _entry_at(source, position)
             if isinstance(entry, Stop):

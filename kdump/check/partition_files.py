@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import stat
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +18,8 @@ from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
-from kdump.storage.regular_files import read_file
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 
 _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (
@@ -100,7 +99,7 @@ def check_files(
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return local(path).status().size_bytes
     except FileNotFoundError:
         return 0
 
@@ -121,7 +120,7 @@ def _check_snapshots(
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
     for file in partition.producer_snapshots:
         path = partition.path / str(OffsetFileName(file.offset, FileKind.PRODUCER_SNAPSHOT))
-        data = read_file(path)
+        data = local(path).read()
         snapshot = check_snapshot_file(str(path), data)
         if isinstance(snapshot, Finding):
             into.add(snapshot)
@@ -186,7 +185,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
     partition = scope.partition
     path = partition.path / names.PARTITION_METADATA
     try:
-        data = read_file(path)
+        data = local(path).read()
     except FileNotFoundError:
         if scope.needs_metadata:
             into.add(
@@ -267,11 +266,14 @@ def _check_assigned(
 def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
     """What is in a partition's directory and not a broker's."""
     account = ByteAccount()
+    if not partition.foreign:
+        return account
+    entries = {entry.name: entry for entry in local(partition.path).entries()}
     for name in partition.foreign:
         path = partition.path / name
-        status = os.lstat(path)
-        is_file = stat.S_ISREG(status.st_mode)
-        size = path.stat().st_size if path.is_file() else 0
+        entry = entries.get(name) or local(path).status()
+        is_file = entry.kind is EntryKind.FILE and not entry.is_link
+        size = entry.size_bytes
         if is_file and names.set_aside_from(name) is not None:
             into.add(
                 invariants.KDUMP_FILE.finding(

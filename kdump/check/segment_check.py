@@ -33,11 +33,12 @@ from kdump.scan.batches import (
     new_buffer,
 )
 from kdump.scan.records import LARGEST_RECORD_BYTES
-from kdump.scan.source import ByteSource, FileSource, is_zero, read_at
+from kdump.scan.source import is_zero, read_at
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.markers import NO_MARKERS, read_markers
 from kdump.state.producer_events import EventBuilder
-from kdump.storage.regular_files import open_file
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
@@ -68,7 +69,7 @@ def check_part(
     """
     if scope.is_0_7:
         return log_0_7.check_segment(scope, level)
-    with FileSource(Path(scope.path)) as source:
+    with local(scope.path).open_file() as source:
         check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
         return check.run()
 
@@ -408,7 +409,7 @@ class _PartCheck:
 def _read_first(path: Path, size_bytes: int) -> bytes:
     """The first bytes of an index; nothing where it is not there."""
     try:
-        with open_file(path) as file:
-            return file.read(size_bytes)
+        with local(path).open_file() as file:
+            return read_at(file, 0, size_bytes)
     except FileNotFoundError:
         return b""

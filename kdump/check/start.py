@@ -21,8 +21,10 @@ from kdump.log.directory import LogDirectory
 from kdump.log.problems import Problem
 from kdump.scan.batches import Stop, Window
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import ByteSource, FileSource
 from kdump.scan.walk import walk_segment
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 
 _FIRST_FREE_ID: Final = 100
 """Directory ids below it stand for something else in Kafka (``DirectoryId.reserved``)."""
@@ -169,7 +171,7 @@ def check_bootstrap(log_dir: Path) -> Iterator[Finding]:
     (``BootstrapDirectory``, ``BatchFileReader``).
     """
     path = log_dir / names.BOOTSTRAP_CHECKPOINT
-    if not path.is_file():
+    if local(path).kind() is not EntryKind.FILE:
         return
     try:
         bootstrap = _read_bootstrap(path)
@@ -207,7 +209,7 @@ class _Bootstrap:
 
 
 def _read_bootstrap(path: Path) -> _Bootstrap:
-    with FileSource(path) as source:
+    with local(path).open_file() as source:
         return _Bootstrap(_problem_of_bootstrap(source), _is_damaged(source))
 
 

@@ -8,7 +8,6 @@ import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
 from typing import Final, Protocol
 
@@ -17,6 +16,8 @@ from kdump.formats import internal_topics
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import ParsedRecord
 from kdump.formats.java_text import java_utf8
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 
 Decoder = Callable[[bytes], object]
 
@@ -167,10 +168,12 @@ def _load(name: str) -> ModuleType:
     """Import a module by its name, or by the path of its file, which ends in ``.py``."""
     if not name.endswith(".py"):
         return importlib.import_module(name)
-    path = Path(name)
-    if not path.is_file():
+    location = local(name)
+    if location.kind() is not EntryKind.FILE:
         raise FileNotFoundError(f"there is no file {name}")
-    spec = importlib.util.spec_from_file_location(f"_kdump_decoder_{path.stem}", path.absolute())
+    spec = importlib.util.spec_from_file_location(
+        f"_kdump_decoder_{location.path.stem}", location.as_absolute().local_path
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -9,6 +9,7 @@ from typing import Final
 from kdump.dump.problems import Problem
 from kdump.formats.java_numbers import parse_long
 from kdump.formats.names import FileKind, FileStage, set_aside_from
+from kdump.storage.local_disk import local
 
 _LATER_STAGES: Final = {
     FileStage.CLEANED: (FileStage.CLEANED, FileStage.SWAP, FileStage.LIVE),
@@ -46,7 +47,7 @@ class DumpedFile:
         """As ``java.io.File.getAbsolutePath`` gives it: not resolved, only made absolute."""
         if self.name.startswith("/"):
             return self.name
-        directory = str(Path.cwd()).rstrip("/")
+        directory = str(local(".").as_absolute()).rstrip("/")
         return f"{directory}/{self.name}" if self.name else directory or "/"
 
     @property
@@ -81,7 +82,7 @@ class DumpedFile:
             self.path.with_name(f"{self._stem}{kind.value}{stage.value}")
             for stage in _LATER_STAGES[self.stage]
         ]
-        return next((path for path in wanted if path.exists()), wanted[0])
+        return next((path for path in wanted if local(path).kind() is not None), wanted[0])
 
     @property
     def _stem(self) -> str:

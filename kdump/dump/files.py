@@ -19,7 +19,7 @@ from kdump.dump.report import DumpReport
 from kdump.dump.segment import SegmentOptions, SegmentReading
 from kdump.formats import names
 from kdump.phases import phase
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:
     from kdump.dump.workers import Worker
@@ -144,7 +144,7 @@ def dump_rows(
             from kdump.dump import segment_rows
 
             with phase(f"opening {file.name}"):
-                source = FileSource(file.path)
+                source = local(file.path).open_file()
             with source:
                 reading = SegmentReading(file, source, options.segment, report)
                 yield from segment_rows.rows(reading, options.segment.text.contents)

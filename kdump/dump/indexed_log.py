@@ -34,7 +34,10 @@ from kdump.scan.batches import (
     read_windows,
 )
 from kdump.scan.records import read_records
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -48,14 +51,14 @@ _CROWDED_BLOCK: Final = 64
 _SIDE_WALK_WINDOW_BYTES: Final = 1 << 16
 
 
-def open_log(path: Path, index_path: Path) -> tuple[FileSource | None, Problem | None]:
+def open_log(path: Path, index_path: Path) -> tuple[StoredFile | None, Problem | None]:
     """Open the log of an index; where there is none, that is the problem.
 
     Raises:
         OSError: when it is there and cannot be opened.
     """
     try:
-        source = FileSource(path)
+        source = local(path).open_file()
     except FileNotFoundError:
         return None, Problem(
             index_path, None, "its log is missing, entries are not checked", path.name, "no file"

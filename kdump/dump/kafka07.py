@@ -18,7 +18,9 @@ from kdump.formats import kafka07
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message, Stop, StopReason
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 Row = dict[str, Any]
 
@@ -35,7 +37,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
     """
     contents = options.text.contents
     yield f"Log starting offset: {file.base_offset or 0}\n".encode()
-    with FileSource(file.path) as source:
+    with local(file.path).open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
             if isinstance(entry, Stop):
                 trailing = source.size_bytes - entry.position
@@ -71,7 +73,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
 
 def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[Row]:
     """Rows of type ``message`` (as it lies in the file), ``record`` and ``trailing_bytes``."""
-    with FileSource(file.path) as source:
+    with local(file.path).open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
             if isinstance(entry, Stop):
                 if entry.problem is not None:

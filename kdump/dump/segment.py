@@ -22,8 +22,9 @@ from kdump.log.seek import IndexedLog
 from kdump.phases import each_during, phase
 from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
-from kdump.scan.source import FileSource
 from kdump.scan.walk import Skipped, Step, limited_count, walk_segment
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
 
 if TYPE_CHECKING:
     from kdump.dump.workers import Worker
@@ -76,7 +77,7 @@ def dump(
     Raises:
         OSError: when the file cannot be read.
     """
-    with FileSource(file.path) as source:
+    with local(file.path).open_file() as source:
         yield _opening(file, report)
         reading = SegmentReading(file, source, options, report)
         if workers and options.is_whole and options.deep:
@@ -91,7 +92,7 @@ def dump(
 
 
 def _shared_text(
-    reading: SegmentReading, source: FileSource, options: TextOptions, workers: Sequence[Worker]
+    reading: SegmentReading, source: StoredFile, options: TextOptions, workers: Sequence[Worker]
 ) -> Iterator[bytes | memoryview]:
     """The lines of a whole segment, of which the workers and this process each make a part.
 
@@ -144,7 +145,7 @@ class SegmentReading:
     def __init__(
         self,
         file: DumpedFile,
-        source: FileSource,
+        source: StoredFile,
         options: SegmentOptions,
         report: DumpReport,
     ) -> None:

@@ -22,7 +22,7 @@ from kdump.formats.meta_properties import decode_meta_properties
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.quorum_state import decode_quorum_state
 from kdump.formats.uuids import format_uuid
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 
 Row = dict[str, Any]
 
@@ -92,7 +92,7 @@ def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
         OSError: when the file cannot be read.
     """
     try:
-        yield from READERS[name](read_file(file.path))
+        yield from READERS[name](local(file.path).read())
     except FormatError as problem:
         report.problem(Problem.from_format_error(file.path, problem))
 

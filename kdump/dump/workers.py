@@ -13,7 +13,6 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, Final
 
 from kdump.dump.text_options import TextOptions
@@ -21,7 +20,7 @@ from kdump.dump.window_text import Notes, window_texts
 from kdump.errors import KdumpError
 from kdump.processes.worker_pool import WorkerPool, start_method, usable_cpus
 from kdump.scan.batches import PADDING_BYTES, Window, read_windows
-from kdump.scan.source import FileSource
+from kdump.storage.location import Location, StoredFile
 
 WORTHWHILE_BYTES: Final = 16 << 20
 """Below this, one process is done before another has imported what it needs."""
@@ -34,7 +33,7 @@ _PIECE_BYTES: Final = 1 << 20
 class _Part:
     """Whole batches of a file: what a worker is asked for."""
 
-    path: str
+    location: Location
     start: int
     end: int
 
@@ -79,9 +78,9 @@ class Worker:
 
     def ask(self, window: Window) -> Answer:
         """Have ``window`` of a file printed."""
-        assert isinstance(window.source, FileSource), "a worker reads files"
+        assert isinstance(window.source, StoredFile), "a worker reads files"
         end = window.start + len(window.data) - PADDING_BYTES
-        self._connection.send(_Part(str(window.source.path), window.start, end))
+        self._connection.send(_Part(window.source.location, window.start, end))
         return Answer(self._connection, window.start)
 
 
@@ -122,14 +121,15 @@ def _serve_parts(options: TextOptions, pipe: Connection[Any, Any]) -> None:
 
 def _unforeseen(part: _Part, failure: Exception) -> KdumpError:
     error = KdumpError(
-        f"{part.path} from byte {part.start}: internal error: {type(failure).__name__}: {failure}"
+        f"{part.location} from byte {part.start}:"
+        f" internal error: {type(failure).__name__}: {failure}"
     )
     error.trace = "".join(traceback.format_exception(failure))
     return error
 
 
 def _texts(part: _Part, options: TextOptions, notes: Notes) -> Iterator[bytes | memoryview]:
-    with FileSource(Path(part.path)) as source:
+    with part.location.open_file() as source:
         size = part.end - part.start
         for window in read_windows(source, part.start, part.end, window_bytes=size):
             yield from window_texts(window, options, notes)

@@ -27,8 +27,8 @@ from kdump.log.headers import batch_span_at
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.resync import is_sound_batch
-from kdump.scan.source import ByteSource, FileSource
-from kdump.storage.regular_files import read_file
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 SMALLEST_SPLIT_BYTES: Final = 8 << 20
 """Below this, what a split costs beside its bytes begins to count."""
@@ -78,7 +78,7 @@ def segment_splits(
     cuts: list[int] = []
     # Half as much again as the target is nothing to cut for, and most segments are not opened.
     if not segment.is_0_7 and segment.data_bytes >= target_bytes * 3 // 2:
-        with FileSource(path) as log:
+        with local(path).open_file() as log:
             index = _read_entries(
                 partition.segment_path(segment, FileKind.OFFSET_INDEX), segment.base_offset
             )
@@ -108,7 +108,7 @@ class IndexEntries:
 def _read_entries(path: Path, base_offset: int) -> IndexEntries | None:
     """The entries of an offset index; None where it is missing or cannot be read."""
     try:
-        index = offset_index.decode(read_file(path), base_offset)
+        index = offset_index.decode(local(path).read(), base_offset)
     except OSError:
         return None
     points = np.flatnonzero(index.position > 0)

@@ -35,6 +35,7 @@ from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.repair.verdict import Verdict, VerdictKind, lost_with
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 STATE_VERDICTS: Final = {
@@ -122,7 +123,7 @@ def load_split(
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.
     """
-    name = partition.path.absolute().name
+    name = local(partition.path).as_absolute().name
     # A copy may have any name, and no line of the checkpoints is about it.
     key = partition.topic_partition or TopicPartition(name, 0)
     topic = settings.topic(key.topic)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,7 +35,8 @@ from kdump.repair.rebuild.rebuild_index import rebuild_indexes
 from kdump.repair.rebuild.repaired import Repaired
 from kdump.repair.rebuild.snapshots import rebuild_snapshots
 from kdump.state.settings import Settings
-from kdump.storage.regular_files import read_file
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
@@ -84,7 +84,9 @@ class PartJob:
         wrong = _wrong_files(split, split.scope)
         if split.part is Part.SNAPSHOTS and wrong:
             # One that is not there takes nothing away.
-            wrong |= {name for name in repaired.files if not (partition.path / name).exists()}
+            wrong |= {
+                name for name in repaired.files if local(partition.path / name).kind() is None
+            }
         files = {name: file for name, file in repaired.files.items() if name in wrong}
         forgotten = _forgotten(partition, files) if split.part is Part.SNAPSHOTS else ()
         return replace(repaired, files=files, forgotten=forgotten)
@@ -122,7 +124,7 @@ def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[i
     known: set[int] = set()
     for name in files:
         with contextlib.suppress(FormatError, OSError):
-            data = read_file(partition.path / name)
+            data = local(partition.path / name).read()
             known |= {entry.producer_id for entry in producer_snapshot.decode(data).entries}
     return tuple(sorted(known - rebuilt))
 
@@ -141,8 +143,8 @@ def _wrong_files(split: PartSplit, scope: PartitionScope) -> set[str]:
 def _without_files(partition: Partition) -> Repaired:
     if partition.state is not PartitionState.DELETE:
         return Repaired({})
-    with os.scandir(partition.path) as entries:
-        return Repaired({entry.name: Gone() for entry in entries if not entry.is_dir()})
+    entries = local(partition.path).entries()
+    return Repaired({e.name: Gone() for e in entries if e.kind is not EntryKind.DIRECTORY})
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ from kdump.log.index_tail import (
 )
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.scan.source import ByteSource, FileSource
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 Found = TypeVar("Found")
 
@@ -160,7 +161,7 @@ def _read_tail(partition: Partition, segment: Segment) -> _Tail:
     entry = None
     if segment.time_index_bytes:
         entry = _in_file(partition.segment_path(segment, FileKind.TIME_INDEX), last_time_entry)
-    with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
         start = _last_indexed_position(partition, segment, log)
         for span in batch_spans(log, start, segment.base_offset):
             end = span.last_offset + 1
@@ -236,7 +237,7 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
             return None
         if not segment.log_bytes:
             continue
-        with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+        with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
             start = 0
             if segment.base_offset < log_start_offset:
                 start = _position_of(partition, segment, log, log_start_offset)
@@ -247,5 +248,5 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
 
 
 def _in_file(path: Path, find: Callable[[ByteSource], Found]) -> Found:
-    with FileSource(path) as source:
+    with local(path).open_file() as source:
         return find(source)

@@ -10,6 +10,7 @@ from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
+from kdump.storage.local_disk import local
 
 _Broker = tuple[str | None, int]
 _Log = tuple[_Broker | None, TopicPartition, PartitionState]
@@ -61,18 +62,18 @@ def _others(places: Sequence[_Place]) -> Iterator[tuple[Path, Path]]:
         return
     # One directory may be named several times, by paths that look different.
     resolved = {
-        partition.path: directory.path.resolve() / partition.path.name
+        partition.path: local(directory.path).resolved() / partition.path.name
         for directory, partition in places
         if _is_loaded(directory, partition)
     }
     for path, place in resolved.items():
         other = next((each for each in resolved.values() if each != place), None)
         if other is not None:
-            yield path, other
+            yield path, other.local_path
 
 
 def _is_loaded(directory: LogDirectory, partition: Partition) -> bool:
     """Whether a broker keeps the log among its own once it has loaded it."""
     if partition.is_cluster_metadata or not needs_partition_metadata(directory):
         return True
-    return (partition.path / names.PARTITION_METADATA).exists()
+    return local(partition.path / names.PARTITION_METADATA).kind() is not None

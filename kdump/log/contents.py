@@ -17,7 +17,10 @@ from kdump.log.problems import Problem
 from kdump.log.segment import Segment
 from kdump.log.sound import segment_part, sound_windows
 from kdump.scan.batches import BatchColumns, Window
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
 
 FORMAT_0_7: Final = "Kafka 0.7"
 _UNKNOWN_CODEC: Final = "unknown"
@@ -84,7 +87,7 @@ def survey_partition(partition: Partition) -> tuple[LogContents, list[Problem]]:
     for segment, following in partition.with_following():
         path = partition.segment_path(segment, segment.log_kind)
         try:
-            with FileSource(path) as source:
+            with local(path).open_file() as source:
                 for found in _survey(source, segment, following):
                     if isinstance(found, FormatError):
                         problems.append(Problem(path, found))
@@ -96,7 +99,7 @@ def survey_partition(partition: Partition) -> tuple[LogContents, list[Problem]]:
 
 
 def _survey(
-    source: FileSource, segment: Segment, following: Segment | None
+    source: StoredFile, segment: Segment, following: Segment | None
 ) -> Iterator[LogContents | FormatError]:
     if segment.is_0_7:
         yield from _survey_0_7(source, may_be_padded=following is None)

@@ -7,7 +7,6 @@ about too: :func:`directory_kind` says what one is.
 from __future__ import annotations
 
 import enum
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,8 @@ from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import Problem
 from kdump.phases import Phase, phase
-from kdump.storage.regular_files import read_file
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 
 Offsets = Mapping[TopicPartition, int]
 Value = TypeVar("Value")
@@ -281,7 +281,7 @@ class _Reader:
             return None
         path = self.path / name
         try:
-            return decode(read_file(path))
+            return decode(local(path).read())
         except (OSError, FormatError) as problem:
             self.problems.append(Problem(path, problem))
             return None
@@ -294,16 +294,11 @@ class _Reader:
 def _listed(path: Path) -> tuple[set[str], list[str]]:
     """Names of the files in a directory, and of the directories (links to them are such)."""
     files, directories = set[str](), list[str]()
-    with os.scandir(path) as entries:
-        for entry in entries:
-            try:
-                is_directory = entry.is_dir()
-            except OSError:
-                is_directory = False
-            if is_directory:
-                directories.append(entry.name)
-            else:
-                files.add(entry.name)
+    for entry in local(path).entries():
+        if entry.kind is EntryKind.DIRECTORY:
+            directories.append(entry.name)
+        else:
+            files.add(entry.name)
     return files, directories
 
 

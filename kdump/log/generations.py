@@ -20,7 +20,9 @@ from kdump.formats.record_batch import BatchHeader
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.scan.source import ByteSource, FileSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 Version = tuple[int, ...]
 
@@ -91,7 +93,7 @@ def segment_generations(partition: Partition) -> Counter[str]:
 
 
 def _segment_generation(partition: Partition, segment: Segment) -> Generation:
-    with FileSource(partition.segment_path(segment, segment.log_kind)) as log:
+    with local(partition.segment_path(segment, segment.log_kind)).open_file() as log:
         prefix = read_at(log, 0, record_batch.PREFIX_BYTES + 1)
         if len(prefix) <= record_batch.PREFIX_BYTES:
             return ANY
@@ -109,7 +111,7 @@ def _segment_generation(partition: Partition, segment: Segment) -> Generation:
 def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterator[Generation]:
     """What the first entries of an offset index show, and the batches that they lead to."""
     try:
-        with FileSource(partition.segment_path(segment, FileKind.OFFSET_INDEX)) as source:
+        with local(partition.segment_path(segment, FileKind.OFFSET_INDEX)).open_file() as source:
             data = read_at(source, 0, _MOST_ENTRIES * offset_index.ENTRY_BYTES)
     except FileNotFoundError:
         return
@@ -199,4 +201,4 @@ def _of_root(directory: LogDirectory) -> Iterator[Generation]:
 
 
 def _any_has(partitions: Iterable[Partition], name: str) -> bool:
-    return any((partition.path / name).exists() for partition in partitions)
+    return any(local(each.path / name).kind() is not None for each in partitions)

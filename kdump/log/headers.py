@@ -14,7 +14,8 @@ from typing import Final
 from kdump.formats import message_set, record_batch
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import TimestampType
-from kdump.scan.source import ByteSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
 
 _PAGE_BYTES: Final = 4096
 

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats import offset_index, time_index
-from kdump.scan.source import ByteSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
 
 _PAGE_BYTES: Final = 4096
 

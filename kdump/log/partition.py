@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import itertools
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,8 @@ from kdump.formats.names import FileKind, FileStage, PartitionState, SnapshotSta
 from kdump.formats.partition_metadata import PartitionMetadata, decode_partition_metadata
 from kdump.formats.quorum_state import QuorumState, decode_quorum_state
 from kdump.log.segment import Segment
-from kdump.storage.regular_files import SpecialFileError, read_file, require_not_special
+from kdump.storage.entries import SPECIAL_KINDS, EntryKind, special_file_error
+from kdump.storage.local_disk import local
 
 
 class LeftoverKind(enum.Enum):
@@ -178,7 +178,7 @@ class Partition:
 
 def _read_if_there(path: Path) -> bytes | None:
     try:
-        return read_file(path)
+        return local(path).read()
     except FileNotFoundError:
         return None
 
@@ -193,8 +193,6 @@ _LEFTOVER_OF_SNAPSHOT_STAGE: Final = {
     SnapshotStage.DELETED: LeftoverKind.DELETED,
 }
 _TEMPORARY_NAMES: Final = frozenset(name + names.TEMPORARY_SUFFIX for name in names.PARTITION_FILES)
-_BLOCK_BYTES: Final = 512
-_LEAST_HOLE_BYTES: Final = 1 << 20
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
 _INDEX_KINDS: Final = (
     FileKind.OFFSET_INDEX,
@@ -219,34 +217,14 @@ def read_partition(
             between is taken as gone.
     """
     listing = _Listing()
-    with os.scandir(path) as entries:
-        for entry in entries:
-            status: os.stat_result | None = None
-            try:
-                if entry.is_file():
-                    status = entry.stat()
-                elif names.is_partition_file(entry.name):
-                    require_not_special(Path(entry.path))
-            except SpecialFileError:
-                raise
-            except OSError as failure:
-                if entry.is_symlink():
-                    pass  # it leads nowhere, or in circles
-                elif isinstance(failure, FileNotFoundError):
-                    continue
-                else:
-                    raise
-            if status is None:
-                listing.add(entry.name, None)
-            else:
-                listing.add(entry.name, status.st_size, hole_bytes_of(status))
+    for entry in local(path).entries():
+        if entry.error is not None:
+            raise entry.error
+        if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
+            raise special_file_error(str(path / entry.name), entry.kind)
+        is_file = entry.kind is EntryKind.FILE
+        listing.add(entry.name, entry.size_bytes if is_file else None, entry.hole_bytes)
     return listing.partition(path, topic_partition, state)
-
-
-def hole_bytes_of(status: os.stat_result) -> int:
-    """How many bytes of a file were never written; 0 where they are hardly worth skipping."""
-    hole_bytes = status.st_size - status.st_blocks * _BLOCK_BYTES
-    return hole_bytes if hole_bytes >= _LEAST_HOLE_BYTES else 0
 
 
 def list_partition(

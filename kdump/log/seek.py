@@ -17,8 +17,9 @@ from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.index_tail import TimeEntries, offset_entry_at_or_below, used_time_entries
 from kdump.scan.batches import Window, read_windows
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import ByteSource, FileSource
 from kdump.scan.walk import MessageSet, expand_window
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.local_disk import local
 
 _FIRST_BYTES: Final = 16 << 10
 """Mostly the first batch is all that is wanted, or the next one."""
@@ -54,7 +55,7 @@ class IndexedLog:
         if offset <= self.base_offset:
             return 0
         try:
-            with FileSource(self.offset_index) as index:
+            with local(self.offset_index).open_file() as index:
                 entry = offset_entry_at_or_below(index, offset - self.base_offset)
         except OSError:
             return 0
@@ -121,7 +122,7 @@ class IndexedLog:
     def _time_entries(self) -> TimeEntries | None:
         """The entries before the padding; None where the index is no use."""
         try:
-            with FileSource(self.time_index) as index:
+            with local(self.time_index).open_file() as index:
                 entries = used_time_entries(index)
         except OSError:
             return None

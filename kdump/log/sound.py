@@ -20,8 +20,9 @@ from kdump.scan.batches import (
     Window,
     read_windows,
 )
-from kdump.scan.source import FileSource, is_zero
+from kdump.scan.source import is_zero
 from kdump.scan.walk import Skipped, walk_windows
+from kdump.storage.location import StoredFile
 
 NO_OFFSET: Final = -1
 
@@ -82,7 +83,7 @@ def segment_part(segment: Segment, following: Segment | None, start: int = 0) ->
 
 
 def sound_windows(
-    source: FileSource,
+    source: StoredFile,
     part: LogPart,
     *,
     window_bytes: int = WINDOW_BYTES,
@@ -103,7 +104,7 @@ def sound_windows(
     Raises:
         OSError: the log cannot be read.
     """
-    path = str(source.path)
+    path = str(source.location)
     last_offset = NO_OFFSET
     for step in _walked(source, part, window_bytes, buffer):
         if isinstance(step, Skipped):
@@ -151,7 +152,7 @@ def _problem(batches: BatchColumns, row: int) -> str:
 
 
 def _walked(
-    source: FileSource, part: LogPart, window_bytes: int, buffer: Bytes | None
+    source: StoredFile, part: LogPart, window_bytes: int, buffer: Bytes | None
 ) -> Iterator[Window | Skipped]:
     position: int | None = None
     for window in read_windows(
@@ -180,7 +181,7 @@ def _walked(
             yield step
 
 
-def _is_padding(source: FileSource, part: LogPart, position: int) -> bool:
+def _is_padding(source: StoredFile, part: LogPart, position: int) -> bool:
     """Whether all that follows is space that was set aside."""
     if not part.may_be_padded:
         return False

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from kdump.formats import message_set, record_batch
 from kdump.formats.errors import FormatError
-from kdump.scan.source import ByteSource
+from kdump.storage.byte_source import ByteSource
 
 WINDOW_BYTES: Final = 1 << 20
 """How much of a file is looked at together: columns of a window stay within a core's cache."""

@@ -13,7 +13,8 @@ import numpy as np
 
 from kdump.formats import message_set, record_batch
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags
-from kdump.scan.source import ByteSource, next_data, read_at
+from kdump.scan.source import next_data, read_at
+from kdump.storage.byte_source import ByteSource
 
 LARGEST_BATCH_BYTES: Final = 64 << 20
 """A larger batch is not believed: what chance puts into a length is mostly large."""

@@ -1,113 +1,15 @@
-"""The one way in which the bytes of a file are read.
-
-Files are read, never mapped: a disk that fails under a mapped page kills the process, while a
-failed read is an :class:`OSError` that can be reported with its file and place.
-"""
+"""What scans ask of a source of bytes: holes, zeroes, and pieces of it."""
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Iterator
-from pathlib import Path
-from types import TracebackType
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final
 
-from kdump.storage.regular_files import open_for_reading
+from kdump.storage.byte_source import ByteSource, SparseSource
 
 _STEP_BYTES: Final = 1 << 20
 """How much is held at a time while looking for the end of data."""
 _ZEROES: Final = bytes(1 << 16)
-
-
-class ByteSource(Protocol):
-    """Random access to bytes that do not change while they are read."""
-
-    @property
-    def size_bytes(self) -> int:
-        """How many bytes there are."""
-        ...
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill ``buffer`` from ``position`` on; gives how many bytes there were."""
-        ...
-
-
-@runtime_checkable
-class SparseSource(Protocol):
-    """A source that knows which of its bytes were never written."""
-
-    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """The ranges from ``start`` to ``end`` outside of holes, in order."""
-        ...
-
-
-class FileSource:
-    """A file opened for reading; its size is taken once, when it is opened.
-
-    Attributes:
-        path: of the file.
-        size_bytes: how many bytes there are.
-        reached_bytes: where the last read ended.
-
-    Raises:
-        OSError: from the constructor and from reads, naming the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor = open_for_reading(path)
-        self.size_bytes = os.fstat(self._descriptor).st_size
-        self.reached_bytes = 0
-
-    def read_into(self, buffer: memoryview, position: int) -> int:
-        filled = 0
-        try:
-            while filled < len(buffer):
-                count = os.preadv(self._descriptor, [buffer[filled:]], position + filled)
-                if not count:
-                    break
-                filled += count
-            self.reached_bytes = position + filled
-        except OSError as failure:
-            raise OSError(
-                failure.errno,
-                f"{failure.strerror} (reading at byte {position + filled})",
-                str(self.path),
-            ) from failure
-        return filled
-
-    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """As :meth:`SparseSource.data_ranges`; one range where the file system does not say."""
-        position = start
-        while position < end:
-            try:
-                data = os.lseek(self._descriptor, position, os.SEEK_DATA)
-                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
-            except OSError as failure:
-                if failure.errno == errno.ENXIO:
-                    return  # a hole up to the end of the file, or beyond it
-                data, hole = position, end
-            if data >= end:
-                return
-            yield data, min(hole, end)
-            position = hole
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def data_ranges(source: ByteSource, start: int, end: int) -> Iterator[tuple[int, int]]:

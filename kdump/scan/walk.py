@@ -24,7 +24,8 @@ from kdump.scan.batches import (
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
 from kdump.scan.resync import find_batch, is_sound_batch
 from kdump.scan.selection import Selection, with_rows
-from kdump.scan.source import ByteSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
 
 ALL: Final = Selection()
 

@@ -11,7 +11,8 @@ import numpy as np
 from kdump.formats import kafka07
 from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message, Stop, StopReason
-from kdump.scan.source import ByteSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.byte_source import ByteSource
 
 LARGEST_MESSAGE_BYTES: Final = 64 << 20
 """A larger message is not looked for: what chance puts into a size is mostly large."""

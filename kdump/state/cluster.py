@@ -18,8 +18,8 @@ from kdump.formats.schemas import metadata
 from kdump.log.partition import Partition
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
-from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, Skipped, walk_segment
+from kdump.storage.local_disk import local
 
 _FRAME_VERSION: Final = 1
 _TOPIC: Final = "TOPIC_RECORD"
@@ -279,7 +279,7 @@ def _batches(partition: Partition) -> Iterator[tuple[LogEnd, RecordColumns]]:
 
 def _columns_in(path: Path, first_offset: int) -> Iterator[RecordColumns]:
     selection = Selection(from_offset=first_offset)
-    with FileSource(path) as source:
+    with local(path).open_file() as source:
         for step in walk_segment(source, with_records=True, selection=selection, follow_bad=True):
             if isinstance(step, RecordColumns):
                 if step.problems or not step.batches.is_valid.all():

@@ -17,12 +17,11 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, batch_damage, segment_part, sound_windows
 from kdump.scan.batches import Window
-from kdump.scan.source import FileSource
 from kdump.state.markers import read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
 from kdump.state.producers import OpenTxn, Producers
 from kdump.state.transaction_outcomes import OnDamage, log_path
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 
 
 def usable_snapshots(
@@ -104,7 +103,7 @@ def _events_in(
     partition: Partition, segment: Segment, following: Segment | None
 ) -> Iterator[ProducerEvent | Damage]:
     """What the producers did in a segment, and the damage, in order."""
-    with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
         for step in sound_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
@@ -136,7 +135,7 @@ def _trusted_entries(
     offset = segment.base_offset
     name = str(names.OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        entries = producer_snapshot.read(read_file(partition.file_path(name))).entries
+        entries = producer_snapshot.read(local(partition.file_path(name)).read()).entries
     except (FormatError, OSError):
         return None
     evidence = _Evidence()

@@ -43,6 +43,7 @@ from kdump.state.config_keys import (
     require_accepted_by_brokers,
     require_accepted_by_topics,
 )
+from kdump.storage.local_disk import local
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -297,8 +298,8 @@ def read_cluster_metadata(path: Path) -> ClusterMetadata:
         KdumpError: it cannot be read to its end.
         OSError: a file cannot be read.
     """
-    is_partition = path.absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
-    root = path.absolute().parent if is_partition else path
+    is_partition = local(path).as_absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
+    root = local(path).as_absolute().parent.local_path if is_partition else path
     directory = read_log_directory(
         root,
         DirectoryKind.LOG_DIRECTORY,

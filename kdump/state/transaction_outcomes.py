@@ -19,8 +19,8 @@ import numpy as np
 from kdump.formats import record_batch
 from kdump.log.sound import NO_OFFSET, Damage, batch_damage
 from kdump.scan.batches import BatchColumns, Column, Window
-from kdump.scan.source import FileSource
 from kdump.state.markers import is_control, marker_rows, read_markers
+from kdump.storage.location import StoredFile
 
 OnDamage = Callable[[Damage], None]
 """Takes damage that was found; raises if reading is to fail."""
@@ -144,8 +144,8 @@ def transactional_rows(batches: BatchColumns) -> Column:
 
 def log_path(window: Window) -> str:
     """Path of the log that a window was read from."""
-    assert isinstance(window.source, FileSource)
-    return str(window.source.path)
+    assert isinstance(window.source, StoredFile)
+    return str(window.source.location)
 
 
 def damaged_markers(window: Window) -> Iterable[Damage]:

@@ -1,1 +1,1 @@
-"""Where bytes lie: the one way in which files are opened for reading."""
+"""Where bytes are kept: listing, opening and reading, the same for every kind of storage."""

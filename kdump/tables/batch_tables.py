@@ -15,7 +15,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, segment_part, sound_windows
 from kdump.scan.batches import BatchColumns, Column
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.damage import OnDamage
 
 BATCH_SCHEMA: Final = pa.schema(
@@ -85,7 +85,7 @@ def _segment_tables(
     to_offset: int | None,
     on_damage: OnDamage,
 ) -> Iterator[pa.RecordBatch]:
-    with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
         for step in sound_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 on_damage(step)
@@ -95,7 +95,7 @@ def _segment_tables(
             if to_offset is not None:
                 is_selected &= batches.base_offset < to_offset
             if is_selected.any():
-                table = _table(str(log.path), batches)
+                table = _table(str(log.location), batches)
                 yield table if is_selected.all() else table.filter(pa.array(is_selected))
 
 

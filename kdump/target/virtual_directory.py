@@ -7,7 +7,6 @@ disk, or bytes that were made. In the end the difference to the disk is the want
 from __future__ import annotations
 
 import itertools
-import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from kdump.formats.names import FileKind
-from kdump.scan.source import ByteSource, FileSource, data_ranges, end_of_data, read_at
+from kdump.scan.source import data_ranges, end_of_data, read_at
+from kdump.storage.byte_source import ByteSource
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
 from kdump.target.refusal import Refused
 from kdump.target.snapshot_listing import SnapshotListing
 from kdump.target.target_file import (
@@ -149,12 +152,13 @@ class VirtualDirectory:
         self.path = path
         self._on_disk: dict[str, int] = {}
         directories = set()
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_file():
-                    self._on_disk[entry.name] = entry.stat().st_size
-                elif entry.is_dir():
-                    directories.add(entry.name)
+        for entry in local(path).entries():
+            if entry.error is not None:
+                raise entry.error
+            if entry.kind is EntryKind.FILE:
+                self._on_disk[entry.name] = entry.size_bytes
+            elif entry.kind is EntryKind.DIRECTORY:
+                directories.add(entry.name)
         self._directories = frozenset(directories)
         self._contents: dict[str, Content] = {
             name: Stored(name, 0, size) for name, size in self._on_disk.items()
@@ -276,12 +280,12 @@ class VirtualDirectory:
             yield BytesSource(content.data + bytes(content.padding_bytes))
             return
         if isinstance(content, Stored):
-            with FileSource(self.path / content.name) as file:
+            with local(self.path / content.name).open_file() as file:
                 yield _range(file, content)
             return
         with ExitStack() as stack:
             files = {
-                name: stack.enter_context(FileSource(self.path / name))
+                name: stack.enter_context(local(self.path / name).open_file())
                 for name in dict.fromkeys(piece.name for piece in content.pieces)
             }
             yield JoinedSource([_range(files[piece.name], piece) for piece in content.pieces])
@@ -327,7 +331,7 @@ class VirtualDirectory:
         """What is made anew is often what is there, but for the padding."""
         if self._on_disk.get(name, -1) < len(data):
             return NewBytes(data)
-        with FileSource(self.path / name) as source:
+        with local(self.path / name).open_file() as source:
             is_there = read_at(source, 0, len(data)) == data
         return self._kept(name, len(data)) if is_there else NewBytes(data)
 
@@ -380,10 +384,10 @@ def _part_of_joined(content: Joined, start: int, end: int) -> Content:
     return join(cut)
 
 
-def _range(source: FileSource, piece: Stored) -> RangeSource:
+def _range(source: StoredFile, piece: Stored) -> RangeSource:
     # A file that became shorter since it was listed is not the one that was looked at.
     if source.size_bytes < piece.end:
-        raise OSError(f"{source.path} became shorter while it was read")
+        raise OSError(f"{source.location} became shorter while it was read")
     return RangeSource(source, piece.start, piece.size_bytes)
 
 

@@ -31,7 +31,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.files import free_bytes_at
 from kdump.formats import names
 from kdump.log.partition import read_partition
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import LocalFile
 
 PAGE_BYTES = 4096
 NOBODY = 65534
@@ -306,16 +306,16 @@ def test_a_read_error_in_a_segment_leaves_its_partition_and_the_others_are_repai
     bad_batch_in_the_middle(log_dir)
     bad, at = log_dir / PARTITION / log_name(120), 1000
     before, others = original_of(log_dir), tree_of(log_dir / "other-0")
-    read_into = FileSource.read_into
+    read_into = LocalFile.read_into
 
-    def failing(source: FileSource, buffer: memoryview, position: int) -> int:
-        if source.path.samefile(bad) and position <= at < position + len(buffer):
+    def failing(source: LocalFile, buffer: memoryview, position: int) -> int:
+        if source.location.local_path.samefile(bad) and position <= at < position + len(buffer):
             what = f"{os.strerror(errno.EIO)} (reading at byte {at})"
-            raise OSError(errno.EIO, what, str(source.path))
+            raise OSError(errno.EIO, what, str(source.location.local_path))
         return read_into(source, buffer, position)
 
     with monkeypatch.context() as patch:
-        patch.setattr(FileSource, "read_into", failing)
+        patch.setattr(LocalFile, "read_into", failing)
         outcome = recover(log_dir)
 
     assert outcome.exit_status & 8

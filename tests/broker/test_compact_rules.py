@@ -31,9 +31,9 @@ from kdump.formats.record_batch import (
 )
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import FileSource
 from kdump.scan.walk import walk_segment
 from kdump.state.settings import TopicSettings
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom, Kept
 
@@ -97,7 +97,7 @@ def rows(path: Path, base_offset: int = 0) -> list[Row]:
 
 
 def steps(path: Path, base_offset: int = 0) -> list[RecordColumns]:
-    with FileSource(path / str(PARTITION) / f"{base_offset:020d}.log") as source:
+    with local(path / str(PARTITION) / f"{base_offset:020d}.log").open_file() as source:
         found = list(walk_segment(source, with_records=True))
     return [step for step in found if isinstance(step, RecordColumns)]
 
@@ -236,7 +236,7 @@ def test_the_last_batch_of_a_producer_stays_though_it_is_empty(tmp_path: Path) -
 
     compacted(path)
 
-    with FileSource(path / str(PARTITION) / f"{0:020d}.log") as source:
+    with local(path / str(PARTITION) / f"{0:020d}.log").open_file() as source:
         windows = list(walk_segment(source, with_records=False))
     batches = windows[0].batches  # type: ignore[union-attr]
     assert batches.base_offset.tolist() == [1, 2]

@@ -15,8 +15,8 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.record_batch import Record
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import FileSource
 from kdump.scan.walk import walk_segment
+from kdump.storage.local_disk import local
 
 NOW_MS: Final = BASE_TIMESTAMP_MS + 10 * 86_400_000
 KEYS: Final = 7
@@ -70,7 +70,7 @@ def last_values(partition: Path) -> dict[bytes | None, bytes | None]:
     """Give the last value of each key, as whoever reads it all has it in the end."""
     found: dict[bytes | None, bytes | None] = {}
     for log in sorted(partition.glob("*.log")):
-        with FileSource(log) as source:
+        with local(log).open_file() as source:
             for step in walk_segment(source, with_records=True):
                 if isinstance(step, RecordColumns):
                     found.update((step.key(row), step.value(row)) for row in range(step.count))

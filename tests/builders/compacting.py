@@ -29,8 +29,8 @@ from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, walk_segment
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 TOPIC: Final = "case"
@@ -188,7 +188,7 @@ def _compared(directory: Path) -> dict[str, bytes]:
 
 def _content(log: Path) -> Iterator[object]:
     """Batches and records, whatever bytes their codec chose."""
-    with FileSource(log) as source:
+    with local(log).open_file() as source:
         for step in walk_segment(source, with_records=True):
             if isinstance(step, MessageSet):
                 yield step.messages

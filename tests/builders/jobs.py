@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kdump.engine.job import Split
 from kdump.scan.batches import read_windows
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import local
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class CountBatches:
 
     def run(self, split: Split) -> Count:
         batches = records = size_bytes = 0
-        with FileSource(Path(split.path)) as source:
+        with local(split.path).open_file() as source:
             for window in read_windows(source, split.start, split.end):
                 sound = window.batches.rows(window.batches.is_valid)
                 batches += sound.count
@@ -48,7 +48,7 @@ class DealBatches:
         self, split: Split, buckets: int
     ) -> tuple[Count, dict[int, tuple[Split, list[int]]]]:
         dealt: dict[int, tuple[Split, list[int]]] = {}
-        with FileSource(Path(split.path)) as source:
+        with local(split.path).open_file() as source:
             for window in read_windows(source, split.start, split.end):
                 for position in window.batches.position.tolist():
                     _, own = dealt.setdefault(position % buckets, (split, []))

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.scan.records import RecordColumns
-from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, walk_segment
+from kdump.storage.local_disk import local
 
 ABORT, COMMIT = 0, 1
 
@@ -82,7 +82,7 @@ def committed_records(
 
 
 def _records_of(log: Path) -> Iterator[ReadRecord]:
-    with FileSource(log) as source:
+    with local(log).open_file() as source:
         for step in walk_segment(source, with_records=True):
             if isinstance(step, MessageSet):
                 for message in step.messages:

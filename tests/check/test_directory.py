@@ -23,6 +23,7 @@ from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import read_partition
+from kdump.storage.ownership import Ownership
 
 
 def codes(findings: Iterable[Finding]) -> set[str]:
@@ -78,33 +79,28 @@ def test_a_copy_on_its_way_is_no_second_partition(two_disks: tuple[Path, Path]) 
     assert "partition-twice" not in codes(findings_in(*two_disks))
 
 
-def status(mode: int, user: int, group: int) -> os.stat_result:
-    return os.stat_result((mode, 0, 0, 1, user, group, 0, 0, 0, 0))
-
-
-FILE, DIRECTORY = 0o100000, 0o040000
+def owned(mode: int, user: int, group: int, *, is_directory: bool = False) -> Ownership:
+    return Ownership(user, group, mode, is_directory)
 
 
 @pytest.mark.parametrize(
     ("found", "missing"),
     [
-        (status(FILE | 0o600, 7, 7), ""),
-        (status(FILE | 0o600, 0, 0), "read or write"),
-        (status(FILE | 0o644, 0, 0), "write"),
-        (status(FILE | 0o664, 0, 7), ""),
-        (status(FILE | 0o400, 7, 7), "write"),
-        (status(DIRECTORY | 0o600, 7, 7), "enter"),
+        (owned(0o600, 7, 7), ""),
+        (owned(0o600, 0, 0), "read or write"),
+        (owned(0o644, 0, 0), "write"),
+        (owned(0o664, 0, 7), ""),
+        (owned(0o400, 7, 7), "write"),
+        (owned(0o600, 7, 7, is_directory=True), "enter"),
     ],
 )
-def test_a_broker_must_be_able_to_read_and_write_its_files(
-    found: os.stat_result, missing: str
-) -> None:
+def test_a_broker_must_be_able_to_read_and_write_its_files(found: Ownership, missing: str) -> None:
     assert directory_checks.missing_access(found, 7, 7, "00000000000000000000.log") == missing
 
 
 def test_snapshots_of_the_clusters_metadata_are_read_only() -> None:
     name = "00000000000000000010-0000000001.checkpoint"
-    assert directory_checks.missing_access(status(FILE | 0o400, 7, 7), 7, 7, name) == ""
+    assert directory_checks.missing_access(owned(0o400, 7, 7), 7, 7, name) == ""
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")

@@ -10,7 +10,8 @@ from kdump import phases
 from kdump.cli.output import progress_bar
 from kdump.cli.output.progress_bar import Bar, Display, Lines, open_progress
 from kdump.phases import phase
-from kdump.scan.source import FileSource, read_at
+from kdump.scan.source import read_at
+from kdump.storage.local_disk import local
 
 GIB = 1 << 30
 
@@ -99,7 +100,7 @@ def test_the_phase_that_began_last_is_shown() -> None:
 def test_a_file_that_is_read_shows_how_far(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(1000))
-    with FileSource(path) as source:
+    with local(path).open_file() as source:
         read_at(source, 0, 250)
         text = drawn_after(6, phase("reading log", reading=source))
     assert text == "kdump: reading log: 250 B of 1000 B (25 %), 6 s so far\n"

@@ -18,7 +18,7 @@ from builders.index_files import (
 from kdump.dump import offset_index
 from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.indexed_log import batches_at
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import local
 
 PLAIN = IndexDumpOptions()
 SIZE = len(batches(1)[0])
@@ -179,7 +179,7 @@ def test_rows_are_checked_against_the_log_too(segment: Segment) -> None:
 def test_many_positions_are_read_as_each_by_itself(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(b"".join(batches(100)))
-    with FileSource(log) as source:
+    with local(log).open_file() as source:
         positions = np.arange(-5, source.size_bytes + 5, dtype=np.int64)
         together = batches_at(source, positions, 5_000)
         for at in range(0, len(positions), 97):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders.batches import BASE_TIMESTAMP_MS, batch, batches, record
 from builders.message_sets import message, wrapped_values
 from kdump.log.headers import BatchSpan, batch_span_at, batch_spans
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import local
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spans(scratch: Path, log: bytes, least_offset: int = 0) -> list[BatchSpan]:
     scratch.write_bytes(log)
-    with FileSource(scratch) as source:
+    with local(scratch).open_file() as source:
         return list(batch_spans(source, 0, least_offset))
 
 
@@ -106,6 +106,6 @@ def test_any_bytes_are_a_batch_within_them_or_none(
     scratch: Path, data: bytes, position: int
 ) -> None:
     scratch.write_bytes(data)
-    with FileSource(scratch) as source:
+    with local(scratch).open_file() as source:
         span = batch_span_at(source, position)
     assert span is None or position < span.next_position <= len(data)

@@ -9,7 +9,7 @@ import pytest
 from builders.batches import batches
 from kdump.log.sound import Damage, LogPart, sound_windows
 from kdump.scan.batches import WINDOW_BYTES
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import local
 
 LAST_OFFSET_DELTA_AT = 23
 COUNT = 8
@@ -19,7 +19,7 @@ def found_in(path: Path, window_bytes: int) -> tuple[list[int], list[tuple[int, 
     """The base offsets of the valid batches, and the ranges of damaged bytes."""
     offsets: list[int] = []
     damages: list[tuple[int, int]] = []
-    with FileSource(path) as log:
+    with local(path).open_file() as log:
         for step in sound_windows(log, LogPart(), window_bytes=window_bytes):
             if isinstance(step, Damage):
                 damages.append((step.start, step.end))

@@ -14,8 +14,8 @@ from kdump.formats.names import TopicPartition
 from kdump.log.partition import Partition, read_partition
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
-from kdump.scan.source import FileSource
 from kdump.scan.walk_0_7 import Skipped, valid_messages
+from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo
 
 PAYLOADS = [b"first", b"", b"third message", b"x" * 300]
@@ -44,7 +44,7 @@ def messages_of(directory: Path) -> dict[int, bytes]:
     """Payloads of all valid messages by their offsets."""
     found = {}
     for path in directory.glob("*.kafka"):
-        with FileSource(path) as source:
+        with local(path).open_file() as source:
             for step in valid_messages(source):
                 if not isinstance(step, Skipped):
                     found[int(path.name.partition(".")[0]) + step.position] = step.payload

@@ -14,7 +14,8 @@ from builders.recovery import joined
 from kdump.engine.engine import DEFAULT_OPTIONS, EngineChoice, chosen
 from kdump.log.partition import read_partition
 from kdump.scan.resync import find_batch
-from kdump.scan.source import FileSource, data_ranges, end_of_data, is_zero, next_data
+from kdump.scan.source import data_ranges, end_of_data, is_zero, next_data
+from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import Joined, RangeSource, Stored, VirtualDirectory
 
 TERABYTE = 1 << 40
@@ -32,19 +33,19 @@ def sparse(tmp_path: Path) -> Path:
             pytest.skip("the file system takes no file of a terabyte")
         file.seek(TERABYTE)
         file.write(joined(batches(2, base_offset=100)))
-    with FileSource(path) as source:
+    with local(path).open_file() as source:
         if next_data(source, 1 << 30) == 1 << 30:
             pytest.skip("the file system does not tell holes")
     return path
 
 
 def test_the_next_batch_is_found_behind_a_terabyte_that_was_never_written(sparse: Path) -> None:
-    with FileSource(sparse) as source:
+    with local(sparse).open_file() as source:
         assert find_batch(source, 1 << 20) == TERABYTE
 
 
 def test_a_hole_up_to_the_end_holds_no_batch(sparse: Path) -> None:
-    with FileSource(sparse) as source:
+    with local(sparse).open_file() as source:
         assert find_batch(source, 1 << 20, TERABYTE) is None
 
 
@@ -56,12 +57,12 @@ def test_a_batch_is_found_wherever_it_begins_behind_a_hole(tmp_path: Path, gap: 
         file.seek((1 << 20) + gap)
         # The base offset of the first batch is zero: it begins with eight bytes of zeroes.
         file.write(joined(batches(1)))
-    with FileSource(path) as source:
+    with local(path).open_file() as source:
         assert find_batch(source, 5) == (1 << 20) + gap
 
 
 def test_only_what_was_written_is_looked_through_for_the_end_of_data(sparse: Path) -> None:
-    with FileSource(sparse) as source:
+    with local(sparse).open_file() as source:
         assert not is_zero(source, 0, source.size_bytes)
         assert is_zero(source, 1 << 20, TERABYTE)
         assert end_of_data(source, 1 << 20, TERABYTE) == 1 << 20
@@ -74,7 +75,7 @@ def test_parts_of_files_know_their_holes_too(sparse: Path) -> None:
     pieces = (Stored(sparse.name, 1 << 20, TERABYTE), Stored(sparse.name, 0, size))
     with directory.open_content(Joined(pieces)) as source:
         assert next_data(source, 0) == TERABYTE - (1 << 20)
-    with FileSource(sparse) as source:
+    with local(sparse).open_file() as source:
         part = RangeSource(source, 1 << 20, size - (1 << 20))
         assert [start for start, _ in data_ranges(part, 0, size)] == [TERABYTE - (1 << 20)]
 
@@ -107,7 +108,7 @@ def test_a_hole_is_told_as_written_zeroes_are(
                 file.truncate(size - (2 << 20))
                 file.seek(size - (2 << 20))
                 file.write(bytes(2 << 20))
-        with FileSource(log) as source:
+        with local(log).open_file() as source:
             if is_hole and next_data(source, size + (1 << 20)) == size + (1 << 20):
                 pytest.skip("the file system does not tell holes")
         done = run_kdump([*args, "--output", "json", "."], tmp_path / "logs")

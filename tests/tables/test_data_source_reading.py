@@ -22,7 +22,7 @@ from builders.recovery import marker, of_producer
 from builders.source_tables import offsets_of, rows_of, splits_of, table_of, wanted_by
 from kdump.errors import UsageProblem
 from kdump.formats.compression import Codec
-from kdump.scan.source import FileSource
+from kdump.storage.local_disk import LocalFile
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import parse_options
 from kdump.tables.kafka_log.reader import SourceReading
@@ -437,15 +437,15 @@ def test_a_range_of_offsets_touches_only_bytes_that_can_hold_it(
 def count_read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Give a list that gets how many bytes each read takes from a log."""
     counts: list[int] = []
-    read_into = FileSource.read_into
+    read_into = LocalFile.read_into
 
-    def counted(self: FileSource, buffer: memoryview, position: int) -> int:
+    def counted(self: LocalFile, buffer: memoryview, position: int) -> int:
         filled = read_into(self, buffer, position)
-        if self.path.suffix == ".log":
+        if self.location.name.endswith(".log"):
             counts.append(filled)
         return filled
 
-    monkeypatch.setattr(FileSource, "read_into", counted)
+    monkeypatch.setattr(LocalFile, "read_into", counted)
     return counts
 
 

@@ -6,7 +6,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from kdump.broker.loader.loader import Recovered
 from kdump.formats import offset_index, time_index
@@ -14,11 +13,9 @@ from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
-from kdump.scan.source import FileSource
 from kdump.state.settings import TopicSettings
+from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import file_name
-
-_NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +102,7 @@ class CompactedLog:
         """
         if segment.time_index_bytes:
             path = self.path / file_name(segment.base_offset, FileKind.TIME_INDEX)
-            with FileSource(path) as source:
+            with local(path).open_file() as source:
                 last = last_time_entry(source)
             if last is not None and last.timestamp >= 0:
                 return last.timestamp
@@ -133,7 +130,7 @@ def loaded_log(
             size_bytes=segment.log_bytes,
             offset_index_bytes=_whole(segment.offset_index_bytes, offset_index.ENTRY_BYTES),
             time_index_bytes=_whole(segment.time_index_bytes, time_index.ENTRY_BYTES),
-            modified_ms=path.stat().st_mtime_ns // _NS_PER_MS,
+            modified_ms=local(path).status().modified_ms,
         )
         segments.append(files)
         if segment.transaction_index_bytes:

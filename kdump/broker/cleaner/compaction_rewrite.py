@@ -24,9 +24,9 @@ from kdump.broker.cleaner.rebuilt_batches import (
 from kdump.broker.cleaner.record_retention import Fate, Fates, fates_of
 from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
-from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.markers import is_control
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource
@@ -75,7 +75,7 @@ def rewrite_part(
 
 
 def _chunks(part: PartToRewrite, largest_record_bytes: int) -> Iterator[Chunk]:
-    with FileSource(part.path) as source:
+    with local(part.path).open_file() as source:
         for start, end in part.ranges:
             for window in read_windows(source, start, end, checksums=False):
                 for run in expand_window(window, with_records=False):

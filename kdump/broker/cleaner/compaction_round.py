@@ -51,7 +51,7 @@ from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.partition import Partition
 from kdump.state.settings import TopicSettings
-from kdump.storage.regular_files import read_file
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, TargetFile
 from kdump.target.virtual_directory import file_name
@@ -333,8 +333,12 @@ class Round:
         return files
 
     def _holds(self, name: str, data: bytes) -> bool:
-        path = self.log.path / name
-        return path.exists() and path.stat().st_size == len(data) and read_file(path) == data
+        location = local(self.log.path / name)
+        return (
+            location.kind() is not None
+            and location.status().size_bytes == len(data)
+            and location.read() == data
+        )
 
     def _path(self, segment: SegmentFiles) -> Path:
         return self.log.path / segment.log_name
@@ -344,7 +348,7 @@ class Round:
         first_dirty = self.cleanable.first_dirty_offset
         if segment.base_offset >= first_dirty or not segment.offset_index_bytes:
             return 0
-        data = read_file(self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX))
+        data = local(self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX)).read()
         index = offset_index.decode(data, segment.base_offset)
         return offset_index.lookup(index, first_dirty)[1]
 
@@ -374,7 +378,7 @@ class Round:
 
     def _aborted_txns(self, segment: SegmentFiles) -> tuple[AbortedTxn, ...]:
         path = self.log.path / file_name(segment.base_offset, FileKind.TRANSACTION_INDEX)
-        return transaction_index.decode(read_file(path)).entries
+        return transaction_index.decode(local(path).read()).entries
 
     def _legacy_delete_horizon_ms(self) -> int:
         """Segments modified later than this keep their tombstones of magic 0 and 1."""

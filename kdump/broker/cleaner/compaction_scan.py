@@ -25,9 +25,9 @@ from kdump.formats.message_set import Message
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_windows
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
-from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.markers import is_control
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal, Refused
 
 _NOT_MAPPED: Final = 2**63 - 1
@@ -121,7 +121,7 @@ def survey_part(part: PartToScan) -> TxnBatches | Refusal:
 
 def _windows(part: PartToScan) -> Iterator[Window]:
     buffer = new_buffer(_WINDOW_BYTES)
-    with FileSource(part.path) as source:
+    with local(part.path).open_file() as source:
         for window in read_windows(
             source, part.start, part.end, window_bytes=_WINDOW_BYTES, buffer=buffer
         ):

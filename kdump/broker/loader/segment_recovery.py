@@ -28,12 +28,13 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import wrap_int64
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns, Column, Stop, StopReason, Window, read_windows
-from kdump.scan.source import ByteSource, read_at
+from kdump.scan.source import read_at
 from kdump.state.decompression import require_decompressible
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.markers import InvalidMarker
 from kdump.state.producer_state import ProducerState
 from kdump.state.producers import CompletedTxn, append_batches
+from kdump.storage.byte_source import ByteSource
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import (
     VirtualDirectory,

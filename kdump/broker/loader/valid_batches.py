@@ -15,9 +15,9 @@ import numpy as np
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.resync import find_batch
-from kdump.scan.source import ByteSource
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.markers import marker_rows, read_markers
+from kdump.storage.byte_source import ByteSource
 
 _LARGEST_MAGIC: Final = 2
 _LEAST_TO_COLLAPSE: Final = 2

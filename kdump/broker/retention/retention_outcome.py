@@ -28,10 +28,11 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.seek import IndexedLog
-from kdump.scan.source import FileSource, read_at
+from kdump.scan.source import read_at
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state import snapshot_name
 from kdump.state.settings import TopicSettings
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import (
@@ -42,7 +43,6 @@ from kdump.target.virtual_directory import (
     file_name,
 )
 
-_NS_PER_MS: Final = 1_000_000
 _TIMESTAMP: Final = struct.Struct(">q")
 
 
@@ -198,7 +198,7 @@ def _modified_ms(directory: VirtualDirectory, log_name: str, context: LoadContex
     content = directory.content(log_name)
     if not isinstance(content, Stored):
         return context.now_ms
-    return (directory.path / content.name).stat().st_mtime_ns // _NS_PER_MS
+    return local(directory.path / content.name).status().modified_ms
 
 
 def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:
@@ -294,7 +294,7 @@ def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
         loaded.path / file_name(segment.base_offset, kind)
         for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     )
-    with FileSource(log) as source:
+    with local(log).open_file() as source:
         indexed = IndexedLog(source, segment.base_offset, offset_index, time_index)
         largest_ms = indexed.largest_timestamp()
         return indexed.read_largest_timestamp() if largest_ms is None else largest_ms

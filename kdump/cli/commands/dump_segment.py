@@ -24,6 +24,8 @@ from kdump.cli.output.rendering import (
 )
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:
     from kdump.dump.contents import Contents
@@ -269,8 +271,8 @@ def _workers(
         return contextlib.nullcontext(())
     from kdump.dump.workers import start_workers
 
-    sizes = (file.path.stat().st_size for file in files if file.path.is_file())
-    return start_workers(options.segment.text, sum(sizes))
+    statuses = (local(file.path).status() for file in files if _entry_kind(file) is not None)
+    return start_workers(options.segment.text, sum(each.size_bytes for each in statuses))
 
 
 def _for_terminal(text: bytes | memoryview) -> bytes:
@@ -359,10 +361,11 @@ def _column(name: str) -> Column:
 def _kind(file: DumpedFile) -> DumpKind | None:
     from kdump.dump.files import DumpKind
 
-    if file.path.is_dir():
+    kind_of_entry = _entry_kind(file)
+    if kind_of_entry is EntryKind.DIRECTORY:
         _say(f"kdump: {file.name} is a directory; name files in it, or use kdump ls")
         return None
-    if file.path.exists() and not file.path.is_file():
+    if kind_of_entry not in (None, EntryKind.FILE):
         # Opening a pipe would block until somebody writes to it.
         _say(f"kdump: {file.name} is not a regular file")
         return None
@@ -370,6 +373,10 @@ def _kind(file: DumpedFile) -> DumpKind | None:
     if kind is None:
         _say(f"Ignoring unknown file {file.name}")
     return kind
+
+
+def _entry_kind(file: DumpedFile) -> EntryKind | None:
+    return local(file.path).kind()
 
 
 def _unreadable(file: DumpedFile, failure: OSError) -> ExitStatus:

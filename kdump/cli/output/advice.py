@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Final
 from kdump.cli.options.selection_options import selection_words
 from kdump.cli.output.terminal import shell_command
 from kdump.log.selection import PartitionSelection
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -129,14 +131,18 @@ class AdvisingPrinter:
             )
 
     def _command(self, partitions: Sequence[Path]) -> str:
-        named = [path for path in self._paths if path.is_dir() and path not in self._found]
+        named = [path for path in self._paths if _is_directory(path) and path not in self._found]
         log_dirs = [*named, *(_parent(path) for path in partitions if path.parent not in named)]
-        names = [path.absolute().name for path in partitions]
+        names = [local(path).as_absolute().name for path in partitions]
         return salvage_command(_selecting(names), log_dirs, self._options)
 
 
+def _is_directory(path: Path) -> bool:
+    return local(path).kind() is EntryKind.DIRECTORY
+
+
 def _parent(path: Path) -> Path:
-    return path.parent if path.name else path.absolute().parent
+    return path.parent if path.name else local(path).as_absolute().parent.local_path
 
 
 def preview_advice(

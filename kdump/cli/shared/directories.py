@@ -26,6 +26,7 @@ from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
+from kdump.storage.local_disk import local
 
 Value = TypeVar("Value")
 
@@ -105,11 +106,11 @@ def find_log_directories(
             continue
         if kind.is_partition:
             raise UsageProblem(
-                f"{path} is a partition: name its log directory, {path.absolute().parent}"
+                f"{path} is a partition: name its log directory, {local(path).as_absolute().parent}"
             )
         if not kind.is_log_directory:
             diagnostics.refuse(path)
-        elif not any(path.samefile(other) for other in found):
+        elif not any(local(path).is_same(local(other)) for other in found):
             found[path] = kind
     return found
 
@@ -150,13 +151,13 @@ def read_lone_partition(path: Path) -> LonePartition:
     Raises:
         OSError: the partition's directory cannot be listed.
     """
-    named = path.absolute()
+    named = local(path).as_absolute()
     if named.name in ("", ".."):
-        named = path.resolve()
+        named = named.resolved()
     partition = directory.read_lone_partition(path, named.name)
     try:
         around = directory.read_log_directory(
-            named.parent, select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC
+            named.parent.local_path, select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC
         )
     except OSError:
         return LonePartition(partition, None)

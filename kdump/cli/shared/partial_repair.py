@@ -28,6 +28,8 @@ from kdump.errors import ExitStatus
 from kdump.formats import names
 from kdump.formats.names import FileKind, PartitionState
 from kdump.phases import phase
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -79,12 +81,12 @@ def find_named_paths(
 def _named(path: Path, *, segments: bool) -> NamedPath | None:
     from kdump.log.directory import directory_kind
 
-    absolute = path.absolute()
+    location = local(path).as_absolute()
     # A partition that is a symbolic link belongs to the directory that the link is in.
-    is_plain = absolute.name not in ("", "..")
-    absolute = absolute.parent.resolve() / absolute.name if is_plain else absolute.resolve()
-    if segments and not path.is_dir():
-        path.stat()  # raises if it is missing
+    is_plain = location.name not in ("", "..")
+    location = location.parent.resolved() / location.name if is_plain else location.resolved()
+    absolute = location.local_path
+    if segments and local(path).status().kind is not EntryKind.DIRECTORY:
         parsed = names.parse_offset_file_name(path.name)
         if parsed is None or parsed.kind is not FileKind.LOG:
             return None

@@ -119,12 +119,14 @@ def _find(
     from kdump.formats.names import CLUSTER_METADATA_TOPIC
     from kdump.jobs.verify.verify import Target, segment_alone
     from kdump.log.directory import directory_kind, read_log_directory
+    from kdump.storage.entries import EntryKind
+    from kdump.storage.local_disk import local
 
     targets: list[Target] = []
     directories: list[LogDirectory] = []
     for path in paths:
         try:
-            if not path.is_dir():
+            if local(path).kind() is not EntryKind.DIRECTORY:
                 alone = segment_alone(path)
                 if alone is None:
                     diagnostics.report(path, OSError("not a segment's log or a directory"))

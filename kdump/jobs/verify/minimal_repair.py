@@ -46,6 +46,8 @@ from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.repair.verdict import VerdictKind, verdict
 from kdump.state.cluster import ClusterTopic
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 
 _PARTS: Final = {
@@ -65,7 +67,7 @@ class Ailments:
         by_directory: by log directory or partition, and remedy, the names of the files.
     """
 
-    by_directory: dict[Path, dict[Remedy, set[str]]] = field(
+    by_directory: dict[Location, dict[Remedy, set[str]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(set))
     )
 
@@ -78,15 +80,15 @@ class Ailments:
 
     def of(self, directory: Path) -> Mapping[Remedy, set[str]]:
         """Those in a directory: the names of files by remedy."""
-        return self.by_directory.get(directory.resolve(), {})
+        return self.by_directory.get(local(directory).resolved(), {})
 
 
-def _directory_of(finding: Finding) -> Path:
+def _directory_of(finding: Finding) -> Location:
     """The directory with the file that a finding is about, or the partition that it is about."""
-    path = Path(finding.place.path).absolute()
+    path = local(finding.place.path).as_absolute()
     if finding.code == invariants.SEGMENT_GAP.code:
-        return path.resolve()
-    return path.parent.resolve()
+        return path.resolved()
+    return path.parent.resolved()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,13 @@ class Mended:
 
     def ends(self, finding: Finding) -> bool:
         """Whether what is done is about ``finding``; what it leads to is for a verification."""
-        path = Path(finding.place.path).absolute()
-        changed = {each.path.resolve() for each in self.target.partitions if each.files}
+        path = local(finding.place.path).as_absolute()
+        changed = {local(each.path).resolved() for each in self.target.partitions if each.files}
         if self.target.root:
-            changed.add(self.target.path.resolve())
+            changed.add(local(self.target.path).resolved())
         remedy = INVARIANTS[finding.code].remedy
         if remedy is Remedy.CAUSE:
-            return path.parent.resolve() / path.name in changed
+            return path.parent.resolved() / path.name in changed
         if remedy is Remedy.NONE or (remedy in _BY_SALVAGE and not self.is_salvage):
             return False
         return _directory_of(finding) in changed

@@ -52,6 +52,7 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict import Verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,11 +330,11 @@ def segment_alone(path: Path) -> Target | None:
     Raises:
         OSError: its directory cannot be listed, or it is not there.
     """
-    path.stat()
+    local(path).status()
     parsed = names.parse_offset_file_name(path.name)
     if parsed is None or parsed.kind not in (FileKind.LOG, FileKind.LOG_0_7):
         return None
-    partition = read_lone_partition(path.parent, path.absolute().parent.name)
+    partition = read_lone_partition(path.parent, local(path).as_absolute().parent.name)
     segments = tuple(each for each in partition.segments if each.log_name == path.name)
     if not segments:
         return None

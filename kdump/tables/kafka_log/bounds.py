@@ -12,12 +12,13 @@ from kdump.log.sound import Damage, batch_damage, segment_part, sound_windows
 from kdump.scan.batches import Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
-from kdump.scan.source import FileSource
 from kdump.scan.walk import MessageSet, expand_window
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
 from kdump.tables.kafka_log.damage import OnDamage
 
 
-def indexed_log(partition: Partition, segment: Segment, log: FileSource) -> IndexedLog:
+def indexed_log(partition: Partition, segment: Segment, log: StoredFile) -> IndexedLog:
     """The log of a segment, to be searched by its indexes."""
     return IndexedLog(
         log,
@@ -37,7 +38,7 @@ def is_older(
     """
     if not segment.time_index_bytes or following is None:
         return False
-    with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
         largest = indexed_log(partition, segment, log).largest_timestamp()
     return largest is not None and largest < timestamp_ms
 
@@ -65,7 +66,7 @@ def offset_of_time(
             continue
         if is_older(partition, segment, following, timestamp_ms):
             continue
-        with FileSource(partition.segment_path(segment, FileKind.LOG)) as log:
+        with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
             searched = indexed_log(partition, segment, log)
             start = max(
                 searched.position_of(start_offset),
@@ -75,7 +76,7 @@ def offset_of_time(
                 if isinstance(step, Damage):
                     on_damage(step)
                     continue
-                for found in _first_in(step, selection, str(log.path)):
+                for found in _first_in(step, selection, str(log.location)):
                     if isinstance(found, int):
                         return found
                     on_damage(found)

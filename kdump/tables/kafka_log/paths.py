@@ -16,6 +16,8 @@ from kdump.log import directory
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import SourceOptions
 
@@ -77,9 +79,10 @@ def _found(
     path: Path, options: SourceOptions, wanted: Wanted, there: set[TopicPartition]
 ) -> Iterator[FoundPartition]:
     """What is to be read of a path; all partitions that it has are added to ``there``."""
-    if not path.exists():
-        raise UsageProblem(f"{path.absolute()} does not exist")
-    if path.is_file():
+    entry_kind = local(path).kind()
+    if entry_kind is None:
+        raise UsageProblem(f"{local(path).as_absolute()} does not exist")
+    if entry_kind is EntryKind.FILE:
         yield from _alone(_segment_alone(path), there)
         return
     kind = directory.directory_kind(path)
@@ -103,8 +106,8 @@ def _alone(found: FoundPartition, there: set[TopicPartition]) -> Iterator[FoundP
 
 def _named(path: Path) -> Path:
     """The path with a name that can be read as Kafka gave it; links keep theirs."""
-    named = path.absolute()
-    return path.resolve() if named.name in ("", "..") else named
+    named = local(path).as_absolute()
+    return (local(path).resolved() if named.name in ("", "..") else named).local_path
 
 
 def _partition_alone(path: Path) -> FoundPartition:
@@ -130,7 +133,7 @@ def _segment_alone(path: Path) -> FoundPartition:
     if segment is None:
         segment = Segment(
             base_offset=parsed.offset,
-            log_bytes=path.stat().st_size,
+            log_bytes=local(path).status().size_bytes,
             offset_index_bytes=None,
             time_index_bytes=None,
             transaction_index_bytes=None,

@@ -11,8 +11,8 @@ from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
 from kdump.log.directory import read_lone_partition
 from kdump.log.sound import LogPart, segment_part, sound_windows
-from kdump.scan.source import FileSource
 from kdump.state.transaction_outcomes import Step
+from kdump.storage.local_disk import local
 
 
 def read_ahead(log: Path, part: LogPart) -> Iterator[Step]:
@@ -25,11 +25,11 @@ def read_ahead(log: Path, part: LogPart) -> Iterator[Step]:
     Raises:
         OSError: a log cannot be read.
     """
-    with FileSource(log) as source:
+    with local(log).open_file() as source:
         for step in sound_windows(source, replace(part, end=None)):
             yield Step(step, part.end is not None and step.start >= part.end)
     for path, later in _logs_after(log):
-        with FileSource(path) as source:
+        with local(path).open_file() as source:
             for step in sound_windows(source, later):
                 yield Step(step, True)
 
@@ -39,7 +39,7 @@ def _logs_after(log: Path) -> list[tuple[Path, LogPart]]:
 
     None follow a leftover file that is not loaded.
     """
-    partition = as_loaded(read_lone_partition(log.parent, log.absolute().parent.name))
+    partition = as_loaded(read_lone_partition(log.parent, local(log).as_absolute().parent.name))
     segment = partition.segment_of(log.name)
     base_offset = None if segment is None else segment.base_offset
     if segment is None:

@@ -21,7 +21,6 @@ from kdump.scan.batches import (
 )
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
-from kdump.scan.source import FileSource
 from kdump.scan.walk import ALL, MessageSet, expand_window
 from kdump.state.markers import is_control
 from kdump.state.transaction_outcomes import (
@@ -29,6 +28,7 @@ from kdump.state.transaction_outcomes import (
     TransactionState,
     damaged_markers,
 )
+from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.columns import (
     TRANSACTION_STATE,
     SourceColumn,
@@ -117,7 +117,7 @@ class _SplitReader:
         self.damaged_bytes = 0
 
     def tables(self) -> Iterator[pa.RecordBatch]:
-        with FileSource(Path(self.split.path)) as source:
+        with local(self.split.path).open_file() as source:
             # The tables that are made of a window hold none of its bytes.
             for step in sound_windows(
                 source,

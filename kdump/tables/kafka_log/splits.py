@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from kdump.engine.job import Split
@@ -16,8 +15,9 @@ from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
-from kdump.scan.source import FileSource
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
+from kdump.storage.local_disk import local
+from kdump.storage.location import StoredFile
 from kdump.tables.kafka_log.bounds import indexed_log, is_older, offset_of_time
 from kdump.tables.kafka_log.choice import AtTime, Bound, Edge
 from kdump.tables.kafka_log.damage import DamagedLogError
@@ -95,7 +95,7 @@ def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
 def _batch_positions(split: SourceSplit) -> list[int]:
     """Where the batches begin that a split is read for, as far as headers lead."""
     positions: list[int] = []
-    with FileSource(Path(split.path)) as log:
+    with local(split.path).open_file() as log:
         for span in batch_spans(log, split.start):
             is_behind = split.end is not None and span.position >= split.end
             if is_behind or (split.to_offset is not None and span.base_offset >= split.to_offset):
@@ -221,7 +221,7 @@ class _Planner:
         key = self.found.topic_partition
         place = Place(key.topic if key else None, key.partition if key else None, str(path))
         if len(pieces) > 1 or segment.base_offset < from_offset:
-            with FileSource(path) as log:
+            with local(path).open_file() as log:
                 start = 0
                 if segment.base_offset < from_offset:
                     start = indexed_log(self.partition, segment, log).position_of(from_offset)
@@ -241,7 +241,7 @@ class _Planner:
 
 
 def _within(
-    log: FileSource, pieces: Iterable[Split], start: int, to_offset: int | None
+    log: StoredFile, pieces: Iterable[Split], start: int, to_offset: int | None
 ) -> Iterator[Split]:
     """The pieces, or parts of them, from byte ``start`` to where ``to_offset`` is passed."""
     is_past = False

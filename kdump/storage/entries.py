@@ -1,0 +1,70 @@
+"""What a listing says of a file, a directory, or anything else that has a name."""
+
+from __future__ import annotations
+
+import enum
+import errno
+from typing import Final, NamedTuple
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class EntryKind(enum.Enum):
+    """What an entry is, after links were followed."""
+
+    FILE = "regular file"
+    DIRECTORY = "directory"
+    FIFO = "FIFO"
+    SOCKET = "socket"
+    DEVICE = "device"
+    BROKEN_LINK = "broken link"
+    """A symbolic link to nothing, to itself, or to something that cannot be looked at."""
+    UNKNOWN = "unknown"
+    """The machine refuses to say; the entry has an error."""
+
+
+SPECIAL_KINDS: Final = frozenset({EntryKind.FIFO, EntryKind.SOCKET, EntryKind.DEVICE})
+"""Kinds that are never opened: opening one can wait forever, or do anything."""
+
+
+class SpecialFileError(OSError):
+    """A FIFO, a socket or a device is where a file should be."""
+
+
+def special_file_error(name: str, kind: EntryKind) -> SpecialFileError:
+    """The error for something that must not be opened.
+
+    Args:
+        name: as messages give it.
+        kind: one of :data:`SPECIAL_KINDS`.
+    """
+    what = f"a {kind.value}, not a regular file; remove it"
+    return SpecialFileError(errno.EINVAL, what, name)
+
+
+class Entry(NamedTuple):
+    """One name in a directory. A tuple, because listings of 100,000 files make one for each.
+
+    Attributes:
+        name: within the directory.
+        kind: what it is; a link has the kind of what it leads to.
+        is_link: whether it is a symbolic link.
+        size_bytes: of a file; 0 for anything else.
+        modified_ns: when a file was last modified, in nanoseconds since the epoch; 0 for anything
+            else.
+        hole_bytes: how many bytes of a file were never written; 0 if too few to be worth skipping.
+        error: why nothing is known but the name.
+    """
+
+    name: str
+    kind: EntryKind
+    is_link: bool = False
+    size_bytes: int = 0
+    modified_ns: int = 0
+    hole_bytes: int = 0
+    error: OSError | None = None
+
+    @property
+    def modified_ms(self) -> int:
+        """When a file was last modified, in milliseconds since the epoch."""
+        return self.modified_ns // _NS_PER_MS

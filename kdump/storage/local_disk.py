@@ -1,0 +1,246 @@
+"""A local disk: the only module that asks the system for files of a log directory.
+
+Regular files are opened, and nothing else. To open a FIFO waits for somebody to write into it,
+and opening a device can do anything. Neither belongs in a log directory, so kdump treats one like
+a file that cannot be read.
+
+Files are read, never mapped: if a disk fails under a mapped page, the process dies, while a failed
+read is an :class:`OSError` that can be reported with its file and position.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Final
+
+from kdump.storage.entries import SPECIAL_KINDS, Entry, EntryKind, special_file_error
+from kdump.storage.location import Location, StoredFile
+from kdump.storage.ownership import OwnedEntry, Ownership
+
+_KINDS: Final = {
+    stat.S_IFREG: EntryKind.FILE,
+    stat.S_IFDIR: EntryKind.DIRECTORY,
+    stat.S_IFIFO: EntryKind.FIFO,
+    stat.S_IFSOCK: EntryKind.SOCKET,
+    stat.S_IFCHR: EntryKind.DEVICE,
+    stat.S_IFBLK: EntryKind.DEVICE,
+}
+_FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+"""A FIFO that takes the file's place after the check does not make the open wait."""
+_BLOCK_BYTES: Final = 512
+_LEAST_HOLE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDisk:
+    """The file systems of this machine, as one storage; they have owners and links."""
+
+    def name_of(self, path: PurePath) -> str:
+        return str(path)
+
+    def entries(self, path: PurePath) -> list[Entry]:
+        with os.scandir(path) as listed:
+            return [entry for found in listed if (entry := _listed(found)) is not None]
+
+    def status(self, path: PurePath) -> Entry:
+        found = os.lstat(path)
+        is_link = stat.S_ISLNK(found.st_mode)
+        return _entry(path.name, os.stat(path) if is_link else found, is_link)
+
+    def open_file(self, location: Location) -> LocalFile:
+        return LocalFile(location)
+
+    def read(self, path: PurePath) -> bytes:
+        with open_for_reading(path) as file:
+            try:
+                return file.read()
+            except OSError as failure:
+                raise OSError(failure.errno, failure.strerror, str(path)) from failure
+
+    def as_absolute(self, path: PurePath) -> PurePath:
+        return PurePath(Path(path).absolute())
+
+    def resolved(self, path: PurePath) -> PurePath:
+        return PurePath(Path(path).resolve())
+
+    def is_same(self, path: PurePath, other: PurePath) -> bool:
+        return os.path.samefile(path, other)
+
+    def local_path(self, path: PurePath) -> Path:
+        return Path(path)
+
+    def ownership(self, path: PurePath) -> Ownership:
+        return _ownership(os.stat(path))
+
+    def owned_entry(self, path: PurePath) -> OwnedEntry:
+        return _owned(path.name, os.lstat(path))
+
+    def owned_entries(self, path: PurePath) -> list[OwnedEntry]:
+        entries = []
+        with os.scandir(path) as listed:
+            for found in listed:
+                try:
+                    entries.append(_owned(found.name, found.stat(follow_symlinks=False)))
+                except OSError as failure:
+                    entries.append(OwnedEntry(found.name, found.is_symlink(), failure))
+        return entries
+
+    def link_target(self, path: PurePath) -> str:
+        return os.readlink(path)
+
+
+LOCAL_DISK: Final = LocalDisk()
+
+
+def local(path: PurePath | str) -> Location:
+    """The location of a file or directory of this machine."""
+    return Location(LOCAL_DISK, PurePath(path))
+
+
+class LocalFile(StoredFile):
+    """A file of this machine, open for reading.
+
+    Raises:
+        OSError: from the constructor and from reads, naming the file.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._descriptor, size_bytes = _open(location.path)
+        super().__init__(location, size_bytes)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        filled = 0
+        try:
+            while filled < len(buffer):
+                count = os.preadv(self._descriptor, [buffer[filled:]], position + filled)
+                if not count:
+                    break
+                filled += count
+            self.reached_bytes = position + filled
+        except OSError as failure:
+            raise OSError(
+                failure.errno,
+                f"{failure.strerror} (reading at byte {position + filled})",
+                str(self.location),
+            ) from failure
+        return filled
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """Everything from ``start`` to ``end`` where the file system knows of no holes."""
+        position = start
+        while position < end:
+            try:
+                data = os.lseek(self._descriptor, position, os.SEEK_DATA)
+                hole = os.lseek(self._descriptor, data, os.SEEK_HOLE)
+            except OSError as failure:
+                if failure.errno == errno.ENXIO:
+                    return  # a hole up to the end of the file, or past it
+                data, hole = position, end
+            if data >= end:
+                return
+            yield data, min(hole, end)
+            position = hole
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def require_not_special(path: PurePath) -> None:
+    """Refuse what must not be opened.
+
+    Raises:
+        SpecialFileError: it is a FIFO, a socket or a device, or a symbolic link to one.
+        OSError: there is nothing.
+    """
+    _require_not_special(path, os.stat(path))
+
+
+def open_for_reading(path: PurePath) -> io.FileIO:
+    """Open a regular file, through symbolic links too, as an unbuffered stream of bytes.
+
+    Raises:
+        OSError: it is missing, cannot be read, or is not a regular file.
+    """
+    return os.fdopen(_open(path)[0], "rb", buffering=0)
+
+
+def _open(path: PurePath) -> tuple[int, int]:
+    """Open a regular file; its descriptor and its size in bytes."""
+    _require_regular(path, os.stat(path))
+    descriptor = os.open(path, _FLAGS)
+    try:
+        status = os.fstat(descriptor)
+        _require_regular(path, status)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, status.st_size
+
+
+def _require_regular(path: PurePath, status: os.stat_result) -> None:
+    _require_not_special(path, status)
+    if not stat.S_ISREG(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+
+
+def _require_not_special(path: PurePath, status: os.stat_result) -> None:
+    kind = _kind(status)
+    if kind in SPECIAL_KINDS:
+        raise special_file_error(str(path), kind)
+
+
+def _listed(found: os.DirEntry[str]) -> Entry | None:
+    """The entry that a listing found; None if it has gone since.
+
+    A directory is not looked at any further: a log directory can have 10,000 of them.
+    """
+    try:
+        if found.is_dir(follow_symlinks=False):
+            return Entry(found.name, EntryKind.DIRECTORY)
+        return _entry(found.name, found.stat(), found.is_symlink())
+    except OSError as failure:
+        if found.is_symlink():
+            return Entry(found.name, EntryKind.BROKEN_LINK, is_link=True)
+        if isinstance(failure, FileNotFoundError):
+            return None
+        return Entry(found.name, EntryKind.UNKNOWN, error=failure)
+
+
+def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
+    kind = _kind(status)
+    if kind is not EntryKind.FILE:
+        return Entry(name, kind, is_link)
+    hole_bytes = status.st_size - status.st_blocks * _BLOCK_BYTES
+    return Entry(
+        name,
+        kind,
+        is_link,
+        status.st_size,
+        status.st_mtime_ns,
+        hole_bytes if hole_bytes >= _LEAST_HOLE_BYTES else 0,
+    )
+
+
+def _kind(status: os.stat_result) -> EntryKind:
+    return _KINDS.get(stat.S_IFMT(status.st_mode), EntryKind.UNKNOWN)
+
+
+def _owned(name: str, status: os.stat_result) -> OwnedEntry:
+    return OwnedEntry(name, stat.S_ISLNK(status.st_mode), _ownership(status))
+
+
+def _ownership(status: os.stat_result) -> Ownership:
+    return Ownership(
+        status.st_uid,
+        status.st_gid,
+        stat.S_IMODE(status.st_mode),
+        stat.S_ISDIR(status.st_mode),
+    )

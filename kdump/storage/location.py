@@ -1,0 +1,226 @@
+"""Locations: a path together with the storage that it belongs to.
+
+A location is a value. It can be pickled, and opened in another process or on another machine
+that reaches the same storage. Everything that reads log directories takes locations; only what
+writes asks for :attr:`Location.local_path`.
+"""
+
+from __future__ import annotations
+
+import errno
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from kdump.errors import KdumpError
+from kdump.storage.entries import Entry, EntryKind
+
+_NOTHING_THERE: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+
+class NotLocalError(KdumpError):
+    """Something needs a local disk, and a location is elsewhere."""
+
+
+class Storage(Protocol):
+    """One kind of storage: a local disk, an archive, an object store.
+
+    A value too: equal storages hold the same files, and a pickled storage reads them elsewhere.
+    Symbolic links are followed wherever there are any, except by ``entries``, which says what
+    they lead to. Files that must never be opened (:data:`~kdump.storage.entries.SPECIAL_KINDS`)
+    are refused here, for every reader.
+    """
+
+    def name_of(self, path: PurePath) -> str:
+        """How messages and tables name a file or directory: a path, or a URI."""
+        ...
+
+    def entries(self, path: PurePath) -> list[Entry]:
+        """All entries of a directory, as the storage lists them.
+
+        Raises:
+            OSError: it is missing, no directory, or cannot be listed.
+        """
+        ...
+
+    def status(self, path: PurePath) -> Entry:
+        """The entry for a file, a directory, or whatever else there is.
+
+        Raises:
+            OSError: there is nothing, or it cannot be looked at.
+        """
+        ...
+
+    def open_file(self, location: Location) -> StoredFile:
+        """Open a regular file of this storage for reading.
+
+        Raises:
+            OSError: it is missing, cannot be read, or is not a regular file.
+        """
+        ...
+
+    def read(self, path: PurePath) -> bytes:
+        """All bytes of a small regular file.
+
+        Raises:
+            OSError: as ``open_file``.
+        """
+        ...
+
+    def as_absolute(self, path: PurePath) -> PurePath:
+        """The path from the root of the storage; links and ``..`` stay."""
+        ...
+
+    def resolved(self, path: PurePath) -> PurePath:
+        """The path from the root of the storage, without links and ``..``.
+
+        Raises:
+            OSError: links lead in circles.
+        """
+        ...
+
+    def is_same(self, path: PurePath, other: PurePath) -> bool:
+        """Whether two paths name the same file or directory.
+
+        Raises:
+            OSError: there is nothing at one of them.
+        """
+        ...
+
+    def local_path(self, path: PurePath) -> Path | None:
+        """The path for system calls of this machine; None where the storage is no local disk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A file or directory in a storage, whether it exists or not.
+
+    Attributes:
+        storage: where.
+        path: within the storage.
+    """
+
+    storage: Storage
+    path: PurePath
+
+    def __str__(self) -> str:
+        return self.storage.name_of(self.path)
+
+    def __truediv__(self, name: str) -> Location:
+        return Location(self.storage, self.path / name)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path; empty for the root and for the current directory."""
+        return self.path.name
+
+    @property
+    def parent(self) -> Location:
+        """The directory around it, by the path alone."""
+        return Location(self.storage, self.path.parent)
+
+    def with_name(self, name: str) -> Location:
+        """Another name in the same directory."""
+        return Location(self.storage, self.path.with_name(name))
+
+    def entries(self) -> list[Entry]:
+        """As :meth:`Storage.entries`."""
+        return self.storage.entries(self.path)
+
+    def status(self) -> Entry:
+        """As :meth:`Storage.status`."""
+        return self.storage.status(self.path)
+
+    def kind(self) -> EntryKind | None:
+        """What is there; None for nothing, and for a link that leads nowhere.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        try:
+            return self.storage.status(self.path).kind
+        except ValueError:
+            return None  # a null byte in the name
+        except OSError as failure:
+            if failure.errno in _NOTHING_THERE:
+                return None
+            raise
+
+    def open_file(self) -> StoredFile:
+        """As :meth:`Storage.open_file`."""
+        return self.storage.open_file(self)
+
+    def read(self) -> bytes:
+        """As :meth:`Storage.read`."""
+        return self.storage.read(self.path)
+
+    def as_absolute(self) -> Location:
+        """As :meth:`Storage.as_absolute`."""
+        return Location(self.storage, self.storage.as_absolute(self.path))
+
+    def resolved(self) -> Location:
+        """As :meth:`Storage.resolved`."""
+        return Location(self.storage, self.storage.resolved(self.path))
+
+    def is_same(self, other: Location) -> bool:
+        """As :meth:`Storage.is_same`; never the same as a location in another storage."""
+        return self.storage == other.storage and self.storage.is_same(self.path, other.path)
+
+    @property
+    def local_path(self) -> Path:
+        """The path for what only a local disk can do, such as writing.
+
+        Raises:
+            NotLocalError: the storage is no local disk.
+        """
+        path = self.storage.local_path(self.path)
+        if path is None:
+            raise NotLocalError(f"{self} is not on a local disk; copy it to one first")
+        return path
+
+
+class StoredFile(ABC):
+    """A file that is open for reading; a context that closes it.
+
+    Attributes:
+        location: of the file.
+        size_bytes: its size when it was opened.
+        reached_bytes: where the last read ended.
+    """
+
+    def __init__(self, location: Location, size_bytes: int) -> None:
+        self.location = location
+        self.size_bytes = size_bytes
+        self.reached_bytes = 0
+
+    @abstractmethod
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """As :meth:`~kdump.storage.byte_source.ByteSource.read_into`.
+
+        Raises:
+            OSError: naming the file.
+        """
+
+    def data_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """As :meth:`~kdump.storage.byte_source.SparseSource.data_ranges`."""
+        end = min(end, self.size_bytes)
+        if start < end:
+            yield start, end
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
