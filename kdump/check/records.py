@@ -11,7 +11,7 @@ from kdump.check.findings import Finding, Place
 from kdump.formats import message_set, record_batch
 from kdump.formats.compression import Codec, decompress
 from kdump.formats.control_records import parse_control_record
-from kdump.formats.errors import FormatError, OverLimitError
+from kdump.formats.errors import FillError, FormatError, OverLimitError
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, Column, Window
 from kdump.scan.records import RecordColumns, read_records
 from kdump.scan.walk import message_bytes
@@ -132,7 +132,7 @@ def record_problem(
     loss = f"some of {int(batches.records_count[row])} records"
     if _is_undecodable(window, int(batches.position[row]), int(batches.attributes[row])):
         invariant = invariants.BATCH_CODEC
-    elif "behind its last record" in problem.what or "ends before" in problem.what:
+    elif isinstance(problem, FillError):
         invariant = invariants.BATCH_FILL
     else:
         invariant = invariants.RECORD_MALFORMED

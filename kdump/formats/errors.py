@@ -61,3 +61,7 @@ class FormatError(ValueError):
 
 class OverLimitError(FormatError):
     """Data that may well be valid, but is larger than whoever reads it is willing to hold."""
+
+
+class FillError(FormatError):
+    """Records that do not fill their batch: they end before it does, or it ends before them."""

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats.cursor import Cursor, write_varlong
-from kdump.formats.errors import FormatError
+from kdump.formats.errors import FillError, FormatError
 
 HEADER_FIELDS: Final = (
     ("base_offset", ">i8"),
@@ -218,7 +218,7 @@ def decode_records(
     for _ in range(header.records_count):
         yield decode_record(header, cursor)
     if cursor.remaining:
-        raise FormatError(
+        raise FillError(
             "batch has bytes behind its last record",
             position=cursor.position,
             expected=f"{header.records_count} records that end with the batch",

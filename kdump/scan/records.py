@@ -24,7 +24,7 @@ import numpy.typing as npt
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec, decompress, decompress_chunks
 from kdump.formats.cursor import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, Cursor
-from kdump.formats.errors import FormatError, OverLimitError
+from kdump.formats.errors import FillError, FormatError, OverLimitError
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan.batches import (
     LARGEST_WINDOW_BYTES,
@@ -560,7 +560,7 @@ def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[Rec
         if problem is None and refused is not None:
             problem = refused.shifted(behind)
         if problem is None and not chunk and not whole:
-            problem = FormatError(
+            problem = FillError(
                 "batch ends before its last record",
                 position=behind + size,
                 expected=f"{header.records_count} records",
@@ -654,7 +654,7 @@ def _bytes_behind(
         return failure.as_value()
     if not more:
         return None
-    return FormatError(
+    return FillError(
         "batch has bytes behind its last record",
         position=behind,
         expected=f"{header.records_count} records that end with the batch",
