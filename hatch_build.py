@@ -13,17 +13,16 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 def roff_of(page: Path) -> str:
     """Give the manual page ``page`` (reStructuredText) as roff; raises where it is malformed."""
     roff: str = docutils.core.publish_string(
-        page.read_text(encoding="utf-8"),
+        page.read_bytes(),
         source_path=str(page),
         writer="manpage",
         settings_overrides={
             "halt_level": 2,  # warnings too
             "report_level": 2,
-            "input_encoding": "unicode",
+            "input_encoding": "utf-8",
             "output_encoding": "unicode",
             "smart_quotes": False,
             "_disable_config": True,
-            "file_insertion_enabled": False,
         },
     )
     return roff.replace(".SH Name\n", ".SH NAME\n", 1)  # as the other headings are written

@@ -211,6 +211,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: ((*COMPACT, "."), become_unclean),
     },
     "completion": {0: (("completion", "bash"), NOTHING)},
+    "explain": {0: (("explain", "torn-tail"), NOTHING)},
     "delete-records": {
         0: ((*DELETE, "."), NOTHING),
         4: ((*DELETE, "."), become_unclean),
@@ -324,7 +325,7 @@ ARGUMENTS: Final = {
 }
 
 
-@pytest.mark.parametrize("command", sorted(set(command_names()) - {"completion"}))
+@pytest.mark.parametrize("command", sorted(set(command_names()) - {"completion", "explain"}))
 def test_what_is_not_there_is_8_and_a_wrong_call_is_16(command: str, tmp_path: Path) -> None:
     args = ARGUMENTS.get(command, (command,))
     wrong_call = run_kdump([*args, "--no-such-option", "."], tmp_path)

@@ -19,8 +19,8 @@ from kdump.cli.command_group import command_names
 from kdump.cli.main import cli
 from kdump.formats import names
 
-WITHOUT_PARTITIONS: Final = {"checkpoint set", "completion", "dump-segment", "undo"}
-"""Commands that name files, lines or runs instead."""
+WITHOUT_PARTITIONS: Final = {"checkpoint set", "completion", "dump-segment", "explain", "undo"}
+"""Commands that name files, lines, runs or codes instead."""
 
 KNOWN: Final = ("--config", "cleanup.policy=delete", "--config", "retention.ms=1", "--dry-run")
 COMPACTED: Final = ("--config", "cleanup.policy=compact", "--dry-run")

@@ -241,6 +241,8 @@ def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) 
     elif summary.findings.get(Severity.INFO) and not verbose:
         hidden = " (--verbose shows info)"
     yield "found: " + ", ".join(counts) + hidden
+    if verbose or any(summary.findings.get(each) for each in Severity if each > Severity.INFO):
+        yield "what a finding means, and what to do first: kdump explain CODE"
 
 
 _PLURALS: Final = {"warning": "warnings", "error": "errors"}

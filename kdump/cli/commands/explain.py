@@ -1,0 +1,108 @@
+"""Explain the codes of findings: what they mean and what to do first."""
+
+from __future__ import annotations
+
+import itertools
+import textwrap
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from click.shell_completion import CompletionItem
+
+from kdump.cli.output.events import Event, EventFormat, open_printer
+from kdump.cli.output.rendering import format_option
+from kdump.errors import ExitStatus, UsageProblem
+
+if TYPE_CHECKING:
+    from kdump.check.invariants import Invariant
+
+_WIDTH: Final = 80
+"""Columns of a paragraph, as in a page of the manual."""
+_INDENT: Final = "  "
+
+
+def _complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from kdump.check.invariants import INVARIANTS
+
+    return [
+        CompletionItem(code, help=invariant.meaning)
+        for code, invariant in INVARIANTS.items()
+        if code.startswith(incomplete)
+    ]
+
+
+@click.command("explain")
+@click.argument("codes", metavar="[CODE]...", nargs=-1, shell_complete=_complete_code)
+@format_option(
+    EventFormat,
+    "output_format",
+    "Form of the answer: text (default) for people; json and jsonl for programs.",
+)
+def command(codes: Sequence[str], output_format: EventFormat) -> ExitStatus:
+    """Explain the codes of findings: what each means, what a starting broker does, what to do.
+
+    CODE is the word in brackets at a finding, such as batch-checksum. Without CODE, list all
+    codes by severity.
+    """
+    from kdump.check.explanations import read_explanations
+    from kdump.check.invariants import INVARIANTS
+
+    for code in codes:
+        if code not in INVARIANTS:
+            raise UsageProblem(_no_finding(code, INVARIANTS))
+    explanations = read_explanations()
+    with open_printer(output_format) as printer:
+        for number, code in enumerate(dict.fromkeys(codes or explanations)):
+            invariant, paragraphs = INVARIANTS[code], explanations[code]
+            lines = [*[""] * bool(number), *_lines(invariant, paragraphs)] if codes else []
+            printer.emit(Event("explanation", _row(invariant, paragraphs), lines))
+        if not codes:
+            printer.emit_text(_listing([INVARIANTS[code] for code in explanations]))
+    return ExitStatus.SOUND
+
+
+def _no_finding(code: str, codes: Collection[str]) -> str:
+    import difflib
+
+    similar = difflib.get_close_matches(code, codes, 1)
+    advice = f"; did you mean {similar[0]!r}?" if similar else "; 'kdump explain' lists all"
+    return f"no finding {code!r}{advice}"
+
+
+def _row(invariant: Invariant, paragraphs: Sequence[str]) -> dict[str, Any]:
+    from kdump.check.invariants import Remedy
+
+    has_remedy = invariant.remedy is not Remedy.NONE
+    return {
+        "code": invariant.code,
+        "severity": invariant.severity.label,
+        "meaning": invariant.meaning,
+        "remedy": invariant.remedy.value if has_remedy else None,
+        "text": "\n\n".join(paragraphs),
+    }
+
+
+def _lines(invariant: Invariant, paragraphs: Sequence[str]) -> Iterator[str]:
+    """The explanation as a person reads it."""
+    yield f"{invariant.code} ({invariant.severity.label}): {invariant.meaning}"
+    for paragraph in (*paragraphs, f"verify --repair: {invariant.remedy.value}."):
+        yield ""
+        # A command that is broken at its hyphens could not be copied.
+        yield from textwrap.wrap(
+            paragraph,
+            _WIDTH,
+            initial_indent=_INDENT,
+            subsequent_indent=_INDENT,
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+
+
+def _listing(invariants: Sequence[Invariant]) -> Iterator[str]:
+    """All codes, by severity, each with what it means."""
+    width = max(len(invariant.code) for invariant in invariants)
+    for severity, group in itertools.groupby(invariants, lambda each: each.severity):
+        yield f"{severity.label}:"
+        for invariant in group:
+            yield f"{_INDENT}{invariant.code:{width}}  {invariant.meaning}"
