@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import LoadContext, Recovered
-from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.invariants import (
     LOAD_REFUSED,

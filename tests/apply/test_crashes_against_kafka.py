@@ -17,7 +17,7 @@ from builders.log_directories import offset_checkpoint
 from builders.recovery import log_name
 from builders.repair_bench import Bench
 from builders.repair_cases import BASES, CASES, PARTITION, RETENTION_CASES, compaction
-from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition

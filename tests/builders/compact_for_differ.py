@@ -21,7 +21,7 @@ from kdump.broker.cleaner.compaction_rewrite import Piece
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round, staged_name
 from kdump.broker.cleaner.compaction_scan import ScannedPart, scan_part, survey_part
 from kdump.broker.loader.checkpoints import is_loaded, load_context
-from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.settings import Settings

@@ -19,7 +19,7 @@ from builders.loading import MINUTE_MS, Clock, LoaderServer, files_of
 from builders.memory import in_memory
 from builders.valid_batches import valid_batches
 from builders.verified import said_of
-from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.formats import names

@@ -17,8 +17,8 @@ from builders.loading import Arena, Clock, LoaderServer, files_of
 from builders.valid_batches import offsets_of, valid_batches_of
 from kdump.broker.loader.checkpoints import load_context
 from kdump.broker.loader.load_report import Cause
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import Recovered
-from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition

@@ -13,8 +13,8 @@ from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.random_partitions import Files
 from builders.recover_for_differ import recover
 from builders.verified import said_of
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import Recovered
-from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint

@@ -17,8 +17,8 @@ from builders.recovery import joined, log_name
 from builders.valid_batches import valid_batches_of
 from builders.verified import findings_in
 from kdump.broker.loader.load_report import Cause
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import LoadContext, Recovered
-from kdump.broker.loader.segment_recovery import IndexSettings
 from kdump.check.findings import Severity
 from kdump.check.part import Level
 from kdump.formats.names import leading_offset

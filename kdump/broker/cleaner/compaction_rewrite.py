@@ -1,7 +1,7 @@
-"""What is written of a part of a log when it is compacted.
+"""Rewrite a part of a log by the rules of compaction.
 
-A pure function of the part. Kafka's buffers, and with them ``max.message.bytes``, decide how much
-is read at once and nothing else: they grow with what they have to hold.
+The outcome depends on the part alone. Kafka's buffers, and with them ``max.message.bytes``, only
+decide how much is read at once: they grow as needed.
 
 Follows ``Cleaner.cleanInto``.
 """
@@ -36,14 +36,14 @@ Piece = bytes | CopiedFrom
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What is written of some batches in a row.
+    """What is written for some consecutive batches.
 
     Attributes:
-        before: how much they are.
-        piece: what is written; None where nothing is.
-        written: the batches in that; their positions mean nothing.
-        records: how many records are in that.
-        tombstones_dropped: how many went because their time was over.
+        before: their amount.
+        piece: what is written; None for nothing.
+        written: the batches in ``piece``; their positions are meaningless.
+        records: how many records are in ``piece``.
+        tombstones_dropped: how many tombstones were past their delete horizon.
     """
 
     before: Amount
@@ -56,130 +56,141 @@ class Chunk:
 def rewrite_part(
     part: PartToRewrite, largest_record_bytes: int = LARGEST_RECORD_BYTES
 ) -> tuple[Chunk, ...] | Refusal:
-    """Decide about all batches of ``part``, and write anew what does not stay as it is.
+    """Apply the cleaner's rules to all batches of ``part``, and rewrite those that change.
 
     Args:
-        part: what is read.
+        part: the part.
         largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
 
     Returns:
-        What is written, in order; or why Kafka's cleaner fails on it.
+        What is written, in order; or why Kafka's cleaner fails on the part.
 
     Raises:
         OSError: the log cannot be read.
     """
     try:
-        return tuple(_chunks(part, largest_record_bytes))
+        return tuple(_Rewriter(part, largest_record_bytes).chunks())
     except Refused as refused:
         return refused.refusal
 
 
-def _chunks(part: PartToRewrite, largest_record_bytes: int) -> Iterator[Chunk]:
-    with local(part.path).open_file() as source:
-        for start, end in part.ranges:
-            for window in read_windows(source, start, end, checksums=False):
-                for run in expand_window(window, with_records=False):
-                    assert isinstance(run, Window)
-                    if run.batches.magic[0] < 2:
-                        yield from _legacy_chunks(run, part, largest_record_bytes)
-                    else:
-                        yield _chunk(run, part, largest_record_bytes)
+@dataclass(frozen=True, slots=True)
+class _Rewriter:
+    """Rewrites one part.
 
+    Attributes:
+        part: the part.
+        largest_record_bytes: larger records of compressed batches are not decoded.
+    """
 
-def _chunk(window: Window, part: PartToRewrite, largest_record_bytes: int) -> Chunk:
-    """Batches of magic 2."""
-    batches = window.batches
-    records = int(batches.records_count.sum())
-    before = Amount(int(batches.size_bytes.sum()), batches.count, records)
-    fates = fates_of(batches, _is_among(batches.position, part.discardable), part.rules)
-    kept = np.flatnonzero(fates.fate != Fate.DROPPED)
-    tombstones_dropped = int(fates.tombstones_dropped.sum())
-    if not len(kept):
-        return Chunk(before, tombstones_dropped=tombstones_dropped)
-    if (fates.fate == Fate.COPIED).all():
-        start, end = int(batches.position[0]), int(batches.next_position[-1])
-        return Chunk(before, CopiedFrom(part.path.name, start, end), batches, records)
-    new = _new_batches(window, fates, part, largest_record_bytes)
-    return Chunk(
-        before,
-        _content(window, kept, new, part.path.name),
-        _as_written(batches.rows(kept), kept, new),
-        int(fates.records_count.sum()),
-        tombstones_dropped,
-    )
+    part: PartToRewrite
+    largest_record_bytes: int
 
+    def chunks(self) -> Iterator[Chunk]:
+        """What is written, in order.
 
-def _new_batches(
-    window: Window, fates: Fates, part: PartToRewrite, largest_record_bytes: int
-) -> dict[int, NewBatch]:
-    """The batches of ``window`` that do not stay as they are, by row."""
-    is_emptied, is_rebuilt = fates.fate == Fate.EMPTIED, fates.fate == Fate.REBUILT
-    new = dict(
-        zip(
-            np.flatnonzero(is_emptied).tolist(),
-            emptied_batches(window.batches.rows(is_emptied)),
-            strict=True,
+        Raises:
+            Refused: Kafka's cleaner fails on the part.
+        """
+        with local(self.part.path).open_file() as source:
+            for start, end in self.part.ranges:
+                for window in read_windows(source, start, end, checksums=False):
+                    for run in expand_window(window, with_records=False):
+                        assert isinstance(run, Window)
+                        if run.batches.magic[0] < 2:
+                            yield from self._legacy_chunks(run)
+                        else:
+                            yield self._chunk(run)
+
+    def _chunk(self, window: Window) -> Chunk:
+        """Batches of magic 2."""
+        batches = window.batches
+        records = int(batches.records_count.sum())
+        before = Amount(int(batches.size_bytes.sum()), batches.count, records)
+        is_discardable = _is_among(batches.position, self.part.discardable)
+        fates = fates_of(batches, is_discardable, self.part.rules)
+        kept = np.flatnonzero(fates.fate != Fate.DROPPED)
+        tombstones_dropped = int(fates.tombstones_dropped.sum())
+        if not len(kept):
+            return Chunk(before, tombstones_dropped=tombstones_dropped)
+        if (fates.fate == Fate.COPIED).all():
+            start, end = int(batches.position[0]), int(batches.next_position[-1])
+            return Chunk(before, CopiedFrom(self.part.path.name, start, end), batches, records)
+        new = self._new_batches(window, fates)
+        return Chunk(
+            before,
+            _content(window, kept, new, self.part.path.name),
+            _as_written(batches.rows(kept), kept, new),
+            int(fates.records_count.sum()),
+            tombstones_dropped,
         )
-    )
-    rows = np.flatnonzero(is_rebuilt)
 
-    def is_kept(columns: RecordColumns, own: Column) -> Flags:
-        drops = fates.drops_tombstones[rows[own]][columns.batch]
-        stays = part.rules.live.has(columns.offset) & ~(drops & (columns.value_size < 0))
-        result: Flags = stays | is_control(columns.batches)[columns.batch]
-        return result
-
-    if len(rows):
-        horizon_ms = fates.horizon_ms[rows]
-        rebuilt = rebuilt_batches(
-            window.rows(is_rebuilt),
-            horizon_ms,
-            is_kept,
-            part.path.name,
-            largest_record_bytes=largest_record_bytes,
-        )
-        new.update(zip(rows.tolist(), rebuilt, strict=True))
-    return new
-
-
-def _legacy_chunks(
-    window: Window, part: PartToRewrite, largest_record_bytes: int
-) -> Iterator[Chunk]:
-    """Messages of magic 0 and 1."""
-    rules, log_name = part.rules, part.path.name
-    for found in expand_window(
-        window, with_records=True, largest_record_bytes=largest_record_bytes
-    ):
-        assert isinstance(found, MessageSet)
-        batches = found.window.batches
-        position = int(batches.position[0])
-        if found.problem is not None:
-            raise refused_records(found.problem, log_name, position)
-        before = Amount(int(batches.size_bytes[0]), 1, len(found.messages))
-        kept = live_messages(found, rules)
-        tombstones_dropped = 0
-        if not part.keeps_legacy_tombstones:
-            live = len(kept)
-            kept = [message for message in kept if message.value is not None]
-            tombstones_dropped = live - len(kept)
-        if kept:
-            batch = rewritten(found, kept, rules, log_name)
-            (written,) = read_windows(BytesSource(batch.data), checksums=False)
-            yield Chunk(before, batch.data, written.batches, len(kept), tombstones_dropped)
-            continue
-        if rules.keeps_empty(batches).any():
-            raise Refused(
-                "nothing stays of the last message before the end of the range, and a message of"
-                " magic 0 or 1 cannot be kept empty",
-                log_name,
-                "IllegalStateException",
-                position,
+    def _new_batches(self, window: Window, fates: Fates) -> dict[int, NewBatch]:
+        """The changed batches of ``window``, by row."""
+        is_emptied, is_rebuilt = fates.fate == Fate.EMPTIED, fates.fate == Fate.REBUILT
+        new = dict(
+            zip(
+                np.flatnonzero(is_emptied).tolist(),
+                emptied_batches(window.batches.rows(is_emptied)),
+                strict=True,
             )
-        yield Chunk(before, tombstones_dropped=tombstones_dropped)
+        )
+        rows = np.flatnonzero(is_rebuilt)
+
+        def is_kept(columns: RecordColumns, own: Column) -> Flags:
+            drops = fates.drops_tombstones[rows[own]][columns.batch]
+            stays = self.part.rules.live.has(columns.offset) & ~(drops & (columns.value_size < 0))
+            result: Flags = stays | is_control(columns.batches)[columns.batch]
+            return result
+
+        if len(rows):
+            horizon_ms = fates.horizon_ms[rows]
+            rebuilt = rebuilt_batches(
+                window.rows(is_rebuilt),
+                horizon_ms,
+                is_kept,
+                self.part.path.name,
+                largest_record_bytes=self.largest_record_bytes,
+            )
+            new.update(zip(rows.tolist(), rebuilt, strict=True))
+        return new
+
+    def _legacy_chunks(self, window: Window) -> Iterator[Chunk]:
+        """Messages of magic 0 and 1."""
+        rules, log_name = self.part.rules, self.part.path.name
+        for found in expand_window(
+            window, with_records=True, largest_record_bytes=self.largest_record_bytes
+        ):
+            assert isinstance(found, MessageSet)
+            batches = found.window.batches
+            position = int(batches.position[0])
+            if found.problem is not None:
+                raise refused_records(found.problem, log_name, position)
+            before = Amount(int(batches.size_bytes[0]), 1, len(found.messages))
+            kept = live_messages(found, rules)
+            tombstones_dropped = 0
+            if not self.part.keeps_legacy_tombstones:
+                live = len(kept)
+                kept = [message for message in kept if message.value is not None]
+                tombstones_dropped = live - len(kept)
+            if kept:
+                batch = rewritten(found, kept, rules, log_name)
+                (written,) = read_windows(BytesSource(batch.data), checksums=False)
+                yield Chunk(before, batch.data, written.batches, len(kept), tombstones_dropped)
+                continue
+            if rules.keeps_empty(batches).any():
+                raise Refused(
+                    "no record of the last message before the end of the range is retained, and a"
+                    " message of magic 0 or 1 cannot be kept empty",
+                    log_name,
+                    "IllegalStateException",
+                    position,
+                )
+            yield Chunk(before, tombstones_dropped=tombstones_dropped)
 
 
 def _is_among(values: Column, wanted: Column) -> Flags:
-    """Which of ``values`` are in ``wanted``; both rise."""
+    """Which of ``values`` are in ``wanted``; both are sorted."""
     if not len(wanted):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
@@ -188,7 +199,7 @@ def _is_among(values: Column, wanted: Column) -> Flags:
 
 
 def _as_written(batches: BatchColumns, rows: Column, new: dict[int, NewBatch]) -> BatchColumns:
-    """The columns of batches of which some are written anew, by row."""
+    """The columns of batches, some of them rewritten, by row."""
     size_bytes, max_timestamp = batches.size_bytes.copy(), batches.max_timestamp.copy()
     for at, row in enumerate(rows.tolist()):
         if row in new:
@@ -199,7 +210,7 @@ def _as_written(batches: BatchColumns, rows: Column, new: dict[int, NewBatch]) -
 
 
 def _content(window: Window, rows: Column, new: dict[int, NewBatch], log_name: str) -> Piece:
-    """The batches ``rows`` of ``window``, or what is written in their place."""
+    """The batches ``rows`` of ``window``, rewritten ones replaced."""
     if window.is_giant and 0 not in new:
         return CopiedFrom(log_name, window.start, int(window.batches.next_position[0]))
     return b"".join(

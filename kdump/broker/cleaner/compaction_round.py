@@ -44,8 +44,8 @@ from kdump.broker.cleaner.compaction_parts import (
 from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
 from kdump.broker.cleaner.record_retention import RetentionRules
 from kdump.broker.cleaner.segment_groups import Group, group_segments
+from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
-from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
 from kdump.formats import offset_index, transaction_index
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn

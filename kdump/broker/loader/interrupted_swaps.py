@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kdump.broker.loader.load_report import Outcome, Recorder
-from kdump.broker.loader.segment_recovery import IndexSettings, open_segment
+from kdump.broker.loader.loaded_segment import IndexSettings, open_segment
 from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory, file_name

@@ -15,14 +15,15 @@ from typing import Final, TypeVar
 from kdump.broker.loader.indexes import InvalidOffset
 from kdump.broker.loader.interrupted_swaps import drop_orphan, required_offset
 from kdump.broker.loader.load_report import LoadReport, Recorder
-from kdump.broker.loader.log_segments import LogSegments
-from kdump.broker.loader.producer_replay import rebuild_producers
-from kdump.broker.loader.segment_recovery import (
+from kdump.broker.loader.loaded_segment import (
     IndexSettings,
     LoadedSegment,
     OffsetOverflow,
     open_segment,
 )
+from kdump.broker.loader.log_segments import LogSegments
+from kdump.broker.loader.producer_replay import rebuild_producers
+from kdump.broker.loader.segment_recovery import recover_segment
 from kdump.broker.loader.segment_split import put_in_place, split_segment
 from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
 from kdump.formats import names
@@ -256,7 +257,7 @@ class _Loader:
         rebuild_producers(producers, self.segments, start_offset, segment.base_offset)
         before = self.directory.content(segment.log_name)
         self.recorder.recovering(segment.base_offset, why, is_rebuilt=is_rebuilt)
-        truncated_bytes = segment.recover(producers, self.epochs)
+        truncated_bytes = recover_segment(segment, producers, self.epochs)
         if truncated_bytes:
             self._record_cut(segment, before, str(segment.problem))
         producers.take_snapshot()

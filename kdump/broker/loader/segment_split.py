@@ -10,7 +10,7 @@ import numpy as np
 
 from kdump.broker.loader.index_builder import IndexBuilder
 from kdump.broker.loader.indexes import InvalidOffset
-from kdump.broker.loader.segment_recovery import SEGMENT_KINDS, LoadedSegment
+from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, LoadedSegment
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, FileStage
 from kdump.scan.batches import BatchColumns, StopReason

@@ -30,7 +30,7 @@ import numpy as np
 
 from kdump.broker.loader.interrupted_swaps import finish_swaps
 from kdump.broker.loader.load_report import Loss, Recorder, SwapLoss
-from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kdump.broker.loader.interrupted_swaps import finish_swaps
 from kdump.broker.loader.load_report import Recorder
-from kdump.broker.loader.segment_recovery import IndexSettings
+from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats.names import FileStage
 from kdump.log.partition import Partition, list_partition

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
-from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
 from kdump.broker.retention.retention import (
     LogSegment,
     Reason,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
-from kdump.broker.loader.segment_recovery import SEGMENT_KINDS
+from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog
 from kdump.broker.retention.retention_outcome import (
     RetainedPartition,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from kdump.broker.loader.indexes import InvalidOffset
+from kdump.broker.loader.loaded_segment import LoadedSegment, OffsetOverflow
 from kdump.broker.loader.loader import LoadContext
 from kdump.broker.loader.log_segments import LogSegments, unindexed_segments
 from kdump.broker.loader.producer_replay import rebuild_producers
-from kdump.broker.loader.segment_recovery import LoadedSegment, OffsetOverflow
+from kdump.broker.loader.segment_recovery import recover_segment
 from kdump.formats import names, producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
@@ -79,7 +80,7 @@ def _rebuild(
     producers = ProducerState(own, context.expire_before_ms)
     rebuild_producers(producers, segments, context.log_start_offset, base_offset)
     segment = LoadedSegment(own, base_offset, context.settings)
-    if segment.recover(producers, LeaderEpochs(own)):
+    if recover_segment(segment, producers, LeaderEpochs(own)):
         position = None if segment.problem is None else segment.problem.position
         raise Refused("the log is damaged", segment.log_name, "", position)
     producers.take_snapshot()
