@@ -22,7 +22,7 @@ import pyarrow as pa
 from kdump.apply.plan import make_plan
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import Level
-from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.jobs import recover as recovering

@@ -17,7 +17,6 @@ from xdist.scheduler import LoadScopeScheduling
 from builders import archives, kafka_jars
 from builders.loading import LoaderServer
 from builders.memory import in_memory
-from kdump.engine.engine import EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -123,7 +122,7 @@ def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def spark(cache: Path) -> Iterator[SparkEngine]:
     """Give Spark on two cores, started once for all tests of a process."""
-    with SparkEngine(EngineOptions(master="local[2]")) as engine:
+    with SparkEngine("local[2]") as engine:
         yield engine
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import graphlib
 import re
 import sys
 from collections import Counter
@@ -123,6 +124,45 @@ def test_a_room_imports_only_from_the_floors_below(room: str) -> None:
         if found.room == room
         and found.imported_room not in ("", room)
         and FLOOR_OF[found.imported_room] >= FLOOR_OF[room]
+    )
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    names = {module_of(path) for path in MODULES}
+    graph: dict[str, set[str]] = {name: set() for name in names}
+    for found in IMPORTS:
+        imported = found.name if found.name in names else found.name.rpartition(".")[0]
+        if imported in names:
+            graph[module_of(found.path)].add(imported)
+    for name, imported_names in graph.items():
+        imported_names.discard(name)
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+IMPLEMENTATIONS: Final = {"kdump.engine.local", "kdump.engine.spark"}
+READ_BY_ENGINE: Final = {"storage", "formats", "processes", "scan", "log"}
+"""What cutting a segment into splits takes; no rule of Kafka's is in these rooms."""
+
+
+def test_only_the_choice_of_an_engine_knows_the_engines() -> None:
+    importing = {
+        module_of(found.path)
+        for found in IMPORTS
+        if found.name.rpartition(".")[0] in IMPLEMENTATIONS or found.name in IMPLEMENTATIONS
+    }
+    assert importing == {"kdump.engine.engine_choice"}
+
+
+def test_engines_know_nothing_of_kafkas_rules() -> None:
+    assert not listing(
+        found
+        for found in IMPORTS
+        if found.room == "engine" and found.imported_room not in {"", "engine", *READ_BY_ENGINE}
     )
 
 

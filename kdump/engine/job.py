@@ -22,8 +22,8 @@ SplitT_contra = TypeVar("SplitT_contra", bound="Split", contravariant=True)
 ResultT = TypeVar("ResultT")
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 PieceT = TypeVar("PieceT")
-GatheredT = TypeVar("GatheredT")
-GatheredT_co = TypeVar("GatheredT_co", covariant=True)
+ReducedT = TypeVar("ReducedT")
+ReducedT_co = TypeVar("ReducedT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,13 @@ class Job(Protocol[SplitT_contra, ResultT_co]):
         ...
 
 
-class ExchangeJob(Protocol[SplitT_contra, ResultT_co, PieceT, GatheredT_co]):
+class ShuffleJob(Protocol[SplitT_contra, ResultT_co, PieceT, ReducedT_co]):
     """A job of two steps: pieces of what is found in splits are brought together in buckets.
 
     A value that can be pickled, like a :class:`Job`, and as pure.
     """
 
-    def scatter(
-        self, split: SplitT_contra, buckets: int, /
-    ) -> tuple[ResultT_co, Mapping[int, PieceT]]:
+    def map(self, split: SplitT_contra, buckets: int, /) -> tuple[ResultT_co, Mapping[int, PieceT]]:
         """What is found in one split, and the piece of it that belongs to each bucket.
 
         Buckets are numbered from 0 to ``buckets``, exclusive.
@@ -94,7 +92,7 @@ class ExchangeJob(Protocol[SplitT_contra, ResultT_co, PieceT, GatheredT_co]):
         """
         ...
 
-    def gather(self, pieces: Sequence[PieceT], /) -> GatheredT_co:
+    def reduce(self, pieces: Sequence[PieceT], /) -> ReducedT_co:
         """What the pieces of a bucket are together; they are in the order of their splits."""
         ...
 

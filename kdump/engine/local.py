@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, cast
 
 from kdump.engine.job import (
-    ExchangeJob,
-    GatheredT,
     Job,
     JobFailedError,
     PieceT,
+    ReducedT,
     ResultT,
+    ShuffleJob,
     Split,
     SplitT,
     describe_failure,
@@ -99,21 +99,21 @@ class LocalEngine:
             self.close()
             self._progress.end()
 
-    def exchange(
+    def shuffle(
         self,
-        job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT],
+        job: ShuffleJob[SplitT, ResultT, PieceT, ReducedT],
         splits: Sequence[SplitT],
         buckets: int,
-    ) -> tuple[list[ResultT], list[GatheredT]]:
-        """As :meth:`kdump.engine.engine.Engine.exchange`, with one bucket, in this process."""
+    ) -> tuple[list[ResultT], list[ReducedT]]:
+        """As :meth:`kdump.engine.engine.Engine.shuffle`, with one bucket, in this process."""
         found: dict[int, tuple[ResultT, Mapping[int, PieceT]]] = {}
-        for split, each in self.run(_Scatter(job), splits):
+        for split, each in self.run(_MapToOneBucket(job), splits):
             found[id(split)] = each
         in_order = [found.pop(id(split)) for split in splits]
         pieces = [piece for _, own in in_order for piece in own.values()]
         results = [result for result, _ in in_order]
         del in_order
-        return results, [job.gather(pieces)] if pieces else []
+        return results, [job.reduce(pieces)] if pieces else []
 
     def _worth_starting(self, cost_bytes: int, method: StartMethod) -> int:
         """How many workers are worth starting for work that takes as long as so many bytes."""
@@ -139,13 +139,13 @@ class LocalEngine:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scatter(Generic[SplitT, ResultT, PieceT]):
+class _MapToOneBucket(Generic[SplitT, ResultT, PieceT]):
     """The map step of a shuffle, into one bucket."""
 
-    job: ExchangeJob[SplitT, ResultT, PieceT, Any]
+    job: ShuffleJob[SplitT, ResultT, PieceT, Any]
 
     def run(self, split: SplitT, /) -> tuple[ResultT, Mapping[int, PieceT]]:
-        return self.job.scatter(split, 1)
+        return self.job.map(split, 1)
 
 
 def _chunks(splits: Sequence[Split], total_bytes: int, processes: int) -> Iterator[range]:

@@ -18,21 +18,20 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from kdump.engine import spark_archive
-from kdump.engine.engine import EngineOptions
 from kdump.engine.job import (
-    ExchangeJob,
-    GatheredT,
     Job,
     JobFailedError,
     PieceT,
+    ReducedT,
     ResultT,
+    ShuffleJob,
     Split,
     SplitT,
     describe_failure,
@@ -63,14 +62,24 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, options: EngineOptions, progress: Progress = SILENT) -> None:
+    def __init__(
+        self,
+        master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        progress: Progress = SILENT,
+    ) -> None:
         """Begin to start Spark.
 
+        Args:
+            master: URL of Spark's master (default: all CPUs of this machine).
+            spark_conf: Spark's own properties, which override kdump's.
+            progress: shows how far the work is.
+
         Raises:
-            KdumpError: it cannot be started.
+            KdumpError: Spark cannot be started.
         """
         self._progress = progress
-        self._session = SparkSession(options.master, dict(options.spark_conf))
+        self._session = SparkSession(master, dict(spark_conf or {}))
 
     def __enter__(self) -> Self:
         return self
@@ -101,26 +110,26 @@ class SparkEngine:
             for answer in results:
                 yield splits[answer.index], cast("ResultT", answer.result)
 
-    def exchange(
+    def shuffle(
         self,
-        job: ExchangeJob[SplitT, ResultT, PieceT, GatheredT],
+        job: ShuffleJob[SplitT, ResultT, PieceT, ReducedT],
         splits: Sequence[SplitT],
         buckets: int,
-    ) -> tuple[list[ResultT], list[GatheredT]]:
-        """As :meth:`kdump.engine.engine.Engine.exchange`; what is too much Spark spills."""
+    ) -> tuple[list[ResultT], list[ReducedT]]:
+        """As :meth:`kdump.engine.engine.Engine.shuffle`; what is too much Spark spills."""
 
         def action(tasks: Any, answers: Any) -> None:
             count = max(tasks.ctx.defaultParallelism, buckets)
-            scatter = functools.partial(_scatter_task, job, count, answers, _origin())
-            pieces = tasks.mapPartitions(scatter)
+            map_task = functools.partial(_map_task, job, count, answers, _origin())
+            pieces = tasks.mapPartitions(map_task)
             by_bucket = pieces.partitionBy(count, _as_it_is)
-            by_bucket.foreachPartition(functools.partial(_gather_task, job, answers))
+            by_bucket.foreachPartition(functools.partial(_reduce_task, job, answers))
 
         found: dict[int, ResultT] = {}
-        gathered: dict[int, GatheredT] = {}
+        reduced: dict[int, ReducedT] = {}
         for answer in self._results(type(job).__name__, splits, action):
-            (gathered if answer.is_gathered else found)[answer.index] = answer.result
-        return [found[index] for index in range(len(splits))], list(gathered.values())
+            (reduced if answer.is_reduced else found)[answer.index] = answer.result
+        return [found[index] for index in range(len(splits))], list(reduced.values())
 
     def _results(
         self, name: str, splits: Sequence[Split], action: Callable[[Any, Any], None]
@@ -161,7 +170,7 @@ class SparkEngine:
                 for answer in came:
                     if isinstance(answer, _Failed):
                         raise JobFailedError(splits[answer.index], answer.what, answer.trace)
-                    if not answer.is_gathered:
+                    if not answer.is_reduced:
                         self._note(splits[answer.index], is_new=answer.index in missing)
                         missing.discard(answer.index)
                     yield answer
@@ -218,7 +227,7 @@ class _Answer:
 
     index: int
     result: Any
-    is_gathered: bool = False
+    is_reduced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +304,8 @@ def _run_task(job: Job[Any, Any], answers: Any, origin: str | None, tasks: Itera
         pass
 
 
-def _scatter_task(
-    job: ExchangeJob[Any, Any, Any, Any],
+def _map_task(
+    job: ShuffleJob[Any, Any, Any, Any],
     buckets: int,
     answers: Any,
     origin: str | None,
@@ -304,16 +313,16 @@ def _scatter_task(
 ) -> Iterator[tuple[int, tuple[int, Any]]]:
     """Take the first step of a job on a worker; gives pieces by bucket, with their split."""
 
-    def scatter(split: Split) -> Any:
-        result, pieces = job.scatter(split, buckets)
-        scattered.update(pieces)
+    def map_split(split: Split) -> Any:
+        result, pieces = job.map(split, buckets)
+        mapped.update(pieces)
         return result
 
-    scattered: dict[int, Any] = {}
-    for index in _done(scatter, answers, origin, tasks):
-        for bucket, piece in scattered.items():
+    mapped: dict[int, Any] = {}
+    for index in _done(map_split, answers, origin, tasks):
+        for bucket, piece in mapped.items():
             yield bucket, (index, piece)
-        scattered.clear()
+        mapped.clear()
 
 
 def _done(
@@ -358,8 +367,8 @@ def _relative_to(origin: str | None, split: Split) -> Iterator[None]:
         os.close(before)
 
 
-def _gather_task(
-    job: ExchangeJob[Any, Any, Any, Any],
+def _reduce_task(
+    job: ShuffleJob[Any, Any, Any, Any],
     answers: Any,
     pieces: Iterable[tuple[int, tuple[int, Any]]],
 ) -> None:
@@ -367,7 +376,7 @@ def _gather_task(
     found = list(pieces)
     if found:
         in_order = [piece for _, (_, piece) in sorted(found, key=lambda each: each[1][0])]
-        answers.add([_Answer(found[0][0], job.gather(in_order), is_gathered=True)])
+        answers.add([_Answer(found[0][0], job.reduce(in_order), is_reduced=True)])
 
 
 def _as_it_is(bucket: int) -> int:

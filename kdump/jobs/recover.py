@@ -22,7 +22,7 @@ from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
-from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint

@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-import kdump
-
 _PYTHON_PATH: Final = "PYTHONPATH"
 _SEARCHED: Final = ("PATH", "LD_LIBRARY_PATH", _PYTHON_PATH)
 """Variables whose entries are directories that are searched for what is executed."""
@@ -39,7 +37,7 @@ def python_path() -> str:
     Workers run the same Python, so what comes with it they have anyway; what is not there on
     another machine does no harm.
     """
-    own = str(Path(kdump.__file__).resolve().parents[1])
+    own = str(Path(__file__).resolve().parents[2])
     found = [entry for entry in (own, *_trusted(sys.path)) if not entry.endswith(".zip")]
     return os.pathsep.join(dict.fromkeys(e for e in found if not e.startswith(_inherent())))
 

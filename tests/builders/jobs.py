@@ -40,13 +40,11 @@ class CountBatches:
 
 @dataclass(frozen=True, slots=True)
 class DealBatches:
-    """Counts, and deals out the positions of batches; gathers them with the splits they are of."""
+    """Counts, and deals out the positions of batches; collects them with the splits they are of."""
 
     counting: CountBatches = field(default_factory=CountBatches)
 
-    def scatter(
-        self, split: Split, buckets: int
-    ) -> tuple[Count, dict[int, tuple[Split, list[int]]]]:
+    def map(self, split: Split, buckets: int) -> tuple[Count, dict[int, tuple[Split, list[int]]]]:
         dealt: dict[int, tuple[Split, list[int]]] = {}
         with local(split.path).open_file() as source:
             for window in read_windows(source, split.start, split.end):
@@ -55,7 +53,7 @@ class DealBatches:
                     own.append(position)
         return self.counting.run(split), dealt
 
-    def gather(self, pieces: Sequence[tuple[Split, list[int]]]) -> list[tuple[Split, int]]:
+    def reduce(self, pieces: Sequence[tuple[Split, list[int]]]) -> list[tuple[Split, int]]:
         return [(split, position) for split, positions in pieces for position in positions]
 
 

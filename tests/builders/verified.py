@@ -15,7 +15,7 @@ from builders.index_files import offset_index_bytes, time_index_bytes
 from builders.log_directories import write_log_directory
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
-from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions
 from kdump.formats import names, producer_snapshot, record_batch, transaction_index
 from kdump.formats.checkpoints import EpochEntry, encode_leader_epoch_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName

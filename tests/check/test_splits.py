@@ -12,7 +12,7 @@ from builders.batches import batches
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file, write_segment
 from kdump.check.findings import Finding
 from kdump.check.part import ByteAccount, Level
-from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.formats.names import FileKind
 from kdump.jobs.verify import verify as pipeline
 from kdump.jobs.verify.verify import Request, Summary, Target

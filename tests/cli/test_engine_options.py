@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner
 
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.engine.engine import DEFAULT_OPTIONS, EngineChoice, EngineOptions
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineChoice, EngineOptions
 
 
 def parsed(*args: str) -> EngineArguments:

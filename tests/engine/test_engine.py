@@ -9,8 +9,8 @@ from typing import NoReturn
 import pytest
 
 from builders.jobs import Count, CountBatches, DealBatches, TellProcess
-from kdump.engine import engine
-from kdump.engine.engine import EngineChoice, EngineOptions, run_in_order
+from kdump.engine.engine import run_in_order
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, chosen, open_engine
 from kdump.engine.job import Job, JobFailedError, ResultT, Split, SplitT
 from kdump.engine.local import LocalEngine
 from kdump.engine.progress import Silent
@@ -32,7 +32,7 @@ from kdump.engine.spark import SparkEngine
 def test_the_engine_is_chosen_by_hand_or_by_size(
     options: EngineOptions, total_bytes: int, expected: EngineChoice
 ) -> None:
-    assert engine.chosen(options, total_bytes) is expected
+    assert chosen(options, total_bytes) is expected
 
 
 def test_a_job_gives_the_same_here_on_workers_and_on_spark(
@@ -50,10 +50,10 @@ def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
 ) -> None:
     job = DealBatches()
     with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
-        counts, (dealt,) = here.exchange(job, work, 7)
-        assert pool.exchange(job, work, 7) == (counts, [dealt])
+        counts, (dealt,) = here.shuffle(job, work, 7)
+        assert pool.shuffle(job, work, 7) == (counts, [dealt])
         assert counts == [job.counting.run(split) for split in work]
-        found, buckets = spark.exchange(job, work, 7)
+        found, buckets = spark.shuffle(job, work, 7)
     assert found == counts
     assert len(buckets) > 1
     # What is in a bucket is in the order of the splits, and nothing is in two.
@@ -67,7 +67,7 @@ def test_a_split_that_cannot_be_exchanged_is_named(work: list[Split], spark: Spa
     gone = Split("gone/00000000000000000000.log", 4096, None, 1)
     for each in (LocalEngine(processes=1), spark):
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
-            each.exchange(DealBatches(), [*work, gone], 7)
+            each.shuffle(DealBatches(), [*work, gone], 7)
 
 
 def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
@@ -97,7 +97,7 @@ class Backwards:
         for split in reversed(splits):
             yield split, job.run(split)
 
-    def exchange(self, job: object, splits: object, buckets: int) -> NoReturn:
+    def shuffle(self, job: object, splits: object, buckets: int) -> NoReturn:
         raise AssertionError
 
 
@@ -108,7 +108,7 @@ def test_results_can_be_had_in_order(work: list[Split]) -> None:
 
 @pytest.mark.parametrize("choice", [EngineChoice.LOCAL, EngineChoice.SPARK])
 def test_no_work_needs_no_engine(choice: EngineChoice, cache: Path) -> None:
-    with engine.open_engine(EngineOptions(choice), total_bytes=0) as opened:
+    with open_engine(EngineOptions(choice), total_bytes=0) as opened:
         assert opened.name == choice.value
         assert not list(opened.run(TellProcess(), []))
 

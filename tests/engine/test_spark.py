@@ -15,7 +15,7 @@ import pytest
 from builders.jobs import CountBatches, FailOn, KillWorker, TellExecutable, TellProcess, parent_of
 from builders.programs import InterruptedProgram, in_a_fresh_process
 from kdump.engine import spark_cluster, spark_installation, spark_java, spark_session
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
 from kdump.engine.spark import SparkEngine
@@ -262,7 +262,7 @@ def test_a_python_that_workers_do_not_have_is_told_with_the_machine(cache: Path)
 WITHOUT_PYTHON = """
 from builders.jobs import TellProcess
 from kdump.errors import KdumpError
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 conf = (("spark.pyspark.python", "/gone/python"),)
 try:
@@ -275,7 +275,7 @@ except KdumpError as failure:
 WITHOUT_JAVA = """
 from builders.jobs import KillJava
 from kdump.errors import KdumpError
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 try:
     with open_engine(EngineOptions(EngineChoice.SPARK, master="local[1]"), total_bytes=0) as engine:
@@ -295,7 +295,7 @@ STOPPED = """
 import sys
 from builders.jobs import TellProcess
 from kdump.errors import KdumpError
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 from kdump.engine.spark_session import SparkSession
 session = SparkSession("local[1]", {})
@@ -321,7 +321,7 @@ NO_PYSPARK = """
 import sys
 sys.modules["pyspark"] = None
 from kdump.errors import KdumpError
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 try:
     with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0):
         pass
@@ -340,7 +340,7 @@ def test_without_pyspark_one_line_says_so() -> None:
 
 NOTHING_OF_SPARK = """
 import sys
-from kdump.engine.engine import EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineOptions, open_engine
 import kdump.cli.options.engine_options, kdump.engine.spark
 from builders.jobs import TellProcess
 from kdump.engine.job import Split
@@ -357,7 +357,7 @@ def test_pyspark_is_not_imported_before_it_is_used() -> None:
 WHOLE_RUN = """
 import os
 from builders.jobs import TellProcess
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 options = EngineOptions(EngineChoice.SPARK, master="local[1]")
 with open_engine(options, total_bytes=0) as engine:
@@ -374,7 +374,7 @@ def test_a_run_on_spark_says_nothing_of_its_own(cache: Path) -> None:
 INTERRUPTED = """
 import sys
 from builders.jobs import WaitForEver
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 options = EngineOptions(EngineChoice.SPARK, master="local[2]")
 with open_engine(options, total_bytes=0) as engine:

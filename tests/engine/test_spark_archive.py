@@ -217,7 +217,7 @@ def test_an_archive_is_kept_where_java_does_not_start_without_it_either(
 MAPPED = """
 from pathlib import Path
 from builders.jobs import TellParents
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
     [(_, parents)] = engine.run(TellParents(), [Split("any")])

@@ -23,7 +23,7 @@ import json, os, sys
 from pathlib import Path
 from builders.jobs import CountBatches, CountWhereMounted, KillWorker, TellKdump
 from kdump.log.partition import read_partition
-from kdump.engine.engine import EngineChoice, EngineOptions, open_engine
+from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import JobFailedError
 from kdump.engine.splits import partition_splits
 

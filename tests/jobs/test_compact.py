@@ -142,10 +142,10 @@ def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
     assert isinstance(begun, wave._Work)
     scanned, dealt = {}, []
     for split in scan_splits(partition, begun.begun.parts_to_scan(), 10**6):
-        found, pieces = ScanJob().scatter(pickle.loads(pickle.dumps(split)), 1)
+        found, pieces = ScanJob().map(pickle.loads(pickle.dumps(split)), 1)
         scanned[split.part.path] = [pickle.loads(pickle.dumps(found))]
         dealt += pickle.loads(pickle.dumps(list(pieces.values())))
-    live = pickle.loads(pickle.dumps(ScanJob().gather(dealt)))[partition.path].live
+    live = pickle.loads(pickle.dumps(ScanJob().reduce(dealt)))[partition.path].live
     groups = begun.begun.groups_to_rewrite(scanned, live)
     for rewrite in rewrite_splits(groups):
         assert pickle.loads(pickle.dumps(RewriteJob().run(pickle.loads(pickle.dumps(rewrite)))))

@@ -9,7 +9,7 @@ import pytest
 
 from builders.log_directories import offset_checkpoint
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
-from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.job import Split
 from kdump.engine.progress import Silent
 from kdump.engine.spark import SparkEngine

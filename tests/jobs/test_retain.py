@@ -13,7 +13,7 @@ from builders.batches import BASE_TIMESTAMP_MS
 from builders.freeing import second_partition
 from builders.trees import tree_of
 from builders.verified import END_OFFSET, LogModel, write_segment
-from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.errors import KdumpError
 from kdump.formats import names, record_batch

@@ -15,7 +15,7 @@ from builders.verified import END_OFFSET, LogModel, said_of, state_of, write_seg
 from kdump.check.collector import MOST_OF_A_CODE
 from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
-from kdump.engine.engine import EngineChoice, EngineOptions
+from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
 from kdump.jobs.verify import verify as pipeline

@@ -11,7 +11,7 @@ from builders.batches import batches
 from builders.in_process import run_kdump
 from builders.log_directories import write_partition
 from builders.recovery import joined
-from kdump.engine.engine import DEFAULT_OPTIONS, EngineChoice, chosen
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineChoice, chosen
 from kdump.log.partition import read_partition
 from kdump.scan.resync import find_batch
 from kdump.scan.source import data_ranges, end_of_data, is_zero, next_data

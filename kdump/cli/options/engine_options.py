@@ -11,7 +11,7 @@ import click
 
 from kdump.cli.options.parameters import PropertyParameter, SizeParameter
 from kdump.cli.output.rendering import format_bytes
-from kdump.engine.engine import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
+from kdump.engine.engine_choice import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
 from kdump.engine.progress import Progress
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -15,8 +15,9 @@ from typing import Final
 
 from kdump.apply.files import DISK, Files
 from kdump.apply.plan import require_in_place
-from kdump.broker.cleaner.compaction_parts import taken_together
-from kdump.engine.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
+from kdump.broker.cleaner.parts import taken_together
+from kdump.engine.engine import Engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.jobs import execution, recover
 from kdump.jobs.compact.request import PartitionResult, Request

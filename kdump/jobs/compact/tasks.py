@@ -89,7 +89,7 @@ class ScanJob:
 
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
-    def scatter(
+    def map(
         self, split: ScanSplit, buckets: int, /
     ) -> tuple[ScannedPart | Refusal | Unreadable, dict[int, KeyPiece]]:
         try:
@@ -106,7 +106,7 @@ class ScanJob:
             for bucket in mapped.keys() | unmapped.keys()
         }
 
-    def gather(self, pieces: Sequence[KeyPiece], /) -> dict[Path, LiveKeys]:
+    def reduce(self, pieces: Sequence[KeyPiece], /) -> dict[Path, LiveKeys]:
         """What is live, by the directory of the partition."""
         by_log: dict[Path, list[KeyPiece]] = defaultdict(list)
         for piece in pieces:

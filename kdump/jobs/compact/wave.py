@@ -196,12 +196,12 @@ class Wave:
                 owners.update((split, work) for split in own)
         buckets = _key_buckets(work.begun for work in works)
         job = ScanJob(self.request.largest_record_bytes)
-        found, gathered = self.engine.exchange(job, list(owners), buckets)
+        found, reduced = self.engine.shuffle(job, list(owners), buckets)
         for (split, work), each in zip(owners.items(), found, strict=True):
             work.add(split, each)
         for work in works:
             path = work.partition.path
-            work.live = [bucket[path] for bucket in gathered if path in bucket]
+            work.live = [bucket[path] for bucket in reduced if path in bucket]
 
     def _find_groups(self, work: _Work) -> None:
         if not work.begun.groups:

@@ -12,7 +12,8 @@ from pathlib import Path
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import Reason, RetainableLog
-from kdump.engine.engine import DEFAULT_OPTIONS, Engine, EngineOptions, open_engine
+from kdump.engine.engine import Engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError
 from kdump.jobs.retain.old_segments import (

@@ -27,7 +27,7 @@ from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.scope import cluster_view
-from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.clean_shutdown import encode_clean_shutdown

@@ -23,7 +23,8 @@ from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.scope import PartitionScope, scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
-from kdump.engine.engine import DEFAULT_OPTIONS, EngineOptions, open_engine, run_in_order
+from kdump.engine.engine import run_in_order
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats import names, offset_index, time_index
