@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.engine.engine import Engine
+from kdump.engine.engine import Engine, run_all
+from kdump.engine.job import Job, ResultT, SplitT
 from kdump.engine.progress import SILENT, Progress
 
 DEFAULT_THRESHOLD_BYTES: Final = 1 << 30
@@ -82,3 +83,20 @@ def open_engine(
 
         with LocalEngine(options.processes, progress) as local:
             yield local
+
+
+def run_job(
+    job: Job[SplitT, ResultT],
+    splits: Sequence[SplitT],
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[ResultT]:
+    """Run a job on the engine for work of this size; gives the results in order of ``splits``.
+
+    Raises:
+        JobFailedError: the job failed on a split; names the file and byte.
+        KdumpError: the engine itself failed.
+    """
+    total_bytes = sum(split.size_bytes for split in splits)
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        return run_all(engine, job, splits)

@@ -18,7 +18,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.part import Level
 from kdump.check.scope import PartitionScope, scope_in
-from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
@@ -216,12 +216,9 @@ def put_right(
         None if reason else _split(each, settings[each.directory.path])
         for each, reason in zip(targets, reasons, strict=True)
     ]
-    ordered = sorted(filter(None, splits), key=lambda split: -split.size_bytes)
-    total_bytes = sum(split.size_bytes for split in ordered)
-    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
-        outcomes = dict(engine.run(PartJob(), ordered))
+    outcomes = iter(run_job(PartJob(), list(filter(None, splits)), options, progress))
     return [
-        PartResult(target, _left(target, reason) if split is None else outcomes[split])
+        PartResult(target, _left(target, reason) if split is None else next(outcomes))
         for target, split, reason in zip(targets, splits, reasons, strict=True)
     ]
 

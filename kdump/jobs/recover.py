@@ -22,7 +22,7 @@ from kdump.check.partition_files import check_belonging
 from kdump.check.scope import scope_in
 from kdump.check.start import check_start
 from kdump.check.topic_configs import check_topic_configs
-from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -262,11 +262,8 @@ class _Recovery:
             for directory, partition in selected
             if partition.state not in _LEFT_STATES
         ]
-        total_bytes = sum(split.size_bytes for split in splits)
-        with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
-            # The largest first, so that no core is left alone with one of them at the end.
-            ordered = sorted(splits, key=lambda split: -split.size_bytes)
-            outcomes = {split.path: outcome for split, outcome in engine.run(RecoverJob(), ordered)}
+        found = run_job(RecoverJob(), splits, options, progress)
+        outcomes = {split.path: outcome for split, outcome in zip(splits, found, strict=True)}
         return [
             self._directory_result(
                 directory,

@@ -12,7 +12,7 @@ from pathlib import Path
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.retention.free_space import choose_to_free
 from kdump.broker.retention.retention import Reason, RetainableLog
-from kdump.engine.engine import Engine
+from kdump.engine.engine import Engine, run_all
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError
@@ -132,9 +132,8 @@ def _run(
     engine: Engine, asked: Sequence[PartitionResult], splits: Sequence[ShortenSplit]
 ) -> Iterator[tuple[PartitionResult, ShortenResult | None]]:
     """Give each of ``asked`` with what was found out; with nothing where it has no split."""
-    # The largest first, so that no core is left alone with one of them at the end.
-    ordered = sorted(splits, key=lambda split: -split.size_bytes)
-    found = {split.path: result for split, result in engine.run(ShortenJob(), ordered)}
+    results = run_all(engine, ShortenJob(), splits)
+    found = {split.path: result for split, result in zip(splits, results, strict=True)}
     for each in asked:
         yield each, found.get(str(each.partition.path))
 

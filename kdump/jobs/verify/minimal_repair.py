@@ -27,14 +27,14 @@ from kdump.check import invariants
 from kdump.check.findings import Finding, Severity
 from kdump.check.invariants import INVARIANTS, Remedy
 from kdump.check.scope import cluster_view
-from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
 from kdump.formats import names
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
-from kdump.jobs.loading import LoadSplit, Outcome, RecoverJob, load_split
+from kdump.jobs.loading import RecoverJob, load_split
 from kdump.jobs.rebuild_parts import Part, Target, put_right
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
@@ -241,22 +241,27 @@ class _Mender:
             swapped = {
                 partition.path for remedy in _BY_SALVAGE for partition, _ in self._ailing(remedy)
             }
-        selected = {
+        selected = [
+            partition
+            for partition in self.directory.partitions
+            if partition.path in swapped or self._has_bad_data(partition)
+        ]
+        splits = [
             load_split(
                 partition,
                 self.directory,
                 self.settings,
                 policy=mending.policy,
                 now_ms=mending.now_ms,
-            ): partition
-            for partition in self.directory.partitions
-            if partition.path in swapped or self._has_bad_data(partition)
-        }
+            )
+            for partition in selected
+        ]
+        outcomes = run_job(RecoverJob(), splits, mending.options, mending.progress)
         return [
-            (selected[split], outcome)
-            for split, outcome in self._run(list(selected))
+            (partition, outcome)
+            for partition, outcome in zip(selected, outcomes, strict=True)
             if isinstance(outcome, Recovered | Recovered07)
-            and (selected[split].path in swapped or _may_lose(outcome, mending.policy))
+            and (partition.path in swapped or _may_lose(outcome, mending.policy))
         ]
 
     def _has_bad_data(self, partition: Partition) -> bool:
@@ -265,14 +270,6 @@ class _Mender:
         return (
             Remedy.DATA in found and Remedy.LEFTOVERS not in found and self._may_change(partition)
         )
-
-    def _run(self, splits: Sequence[LoadSplit]) -> Iterable[tuple[LoadSplit, Outcome]]:
-        mending = self.mending
-        total_bytes = sum(split.size_bytes for split in splits)
-        with open_engine(
-            mending.options, total_bytes=total_bytes, progress=mending.progress
-        ) as engine:
-            return list(engine.run(RecoverJob(), splits))
 
     # What can be derived
 
