@@ -28,6 +28,7 @@ from kdump.engine.job import (
     trace_of,
 )
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
+from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
 
 FORKED_POOL_BYTES: Final = 32 << 20
@@ -38,9 +39,7 @@ SPAWNED_POOL_BYTES: Final = 256 << 20
 SPLIT_COST_BYTES: Final = 1 << 20
 """What a split costs besides its bytes, as the bytes read in that time: it opens files."""
 
-_CHUNK_BYTES: Final = 4 << 20
-_CHUNK_SPLITS: Final = 64
-_CHUNKS_PER_WORKER: Final = 4
+TASK_LIMITS: Final = TaskLimits(most_bytes=4 << 20, most_splits=64, tasks_per_worker=4)
 
 
 class LocalEngine:
@@ -90,10 +89,10 @@ class LocalEngine:
             if processes < 2:
                 yield from self._run_here(job, splits)
             else:
-                chunks = list(_chunks(splits, total_bytes, processes))
+                tasks = list(task_groups(splits, processes, TASK_LIMITS))
                 serve = functools.partial(_serve_splits, job)
-                self._pool = WorkerPool(serve, min(processes, len(chunks)), method)
-                for index, result in _run_in(self._pool, splits, chunks, self._progress):
+                self._pool = WorkerPool(serve, min(processes, len(tasks)), method)
+                for index, result in _run_in(self._pool, splits, tasks, self._progress):
                     yield splits[index], cast("ResultT", result)
         finally:
             self.close()
@@ -148,40 +147,26 @@ class _MapToOneBucket(Generic[SplitT, ResultT, PieceT]):
         return self.job.map(split, 1)
 
 
-def _chunks(splits: Sequence[Split], total_bytes: int, processes: int) -> Iterator[range]:
-    """Group splits that a worker is given together, so that thousands of small ones cost little."""
-    enough_bytes = min(_CHUNK_BYTES, max(1, total_bytes // (processes * _CHUNKS_PER_WORKER)))
-    enough_splits = min(_CHUNK_SPLITS, -(-len(splits) // processes))
-    begin = size_bytes = 0
-    for index, split in enumerate(splits):
-        size_bytes += split.size_bytes
-        if size_bytes >= enough_bytes or index + 1 - begin >= enough_splits:
-            yield range(begin, index + 1)
-            begin, size_bytes = index + 1, 0
-    if begin < len(splits):
-        yield range(begin, len(splits))
-
-
 _Done = tuple[int, Any]
 _Failed = tuple[int, str, str]
 
 
 def _run_in(
-    pool: WorkerPool, splits: Sequence[Split], chunks: Sequence[range], progress: Progress
+    pool: WorkerPool, splits: Sequence[Split], tasks: Sequence[list[int]], progress: Progress
 ) -> Iterator[_Done]:
     """Give the index of each split with its result, as they come."""
-    waiting = deque(chunks)
+    waiting = deque(tasks)
     busy: dict[Connection[Any, Any], deque[int]] = {}
 
     def hand_out(worker: Connection[Any, Any]) -> None:
         if not waiting:
             return
-        chunk = waiting.popleft()
-        busy[worker] = deque(chunk)
-        progress.working_on(splits[chunk[0]].label)
+        task = waiting.popleft()
+        busy[worker] = deque(task)
+        progress.working_on(splits[task[0]].label)
         # If the worker is gone, reading from its pipe says so.
         with contextlib.suppress(BrokenPipeError):
-            worker.send([(index, splits[index]) for index in chunk])
+            worker.send([(index, splits[index]) for index in task])
 
     for worker in pool.pipes:
         hand_out(worker)

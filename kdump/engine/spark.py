@@ -39,12 +39,11 @@ from kdump.engine.job import (
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
 from kdump.engine.spark_installation import first_line
 from kdump.engine.spark_session import SparkSession
+from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.errors import KdumpError
 from kdump.phases import phase
 
-_TASK_BYTES: Final = 256 << 20
-_TASK_SPLITS: Final = 512
-_TASKS_PER_CORE: Final = 8
+_TASK_LIMITS: Final = TaskLimits(most_bytes=256 << 20, most_splits=512, tasks_per_worker=8)
 
 _FAILED_TASK: Final = re.compile(r"Task (\d+) in stage")
 _LOST_TASK: Final = re.compile(
@@ -148,7 +147,10 @@ class SparkEngine:
         self._progress.begin(sum(split.size_bytes for split in splits))
         arrived: queue.SimpleQueue[list[_Answer | _Failed] | _Ended] = queue.SimpleQueue()
         try:
-            tasks = list(_tasks(splits, context.defaultParallelism))
+            tasks = [
+                [(index, splits[index]) for index in group]
+                for group in task_groups(splits, context.defaultParallelism, _TASK_LIMITS)
+            ]
             answers = context.accumulator([], _Answers(arrived))
         except Exception as failure:
             raise self._as_error(failure, [], splits, set()) from failure
@@ -271,23 +273,6 @@ class _Answers:
         else:
             self._arrived.put(value2)
         return value1
-
-
-def _tasks(splits: Sequence[Split], cores: int) -> Iterator[_Task]:
-    """Splits that make up a task together: enough to be worth one, few enough for all cores."""
-    total_bytes = sum(split.size_bytes for split in splits)
-    enough_bytes = min(_TASK_BYTES, max(1, total_bytes // (cores * _TASKS_PER_CORE)))
-    enough_splits = min(_TASK_SPLITS, -(-len(splits) // cores))
-    task: _Task = []
-    size_bytes = 0
-    for index, split in enumerate(splits):
-        task.append((index, split))
-        size_bytes += split.size_bytes
-        if size_bytes >= enough_bytes or len(task) >= enough_splits:
-            yield task
-            task, size_bytes = [], 0
-    if task:
-        yield task
 
 
 def _origin() -> str | None:

@@ -41,10 +41,10 @@ _PAGE_BYTES: Final = 64 << 10
 _LENGTH: Final = struct.Struct(">i")
 
 
-def split_bytes(total_bytes: int, cores: int) -> int:
-    """How large splits should be, for work over so many bytes by so many cores."""
-    wanted = total_bytes // max(1, cores * _SPLITS_PER_CORE)
-    return min(max(wanted, SMALLEST_SPLIT_BYTES), LARGEST_SPLIT_BYTES)
+def split_bytes(total_bytes: int, cores: int, most_bytes: int = LARGEST_SPLIT_BYTES) -> int:
+    """How large splits should be, for ``cores`` to share work over ``total_bytes``."""
+    even_bytes = total_bytes // max(1, cores * _SPLITS_PER_CORE)
+    return min(max(even_bytes, SMALLEST_SPLIT_BYTES), most_bytes)
 
 
 def partition_splits(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +24,6 @@ from kdump.broker.cleaner.compaction_parts import (
     Extents,
     ScannedSegment,
     parts_to_rewrite,
-    taken_together,
 )
 from kdump.broker.cleaner.rebuilt_batches import rebuilt_batches
 from kdump.broker.cleaner.record_retention import NO_HORIZON, RetentionRules
@@ -190,14 +188,3 @@ def test_a_producer_that_cannot_be_is_refused() -> None:
 
     with pytest.raises(Refused, match="producer that cannot be"):
         rebuilt_batches(window_of(data), np.array([NO_HORIZON]), is_kept, "a.log")
-
-
-@given(st.lists(st.integers(0, 9)), st.integers(1, 12))
-def test_what_is_taken_together_is_all_in_order_and_no_more_than_wanted(
-    sizes: list[int], most: int
-) -> None:
-    found = list(taken_together(sizes, int, most))
-
-    assert [size for some in found for size in some] == sizes
-    assert all(len(some) == 1 or sum(some) <= most for some in found)
-    assert all(sum(some) + after[0] > most for some, after in itertools.pairwise(found))

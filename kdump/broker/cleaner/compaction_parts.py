@@ -6,18 +6,17 @@ stays, they are passed over: of a log that was not compacted for long, that is m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
 from kdump.broker.cleaner.record_retention import RetentionRules
 from kdump.scan.batches import Column, Flags
-
-T = TypeVar("T")
+from kdump.size_groups import size_groups
 
 LARGEST_PART_BYTES: Final = 16 << 20
 """How much is rewritten at once, about: what comes of it is held in memory."""
@@ -150,7 +149,7 @@ def parts_to_rewrite(
     parts = []
     size_bytes = (extents.end - extents.start).tolist()
     kept = np.flatnonzero(~is_gone).tolist()
-    for rows in taken_together(kept, size_bytes.__getitem__, LARGEST_PART_BYTES):
+    for rows in size_groups(kept, size_bytes.__getitem__, LARGEST_PART_BYTES):
         begin, end = int(first_offset[rows[0]]), int(extents.last_offset[rows[-1]]) + 1
         inside = (discardable >= extents.start[rows[0]]) & (discardable < extents.end[rows[-1]])
         parts.append(
@@ -185,23 +184,6 @@ def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRul
     is_end = extents.last_offset + 1 == rules.end_offset
     gone: Flags = (live == 0) & ~has_last & ~has_txn & ~is_end
     return gone
-
-
-def taken_together(
-    items: Iterable[T], size_bytes: Callable[[T], int], most_bytes: int
-) -> Iterator[list[T]]:
-    """Neighbours of which no more than ``most_bytes`` come together, unless one alone is more."""
-    some: list[T] = []
-    total_bytes = 0
-    for item in items:
-        own_bytes = size_bytes(item)
-        if some and total_bytes + own_bytes > most_bytes:
-            yield some
-            some, total_bytes = [], 0
-        some.append(item)
-        total_bytes += own_bytes
-    if some:
-        yield some
 
 
 def _ranges(extents: Extents, rows: list[int]) -> Iterator[tuple[int, int]]:

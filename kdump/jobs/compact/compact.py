@@ -15,7 +15,6 @@ from typing import Final
 
 from kdump.apply.files import DISK, Files
 from kdump.apply.plan import require_in_place
-from kdump.broker.cleaner.parts import taken_together
 from kdump.engine.engine import Engine
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
@@ -27,6 +26,7 @@ from kdump.jobs.execution import Done, Writing, carry_out
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
+from kdump.size_groups import size_groups
 
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
 """How much is gone over at a time, by engine, unless one partition is more.
@@ -177,7 +177,7 @@ def _directory_result(
     with contextlib.closing(writer):
         writer.drop_unfinished(chosen)
         most_bytes = WAVE_BYTES[engine.name]
-        for wave in taken_together(chosen, lambda each: each.data_bytes, most_bytes):
+        for wave in size_groups(chosen, lambda each: each.data_bytes, most_bytes):
             for result in Wave(request, directory, engine, writer).results(wave):
                 results[result.partition.path] = result
         writer.swap()

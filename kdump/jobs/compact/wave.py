@@ -13,7 +13,6 @@ from typing import Final, Protocol
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
 from kdump.broker.cleaner.compaction_keys import LiveRecords
-from kdump.broker.cleaner.compaction_parts import taken_together
 from kdump.broker.cleaner.compaction_preview import preview
 from kdump.broker.cleaner.compaction_rewrite import Chunk
 from kdump.broker.cleaner.compaction_round import Compacted, Round, begin_round
@@ -21,7 +20,7 @@ from kdump.broker.cleaner.compaction_scan import ScannedPart
 from kdump.broker.loader.checkpoints import load_context
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.engine.engine import Engine, run_in_order
-from kdump.engine.splits import SMALLEST_SPLIT_BYTES
+from kdump.engine.splits import split_bytes
 from kdump.formats.names import TopicPartition
 from kdump.jobs.compact.request import PartitionResult, Problem, Request, unknown_properties
 from kdump.jobs.compact.swap import NoSpace, Rewritten
@@ -41,6 +40,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
+from kdump.size_groups import size_groups
 from kdump.target.refusal import Refusal
 
 SCANNED_BYTES: Final = 128 << 20
@@ -52,7 +52,6 @@ BUCKET_RECORDS: Final = 2 << 20
 BUCKET_BYTES: Final = 256 << 20
 """What is in a bucket of keys is of so many records, and so many bytes of logs, at most."""
 
-_SCANS_PER_CORE: Final = 4
 _LEAST_RECORD_BYTES: Final = 16
 """Of a log whose offsets have large gaps it is not known how many records it holds."""
 _INT64_MAX: Final = 2**63 - 1
@@ -182,7 +181,7 @@ class Wave:
 
     def _scan(self, works: Sequence[_Work]) -> None:
         total_bytes = sum(segment.size_bytes for work in works for segment in work.begun.segments)
-        target_bytes = _scanned_bytes(total_bytes)
+        target_bytes = split_bytes(total_bytes, usable_cpus(), SCANNED_BYTES)
         owners: dict[ScanSplit, _Work] = {}
         for work in works:
             if work.problem is not None:
@@ -222,10 +221,10 @@ class Wave:
                 else:
                     yield PartitionResult(work.partition, problem=work.problem)
 
-    def _rewritten(self, splits: Iterable[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
+    def _rewritten(self, splits: Sequence[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
         """What comes of splits, in their order."""
         job = RewriteJob(self.request.largest_record_bytes)
-        for some in taken_together(splits, lambda split: split.size_bytes, REWRITTEN_BYTES):
+        for some in size_groups(splits, lambda split: split.size_bytes, REWRITTEN_BYTES):
             yield from run_in_order(self.engine, job, some)
 
     def _written(
@@ -267,12 +266,6 @@ class Wave:
             return self.writer.write(work.begun, group, _chunks(results))
         except _PartitionFailedError as failed:
             return failed.problem
-
-
-def _scanned_bytes(total_bytes: int) -> int:
-    """How much is scanned at once, of so much."""
-    wanted = total_bytes // (usable_cpus() * _SCANS_PER_CORE)
-    return min(max(wanted, SMALLEST_SPLIT_BYTES), SCANNED_BYTES)
 
 
 def _key_buckets(rounds: Iterable[Round]) -> int:

@@ -15,6 +15,7 @@ from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
+from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
@@ -120,18 +121,13 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
     enough = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
         enough = min(enough, total_bytes // options.min_partitions)
-    wanted = options.min_partitions or 0
-    groups: list[tuple[SourceSplit, ...]] = []
-    held: list[SourceSplit] = []
-    held_bytes = 0
-    for index, split in enumerate(splits):
-        is_needed_apart = len(splits) - index < wanted - len(groups)
-        if held and (is_needed_apart or held_bytes + split.size_bytes > enough):
-            groups.append(tuple(held))
-            held, held_bytes = [], 0
-        held.append(split)
-        held_bytes += split.size_bytes
-    return [*groups, tuple(held)] if held else groups
+    groups = size_groups(
+        splits,
+        lambda split: split.size_bytes,
+        enough,
+        least_groups=options.min_partitions or 0,
+    )
+    return list(map(tuple, groups))
 
 
 class _Planner:
