@@ -280,7 +280,7 @@ PARTITION_METADATA_MISMATCH: Final = _register(
     "partition-metadata-mismatch",
     SEVERE,
     "a topic id that the cluster's metadata does not have",
-    Remedy.PARTITION_METADATA,
+    Remedy.NONE,
 )
 PARTITION_METADATA_OTHER_TOPIC: Final = _register(
     "partition-metadata-other-topic",

@@ -11,6 +11,7 @@ import pytest
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.formats import names
@@ -211,6 +212,14 @@ def test_options_of_repairs_without_repair_are_refused(clean: Path) -> None:
     for option in (["--dry-run"], ["--no-undo"], ["--policy", "salvage"]):
         assert verify(*option, clean).exit_status == 16
     assert repair("--output", "junit", clean).exit_status == 16
+
+
+def test_a_preview_counts_a_topic_id_that_no_topic_has_as_left(clean: Path) -> None:
+    write_metadata_log(clean, [topic_record("orders", 4711)])
+    DERIVED["offset index"](clean)
+
+    assert repair("--dry-run", clean).exit_status == 4
+    assert repair(clean).exit_status == 1 | 4
 
 
 def test_a_dry_run_says_that_more_may_follow(clean: Path) -> None:
