@@ -1,4 +1,7 @@
-"""Builds the manual: each ``man/*.rst`` becomes ``share/man/man1/*.1`` of the wheel's prefix."""
+"""Build the manual: each ``man/*.rst`` becomes ``share/man/man1/*.1`` of the wheel's prefix.
+
+Pages include their shared parts from ``man/common``, and the findings from ``kdump/check``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 def roff_of(page: Path) -> str:
-    """Give the manual page ``page`` (reStructuredText) as roff; raises where it is malformed."""
+    """Return the manual page ``page`` (reStructuredText) as roff; raises if it is malformed."""
     roff: str = docutils.core.publish_string(
         page.read_bytes(),
         source_path=str(page),
@@ -29,7 +32,7 @@ def roff_of(page: Path) -> str:
 
 
 class ManualHook(BuildHookInterface[BuilderConfig]):
-    """Hatchling's hook: writes the pages and names them to the wheel as shared data."""
+    """Hatchling's hook: write the pages and add them to the wheel as shared data."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)

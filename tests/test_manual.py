@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import docutils.core
 import pytest
 from docutils import nodes
 
+from builders.manual import MANUAL, document_of
 from hatch_build import roff_of
 from kdump.cli.command_group import command_names
 from kdump.cli.commands import info, ls
@@ -21,7 +21,6 @@ from kdump.cli.main import cli
 from kdump.cli.output.rendering import Column
 
 PAGES: Final = ("kdump", *(f"kdump-{name}" for name in command_names()))
-MANUAL: Final = Path(__file__).resolve().parents[1] / "man"
 
 
 def command_of(page: str) -> click.Command:
@@ -57,16 +56,6 @@ def words_of(choice: click.Choice[Any]) -> list[str]:
     return [
         item.value for item in choice.shell_complete(click.Context(cli), click.Option(["-x"]), "")
     ]
-
-
-def document_of(page: str) -> nodes.document:
-    """Parse the page; any warning of docutils is a failure."""
-    document: nodes.document = docutils.core.publish_doctree(
-        (MANUAL / f"{page}.rst").read_text(encoding="utf-8"),
-        source_path=str(MANUAL / f"{page}.rst"),
-        settings_overrides={"halt_level": 2, "_disable_config": True},
-    )
-    return document
 
 
 def described_options(page: str) -> Iterator[tuple[set[str], str]]:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import docutils.core
-
 from builders.batches import BASE_TIMESTAMP_MS
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
+from builders.manual import document_of
 from builders.verified import END_OFFSET
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
@@ -83,9 +82,8 @@ def verify(root: Path) -> int:
 
 
 def fields_missing_from(page: str, said: list[dict[str, Any]]) -> set[str]:
-    """Give the names of fields that a page of the manual does not speak of."""
-    manual = Path(__file__).resolve().parents[2] / "man" / f"{page}.rst"
-    text = docutils.core.publish_doctree(manual.read_text(encoding="utf-8")).astext()
+    """Return the names of fields that a page of the manual does not mention."""
+    text = document_of(page).astext()
     return _fields(said) - set(re.findall(r"\w+", text))
 
 

@@ -7,19 +7,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import docutils.core
 import pytest
 
 from builders.batches import batch, record
 from builders.compactable_directories import KEYS, NOW_MS, closed, last_values, plain_directory
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.manual import document_of
 from builders.trees import Seen, tree_of
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 
-MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-compact.rst"
 NOW = ("--now", str(NOW_MS))
 EVERY_TOPIC = (
     "--topic=*",
@@ -292,7 +291,7 @@ def test_what_cannot_be_meant_is_refused(root: Path, args: tuple[str, ...], said
 
 
 def test_the_manual_names_every_field(root: Path) -> None:
-    text = docutils.core.publish_doctree(MANUAL.read_text(encoding="utf-8")).astext()
+    text = document_of("kdump-compact").astext()
     words = set(re.findall(r"\w+", text))
     for row in rows(root, "--topic", "users", "--dry-run"):
         assert row.keys() - {"type"} <= words

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import docutils.core
 import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
+from builders.manual import document_of
 from builders.message_sets import message_07
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file, write_topic_id
@@ -22,7 +22,6 @@ from kdump.cli import main
 from kdump.formats import names
 from kdump.formats.names import FileKind
 
-MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-recover.rst"
 OF_A_RUN = {"is_applied", "undos", "is_dry_run", "seconds"}
 """Fields that differ between a dry run and the run itself."""
 
@@ -203,7 +202,7 @@ def test_a_program_is_told_of_the_directory(damaged: Path) -> None:
 
 def test_every_field_is_in_the_manual(damaged: Path) -> None:
     write_refused(damaged, "payments-0")
-    text = docutils.core.publish_doctree(MANUAL.read_text(encoding="utf-8")).astext()
+    text = document_of("kdump-recover").astext()
     words = set(re.findall(r"\w+", text))
 
     def fields(value: Any) -> set[str]:

@@ -7,19 +7,17 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-import docutils.core
 import pytest
 from docutils import nodes
 
 from builders.batches import BASE_TIMESTAMP_MS, batch
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.manual import document_of
 from builders.verified import NOW_MS, LogModel, file, forged, records, state_of
 from kdump.check.findings import Severity
 from kdump.check.invariants import INVARIANTS
 from kdump.formats.names import FileKind
-
-MANUAL = Path(__file__).resolve().parents[2] / "man" / "kdump-verify.rst"
 
 
 @pytest.fixture
@@ -209,10 +207,7 @@ def test_nothing_is_written_and_no_time_changes(damaged: Path, level: str) -> No
 
 
 def document() -> nodes.document:
-    page: nodes.document = docutils.core.publish_doctree(
-        MANUAL.read_text(encoding="utf-8"), source_path=str(MANUAL)
-    )
-    return page
+    return document_of("kdump-verify")
 
 
 def test_the_manual_explains_every_code_by_severity() -> None:

@@ -37,7 +37,7 @@ def _complete_code(_: click.Context, __: click.Parameter, incomplete: str) -> li
 @format_option(
     EventFormat,
     "output_format",
-    "Form of the answer: text (default) for people; json and jsonl for programs.",
+    "Output format: text (default) for people; json or jsonl for programs.",
 )
 def command(codes: Sequence[str], output_format: EventFormat) -> ExitStatus:
     """Explain the codes of findings: what each means, what a starting broker does, what to do.
@@ -84,7 +84,7 @@ def _row(invariant: Invariant, paragraphs: Sequence[str]) -> dict[str, Any]:
 
 
 def _lines(invariant: Invariant, paragraphs: Sequence[str]) -> Iterator[str]:
-    """The explanation as a person reads it."""
+    """Yield the explanation for people."""
     yield f"{invariant.code} ({invariant.severity.label}): {invariant.meaning}"
     for paragraph in (*paragraphs, f"verify --repair: {invariant.remedy.value}."):
         yield ""
@@ -100,7 +100,7 @@ def _lines(invariant: Invariant, paragraphs: Sequence[str]) -> Iterator[str]:
 
 
 def _listing(invariants: Sequence[Invariant]) -> Iterator[str]:
-    """All codes, by severity, each with what it means."""
+    """Yield all codes with their meaning, by severity."""
     width = max(len(invariant.code) for invariant in invariants)
     for severity, group in itertools.groupby(invariants, lambda each: each.severity):
         yield f"{severity.label}:"
