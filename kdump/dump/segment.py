@@ -18,7 +18,7 @@ from kdump.formats.names import (
     FileKind,
     parse_metadata_snapshot_name,
 )
-from kdump.log.seek import IndexedLog
+from kdump.log.seek import SeekableLog
 from kdump.phases import each_during, phase
 from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
@@ -272,15 +272,10 @@ class SegmentReading:
         selection = self._options.selection
         if self._file.base_offset is None or self._options.max_bytes is not None:
             return 0
-        segment = IndexedLog(
+        segment = SeekableLog(
             self._source,
             self._file.base_offset,
             self._file.neighbour(FileKind.OFFSET_INDEX),
             self._file.neighbour(FileKind.TIME_INDEX),
         )
-        start = 0
-        if selection.from_offset is not None:
-            start = segment.position_of(selection.from_offset)
-        if selection.from_time_ms is not None:
-            start = max(start, segment.position_after_times_below(selection.from_time_ms))
-        return start
+        return segment.start_of(selection.from_offset, selection.from_time_ms)

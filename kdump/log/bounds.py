@@ -7,28 +7,20 @@ that a directory of any size is looked over by a handful of small reads a partit
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints, Offsets
-from kdump.log.headers import BatchSpan, batch_span_at, batch_spans
+from kdump.log.headers import BatchSpan, batch_spans
 from kdump.log.index_tail import (
-    OffsetIndexEntry,
-    TimeIndexEntry,
-    last_offset_entry,
     last_time_entry,
-    offset_entry_at_or_below,
 )
 from kdump.log.partition import Partition
+from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
-from kdump.storage.byte_source import ByteSource
 from kdump.storage.local_disk import local
-
-Found = TypeVar("Found")
 
 NO_CHECKPOINTS: Final = Checkpoints()
 
@@ -160,13 +152,15 @@ def _read_tail(partition: Partition, segment: Segment) -> _Tail:
         return _Tail(end, latest)
     entry = None
     if segment.time_index_bytes:
-        entry = _in_file(partition.segment_path(segment, FileKind.TIME_INDEX), last_time_entry)
+        with local(partition.segment_path(segment, FileKind.TIME_INDEX)).open_file() as index:
+            entry = last_time_entry(index)
     with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
-        start = _last_indexed_position(partition, segment, log)
+        seekable = SeekableLog.of_segment(partition, segment, log, checks_batches=False)
+        start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
         for span in batch_spans(log, start, segment.base_offset):
             end = span.last_offset + 1
             latest = max(latest, _time_of(span))
-        if entry is not None and _is_named(partition, segment, log, entry):
+        if entry is not None and seekable.is_true(entry):
             latest = max(latest, entry.timestamp)
         elif start and (entry is not None or latest != NO_TIMESTAMP):
             latest = max(map(_time_of, batch_spans(log, 0, segment.base_offset)), default=latest)
@@ -175,52 +169,6 @@ def _read_tail(partition: Partition, segment: Segment) -> _Tail:
 
 def _time_of(span: BatchSpan) -> int:
     return NO_TIMESTAMP if span.max_timestamp_ms is None else span.max_timestamp_ms
-
-
-def _is_named(
-    partition: Partition, segment: Segment, log: ByteSource, entry: TimeIndexEntry
-) -> bool:
-    """Whether an entry of the time index has the offset and the largest time of one batch."""
-    offset = segment.base_offset + entry.relative_offset
-    start = _position_of(partition, segment, log, offset)
-    for span in batch_spans(log, start, segment.base_offset):
-        if span.last_offset >= offset:
-            return _time_of(span) == entry.timestamp
-    return False
-
-
-def _last_indexed_position(partition: Partition, segment: Segment, log: ByteSource) -> int:
-    """Where the batch of the offset index's last entry begins; 0 where that does not hold."""
-    return _indexed_position(partition, segment, log, last_offset_entry)
-
-
-def _position_of(partition: Partition, segment: Segment, log: ByteSource, offset: int) -> int:
-    """Where to begin looking for ``offset``; 0 where no entry of the offset index holds."""
-    relative_offset = offset - segment.base_offset
-    return _indexed_position(
-        partition, segment, log, lambda index: offset_entry_at_or_below(index, relative_offset)
-    )
-
-
-def _indexed_position(
-    partition: Partition,
-    segment: Segment,
-    log: ByteSource,
-    find: Callable[[ByteSource], OffsetIndexEntry | None],
-) -> int:
-    """Where the batch of an entry of the offset index begins, if that batch is there; else 0."""
-    if not segment.offset_index_bytes:
-        return 0
-    entry = _in_file(partition.segment_path(segment, FileKind.OFFSET_INDEX), find)
-    if entry is None or entry.position <= 0:
-        return 0
-    span = batch_span_at(log, entry.position)
-    # Before Kafka 4 an entry could stand for several batches that were appended together: its
-    # offset is then the last one's, its position the first one's.
-    is_there = span is not None and (
-        segment.base_offset <= span.base_offset <= segment.base_offset + entry.relative_offset
-    )
-    return entry.position if is_there else 0
 
 
 def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> int | None:
@@ -238,15 +186,8 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
         if not segment.log_bytes:
             continue
         with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
-            start = 0
-            if segment.base_offset < log_start_offset:
-                start = _position_of(partition, segment, log, log_start_offset)
-            for span in batch_spans(log, start, segment.base_offset):
-                if span.last_offset >= log_start_offset:
-                    return span.first_timestamp_ms
+            seekable = SeekableLog.of_segment(partition, segment, log, checks_batches=False)
+            span = seekable.find_batch(log_start_offset)
+        if span is not None:
+            return span.first_timestamp_ms
     return None
-
-
-def _in_file(path: Path, find: Callable[[ByteSource], Found]) -> Found:
-    with local(path).open_file() as source:
-        return find(source)

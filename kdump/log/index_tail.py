@@ -9,9 +9,6 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from kdump.formats import offset_index, time_index
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
@@ -42,13 +39,6 @@ class TimeIndexEntry(NamedTuple):
     relative_offset: int
 
 
-class TimeEntries(NamedTuple):
-    """The entries of a time index, as columns; offsets count from the base offset."""
-
-    timestamp: npt.NDArray[np.int64]
-    offset: npt.NDArray[np.int64]
-
-
 def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
     """The last entry before the padding; None where there is none.
 
@@ -65,14 +55,8 @@ def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> Offset
     Raises:
         OSError: when reading fails.
     """
-    low, high = 0, _count_used(source, _OFFSET_ENTRY)
-    while low < high:
-        middle = (low + high) // 2
-        if _entry(source, _OFFSET_ENTRY, middle)[0] <= relative_offset:
-            low = middle + 1
-        else:
-            high = middle
-    return None if low == 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, low - 1))
+    slot = _count_rising(source, _OFFSET_ENTRY, relative_offset) - 1
+    return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
 
 
 def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
@@ -85,16 +69,26 @@ def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
     return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
 
 
-def used_time_entries(source: ByteSource) -> TimeEntries:
-    """All entries before the padding.
+def time_entry_below(source: ByteSource, timestamp: int) -> TimeIndexEntry | None:
+    """The last entry whose timestamp is below ``timestamp``; None where there is none.
 
     Raises:
         OSError: when reading fails.
     """
-    count = _count_used(source, _TIME_ENTRY)
-    data = read_at(source, 0, count * _TIME_ENTRY.size)
-    index = time_index.decode(data, 0)
-    return TimeEntries(index.timestamp, index.offset)
+    slot = _count_rising(source, _TIME_ENTRY, timestamp - 1) - 1
+    return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
+
+
+def _count_rising(source: ByteSource, layout: struct.Struct, most: int) -> int:
+    """How many entries begin with a value of at most ``most``; by halving, as they rise."""
+    low, high = 0, _count_used(source, layout)
+    while low < high:
+        middle = (low + high) // 2
+        if _entry(source, layout, middle)[0] <= most:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _count_used(source: ByteSource, layout: struct.Struct) -> int:

@@ -1,71 +1,148 @@
-"""Where in a segment's log to begin looking for an offset or a time, by its indexes.
+"""Seeking in a log by offset and by time, once for everyone.
 
-An index is a hint: it may be stale, damaged, cut short, or another segment's. An entry counts only
-after the batch that it leads to was looked at; where it does not hold, looking begins at the front.
-That is slower, and never wrong.
+An index lookup gives a position at or before the one sought, and a short scan forward from there
+finds the batch (``LogSegment.translateOffset``, ``LogSegment.findOffsetByTimestamp``). But an index
+is a hint here: it may be stale, damaged, cut short or another segment's. An entry counts only once
+the batch that it points to agrees with it. Where it does not, the scan starts at the first byte:
+slower, never wrong. An index lookup reads a few entries, however large the index is.
+
+What a broker makes of a wrong index is another question: :mod:`kdump.broker.loader` repeats that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
+from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
-from kdump.log.index_tail import TimeEntries, offset_entry_at_or_below, used_time_entries
+from kdump.log.headers import BatchSpan, batch_span_at, batch_spans
+from kdump.log.index_tail import (
+    OffsetIndexEntry,
+    TimeIndexEntry,
+    last_offset_entry,
+    last_time_entry,
+    offset_entry_at_or_below,
+    time_entry_below,
+)
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.log.sound import Damage, OnDamage, batch_damage, segment_part, sound_windows
 from kdump.scan.batches import Window, read_windows
 from kdump.scan.records import RecordColumns
+from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.local_disk import local
 
+Entry = TypeVar("Entry")
+
 _FIRST_BYTES: Final = 16 << 10
-"""Mostly the first batch is all that is wanted, or the next one."""
-_MOST_BEHIND_BYTES: Final = 1 << 20
-"""The batch with the largest time is mostly among the last; what is read behind it is bounded."""
+"""Usually only the first batch is needed, or the next one."""
+_MAX_BYTES_AFTER_LAST_ENTRY: Final = 1 << 20
+"""The batch with the largest time is usually among the last: this bounds what is read after it."""
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedLog:
-    """The log of a segment, and where its indexes are if there are any.
+class SeekableLog:
+    """The log of a segment, and where its indexes are, if it has any.
 
     Attributes:
         log: its bytes.
         base_offset: of the segment.
         offset_index: the file.
         time_index: the file.
+        checks_batches: whether the batch that an index entry points to has to have a valid
+            checksum; otherwise its header decides, which takes one small read.
     """
 
     log: ByteSource
     base_offset: int
     offset_index: Path
     time_index: Path
+    checks_batches: bool = True
+
+    @classmethod
+    def of_segment(
+        cls,
+        partition: Partition,
+        segment: Segment,
+        log: ByteSource,
+        *,
+        checks_batches: bool = True,
+    ) -> SeekableLog:
+        """A segment of a partition; ``log`` is its opened log."""
+        return cls(
+            log,
+            segment.base_offset,
+            partition.segment_path(segment, FileKind.OFFSET_INDEX),
+            partition.segment_path(segment, FileKind.TIME_INDEX),
+            checks_batches,
+        )
+
+    # ---- By offset ----
 
     def position_of(self, offset: int) -> int:
         """The start of a batch before which all offsets are below ``offset``; 0 in doubt.
-
-        An entry counts if a sound batch is where it leads to, and begins at ``offset`` or below:
-        offsets rise in a log.
 
         Raises:
             OSError: the log cannot be read.
         """
         if offset <= self.base_offset:
             return 0
-        try:
-            with local(self.offset_index).open_file() as index:
-                entry = offset_entry_at_or_below(index, offset - self.base_offset)
-        except OSError:
-            return 0
+        relative_offset = offset - self.base_offset
+        return self._verified_position(
+            _in_index(
+                self.offset_index, lambda index: offset_entry_at_or_below(index, relative_offset)
+            )
+        )
+
+    def last_indexed_position(self) -> int:
+        """Where the batch of the offset index's last entry begins; 0 in doubt.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        return self._verified_position(_in_index(self.offset_index, last_offset_entry))
+
+    def find_batch(self, offset: int) -> BatchSpan | None:
+        """The batch that holds ``offset``, or else the first after it; None if the log ends before.
+
+        By headers alone; follows ``FileRecords.searchForOffsetFromPosition``.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        for span in batch_spans(self.log, self.position_of(offset), self.base_offset):
+            if span.last_offset >= offset:
+                return span
+        return None
+
+    def _verified_position(self, entry: OffsetIndexEntry | None) -> int:
+        """The position of an entry if its batch is there; 0 otherwise.
+
+        Before Kafka 4 an entry could stand for several batches that were appended together: it has
+        the last one's offset and the first one's position.
+        """
         if entry is None or not 0 < entry.position < self.log.size_bytes:
             return 0
-        batch = _batch_at(self.log, entry.position)
-        if batch is None:
+        span = batch_span_at(self.log, entry.position)
+        if span is None or not (
+            self.base_offset <= span.base_offset <= self.base_offset + entry.relative_offset
+        ):
             return 0
-        is_there = self.base_offset <= int(batch.batches.base_offset[0]) <= offset
-        return entry.position if is_there else 0
+        return entry.position if not self.checks_batches or self._is_valid(span) else 0
+
+    def _is_valid(self, span: BatchSpan) -> bool:
+        """Whether the checksum of a batch holds."""
+        batches = next(read_windows(self.log, span.position, first_bytes=_FIRST_BYTES)).batches
+        return bool(batches.count and batches.is_valid[0])
+
+    # ---- By time ----
 
     def position_after_times_below(self, timestamp_ms: int) -> int:
         """The start of a batch before which all records are older; 0 in doubt.
@@ -73,45 +150,58 @@ class IndexedLog:
         Raises:
             OSError: the log cannot be read.
         """
-        entries = self._time_entries()
-        if entries is None:
-            return 0
-        slot = int(np.searchsorted(entries.timestamp, timestamp_ms)) - 1
-        if slot < 0:
-            return 0
-        position = self._position_behind(entries, slot)
-        return 0 if position is None else position
+        entry = _in_index(self.time_index, lambda index: time_entry_below(index, timestamp_ms))
+        return (None if entry is None else self._position_after(entry)) or 0
+
+    def start_of(self, offset: int | None, timestamp_ms: int | None) -> int:
+        """Where to begin reading for records from an offset and a time on; None for any.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        return max(
+            0 if offset is None else self.position_of(offset),
+            0 if timestamp_ms is None else self.position_after_times_below(timestamp_ms),
+        )
 
     def largest_timestamp(self) -> int | None:
-        """The largest timestamp of the records; None where that takes reading much of the log.
+        """The largest timestamp of the records; None if that takes reading much of the log.
 
-        By the last entry of the time index, and the records behind the batch that it names.
+        It is that of the time index's last entry, or of a record after the batch of that entry.
 
         Raises:
             OSError: the log cannot be read.
         """
-        entries = self._time_entries()
-        if entries is None or not len(entries.timestamp):
+        entry = _in_index(self.time_index, last_time_entry)
+        position = None if entry is None else self._position_after(entry)
+        if entry is None or position is None:
             return None
-        position = self._position_behind(entries, -1)
-        if position is None or self.log.size_bytes - position > _MOST_BEHIND_BYTES:
+        if self.log.size_bytes - position > _MAX_BYTES_AFTER_LAST_ENTRY:
             return None
-        behind = self._largest_behind(position)
-        return None if behind is None else max(int(entries.timestamp[-1]), behind)
+        after = self._largest_from(position)
+        return None if after is None else max(entry.timestamp, after)
 
     def read_largest_timestamp(self) -> int | None:
-        """The same from the records alone; None where some of them are damaged.
+        """The same from the records alone; None if some of them are damaged.
 
         Raises:
             OSError: the log cannot be read.
         """
-        return self._largest_behind(0)
+        return self._largest_from(0)
 
-    def _largest_behind(self, position: int) -> int | None:
+    def is_true(self, entry: TimeIndexEntry) -> bool:
+        """Whether the batch at the offset of a time index entry has its timestamp, by its header.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        span = self.find_batch(self.base_offset + entry.relative_offset)
+        return span is not None and span.max_timestamp_ms == entry.timestamp
+
+    def _largest_from(self, position: int) -> int | None:
         largest = NO_TIMESTAMP
         for window in read_windows(self.log, position):
-            stop = window.stop
-            if stop is not None and stop.problem is not None:
+            if window.stop is not None and window.stop.problem is not None:
                 return None
             found = _largest_timestamp(window)
             if found is None:
@@ -119,25 +209,15 @@ class IndexedLog:
             largest = max(largest, found)
         return largest
 
-    def _time_entries(self) -> TimeEntries | None:
-        """The entries before the padding; None where the index is no use."""
-        try:
-            with local(self.time_index).open_file() as index:
-                entries = used_time_entries(index)
-        except OSError:
-            return None
-        is_rising = (np.diff(entries.timestamp) > 0).all() and (np.diff(entries.offset) >= 0).all()
-        is_inside = not len(entries.offset) or (
-            entries.offset[0] >= 0 and entries.timestamp[0] >= 0
-        )
-        return entries if is_rising and is_inside else None
+    def _position_after(self, entry: TimeIndexEntry) -> int | None:
+        """Where the batch of a time index entry ends; None if the entry is not true.
 
-    def _position_behind(self, entries: TimeEntries, slot: int) -> int | None:
-        """Where the batch ends that an entry of the time index names; None where it is another.
-
-        It has to hold the entry's offset, and its records' largest time has to be the entry's.
+        The batch has to hold the entry's offset, and the largest time of its records has to be the
+        entry's.
         """
-        offset = self.base_offset + int(entries.offset[slot])
+        if entry.timestamp < 0 or entry.relative_offset < 0:
+            return None
+        offset = self.base_offset + entry.relative_offset
         start = self.position_of(offset)
         for window in read_windows(self.log, start, first_bytes=_FIRST_BYTES):
             batches = window.batches
@@ -149,23 +229,23 @@ class IndexedLog:
                 continue
             is_inside = int(batches.base_offset[row]) <= offset or int(batches.magic[row]) < 2
             batch = window.rows(slice(row, row + 1))
-            if is_inside and _largest_timestamp(batch) == int(entries.timestamp[slot]):
+            if is_inside and _largest_timestamp(batch) == entry.timestamp:
                 return int(batches.next_position[row])
             return None
         return None
 
 
-def _batch_at(log: ByteSource, position: int) -> Window | None:
-    """The sound batch that begins at ``position``, and perhaps some behind it; None if none is."""
-    window = next(read_windows(log, position, first_bytes=_FIRST_BYTES))
-    batches = window.batches
-    if not batches.count or not batches.is_valid[0]:
+def _in_index(path: Path, find: Callable[[ByteSource], Entry | None]) -> Entry | None:
+    """What a lookup in an index finds; None if the index cannot be read."""
+    try:
+        with local(path).open_file() as index:
+            return find(index)
+    except OSError:
         return None
-    return window if int(batches.last_offset[0]) >= int(batches.base_offset[0]) else None
 
 
 def _largest_timestamp(window: Window) -> int | None:
-    """Of the records in the batches of a window, headers unseen; None where there is damage."""
+    """Of the records of a window, whatever headers claim; None if there is damage."""
     if not window.batches.is_valid.all():
         return None
     largest = NO_TIMESTAMP
@@ -179,3 +259,83 @@ def _largest_timestamp(window: Window) -> int | None:
                 return None
             largest = max([largest, *(message.timestamp for message in step.messages)])
     return largest
+
+
+# ---- In a partition ----
+
+
+def is_older(
+    partition: Partition, segment: Segment, following: Segment | None, timestamp_ms: int
+) -> bool:
+    """Whether all records of a segment are known to be older, without reading much of it.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if not segment.time_index_bytes or following is None:
+        return False
+    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+        largest = SeekableLog.of_segment(partition, segment, log).largest_timestamp()
+    return largest is not None and largest < timestamp_ms
+
+
+def offset_of_time(
+    partition: Partition, timestamp_ms: int, start_offset: int, on_damage: OnDamage
+) -> int | None:
+    """The offset of the first record from ``start_offset`` on that is not older than a time.
+
+    Follows ``UnifiedLog.searchOffsetInLocalLog``, but trusts no index and no header unseen. None if
+    there is no such record.
+
+    Args:
+        partition: as a starting broker loads it.
+        timestamp_ms: the time.
+        start_offset: the first offset that counts.
+        on_damage: takes the damage found on the way, which may have held that record.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    selection = Selection(from_offset=start_offset, from_time_ms=timestamp_ms)
+    for segment, following in partition.with_following():
+        if following is not None and following.base_offset <= start_offset:
+            continue
+        if is_older(partition, segment, following, timestamp_ms):
+            continue
+        with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+            seekable = SeekableLog.of_segment(partition, segment, log)
+            start = seekable.start_of(start_offset, timestamp_ms)
+            for step in sound_windows(log, segment_part(segment, following, start)):
+                if isinstance(step, Damage):
+                    on_damage(step)
+                    continue
+                for found in _first_in(step, selection, str(log.location)):
+                    if isinstance(found, int):
+                        return found
+                    on_damage(found)
+    return None
+
+
+def _first_in(window: Window, selection: Selection, path: str) -> Iterator[int | Damage]:
+    """Offsets of selected records, and damage, in order; those after the first may be left out."""
+    for step in expand_window(window, selection, with_records=True):
+        if isinstance(step, RecordColumns):
+            problems = {
+                int(step.batches.position[row]): batch_damage(
+                    window,
+                    int(window.batches.position.searchsorted(step.batches.position[row])),
+                    path,
+                    problem,
+                )
+                for row, problem in step.problems.items()
+            }
+            first = int(step.batches.position[step.batch[0]]) if step.count else None
+            yield from (d for at, d in sorted(problems.items()) if first is None or at < first)
+            if step.count:
+                yield int(step.offset[0])
+            yield from problems.values()
+        elif isinstance(step, MessageSet):
+            if step.messages:
+                yield step.messages[0].offset
+            if step.problem is not None:
+                yield batch_damage(step.window, 0, path, step.problem)

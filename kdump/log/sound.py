@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,6 +45,10 @@ class Damage:
 
     def __str__(self) -> str:
         return f"{self.path}: bytes {self.start} to {self.end}: {self.problem}"
+
+
+OnDamage = Callable[[Damage], None]
+"""Takes damage that was found; raises if reading is to fail."""
 
 
 def batch_damage(window: Window, row: int, path: str, problem: FormatError | str) -> Damage:

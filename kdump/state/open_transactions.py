@@ -15,12 +15,12 @@ from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.sound import Damage, batch_damage, segment_part, sound_windows
+from kdump.log.sound import Damage, OnDamage, batch_damage, segment_part, sound_windows
 from kdump.scan.batches import Window
 from kdump.state.markers import read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
 from kdump.state.producers import OpenTxn, Producers
-from kdump.state.transaction_outcomes import OnDamage, log_path
+from kdump.state.transaction_outcomes import log_path
 from kdump.storage.local_disk import local
 
 

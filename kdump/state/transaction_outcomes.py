@@ -11,19 +11,16 @@ from __future__ import annotations
 import enum
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.log.sound import NO_OFFSET, Damage, batch_damage
+from kdump.log.sound import NO_OFFSET, Damage, OnDamage, batch_damage
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.state.markers import is_control, marker_rows, read_markers
 from kdump.storage.location import StoredFile
-
-OnDamage = Callable[[Damage], None]
-"""Takes damage that was found; raises if reading is to fail."""
 
 
 class TransactionState(enum.IntEnum):

@@ -13,10 +13,9 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.sound import Damage, segment_part, sound_windows
+from kdump.log.sound import Damage, OnDamage, segment_part, sound_windows
 from kdump.scan.batches import BatchColumns, Column
 from kdump.storage.local_disk import local
-from kdump.tables.kafka_log.damage import OnDamage
 
 BATCH_SCHEMA: Final = pa.schema(
     [

@@ -27,7 +27,7 @@ from kdump.formats import names, time_index
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
-from kdump.log.seek import IndexedLog
+from kdump.log.seek import SeekableLog
 from kdump.scan.source import read_at
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state import snapshot_name
@@ -295,7 +295,7 @@ def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
         for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     )
     with local(log).open_file() as source:
-        indexed = IndexedLog(source, segment.base_offset, offset_index, time_index)
+        indexed = SeekableLog(source, segment.base_offset, offset_index, time_index)
         largest_ms = indexed.largest_timestamp()
         return indexed.read_largest_timestamp() if largest_ms is None else largest_ms
 

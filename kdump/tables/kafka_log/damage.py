@@ -1,8 +1,6 @@
-"""What becomes of damage that a reading of ``kafka-log`` meets."""
+"""The failure of a reading of ``kafka-log`` that may not skip damage."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from kdump.errors import ExitStatus, KdumpError
 from kdump.log.sound import Damage
@@ -17,7 +15,3 @@ class DamagedLogError(KdumpError):
         super().__init__(
             f"{damage} (mode DROPMALFORMED passes over what is damaged; kdump verify says more)"
         )
-
-
-OnDamage = Callable[[Damage], None]
-"""Takes damage that was met; raises where reading is to fail."""

@@ -12,6 +12,7 @@ from kdump.engine.splits import segment_splits, split_bytes
 from kdump.errors import UsageProblem
 from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at, batch_spans
+from kdump.log.seek import SeekableLog, is_older, offset_of_time
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
@@ -19,7 +20,6 @@ from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
-from kdump.tables.kafka_log.bounds import indexed_log, is_older, offset_of_time
 from kdump.tables.kafka_log.choice import AtTime, Bound, Edge
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.filters import Wanted
@@ -220,7 +220,9 @@ class _Planner:
             with local(path).open_file() as log:
                 start = 0
                 if segment.base_offset < from_offset:
-                    start = indexed_log(self.partition, segment, log).position_of(from_offset)
+                    start = SeekableLog.of_segment(self.partition, segment, log).position_of(
+                        from_offset
+                    )
                 pieces = list(_within(log, pieces, start, to_offset))
         for piece in pieces:
             yield SourceSplit(
