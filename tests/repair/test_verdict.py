@@ -121,7 +121,7 @@ def test_segments_that_go_are_named_with_the_reason(tmp_path: Path) -> None:
     found = judged(tmp_path, with_damage(0, 3))
 
     assert f"delete 1 segment ({log_name(12)}) with 4 batches" in found.sentence
-    assert found.sentence.endswith("because it follows what was cut")
+    assert found.sentence.endswith("because it follows the truncated bytes")
 
 
 def test_leftovers_are_said_to_lose_nothing(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""What a broker that stops cleanly leaves in the root of a log directory.
+"""The files that a clean shutdown leaves in the root of a log directory.
 
-Follows ``LogManager.shutdown``. The recovery points and the log start offsets are written anew,
-for the logs that were loaded; the other two checkpoints are not the loader's.
+Follows ``LogManager.shutdown``. It writes the recovery points and log start offsets of the loaded
+logs; the other two checkpoints do not belong to the loader.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ NO_BROKER_EPOCH = -1
 
 
 def is_loaded(partition: Partition) -> bool:
-    """Whether a broker's log manager recovers it, and speaks of it in the checkpoints.
+    """Whether a broker's log manager recovers a partition and writes it to the checkpoints.
 
-    The cluster's metadata is loaded by the Raft layer. What is to be deleted, or was set aside,
-    is loaded only to be deleted or left.
+    The Raft layer loads the cluster metadata log. ``-delete`` directories are loaded only to be
+    deleted, and ``-stray`` ones are left alone.
     """
     return partition.state in (PartitionState.LIVE, PartitionState.FUTURE) and not (
         partition.is_cluster_metadata or partition.is_0_7
@@ -46,15 +46,15 @@ def load_context(
     producer_id_expiration_ms: int | None = None,
     is_compacted: bool | None = None,
 ) -> LoadContext:
-    """What ``directory`` says about loading one of its partitions.
+    """The context for loading one partition of ``directory``.
 
     Args:
-        directory: in which it lies.
-        topic_partition: which.
-        settings: of its indexes.
-        now_ms: what time it is.
-        producer_id_expiration_ms: after how long a producer is forgotten; None forgets none.
-        is_compacted: whether its topic is compacted; None where that is not known.
+        directory: the log directory.
+        topic_partition: the partition.
+        settings: its index settings.
+        now_ms: the clock.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``; None expires no producer.
+        is_compacted: whether its topic is compacted; None if unknown.
     """
 
     def offset(offsets: Offsets | None) -> int:
@@ -69,7 +69,7 @@ def load_context(
         settings=IndexSettings() if settings is None else settings,
         now_ms=now_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
-        # A topic that is not compacted any more may have been.
+        # A topic that is no longer compacted may have been.
         is_compacted=True if offset(checkpoints.cleaner_offsets) > 0 else is_compacted,
     )
 
@@ -77,17 +77,17 @@ def load_context(
 def recovered_root(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, Recovered | Refusal]
 ) -> dict[str, TargetFile]:
-    """What becomes of the files in the root of ``directory``.
+    """The target state of the files in the root of ``directory``.
 
     Args:
-        directory: as it is.
-        outcomes: of the partitions that were gone through. Where that is not every one that a
-            broker loads, or one was refused, the lines of the others stay as they are, and the
-            marker of a clean stop is not there afterwards.
+        directory: the log directory.
+        outcomes: of the recovered partitions. If these are not all that a broker loads, or one was
+            refused, the lines of the others stay unchanged, and the clean shutdown marker is
+            removed.
 
     Returns:
-        The two checkpoints, what is left from writing them, and the marker, by name; nothing for
-        a clean directory in which nothing changes.
+        The two checkpoints, leftover temporary files of theirs, and the marker, by name; nothing
+        for a clean directory in which nothing changes.
     """
     loaded = {p.topic_partition for p in directory.partitions if is_loaded(p)}
     recovered = {
@@ -95,7 +95,7 @@ def recovered_root(
         for topic_partition, outcome in outcomes.items()
         if isinstance(outcome, Recovered)
     }
-    # What has a name that a broker refuses may be a log that is given its name back.
+    # A directory with a name that a broker refuses may be a log that gets its name back later.
     is_whole = loaded == recovered.keys() and not (directory.unreadable or directory.refused)
     checkpoints = directory.checkpoints
     others = loaded - recovered.keys()
@@ -136,7 +136,7 @@ def _is_kept(outcome: Recovered) -> bool:
 def _kept(
     offsets: Offsets | None, others: Iterable[TopicPartition | None], *, is_whole: bool
 ) -> dict[TopicPartition, int]:
-    """The lines that stay: none of a whole directory, for a broker writes only what it loaded."""
+    """The lines that stay: none for a whole directory, as a broker writes only what it loaded."""
     return {} if is_whole else dict(offsets or {})
 
 
@@ -147,9 +147,9 @@ def _checkpoint(offsets: Mapping[TopicPartition, int]) -> NewBytes:
 def with_lines(
     directory: LogDirectory, name: str, lines: Mapping[TopicPartition, int | None]
 ) -> dict[str, TargetFile]:
-    """The checkpoint ``name`` with other lines about some partitions, or none where that is None.
+    """The checkpoint ``name`` with other lines for some partitions; None removes a line.
 
-    Lines about others stay, in their order.
+    Lines of other partitions stay, in their order.
     """
     offsets = dict(directory.checkpoints.by_file_name()[name] or {})
     for key, offset in lines.items():
@@ -166,23 +166,23 @@ _NOT_THE_LOADERS: Final = (names.REPLICATION_OFFSET_CHECKPOINT, names.CLEANER_OF
 def rebuilt_root(
     directory: LogDirectory, selection: PartitionSelection = EVERYTHING
 ) -> dict[str, TargetFile]:
-    """What the checkpoints in the root of ``directory`` should say, by the logs themselves.
+    """Rebuild the checkpoints in the root of ``directory`` from the logs.
 
-    The other two, where they cannot be read, become empty: then high watermarks rise again from
-    the start of their logs, and the cleaner begins there.
-
-    Lines of partitions that are not there go. A recovery point behind the end of its log is
-    lowered to that. What is missing is added: the end of the log after a clean stop, else 0, for
-    what was flushed cannot be told from the files, and 0 has a broker look at all of it. A log
-    start offset goes where the log begins there anyway, or ends before it: a broker would delete
+    Lines of missing partitions are removed. A recovery point after the end of its log is lowered to
+    that end. A missing recovery point is added: the end of the log after a clean shutdown, else 0,
+    because the files do not show what was flushed, and 0 makes a broker check the whole log. A log
+    start offset is removed if the log starts there anyway, or ends before it: a broker would delete
     every segment then.
 
+    The other two checkpoints become empty if they cannot be read: then high watermarks rise again
+    from the start of the logs, and the cleaner starts there.
+
     Args:
-        directory: as it is, with all of its partitions listed.
+        directory: the log directory, with all of its partitions listed.
         selection: the lines of other partitions, and the other two checkpoints, stay unchanged.
 
     Returns:
-        The files that differ.
+        The files that change.
 
     Raises:
         OSError: a file of a partition cannot be read.
@@ -201,7 +201,7 @@ def rebuilt_root(
             continue
         end_offset = read_bounds(partition).log_end_offset
         if not partition.segments:
-            # A broker begins the log anew, where it is to begin.
+            # A broker creates the log, at its log start offset.
             end_offset = log_starts.get(topic_partition, 0)
         if end_offset is None:
             continue

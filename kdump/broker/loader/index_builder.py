@@ -1,8 +1,8 @@
-"""Which batches of a segment get an entry in its indexes, decided a window at a time.
+"""Rebuild the indexes of a segment: decide, a window at a time, which batches get entries.
 
-Follows ``LogSegment.recover``: an entry for each batch that begins more than
-``index.interval.bytes`` behind the last one that got one; with it, an entry in the time index if
-a larger timestamp was seen since that one's last.
+Follows ``LogSegment.recover``: a batch gets an entry if it starts more than
+``index.interval.bytes`` after the last one that got an entry. With it, the time index gets an entry
+if a larger timestamp was seen since its own last entry.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class Plan:
     """The entries for the batches of one window.
 
     Attributes:
-        count: how many batches come before the one that does not follow; all, if none.
-        invalid: why that one does not.
-        row: of each entry, the batch.
-        offset: of each entry, the batch's last.
-        position: of each entry, where the batch begins.
-        timestamp: largest so far, for each batch.
-        timestamp_offset: last offset of the batch that has it, for each batch.
-        has_time: for each entry, whether it is one in the time index too.
+        count: how many batches are before the first one out of order; all if there is none.
+        invalid: why that one is out of order.
+        row: row of the batch, for each entry.
+        offset: last offset of the batch, for each entry.
+        position: of the batch, for each entry.
+        timestamp: largest one so far, for each batch.
+        timestamp_offset: last offset of the batch with that timestamp, for each batch.
+        has_time: for each entry, whether the time index gets one as well.
     """
 
     count: int
@@ -43,12 +43,12 @@ class Plan:
 
     @property
     def reach(self) -> int:
-        """How many batches are looked at: the one that does not follow has a time, too."""
+        """How many batches are examined: also the one out of order, which has a timestamp."""
         return self.count + (self.invalid is not None)
 
 
 class IndexBuilder:
-    """Collects entries, which :meth:`store` puts into the indexes at the end.
+    """Collects entries, which :meth:`store` writes to the indexes at the end.
 
     Args:
         base_offset: of the segment.
@@ -70,11 +70,11 @@ class IndexBuilder:
 
     @property
     def max_timestamp(self) -> tuple[int, int] | None:
-        """The largest timestamp and its offset; None before the first batch."""
+        """The largest timestamp and its offset; None without a batch."""
         return self._largest if self._has_batches else None
 
     def plan(self, batches: BatchColumns) -> Plan:
-        """Decide for batches that are valid and whose offsets fit, and change nothing."""
+        """Decide which of these valid batches get entries. Changes nothing."""
         last_offset = batches.last_offset
         timestamp, timestamp_offset = self._largest_so_far(batches, last_offset)
         row = self._entry_rows(batches)
@@ -89,14 +89,14 @@ class IndexBuilder:
             entries = int(np.argmin(follows))
             count = int(row[entries])
             invalid = InvalidOffset(int(offset[entries]), int(before[entries]))
-        # The time of a batch is looked at behind its offset, so one more may be looked at here.
+        # Kafka checks the timestamp of a batch after its offset.
         has_time, time_invalid = self._time_entries_of(
             timestamp[row[:entries]], timestamp_offset[row[:entries]]
         )
         if time_invalid is not None:
             entries, invalid = time_invalid
             count = int(row[entries])
-            entries += 1  # whose offset has been taken
+            entries += 1  # its offset entry was accepted
             has_time = has_time[:entries]
             has_time[-1] = False
         return Plan(
@@ -113,7 +113,7 @@ class IndexBuilder:
     def commit(
         self, plan: Plan, count: int, offset_index: OffsetIndexFile, time_index: TimeIndexFile
     ) -> None:
-        """Take what was decided for the first ``count`` batches.
+        """Accept the entries that were planned for the first ``count`` batches.
 
         Raises:
             Refused: an index is full.
@@ -136,7 +136,7 @@ class IndexBuilder:
             self._last_time = (int(plan.timestamp[rows[-1]]), int(plan.timestamp_offset[rows[-1]]))
 
     def store(self, offset_index: OffsetIndexFile, time_index: TimeIndexFile) -> None:
-        """Put the entries into the indexes, once."""
+        """Write the entries to the indexes; to be called once."""
         for entries, index in (
             (self._offset_entries, offset_index),
             (self._time_entries, time_index),
@@ -156,7 +156,7 @@ class IndexBuilder:
         return highest[1:], of_largest
 
     def _entry_rows(self, batches: BatchColumns) -> Column:
-        """Which batches begin more than the interval behind the last entry before them."""
+        """Which batches start more than the interval after the previous entry."""
         position = batches.position
         interval = self._interval_bytes
         first = int(np.searchsorted(position, self._last_position + interval, side="right"))
@@ -173,7 +173,7 @@ class IndexBuilder:
     def _time_entries_of(
         self, timestamp: Column, offset: Column
     ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], tuple[int, InvalidOffset] | None]:
-        """Which entries are news to the time index, and the first whose offset goes back."""
+        """Which entries the time index gets, and the first whose offset is lower than the last."""
         before = np.concatenate(([self._last_time[0]], timestamp[:-1]))
         is_news = timestamp > before
         news = np.flatnonzero(is_news)

@@ -1,9 +1,8 @@
-"""The three indexes of a segment while it is loaded: read when first asked for, cut when closed.
+"""The three indexes of a segment while it is loaded: read on first use, trimmed when closed.
 
-Follows ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex``. A file that is
-there is believed: it counts as full to its last whole entry, padding included. What a broker does
-to the length of a file while it runs (an active segment's indexes are as long as they may get)
-is undone when it closes it, and is not followed here.
+Follows ``AbstractIndex``, ``OffsetIndex``, ``TimeIndex`` and ``TransactionIndex``. An existing file
+is trusted: every whole entry counts, padding included. A running broker resizes the indexes of the
+active segment to their maximum and undoes that when it closes them; that is not repeated here.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ NO_TIMESTAMP: Final = -1
 
 
 class InvalidOffset(Exception):
-    """An index was to take an entry at or below its last one.
+    """An entry for an index is at or below its last one.
 
     A recovering broker takes that for the end of the log, and empties the segment.
     """
@@ -63,27 +62,27 @@ class OffsetIndexFile:
 
     @property
     def room(self) -> int:
-        """How many entries may still come."""
+        """How many more entries fit."""
         return self._max_bytes // offset_index.ENTRY_BYTES - len(self.offset)
 
     @property
     def last_offset(self) -> int:
-        """Of the last entry; the base offset where there is none."""
+        """Offset of the last entry; the base offset if there is none."""
         return int(self.offset[-1]) if len(self.offset) else self.base_offset
 
     def reset(self) -> None:
-        """Begin anew, as long as an index may be."""
+        """Remove all entries."""
         self._set(np.empty(0, np.int64), np.empty(0, np.int64))
 
     def extend(self, offset: Column, position: Column) -> None:
-        """Append entries whose offsets are known to rise."""
+        """Append entries; the caller ensures that offsets rise."""
         if len(offset):
             self._set(
                 np.concatenate((self.offset, offset)), np.concatenate((self.position, position))
             )
 
     def lookup(self, offset: int) -> int:
-        """Position of the last entry at or below ``offset``; 0 where there is none."""
+        """Position of the last entry at or below ``offset``; 0 if there is none."""
         slot = _slot(self.offset, offset, offset_index.ENTRY_BYTES)
         return 0 if slot == NO_SLOT else int(self.position[slot])
 
@@ -93,11 +92,11 @@ class OffsetIndexFile:
         self._set(self.offset[:count], self.position[:count])
 
     def require_resizable(self) -> None:
-        """Refuse what cannot be given the length of an active segment's index."""
+        """Refuse an index that is larger than that of an active segment."""
         _require_resizable(self.name, len(self.offset) * offset_index.ENTRY_BYTES, self._max_bytes)
 
     def trim(self) -> None:
-        """Let the file end behind its last entry."""
+        """Truncate the file to its last entry."""
         if self._is_rebuilt:
             self._directory.put(self.name, Written(self._encoded()))
         else:
@@ -145,12 +144,12 @@ class TimeIndexFile:
 
     @property
     def room(self) -> int:
-        """How many entries may still come; the last slot is for when the segment ends."""
+        """How many entries fit; the last slot is reserved for closing the segment."""
         return self._max_bytes // time_index.ENTRY_BYTES - 1 - len(self.offset)
 
     @property
     def last_entry(self) -> tuple[int, int]:
-        """Timestamp and offset; -1 and the base offset where there is none."""
+        """Timestamp and offset of the last entry; -1 and the base offset if there is none."""
         if not len(self.offset):
             return NO_TIMESTAMP, self.base_offset
         return int(self.timestamp[-1]), int(self.offset[-1])
@@ -159,18 +158,18 @@ class TimeIndexFile:
         self._set(np.empty(0, np.int64), np.empty(0, np.int64))
 
     def extend(self, timestamp: Column, offset: Column) -> None:
-        """Append entries that are known to rise in both."""
+        """Append entries; the caller ensures that timestamps and offsets rise."""
         if len(offset):
             self._set(
                 np.concatenate((self.timestamp, timestamp)), np.concatenate((self.offset, offset))
             )
 
     def append_last(self, timestamp: int, offset: int) -> None:
-        """Append a segment's largest timestamp when the segment ends, if it is news.
+        """Append the largest timestamp of a segment that is closed, if it has no entry yet.
 
         Raises:
-            InvalidOffset: the offset lies below that of the last entry.
-            Refused: the time lies below that of the last entry, or there is no room.
+            InvalidOffset: the offset is below that of the last entry.
+            Refused: the timestamp is below that of the last entry, or the index is full.
         """
         last_timestamp, last_offset = self.last_entry
         if len(self.offset):
@@ -193,11 +192,11 @@ class TimeIndexFile:
         self._set(self.timestamp[:count], self.offset[:count])
 
     def require_resizable(self) -> None:
-        """Refuse what cannot be given the length of an active segment's index."""
+        """Refuse an index that is larger than that of an active segment."""
         _require_resizable(self.name, len(self.offset) * time_index.ENTRY_BYTES, self._max_bytes)
 
     def trim(self) -> None:
-        """Let the file end behind its last entry."""
+        """Truncate the file to its last entry."""
         if self._is_rebuilt:
             self._directory.put(self.name, Written(self._encoded()))
         else:
@@ -216,7 +215,7 @@ class TimeIndexFile:
 
 
 class TransactionIndexFile:
-    """A transaction index; there is no file before there is an entry, and none is padded.
+    """A transaction index; its file is created with the first entry, and never padded.
 
     Raises:
         Refused: a directory has its name.
@@ -230,16 +229,16 @@ class TransactionIndexFile:
         directory.require_no_directory(name, "FileSystemException")
 
     def entries(self) -> tuple[AbortedTxn, ...]:
-        """All whole ones."""
+        """All whole entries."""
         if self.name not in self._directory:
             return ()
         return transaction_index.decode(self._directory.read(self.name)).entries
 
     def is_sane(self, base_offset: int) -> bool:
-        """Whether no transaction ends before its segment begins.
+        """Whether no transaction ends before the base offset of its segment.
 
         Raises:
-            Refused: an entry is of a version that Kafka does not know.
+            Refused: an entry has a version that Kafka does not know.
         """
         for slot, entry in enumerate(self.entries()):
             self._require_known(slot, entry)
@@ -254,10 +253,10 @@ class TransactionIndexFile:
             self._directory.put(self.name, Written(b""))
 
     def append(self, aborted: AbortedTxn) -> None:
-        """Append an entry, which is not in the file before :meth:`store`.
+        """Append an entry; :meth:`store` writes it to the file.
 
         Raises:
-            Refused: it ends no later than the one before.
+            Refused: its transaction does not end after the previous one.
         """
         if self._last_offset is not None and self._last_offset >= aborted.last_offset:
             raise Refused(
@@ -270,7 +269,7 @@ class TransactionIndexFile:
         self._appended.append(aborted)
 
     def store(self) -> None:
-        """Put what was appended into the file."""
+        """Write the appended entries to the file."""
         if self._appended:
             before = self._directory.read(self.name) if self.name in self._directory else b""
             after = before + transaction_index.encode(self._appended)
@@ -278,10 +277,10 @@ class TransactionIndexFile:
             self._appended.clear()
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the first entry that ends at or above ``offset``, and all behind it.
+        """Drop the first entry that ends at or above ``offset``, and all entries after it.
 
         Raises:
-            Refused: an entry before it is of a version that Kafka does not know.
+            Refused: an entry before it has a version that Kafka does not know.
         """
         for slot, entry in enumerate(self.entries()):
             self._require_known(slot, entry)
@@ -300,10 +299,10 @@ class TransactionIndexFile:
 
 
 def _mapped(entries: bytes, stale: bytes, max_bytes: int) -> Written:
-    """What the file of an index has while it is in use.
+    """The content of an index file while it is open.
 
-    Kafka maps it into memory and counts entries: what was there before stays behind them, until
-    the index is trimmed. That of a segment on whose offsets loading ends never is.
+    Kafka maps the file into memory and counts entries: old content stays after them until the index
+    is trimmed. If loading is aborted at the segment, that never happens.
     """
     data = entries + stale[len(entries) :]
     return Written(data, max(0, max_bytes - len(data)))

@@ -1,7 +1,7 @@
-"""The loader's rules for what interrupted work left behind in a partition.
+"""The loader's rules for leftover files of a partition.
 
-Follows ``LogLoader.load`` as far as it is about ``.deleted``, ``.cleaned`` and ``.swap`` files,
-and ``LogLoader.loadSegmentFiles`` for indexes without a log.
+Follows ``LogLoader.load`` for ``.deleted``, ``.cleaned`` and ``.swap`` files, and
+``LogLoader.loadSegmentFiles`` for indexes without a log.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 def finish_swaps(directory: VirtualDirectory, settings: IndexSettings, recorder: Recorder) -> None:
-    """Drop what was being written, and put in place what was complete.
+    """Delete incomplete files, and finish complete swaps.
 
     Raises:
-        Refused: a name among them has no offset, or Kafka's reader fails on a complete segment.
+        Refused: a leftover file has a name without an offset, or Kafka's reader fails on a complete
+            segment.
     """
     swaps = _drop_unfinished(directory, recorder)
     if not swaps:
@@ -50,7 +51,7 @@ def finish_swaps(directory: VirtualDirectory, settings: IndexSettings, recorder:
 
 
 def drop_orphan(directory: VirtualDirectory, name: str, recorder: Recorder) -> None:
-    """Delete the index ``name`` if its log is not there.
+    """Delete the index ``name`` if its log is missing.
 
     Raises:
         Refused: the name has no offset.
@@ -62,7 +63,7 @@ def drop_orphan(directory: VirtualDirectory, name: str, recorder: Recorder) -> N
 
 
 def _drop_unfinished(directory: VirtualDirectory, recorder: Recorder) -> list[str]:
-    """Delete what was being deleted or written; gives the swaps that count, by name."""
+    """Delete files that were being deleted or written; returns the names of valid swaps."""
     swaps: list[str] = []
     cleaned: list[str] = []
     for name in directory.names():
@@ -83,10 +84,10 @@ def _drop_unfinished(directory: VirtualDirectory, recorder: Recorder) -> list[st
 
 
 def required_offset(name: str) -> int:
-    """The offset that the name of a file begins with.
+    """The offset at the start of a file name.
 
     Raises:
-        Refused: it has none.
+        Refused: there is none.
     """
     offset = leading_offset(name)
     if offset is None:

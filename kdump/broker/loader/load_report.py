@@ -1,4 +1,4 @@
-"""What loading a partition does to it, told for people: what is lost, and what is put right."""
+"""The report of loading a partition, for people: what is lost, and what is repaired."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from kdump.target.virtual_directory import (
 
 
 class Outcome(enum.Enum):
-    """What becomes of a leftover."""
+    """What the loader does with a leftover file; the value is the word for it."""
 
     DELETED = "deleted"
     PUT_IN_PLACE = "put in place"
-    """Lost its ``.swap``: what it was made for is finished."""
+    """Renamed without its ``.swap``: the interrupted operation is finished."""
     REPLACED = "replaced"
-    """Deleted, because what is put in place holds its batches."""
+    """Deleted, because a swap contains its batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file that something interrupted left behind, and what becomes of it."""
+    """A leftover file of an interrupted operation, and what the loader does with it."""
 
     name: str
     outcome: Outcome
@@ -42,15 +42,16 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What bytes that go hold.
+    """The content of bytes that are lost.
 
     Attributes:
-        size_bytes: how many.
-        batches: how many whole batches with a valid checksum are in them.
-        records: in those; None where only decompressing messages of magic 0 or 1 could tell.
-        first_offset: of those; None where there are none.
-        last_offset: of those.
-        damaged_bytes: the bytes outside of those, but for space that was never written.
+        size_bytes: how many bytes.
+        batches: how many whole, valid batches are in them.
+        records: of those batches; None if counting them needs decompression of messages of magic 0
+            or 1.
+        first_offset: of those batches; None if there are none.
+        last_offset: of those batches.
+        damaged_bytes: bytes that are not in those batches, without preallocated space.
     """
 
     size_bytes: int
@@ -63,15 +64,15 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A log that ends earlier.
+    """A log that is truncated.
 
     Attributes:
         name: of the log.
-        position: its first byte that goes.
-        reason: why.
-        loss: what goes.
-        is_padding: whether that is nothing but zeroes that were never written: no batch follows,
-            and nobody has noted down that the log was longer.
+        position: its new size, in bytes.
+        reason: why it is truncated.
+        loss: what is lost.
+        is_padding: whether the truncated bytes are only preallocated space: zeroes, no batch
+            follows, and no checkpoint indicates that the log was longer.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A segment that goes as a whole."""
+    """A segment that is deleted."""
 
     name: str
     reason: str
@@ -92,13 +93,13 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class SwapLoss:
-    """What a log held that was replaced by a ``.swap``, and the swap does not hold.
+    """Records of a log that its replacement, a ``.swap`` file, does not contain.
 
-    Or what an unfinished log held that is deleted, and no other log holds.
+    Or records of an unfinished, deleted log that no other log contains.
 
     Attributes:
         name: of the log.
-        loss: the batches of which records are lost, and those records.
+        loss: the lost records, and the batches that they are in.
     """
 
     name: str
@@ -106,15 +107,15 @@ class SwapLoss:
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it is about a ``.swap`` or ``.cleaned`` that is deleted."""
+        """Whether the log is a ``.swap`` or ``.cleaned`` file that is deleted."""
         return not self.name.endswith(names.FileKind.LOG.value)
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredSegment:
-    """A segment that was gone through from end to end, and why.
+    """A segment that was recovered, and why.
 
-    ``is_rebuilt`` says that it was because of its indexes, not of the stop.
+    ``is_rebuilt`` is true if the reason is its indexes, not an unclean shutdown.
     """
 
     base_offset: int
@@ -124,47 +125,47 @@ class RecoveredSegment:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A segment that becomes several."""
+    """A segment that is split into several."""
 
     name: str
     base_offsets: tuple[int, ...]
 
 
 class Cause(enum.Enum):
-    """Why bytes of a log are set aside."""
+    """Why bytes of a log are quarantined."""
 
     DAMAGED = "damaged"
-    """They are no valid batch."""
+    """They are not a valid batch."""
     DUPLICATE = "duplicate"
-    """They are a batch that the log has already."""
+    """They are a second copy of a batch of the log."""
     OUT_OF_ORDER = "out of order"
-    """They are a valid batch, and its offsets belong to others."""
+    """They are a valid batch, but other batches have its offsets."""
     NOT_LOADABLE = "not loadable"
-    """They are a valid batch on which Kafka's loading ends."""
+    """They are a valid batch that makes Kafka fail to load the log."""
     FOREIGN = "foreign"
     """They are valid batches of another log."""
     UNDECIDED = "undecided"
-    """They are valid batches in whose place others stay, and little tells which belong there."""
+    """They are valid batches that conflict with others, and it is unclear which belong there."""
     MISSING = "missing"
-    """They are no bytes: offsets that were missing before."""
+    """There are no bytes: these offsets were missing before."""
     UNFINISHED = "unfinished"
-    """They are all of a file that was being written, and hold batches that no log has."""
+    """They are a whole unfinished file with batches that no log contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedRange:
-    """Bytes of a log that go out of it, and into a file of their own.
+    """A byte range of a log that is moved from it to a separate file.
 
     Attributes:
-        name: of the log, as it is on disk.
-        start: its first byte that goes.
-        end: behind the last.
-        file: what has those bytes then, but for zeroes at their end; None for nothing but zeroes.
-        cause: what they are.
+        name: of the log on disk.
+        start: first byte of the range.
+        end: end of the range, exclusive.
+        file: name of the file with those bytes, without trailing zeroes; None if all are zeroes.
+        cause: why they are quarantined.
         reason: the same in words.
-        first_offset: of what is lost with them; None where no offset is missing.
-        last_offset: of that; None also where it is not known how far it went.
-        records: how many are lost; None where that is not known.
+        first_offset: of the records that are lost with them; None if no offset is missing.
+        last_offset: of those records; None also if unknown.
+        records: how many are lost; None if unknown.
     """
 
     name: str
@@ -183,7 +184,7 @@ class QuarantinedRange:
 
     @property
     def most_records(self) -> int | None:
-        """How many records can be lost at most; None where that is not known."""
+        """Upper limit of the number of lost records; None if unknown."""
         if self.records is not None or self.first_offset is None or self.last_offset is None:
             return self.records
         return self.last_offset - self.first_offset + 1
@@ -191,7 +192,7 @@ class QuarantinedRange:
 
 @dataclass(frozen=True, slots=True)
 class AddedMarker:
-    """An abort marker that takes the place of one that was lost."""
+    """An abort marker that replaces a lost one."""
 
     name: str
     producer_id: int
@@ -200,21 +201,21 @@ class AddedMarker:
 
 @dataclass(frozen=True, slots=True)
 class LoadReport:
-    """All that loading does.
+    """Everything that loading does to a partition.
 
     Attributes:
-        cuts: logs that end earlier; at most one where the stop was unclean.
-        dropped: segments that go.
-        splits: segments that become several.
-        leftovers: of what was interrupted.
-        recovered: segments that were gone through.
-        rebuilt_indexes: names of index files that get other entries than they have.
-        set_aside: what goes out of logs into files of its own; only salvaging does that.
-        made_markers: ends of transactions that were lost, and without which Kafka would not load
-            the log; likewise.
-        ignored_log_start_offset: where the log was to begin, behind its end: a broker would have
-            deleted all of it, salvaging lets it begin with its first segment.
-        swap_losses: what is lost of logs that swaps replace.
+        cuts: truncated logs; at most one after an unclean shutdown.
+        dropped: deleted segments.
+        splits: segments that are split.
+        leftovers: leftover files.
+        recovered: recovered segments.
+        rebuilt_indexes: names of index files that get other entries.
+        quarantined: byte ranges that are moved to separate files; only salvage does that.
+        added_markers: abort markers that replace lost ones, without which Kafka would not load the
+            log; only salvage adds them.
+        ignored_log_start_offset: a log start offset after the end of the log, at which a broker
+            would have deleted the whole log; salvage ignores it.
+        swap_losses: records that are lost with logs that swaps replace.
     """
 
     cuts: tuple[Cut, ...]
@@ -230,13 +231,13 @@ class LoadReport:
 
     @property
     def loses_data(self) -> bool:
-        """Whether any byte of a log goes."""
+        """Whether any byte of a log is lost."""
         aside = any(piece.cause is not Cause.MISSING for piece in self.quarantined)
         return bool(self.cuts or self.dropped or aside or self.swap_losses)
 
 
 class Recorder:
-    """Keeps the account while a partition is loaded."""
+    """Collects the report while a partition is loaded."""
 
     def __init__(self, directory: VirtualDirectory) -> None:
         self._directory = directory
@@ -260,14 +261,14 @@ class Recorder:
         self._splits.append(Split(segment_name, tuple(base_offsets)))
 
     def cut(self, name: str, before: Content, position: int, why: str, *, is_padding: bool) -> None:
-        """Note that the log ``name``, which was ``before``, ends at ``position``."""
+        """Record that the log ``name``, with content ``before``, is truncated to ``position``."""
         loss = self._loss(part_of(before, position, before.size_bytes))
         if is_padding:
             loss = replace(loss, damaged_bytes=0)
         self._cuts.append(Cut(name, position, why, loss, is_padding))
 
     def dropped(self, name: str, why: str) -> None:
-        """Note that a segment goes; to be called while it is there."""
+        """Record that a segment is deleted; to be called while it still exists."""
         loss = self._loss(self._directory.content(name))
         self._dropped.append(Dropped(name, why, loss))
 
@@ -292,10 +293,10 @@ class Recorder:
 
 
 def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
-    """Count what is sound in bytes that go."""
+    """Count the valid batches in bytes that are lost."""
     if isinstance(lost, Written):
         return Loss(lost.size_bytes, 0, 0, None, None, lost.size_bytes)
-    batches = sound_bytes = 0
+    batches = valid_bytes = 0
     records: int | None = 0
     first_offset: int | None = None
     last_offset: int | None = None
@@ -303,19 +304,19 @@ def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
         for step in walk_segment(source, with_records=False, follow_bad=True):
             if not isinstance(step, Window):
                 continue
-            sound = step.batches.rows(step.batches.is_valid)
-            if not sound.count:
+            valid = step.batches.rows(step.batches.is_valid)
+            if not valid.count:
                 continue
-            batches += sound.count
-            sound_bytes += int(sound.size_bytes.sum())
-            is_legacy = sound.magic < 2
-            wraps = is_legacy & ((sound.attributes & record_batch.CODEC_MASK) != Codec.NONE)
+            batches += valid.count
+            valid_bytes += int(valid.size_bytes.sum())
+            is_legacy = valid.magic < 2
+            wraps = is_legacy & ((valid.attributes & record_batch.CODEC_MASK) != Codec.NONE)
             if wraps.any():
                 records = None
             elif records is not None:
-                records += int(np.where(is_legacy, 1, sound.records_count).sum())
-            first = int(sound.base_offset.min())
-            last = int(np.max(sound.last_offset))
+                records += int(np.where(is_legacy, 1, valid.records_count).sum())
+            first = int(valid.base_offset.min())
+            last = int(np.max(valid.last_offset))
             first_offset = first if first_offset is None else min(first, first_offset)
             last_offset = last if last_offset is None else max(last, last_offset)
     return Loss(
@@ -324,5 +325,5 @@ def measure_loss(directory: VirtualDirectory, lost: Content) -> Loss:
         records,
         first_offset,
         last_offset,
-        lost.size_bytes - sound_bytes,
+        lost.size_bytes - valid_bytes,
     )

@@ -1,7 +1,7 @@
-"""What a starting and then cleanly stopping broker leaves of a partition.
+"""Load a partition as a starting broker does, and close it as a clean shutdown does.
 
-Follows ``LogLoader.load``, what ``UnifiedLog`` does when it is made, and ``LogManager.shutdown``
-as far as it concerns one log. All changes are made to a
+Follows ``LogLoader.load``, the constructor of ``UnifiedLog``, and ``LogManager.shutdown`` as far as
+it concerns one log. All changes are made to a
 :class:`~kdump.target.virtual_directory.VirtualDirectory`, so nothing is written. The outcome can be
 compared with Kafka's own, shown to people, and applied elsewhere.
 """
@@ -24,7 +24,7 @@ from kdump.broker.loader.loaded_segment import (
 from kdump.broker.loader.log_segments import LogSegments
 from kdump.broker.loader.producer_replay import rebuild_producers
 from kdump.broker.loader.segment_recovery import recover_segment
-from kdump.broker.loader.segment_split import put_in_place, split_segment
+from kdump.broker.loader.segment_split import replace_segments, split_segment
 from kdump.broker.loader.swap_losses import SwapRules, resolve_swaps
 from kdump.formats import names
 from kdump.formats.checkpoints import EpochEntry
@@ -56,16 +56,16 @@ class LoadContext:
     """What loading a partition depends on besides its directory.
 
     Attributes:
-        is_clean: whether the marker of a clean stop is in the log directory.
-        recovery_point: what ``recovery-point-offset-checkpoint`` says; 0 where it has no line.
-        log_start_offset: what ``log-start-offset-checkpoint`` says; 0 likewise.
-        high_watermark: what ``replication-offset-checkpoint`` says; 0 likewise.
-        settings: of the topic, for its indexes.
-        now_ms: the clock; with ``producer_id_expiration_ms`` it says which producers are
-            forgotten when a snapshot is read.
-        producer_id_expiration_ms: ``producer.id.expiration.ms``; None forgets none.
-        is_compacted: whether the cleaner works on the log, or has; None where that is not known.
-            Decides only what counts as lost, not what is done.
+        is_clean: whether the log directory has a clean shutdown marker.
+        recovery_point: from ``recovery-point-offset-checkpoint``; 0 if it has no line.
+        log_start_offset: from ``log-start-offset-checkpoint``; 0 if it has no line.
+        high_watermark: from ``replication-offset-checkpoint``; 0 if it has no line.
+        settings: index settings of the topic.
+        now_ms: the clock; with ``producer_id_expiration_ms`` it decides which producers expire
+            when a snapshot is read.
+        producer_id_expiration_ms: ``producer.id.expiration.ms``; None expires no producer.
+        is_compacted: whether the log is or was compacted; None if unknown. Decides only what
+            counts as lost, not what is done.
     """
 
     is_clean: bool = False
@@ -79,12 +79,12 @@ class LoadContext:
 
     @property
     def swap_rules(self) -> SwapRules:
-        """What may be missing from a swap."""
+        """Which records may be missing from a swap."""
         return SwapRules(self.is_compacted, self.log_start_offset)
 
     @property
     def expire_before_ms(self) -> int | None:
-        """Producers that were last seen then or before are forgotten; None forgets none."""
+        """Producers last seen at or before this time expire; None if no producer does."""
         if self.producer_id_expiration_ms is None:
             return None
         return self.now_ms - self.producer_id_expiration_ms
@@ -95,17 +95,17 @@ class Recovered:
     """A partition as a broker leaves it.
 
     Attributes:
-        files: what becomes of each file, by name.
-        log_start_offset: where the log begins.
-        log_end_offset: where it ends, exclusive.
-        recovery_point: what the recovery point checkpoint then says.
-        checkpointed_log_start_offset: what the log start checkpoint then says; None for no line.
-        active_base_offset: of the last segment.
+        files: target state of each file, by name.
+        log_start_offset: first offset of the log.
+        log_end_offset: end of the log, exclusive.
+        recovery_point: the new line in the recovery point checkpoint.
+        checkpointed_log_start_offset: the new line in the log start checkpoint; None for no line.
+        active_base_offset: base offset of the active segment.
         leader_epochs: as a broker then has them in memory.
         account: what was done, for people.
         producers: as a broker then has them in memory.
-        first_unstable_offset: where the first transaction begins whose outcome is open, or not
-            replicated; None where there is none.
+        first_unstable_offset: first offset of the first transaction that is open or whose end is
+            not replicated; None if there is none.
     """
 
     files: dict[str, TargetFile]
@@ -121,10 +121,10 @@ class Recovered:
 
 
 def recover_partition(partition: Partition, context: LoadContext) -> Recovered | Refusal:
-    """Say what Kafka leaves of ``partition`` after loading it and stopping cleanly.
+    """Predict what Kafka makes of ``partition`` by loading it and shutting down cleanly.
 
-    Reads its directory, and every unflushed segment from end to end where the stop was not
-    clean; writes nothing, and holds no more than a window of a segment at a time.
+    Reads its directory, and all of every unflushed segment after an unclean shutdown. Writes
+    nothing, and holds no more than a window of a segment in memory.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -133,7 +133,7 @@ def recover_partition(partition: Partition, context: LoadContext) -> Recovered |
 
 
 def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
-    """The same for a directory in which something was changed before, which this goes on with.
+    """Like :func:`recover_partition`, for a virtual directory, which is changed.
 
     Raises:
         OSError: as :func:`recover_partition`.
@@ -150,7 +150,7 @@ def load_directory(directory: VirtualDirectory, context: LoadContext) -> Recover
 
 
 class _Loader:
-    """One loading of one partition."""
+    """Loads one partition."""
 
     def __init__(self, directory: VirtualDirectory, context: LoadContext) -> None:
         self.directory = directory
@@ -182,8 +182,8 @@ class _Loader:
         return self._stop(start_offset, end_offset, recovery_point)
 
     def _stop(self, start_offset: int, end_offset: int, recovery_point: int) -> Recovered:
-        """Flush, take the last snapshot and close (``LogManager.shutdown``)."""
-        flushed_to = wrap_int64(end_offset + 1)  # in Kafka's numbers nothing lies behind the last
+        """Flush, take the final snapshot and close (``LogManager.shutdown``)."""
+        flushed_to = wrap_int64(end_offset + 1)  # overflows after the last offset, as in Kafka
         if flushed_to > recovery_point:
             for segment in self.segments.between(recovery_point, flushed_to):
                 segment.load_indexes()
@@ -224,7 +224,7 @@ class _Loader:
             if replaced.base_offset != min(part.base_offset for part in parts):
                 self.segments.remove(replaced.base_offset)
         self.recorder.split(segment.log_name, [part.base_offset for part in parts])
-        put_in_place(parts, old)
+        replace_segments(parts, old)
         for replaced in old:
             if all(replaced.base_offset != part.base_offset for part in parts):
                 self.producers.delete_segment_snapshot(replaced.base_offset)
@@ -273,10 +273,10 @@ class _Loader:
         )
 
     def _is_padding(self, segment: LoadedSegment, before: Content) -> bool:
-        """Whether what was cut off is space that was set aside and never written.
+        """Whether the truncated bytes are preallocated space that was never written.
 
-        That is zeroes where nothing says that the log went on: no later segment, and no
-        checkpoint of how far it was flushed or replicated.
+        They are if they are zeroes, and nothing indicates that the log was longer: no later
+        segment, and no checkpoint of how far it was flushed or replicated.
         """
         lost = part_of(before, segment.size_bytes, before.size_bytes)
         if self.directory.end_of_data(lost):
@@ -289,14 +289,14 @@ class _Loader:
             return False
 
     def _live_bases(self) -> Iterator[int]:
-        """Base offsets of the logs that are there, whether or not they are loaded yet."""
+        """Base offsets of the existing logs, whether or not they are loaded yet."""
         for name in self.directory.names():
             parsed = names.parse_offset_file_name(name)
             if parsed is not None and str(parsed) == name and parsed.kind is FileKind.LOG:
                 yield parsed.offset
 
     def _recover_log(self) -> tuple[int, int]:
-        """Recover what is not known to be flushed; gives recovery point and end offset."""
+        """Recover unflushed segments; returns recovery point and log end offset."""
         context = self.context
         if not context.is_clean:
             self._recover_unflushed()
@@ -323,12 +323,12 @@ class _Loader:
                 if truncated_bytes:
                     self._record_cut(segment, before, str(problem))
             if truncated_bytes:
-                segment.next_offset()  # Kafka says it in its log, which may end the loading
-                self._delete_segments(unflushed[at + 1 :], "it follows what was cut")
+                segment.next_offset()  # Kafka logs it; reading it may abort loading
+                self._delete_segments(unflushed[at + 1 :], "it follows the truncated bytes")
                 return
 
     def _delete_all_below_start(self) -> int | None:
-        """The end of the log; all segments go if the log is to begin behind it."""
+        """The log end offset; deletes all segments if the log start offset is after it."""
         if not len(self.segments):
             return None
         end_offset = self.segments.last.next_offset()
@@ -337,7 +337,7 @@ class _Loader:
             return end_offset
         self._delete_segments(
             self.segments.all(),
-            f"the log ends at {end_offset}, and is to begin at {start_offset}",
+            f"the log ends at {end_offset}, before the log start offset {start_offset}",
             with_snapshots=False,
         )
         self.epochs.clear()
@@ -355,7 +355,7 @@ class _Loader:
                 self.producers.delete_segment_snapshot(segment.base_offset)
 
     def _find_unstable_offset(self, start_offset: int, end_offset: int) -> None:
-        """Look for the first open transaction in the log; only the looking has consequences."""
+        """Search for the first open transaction, because the search itself can fail."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return

@@ -1,4 +1,4 @@
-"""The segments of a log while it is loaded, in order."""
+"""The segments of a log that is being loaded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LogSegments:
         return list(self._bases)
 
     def last_bases(self, count: int) -> list[int]:
-        """The base offsets of the last ones, without a look at the others."""
+        """The base offsets of the last ``count`` segments."""
         return self._bases[-count:]
 
     @property
@@ -56,12 +56,12 @@ class LogSegments:
         self._bases.clear()
 
     def floor(self, offset: int) -> LoadedSegment | None:
-        """The last one that begins at or below ``offset``."""
+        """The last segment whose base offset is at or below ``offset``."""
         at = bisect_right(self._bases, offset)
         return self._by_base[self._bases[at - 1]] if at else None
 
     def between(self, start: int, end: int) -> list[LoadedSegment]:
-        """From the one that holds ``start`` to the last that begins below ``end``."""
+        """From the segment that contains ``start`` to the last with a base offset below ``end``."""
         if start == end:
             return []
         low = max(0, bisect_right(self._bases, start) - 1)
@@ -71,15 +71,15 @@ class LogSegments:
 def unindexed_segments(
     partition: Partition, directory: VirtualDirectory, settings: IndexSettings
 ) -> LogSegments:
-    """All segments of ``partition``, to be read without believing their indexes.
+    """All segments of ``partition``, with empty offset indexes, to be read without trusting them.
 
     Args:
         partition: the partition.
-        directory: its directory, which stays as it is.
+        directory: its directory, which is not changed.
         settings: of the topic.
 
     Raises:
-        Refused: a log is larger than Kafka takes.
+        Refused: a log is larger than Kafka accepts.
     """
     apart = directory.copy()
     segments = LogSegments()

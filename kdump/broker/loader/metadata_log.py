@@ -1,9 +1,9 @@
-"""The cluster's metadata, as its own layer loads it.
+"""Load the cluster metadata log as the Raft layer does.
 
-Follows ``KafkaRaftLog.createLog``. That log is loaded as after a crash each time, and from its
-first offset on, whatever the checkpoints and the marker in the log directory say. Then snapshots
-that were being written or deleted go, and those below the log's start; and where the newest one
-that stays is ahead of the log, all of the log goes, and begins anew where the snapshot ends.
+Follows ``KafkaRaftLog.createLog``. That log is always loaded as after an unclean shutdown, and from
+its first offset on, whatever the checkpoints and the clean shutdown marker say. Then snapshots that
+were being written or deleted are removed, and those before the log start. If the newest remaining
+snapshot is ahead of the log, the whole log is deleted and starts again at the end of the snapshot.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SNAPSHOT_SUFFIXES = (".checkpoint", ".checkpoint.part", ".checkpoint.deleted")
 
 
 def metadata_context(context: LoadContext) -> LoadContext:
-    """What loading that log depends on: of ``context``, only the settings."""
+    """The context for loading that log: only the settings of ``context``."""
     return LoadContext(settings=context.settings)
 
 
@@ -33,7 +33,7 @@ def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Re
     """Apply the rules for snapshots to the log as the loader leaves it.
 
     Args:
-        partition: the cluster's metadata.
+        partition: the cluster metadata log.
         outcome: of the loader, with :func:`metadata_context`.
 
     Raises:
@@ -56,8 +56,8 @@ def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Re
             gone.append(name)
     if outcome.log_start_offset > 0 and not kept:
         return Refusal(
-            f"the log begins at offset {outcome.log_start_offset}, and no snapshot says what was"
-            " before",
+            f"the log starts at offset {outcome.log_start_offset}, and there is no snapshot of what"
+            " was before",
             partition.path.name,
             "IllegalStateException",
         )
@@ -65,7 +65,7 @@ def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Re
         newest = max(kept, key=_age)
         if _is_ahead(newest, outcome):
             gone.extend(str(snapshot) for snapshot in kept if _age(snapshot) < _age(newest))
-            outcome = _begun_anew(partition, outcome, newest.end_offset)
+            outcome = _restarted(partition, outcome, newest.end_offset)
     leftovers = tuple(Leftover(name, Outcome.DELETED) for name in gone)
     return replace(
         outcome,
@@ -83,8 +83,8 @@ def _is_ahead(snapshot: MetadataSnapshotName, outcome: Recovered) -> bool:
     return _age(snapshot) > (latest_epoch, outcome.log_end_offset)
 
 
-def _begun_anew(partition: Partition, outcome: Recovered, offset: int) -> Recovered:
-    """The log emptied, and begun at ``offset``."""
+def _restarted(partition: Partition, outcome: Recovered, offset: int) -> Recovered:
+    """The log deleted and started again at ``offset``."""
     parsed = {name: names.parse_offset_file_name(name) for name in outcome.files}
     old = [name for name, of in parsed.items() if of is not None and str(of) == name]
     made = [
@@ -112,7 +112,7 @@ def _begun_anew(partition: Partition, outcome: Recovered, offset: int) -> Recove
 
 def _dropped(partition: Partition, old: Collection[str], offset: int) -> tuple[Dropped, ...]:
     directory = VirtualDirectory(partition.path)
-    why = f"the newest snapshot reaches up to {offset}, which the log does not"
+    why = f"the newest snapshot ends at {offset}, after the end of the log"
     return tuple(
         Dropped(name, why, measure_loss(directory, directory.content(name)))
         for name in old

@@ -1,4 +1,4 @@
-"""Bringing the producers of a log up to an offset.
+"""Replay a log to advance the state of its producers to an offset.
 
 Follows ``UnifiedLog.rebuildProducerState`` and ``loadProducersFromRecords``.
 """
@@ -18,23 +18,23 @@ def rebuild_producers(
     *,
     is_clean: bool = False,
 ) -> None:
-    """Bring ``state`` to ``end_offset`` from the newest snapshot and the batches behind it.
+    """Advance ``state`` to ``end_offset`` from the newest snapshot and the batches after it.
 
-    Snapshots are taken as Kafka takes them on the way.
+    Takes snapshots on the way, as Kafka does.
 
     Args:
-        state: of a log that has ``segments``.
-        segments: of the log, as far as they are loaded.
-        start_offset: where the log begins.
-        end_offset: exclusive.
-        is_clean: whether this is the loading of a log that was stopped cleanly.
+        state: the producers of the log.
+        segments: the segments that are loaded so far.
+        start_offset: first offset of the log.
+        end_offset: where to stop, exclusive.
+        is_clean: whether the log is being loaded after a clean shutdown.
 
     Raises:
-        Refused: Kafka cannot take in a batch.
+        Refused: Kafka cannot append a batch.
     """
     to_snapshot = [*segments.last_bases(2), end_offset]
     if is_clean and not state.has_snapshots:
-        # As after an upgrade from a Kafka that had none: nothing is replayed.
+        # As after an upgrade from a Kafka without snapshots: nothing is replayed.
         for offset in to_snapshot:
             state.map_end_offset = offset
             state.take_snapshot()
@@ -69,7 +69,7 @@ def _replay(
             continue
         if end < first.position:
             raise Refused(
-                f"the batch at offset {begin} lies behind that at {end_offset}",
+                f"the batch at offset {begin} comes after the one at {end_offset}",
                 segment.log_name,
                 "IllegalArgumentException",
                 first.position,

@@ -1,7 +1,7 @@
-"""Splitting a segment whose offsets its indexes cannot hold.
+"""Split a segment whose offsets do not fit its indexes.
 
 Follows ``LocalLog.splitOverflowedSegment`` and ``replaceSegments``. Compaction before Kafka 1.1
-could make such segments.
+could create such segments.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _INT32_MAX = 2**31 - 1
 
 
 def split_segment(segment: LoadedSegment) -> list[LoadedSegment]:
-    """Lay the batches of ``segment`` into new ones, none of which overflows.
+    """Move the batches of ``segment`` to new segments that do not overflow.
 
-    The new segments are named as cleaned ones; :func:`put_in_place` takes them into use.
+    The new files have the suffix ``.cleaned``; :func:`replace_segments` renames them.
 
     Raises:
         Refused: Kafka cannot split this one.
@@ -35,7 +35,9 @@ def split_segment(segment: LoadedSegment) -> list[LoadedSegment]:
         part, position = _next_part(segment, position)
         parts.append(part)
     if len({part.base_offset for part in parts}) < len(parts):
-        raise _refused(segment, "two parts of the segment begin alike", "NoSuchFileException")
+        raise _refused(
+            segment, "two parts of the segment have the same base offset", "NoSuchFileException"
+        )
     for part in parts:
         try:
             part.become_inactive()
@@ -44,8 +46,8 @@ def split_segment(segment: LoadedSegment) -> list[LoadedSegment]:
     return parts
 
 
-def put_in_place(parts: list[LoadedSegment], old: list[LoadedSegment]) -> None:
-    """Take new segments into use instead of ``old``."""
+def replace_segments(parts: list[LoadedSegment], old: list[LoadedSegment]) -> None:
+    """Replace the segments ``old`` by new ones."""
     for segment in old:
         segment.delete()
     for part in parts:
@@ -63,7 +65,7 @@ def _require_overflow(segment: LoadedSegment) -> None:
 
 
 def _next_part(segment: LoadedSegment, start: int) -> tuple[LoadedSegment, int]:
-    """The new segment that begins at byte ``start``, and where the next one does."""
+    """The new segment for the batches from byte ``start`` on, and where the next one starts."""
     directory = segment.directory
     part: LoadedSegment | None = None
     builder: IndexBuilder | None = None

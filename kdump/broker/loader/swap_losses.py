@@ -1,22 +1,22 @@
-"""What swaps would lose of the logs that they replace.
+"""Find the records that finishing an interrupted swap loses.
 
-A broker puts complete ``.swap`` files in place of the logs between their offsets without looking
-into either. What a swap holds is right where it comes from a split, which keeps every batch, or
-from the cleaner, which removes only what its rules let go (``Cleaner.shouldRetainRecord``). Here
-the logs that a swap replaces are compared with it, record by record where batches differ:
+A broker replaces logs by complete ``.swap`` files without reading either. The swap is right if it
+comes from a split, which keeps every batch, or from the cleaner, which removes only what its rules
+allow (``Cleaner.shouldRetainRecord``). Here the replaced logs are compared with the swap, record by
+record where batches differ:
 
-- A record counts as kept where a swap has one with the same offset, key and value.
-- Control batches, and records of aborted transactions, lose nothing that a consumer reads.
-- In a compacted log a record may go if a later one has its key. So may a tombstone, if no
-  earlier record of its key is left; and a record without a key.
-- Where it is not known whether the log is compacted, a record without a key may not go. A swap
-  that is not what compaction would have made is no swap of a compacted log: then no record may go.
+- A record is kept if a swap contains one with the same offset, key and value.
+- Control batches, and records of aborted transactions, are no loss: no consumer reads them.
+- In a compacted log a record may be missing if a later one has its key. So may a tombstone if no
+  earlier record of its key is left, and a record without a key.
+- If it is unknown whether the log is compacted, a record without a key may not be missing. And if
+  the swap is not what compaction would have made, the log is not compacted: then no record may be
+  missing.
 
-All other records are lost. Logs that are gone already cannot be compared, and count for nothing.
+All other records are lost. Logs that are already gone cannot be compared and are ignored.
 
-A broker deletes the ``.cleaned`` files, and the ``.swap`` files at or above the lowest of them.
-What these hold was made of logs that are still there; records of theirs that no log has are lost
-by the same rules.
+A broker deletes ``.cleaned`` files, and ``.swap`` files at or above the lowest of them. Those were
+made from logs that still exist; records in them that no log contains are lost by the same rules.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _UNFINISHED_LOGS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class SwapRules:
-    """What decides whether a record may be missing from a swap.
+    """Decides whether a record may be missing from a swap.
 
     Attributes:
-        is_compacted: whether the cleaner works on the log; None where that is not known.
+        is_compacted: whether the log is compacted; None if unknown.
         log_start_offset: records before it are no longer part of the log.
     """
 
@@ -62,7 +62,7 @@ class SwapRules:
 def resolve_swaps(
     directory: VirtualDirectory, settings: IndexSettings, recorder: Recorder, rules: SwapRules
 ) -> None:
-    """Finish swaps as a broker does, and record what is lost by that.
+    """Finish swaps as a broker does, and record which records that loses.
 
     Raises:
         OSError: a log cannot be read.
@@ -78,7 +78,7 @@ def resolve_swaps(
 
 
 def live_logs(directory: VirtualDirectory) -> dict[str, Content]:
-    """The logs in use, by name."""
+    """The live logs, by name."""
     return {
         name: directory.content(name)
         for name in directory.names()
@@ -89,12 +89,12 @@ def live_logs(directory: VirtualDirectory) -> dict[str, Content]:
 def find_losses(
     directory: VirtualDirectory, before: Mapping[str, Content], rules: SwapRules
 ) -> list[SwapLoss]:
-    """What logs held that were replaced, and is lost.
+    """Find the records of replaced logs that are lost.
 
     Args:
-        directory: with the swaps in place.
-        before: the logs that were in use before, by name.
-        rules: what decides.
+        directory: after the swaps are finished.
+        before: the live logs before that, by name.
+        rules: decide which records may be missing.
 
     Raises:
         OSError: a log cannot be read.
@@ -113,17 +113,17 @@ def find_losses(
 def _find_dropped(
     directory: VirtualDirectory, unfinished: Mapping[str, Content], rules: SwapRules
 ) -> Iterator[SwapLoss]:
-    """What logs held that were never put in use and are gone, and no log holds."""
+    """Find records of deleted unfinished logs that no log contains."""
     logs = list(live_logs(directory).values()) if unfinished else []
     for name, content in unfinished.items():
         if content in logs:
             continue
         yield from _Comparison(directory, {name: content}, logs, [], rules).losses()
-        logs.append(content)  # what two of them hold is lost once
+        logs.append(content)  # a record in two of them is lost once
 
 
 def holds_all(directory: VirtualDirectory, log: Content, others: Iterable[Content]) -> bool:
-    """Whether ``others`` hold every record of ``log``, and every marker.
+    """Whether ``others`` contain every record and every marker of ``log``.
 
     Raises:
         OSError: a log cannot be read.
@@ -133,7 +133,7 @@ def holds_all(directory: VirtualDirectory, log: Content, others: Iterable[Conten
 
 
 def _unfinished_logs(directory: VirtualDirectory) -> dict[str, Content]:
-    """The logs that were never put in use, by name."""
+    """The unfinished logs, by name."""
     return {
         name: directory.content(name)
         for name in directory.names()
@@ -153,12 +153,12 @@ class _Record(NamedTuple):
     """A record of a log.
 
     Attributes:
-        position: byte of the log at which its batch begins.
-        offset: its own.
-        key: None for none.
-        has_value: whether it is no tombstone.
+        position: of its batch in the log.
+        offset: of the record.
+        key: None if it has none.
+        has_value: False for a tombstone.
         digest: equal for equal keys and values.
-        producer_id: of its transaction; -1 where it is in none.
+        producer_id: of its transaction; -1 if it is in none.
     """
 
     position: int
@@ -171,7 +171,7 @@ class _Record(NamedTuple):
 
 @dataclass(slots=True)
 class _Markers:
-    """Where transactions end, by producer id: offsets, rising, and whether they abort."""
+    """The markers of each producer: their offsets, rising, and whether they abort."""
 
     offsets: dict[int, list[int]] = field(default_factory=dict)
     aborts: dict[tuple[int, int], bool] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class _Markers:
 
 
 class _Comparison:
-    """Logs that are replaced, and what is there instead."""
+    """Compares replaced logs with their replacements."""
 
     def __init__(
         self,
@@ -203,10 +203,10 @@ class _Comparison:
         self._rules = rules
 
     def losses(self, *, with_control: bool = False) -> list[SwapLoss]:
-        """What is lost, by log.
+        """The losses of each log.
 
         Args:
-            with_control: whether control batches that a swap does not have count as lost, too.
+            with_control: whether control batches that a swap does not contain count as lost.
         """
         found = {name: self._batches(content) for name, content in self._replaced.items()}
         held = [self._batches(content) for content in self._swaps]
@@ -252,7 +252,7 @@ class _Comparison:
             return find_valid_batches(source)
 
     def _lost_records(self, missing: Mapping[str, list[_Record]]) -> dict[str, list[_Record]]:
-        """The records that no rule of the cleaner's lets go."""
+        """The records that no rule of the cleaner allows to remove."""
         if self._rules.is_compacted is False:
             return dict(missing)
         every = [record for records in missing.values() for record in records]
@@ -277,7 +277,7 @@ class _Comparison:
         }
 
     def _drop_removable(self, last: dict[bytes, _Record], markers: _Markers) -> None:
-        """Take out of ``last`` the records that compaction may have removed."""
+        """Remove from ``last`` the records that compaction may have removed."""
         revived: set[bytes] = set()
         for content in (*self._swaps, *self._others):
             if not last:
@@ -304,24 +304,24 @@ class _Comparison:
 
         Args:
             content: of the log.
-            positions: of the batches that are wanted; None for all.
-            unreadable: takes the positions of those whose records cannot be read.
+            positions: of the selected batches; None for all.
+            unreadable: receives the positions of batches whose records cannot be read.
         """
-        wanted = None if positions is None else set(positions.tolist())
+        selected = None if positions is None else set(positions.tolist())
         with self._directory.open_content(content) as source:
             for step in walk_segment(source, with_records=True, follow_bad=True):
                 if isinstance(step, RecordColumns):
                     if unreadable is not None:
                         for row in step.problems:
                             position = int(step.batches.position[row])
-                            if wanted is None or position in wanted:
+                            if selected is None or position in selected:
                                 unreadable.add(position)
-                    yield from _of_columns(step, wanted)
+                    yield from _of_columns(step, selected)
                 elif isinstance(step, MessageSet):
                     position = int(step.window.batches.position[0])
                     if not step.window.batches.is_valid[0]:
                         continue
-                    if wanted is not None and position not in wanted:
+                    if selected is not None and position not in selected:
                         continue
                     if step.problem is not None and unreadable is not None:
                         unreadable.add(position)
@@ -348,17 +348,17 @@ class _Comparison:
         return markers
 
 
-def _of_columns(columns: RecordColumns, wanted: set[int] | None) -> Iterator[_Record]:
+def _of_columns(columns: RecordColumns, selected: set[int] | None) -> Iterator[_Record]:
     batches = columns.batches
-    is_wanted = batches.is_valid & ((batches.attributes & CONTROL_FLAG) == 0)
+    is_selected = batches.is_valid & ((batches.attributes & CONTROL_FLAG) == 0)
     positions = batches.position.tolist()
-    if wanted is not None:
-        is_wanted &= np.array([position in wanted for position in positions], np.bool_)
-    if not is_wanted.any():
+    if selected is not None:
+        is_selected &= np.array([position in selected for position in positions], np.bool_)
+    if not is_selected.any():
         return
     in_txn = (batches.attributes & TRANSACTIONAL_FLAG) != 0
     producer_ids = np.where(in_txn, batches.producer_id, _NO_PRODUCER).tolist()
-    chosen = np.flatnonzero(is_wanted[columns.batch]).tolist()
+    chosen = np.flatnonzero(is_selected[columns.batch]).tolist()
     offsets, rows = columns.offset.tolist(), columns.batch.tolist()
     for row in chosen:
         key, value = columns.key(row), columns.value(row)
@@ -397,7 +397,7 @@ def _is_in(batches: ValidBatches, held: Iterable[ValidBatches]) -> Flags:
 
 
 def _identities(batches: ValidBatches) -> np.ndarray[tuple[int], np.dtype[np.void]]:
-    """What tells batches apart, as one value each."""
+    """Offsets, size and checksum of each batch, as one value."""
     columns = (batches.first_offset, batches.last_offset, batches.size_bytes, batches.crc)
     stacked = np.ascontiguousarray(np.stack(columns, axis=1), np.int64)
     return stacked.view(np.dtype((np.void, stacked.dtype.itemsize * len(columns)))).ravel()
@@ -406,7 +406,7 @@ def _identities(batches: ValidBatches) -> np.ndarray[tuple[int], np.dtype[np.voi
 def _loss(
     name: str, batches: ValidBatches, whole: set[int], records: list[_Record]
 ) -> SwapLoss | None:
-    """What is lost of a log: batches as a whole, and records of others."""
+    """The loss of a log: whole batches, and records of others."""
     positions = whole | {record.position for record in records}
     if not positions:
         return None

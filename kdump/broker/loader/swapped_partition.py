@@ -1,8 +1,8 @@
-"""The segments of a partition as a starting broker sees them.
+"""The segments of a partition as a starting broker loads them, with interrupted swaps finished.
 
-A partition that was left in the middle of a swap holds records twice, or holds some only in files
-that end in ``.swap``. Whoever reads records, or counts them, asks here first: the loader's own
-rules decide (``LogLoader.load``), and nothing is written.
+In a partition with an interrupted swap, records are there twice, or only in ``.swap`` files. Code
+that reads or counts records asks here first. The loader's rules decide (``LogLoader.load``);
+nothing is written.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from kdump.target.virtual_directory import Stored, VirtualDirectory
 
 
 class UnfinishedSwapError(KdumpError):
-    """A swap that was interrupted, and that a starting broker cannot finish."""
+    """An interrupted swap that a starting broker cannot finish."""
 
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
 def as_loaded(partition: Partition) -> Partition:
-    """Give ``partition`` with the segments and snapshots that a starting broker loads.
+    """Return ``partition`` with the segments and snapshots that a starting broker loads.
 
-    Complete ``.swap`` files take the place of what they replace; ``names_on_disk`` says where
-    they lie. Leftovers, foreign names and the total size stay those of the directory. Without a
-    ``.swap`` file this costs nothing, and gives the same partition.
+    Complete ``.swap`` files replace the segments that they stand for; ``names_on_disk`` has their
+    names. Leftover files, foreign names and the total size stay those of the directory. Without
+    ``.swap`` files this costs nothing and returns the same partition.
 
     Raises:
-        UnfinishedSwapError: a broker cannot load the partition because of what the swap left.
+        UnfinishedSwapError: a broker cannot load the partition because of the swap.
         OSError: a file of the partition cannot be read.
     """
     if partition.is_0_7 or not any(

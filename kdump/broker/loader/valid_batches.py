@@ -1,8 +1,8 @@
-"""Which batches of a log are valid, wherever damage has put them, and which bytes are no batch.
+"""Find the valid batches of a log, wherever damage has moved them, and the damaged ranges.
 
-Every byte of a file belongs to a valid batch or to a damaged range. Where a batch is not valid,
-the next one is looked for from its second byte on, so that a header that lies about its length
-costs only itself, whether it claims too much or too little.
+Every byte of a file belongs to a valid batch or to a damaged range. After an invalid batch, the
+next one is searched from its second byte on. So a header with a wrong length costs only its own
+batch, whether the length is too large or too small.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class DamagedRange:
-    """Bytes that are no valid batch; ``batch`` is what they claim to be, where they claim it."""
+    """Bytes that are not a valid batch; ``batch`` is the header at their start, if there is one."""
 
     start: int
     end: int
@@ -52,15 +52,15 @@ class DamagedRange:
 class ValidBatches:
     """The valid batches of a log, as columns in the order of the file.
 
-    A row stands for one batch, or, when :meth:`collapsed`, for all of a log without damage.
+    A row is one batch, or, when :meth:`collapsed`, a whole log without damage.
 
     Attributes:
-        batches: how many each row stands for.
-        position: where each begins.
+        batches: number of batches in each row.
+        position: of each, in the file.
         size_bytes: of each.
-        first_offset: the lower of what each says is its first and its last.
+        first_offset: the lower of the first and last offset in its header.
         last_offset: the higher of those.
-        records_count: of each; -1 where only decompressing tells.
+        records_count: of each; -1 if counting needs decompression.
         crc: of each, as stored.
         producer_id: of each; -1 for none.
         producer_epoch: of each; -1 for none.
@@ -68,7 +68,7 @@ class ValidBatches:
         last_sequence: of each; -1 for none.
         leader_epoch: of each; -1 for none.
         attributes: of each.
-        damaged: the other bytes of the file, in order; no two touch each other.
+        damaged: the other bytes of the file, in order; no two ranges are adjacent.
     """
 
     batches: Column
@@ -96,7 +96,7 @@ class ValidBatches:
         return self.count == 1 and bool(self.batches[0] > 1)
 
     def chosen(self, rows: Column) -> ValidBatches:
-        """Some of the rows, in the same order; what is damaged stays."""
+        """The batches of some rows, in the same order, with all damaged ranges."""
         columns = {
             each.name: getattr(self, each.name)[rows]
             for each in fields(self)
@@ -105,9 +105,9 @@ class ValidBatches:
         return replace(self, **columns)
 
     def collapsed(self) -> ValidBatches:
-        """All of it as one row, where nothing is damaged and offsets rise; else as it is.
+        """All batches as one row, if nothing is damaged and offsets rise; else unchanged.
 
-        That is what nearly all logs are, and what their batches are does not have to be held.
+        Nearly all logs are like that, and their batches need not be held in memory.
         """
         rises = bool((self.first_offset[1:] > self.last_offset[:-1]).all())
         if self.damaged or not rises or self.count < _LEAST_TO_COLLAPSE:
@@ -131,13 +131,13 @@ class ValidBatches:
 
 
 def find_valid_batches(source: ByteSource) -> ValidBatches:
-    """Look through a whole log.
+    """Find the valid batches of a whole log.
 
-    A batch is valid if its checksum holds, its magic is known, its offsets are none below 0,
-    and, if it is a marker, Kafka can read it.
+    A batch is valid if its checksum is correct, its magic is known, its offsets are not negative,
+    and, if it is a marker, Kafka can parse it.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     finder = _Finder(source)
     finder.find(0, source.size_bytes)
@@ -147,11 +147,11 @@ def find_valid_batches(source: ByteSource) -> ValidBatches:
 class _Finder:
     def __init__(self, source: ByteSource) -> None:
         self._source = source
-        self._sound: dict[str, list[Column]] = {name: [] for name in _COLUMNS}
+        self._valid: dict[str, list[Column]] = {name: [] for name in _COLUMNS}
         self._damaged: list[DamagedRange] = []
 
     def find(self, start: int, end: int) -> None:
-        """Look through the bytes from ``start`` to ``end``, where a batch is to begin."""
+        """Search the bytes from ``start`` to ``end``; a batch should start at ``start``."""
         for step in walk_windows(self._source, start, end, follow_bad=True):
             if isinstance(step, Skipped):
                 self._add_damaged(DamagedRange(step.start, step.end, step.problem.what))
@@ -161,7 +161,7 @@ class _Finder:
     def finish(self) -> ValidBatches:
         columns = {
             name: np.concatenate([np.empty(0, np.int64), *parts])
-            for name, parts in self._sound.items()
+            for name, parts in self._valid.items()
         }
         base_offset, last_offset = columns["base_offset"], columns["last_offset"]
         is_plain = (columns["attributes"] & record_batch.CODEC_MASK) == 0
@@ -191,20 +191,20 @@ class _Finder:
 
     def _take(self, window: Window) -> None:
         batches = window.batches
-        is_sound, reasons = _judge(window)
+        is_valid_batch, reasons = _judge(window)
         begin = 0
-        for row in np.flatnonzero(~is_sound).tolist():
-            self._add_sound(batches, slice(begin, row))
+        for row in np.flatnonzero(~is_valid_batch).tolist():
+            self._add_valid(batches, slice(begin, row))
             self._search_within(batches, row, reasons.get(row, "its checksum does not hold"))
             begin = row + 1
-        self._add_sound(batches, slice(begin, None))
+        self._add_valid(batches, slice(begin, None))
 
-    def _add_sound(self, batches: BatchColumns, rows: slice) -> None:
-        for name, parts in self._sound.items():
+    def _add_valid(self, batches: BatchColumns, rows: slice) -> None:
+        for name, parts in self._valid.items():
             parts.append(getattr(batches, name)[rows])
 
     def _search_within(self, batches: BatchColumns, row: int, reason: str) -> None:
-        """Take a batch that is not valid for damage, up to a valid one inside of it."""
+        """Record an invalid batch as damage, up to a valid batch inside it."""
         start, end = int(batches.position[row]), int(batches.next_position[row])
         header = batches.header(row) if batches.magic[row] == _LARGEST_MAGIC else None
         found = None
@@ -224,17 +224,17 @@ class _Finder:
 
 
 def _judge(window: Window) -> tuple[Flags, dict[int, str]]:
-    """Which batches of ``window`` are valid, and why others with a good checksum are not."""
+    """Which batches of ``window`` are valid, and why others with a correct checksum are not."""
     batches = window.batches
     reasons: dict[int, str] = {}
     is_known = (batches.magic >= 0) & (batches.magic <= _LARGEST_MAGIC)
     is_offset = (batches.base_offset >= 0) & (batches.last_offset >= 0)
-    is_sound = batches.is_valid & is_known & is_offset
-    if not is_sound.all():
-        for row in np.flatnonzero(batches.is_valid & ~is_sound).tolist():
+    is_valid_batch = batches.is_valid & is_known & is_offset
+    if not is_valid_batch.all():
+        for row in np.flatnonzero(batches.is_valid & ~is_valid_batch).tolist():
             reasons[row] = "its magic is unknown" if not is_known[row] else "its offset is negative"
     rows = marker_rows(batches)
-    for row, problem in read_markers(window, "", rows[is_sound[rows]]).problems.items():
+    for row, problem in read_markers(window, "", rows[is_valid_batch[rows]]).problems.items():
         reasons[row] = str(problem)
-        is_sound[row] = False
-    return is_sound, reasons
+        is_valid_batch[row] = False
+    return is_valid_batch, reasons

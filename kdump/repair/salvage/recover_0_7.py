@@ -77,7 +77,7 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
         for later in segments[at + 1 :]:
             files[later.log_name] = Gone()
             loss = _loss(partition, later, 0)
-            dropped.append(Dropped(later.log_name, "it follows what was cut", loss))
+            dropped.append(Dropped(later.log_name, "it follows the truncated bytes", loss))
         break
     return Recovered07(files, end_offset, _account(cuts, dropped))
 
