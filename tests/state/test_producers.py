@@ -11,7 +11,7 @@ from kdump.formats.record_batch import decode_header
 from kdump.scan.batches import read_windows
 from kdump.state.markers import NO_MARKERS, InvalidMarker
 from kdump.state.producer_events import EventBuilder
-from kdump.state.producer_state import ProducerState, in_java_order
+from kdump.state.producer_state_manager import ProducerStateManager, in_java_order
 from kdump.state.producers import CompletedTxn, Producer, Producers, append_batches
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import BytesSource, VirtualDirectory
@@ -94,7 +94,7 @@ def test_markers_that_kafka_cannot_read_are_told_apart(bad: bytes, raised: type[
 
 
 def test_a_transaction_that_ends_twice_is_refused(empty_workspace: VirtualDirectory) -> None:
-    state = ProducerState(empty_workspace, None)
+    state = ProducerStateManager(empty_workspace, None)
     log = of_producer(0, 7, transactional=True) + of_producer(0, 8, transactional=True)
     windows = read_windows(BytesSource(log + marker(1, 7) + marker(2, 8)))
 

@@ -35,7 +35,7 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import wrap_int64
 from kdump.log.partition import Partition
 from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.producer_state import ProducerState
+from kdump.state.producer_state_manager import ProducerStateManager
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import TargetFile
 from kdump.target.virtual_directory import (
@@ -161,7 +161,7 @@ class _Loader:
     def load(self) -> Recovered:
         context = self.context
         self.epochs = LeaderEpochs(self.directory)
-        self.producers = ProducerState(self.directory, context.expire_before_ms)
+        self.producers = ProducerStateManager(self.directory, context.expire_before_ms)
         resolve_swaps(self.directory, context.settings, self.recorder, context.swap_rules)
         self._retry_on_overflow(self._load_segment_files)
         recovery_point, end_offset = self._retry_on_overflow(self._recover_log)
@@ -252,7 +252,7 @@ class _Loader:
     def _recover_segment(
         self, segment: LoadedSegment, why: str, *, is_rebuilt: bool = False
     ) -> int:
-        producers = ProducerState(self.directory, self.context.expire_before_ms)
+        producers = ProducerStateManager(self.directory, self.context.expire_before_ms)
         start_offset = self.context.log_start_offset
         rebuild_producers(producers, self.segments, start_offset, segment.base_offset)
         before = self.directory.content(segment.log_name)

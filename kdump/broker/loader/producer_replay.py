@@ -6,12 +6,12 @@ Follows ``UnifiedLog.rebuildProducerState`` and ``loadProducersFromRecords``.
 from __future__ import annotations
 
 from kdump.broker.loader.log_segments import LogSegments
-from kdump.state.producer_state import ProducerState
+from kdump.state.producer_state_manager import ProducerStateManager
 from kdump.target.refusal import Refused
 
 
 def rebuild_producers(
-    state: ProducerState,
+    state: ProducerStateManager,
     segments: LogSegments,
     start_offset: int,
     end_offset: int,
@@ -48,7 +48,7 @@ def rebuild_producers(
 
 
 def _replay(
-    state: ProducerState,
+    state: ProducerStateManager,
     segments: LogSegments,
     start_offset: int,
     end_offset: int,

@@ -17,13 +17,15 @@ from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import Window, read_windows
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.markers import InvalidMarker
-from kdump.state.producer_state import ProducerState
+from kdump.state.producer_state_manager import ProducerStateManager
 from kdump.state.producers import CompletedTxn, append_batches
 
 _INT32_MAX: Final = 2**31 - 1
 
 
-def recover_segment(segment: LoadedSegment, producers: ProducerState, epochs: LeaderEpochs) -> int:
+def recover_segment(
+    segment: LoadedSegment, producers: ProducerStateManager, epochs: LeaderEpochs
+) -> int:
     """Check every batch, truncate at the first invalid one, and rebuild the indexes.
 
     Args:
@@ -69,7 +71,7 @@ def _recover_window(
     segment: LoadedSegment,
     window: Window,
     builder: IndexBuilder,
-    producers: ProducerState,
+    producers: ProducerStateManager,
     epochs: LeaderEpochs,
 ) -> tuple[int, FormatError | None]:
     """Recover the batches of ``window``.
@@ -114,7 +116,9 @@ def _recover_window(
     return int(batches.next_position[count - 1]) if count else window.start, problem
 
 
-def _complete_txn(segment: LoadedSegment, txn: CompletedTxn, producers: ProducerState) -> None:
+def _complete_txn(
+    segment: LoadedSegment, txn: CompletedTxn, producers: ProducerStateManager
+) -> None:
     if txn.is_aborted:
         segment.transaction_index.append(
             AbortedTxn(

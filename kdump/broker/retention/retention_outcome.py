@@ -30,7 +30,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.seek import SeekableLog
 from kdump.scan.source import read_at
 from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.producer_state import snapshot_name
+from kdump.state.producer_state_manager import snapshot_name
 from kdump.state.settings import TopicSettings
 from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal

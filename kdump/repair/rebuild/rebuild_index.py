@@ -16,7 +16,7 @@ from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
 from kdump.state.leader_epochs import LeaderEpochs
-from kdump.state.producer_state import ProducerState, snapshot_name
+from kdump.state.producer_state_manager import ProducerStateManager, snapshot_name
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.virtual_directory import INDEX_SUFFIXES, VirtualDirectory, file_name
 
@@ -77,7 +77,7 @@ def _rebuild(
         OffsetOverflow: an offset does not fit the indexes.
     """
     own = _files_for(directory, base_offset)
-    producers = ProducerState(own, context.expire_before_ms)
+    producers = ProducerStateManager(own, context.expire_before_ms)
     rebuild_producers(producers, segments, context.log_start_offset, base_offset)
     segment = LoadedSegment(own, base_offset, context.settings)
     if recover_segment(segment, producers, LeaderEpochs(own)):

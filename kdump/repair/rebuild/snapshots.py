@@ -9,7 +9,7 @@ from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 from kdump.repair.rebuild.repaired import Repaired, changes
-from kdump.state.producer_state import ProducerState, snapshot_name
+from kdump.state.producer_state_manager import ProducerStateManager, snapshot_name
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -33,7 +33,7 @@ def rebuild_snapshots(partition: Partition, context: LoadContext) -> Repaired:
         directory.remove(name)
     try:
         segments = unindexed_segments(partition, directory, context.settings)
-        producers = ProducerState(directory, context.expire_before_ms)
+        producers = ProducerStateManager(directory, context.expire_before_ms)
         for offset in (*segments.bases[1:], segments.last.next_offset()):
             rebuild_producers(producers, segments, context.log_start_offset, offset)
     except Refused as refused:

@@ -18,7 +18,7 @@ from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
 
-class ProducerState:
+class ProducerStateManager:
     """The producers of a partition up to ``map_end_offset``, and the snapshots that it knows of.
 
     Kafka makes one for each segment that it recovers, and one for the whole log; each lists the
