@@ -404,9 +404,9 @@ def verify(
     """
     selection = PartitionSelection(tuple(topics), tuple(partitions))
     found = [_read_log_directory(Path(path), selection) for path in paths]
-    request = verifying.Request(
+    request = verifying.VerifyRequest(
         targets=[
-            verifying.Target(partition, directory)
+            verifying.VerifyTarget(partition, directory)
             for directory in found
             for partition in directory.partitions
             if partition in selection
@@ -555,7 +555,7 @@ def plan_recovery(
     """
     selection = PartitionSelection(tuple(topics), tuple(partitions))
     found = [_read_log_directory(Path(path), PartitionSelection()) for path in paths]
-    request = recovering.Request(
+    request = recovering.RecoverRequest(
         directories=found,
         settings=_settings(found, config),
         selection=selection,
@@ -566,7 +566,7 @@ def plan_recovery(
     return tuple(_recovery_plan(each) for each in results)
 
 
-def _recovery_plan(result: recovering.DirectoryResult) -> RecoveryPlan:
+def _recovery_plan(result: recovering.DirectoryRecovery) -> RecoveryPlan:
     plan = make_plan(result.target)
     return RecoveryPlan(
         log_dir=str(plan.path),
@@ -588,7 +588,7 @@ def _recovery_plan(result: recovering.DirectoryResult) -> RecoveryPlan:
     )
 
 
-def _planned_partition(result: recovering.PartitionResult) -> PlannedPartition:
+def _planned_partition(result: recovering.PartitionRecovery) -> PlannedPartition:
     path = result.partition.path
     topic, number = result.partition.topic_partition or (None, None)
     kind, sentence = result.verdict

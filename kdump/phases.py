@@ -75,14 +75,14 @@ class Phase:
             _watcher.idle()
 
 
-class Watcher(Protocol):
+class PhaseWatcher(Protocol):
     """Is told when nothing more is being done."""
 
     def idle(self) -> None: ...
 
 
 _begun: list[Phase] = []
-_watcher: Watcher | None = None
+_watcher: PhaseWatcher | None = None
 
 
 def phase(what: str, total: int | None = None, reading: Reading | None = None) -> Phase:
@@ -130,7 +130,7 @@ def current() -> Phase | None:
     return _begun[-1] if _begun else None
 
 
-def watch(watcher: Watcher | None) -> None:
+def watch(watcher: PhaseWatcher | None) -> None:
     """Let ``watcher`` be told when nothing more is being done; None for nobody."""
     global _watcher
     _watcher = watcher

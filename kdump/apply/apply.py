@@ -38,7 +38,7 @@ from kdump.apply.journal_record import ROOT, relative
 from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
 from kdump.apply.new_content import Staged, stage_new_content
-from kdump.apply.operations import Operation, OperationKind, Phase
+from kdump.apply.operations import Operation, OperationKind, OperationPhase
 from kdump.apply.pinned_directory import pinned, status_of
 from kdump.apply.plan import Plan
 from kdump.apply.redo_records import redo_records_of
@@ -196,7 +196,7 @@ def _interim(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
     return {
         ready.path: Fingerprint(each.size_bytes, ready.metadata.modified_ns)
         for each, ready in staged.items()
-        if each.phase is Phase.INTERIM
+        if each.phase is OperationPhase.INTERIM
     }
 
 

@@ -31,7 +31,7 @@ from kdump.apply.journal import (
 )
 from kdump.apply.journal_file import give_to_owner
 from kdump.apply.journal_record import cut_file, relative
-from kdump.apply.operations import DirectoryPlan, FileState, OperationKind, Phase
+from kdump.apply.operations import DirectoryPlan, FileState, OperationKind, OperationPhase
 from kdump.apply.pinned_directory import status_at
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED
@@ -177,13 +177,13 @@ def _derived_from(
     pieces: dict[str, list[Piece]] = {}
     renamed: dict[str, Piece] = {}
     prefix = directory.path.name
-    rewritten = {each.name for each in directory.operations if each.phase is Phase.REWRITE}
+    rewritten = {each.name for each in directory.operations if each.phase is OperationPhase.REWRITE}
     for operation in directory.operations:
         path = f"{prefix}/{operation.name}"
         match operation.target:
-            case CopiedFrom(name, start, end) if operation.phase is Phase.REWRITE:
+            case CopiedFrom(name, start, end) if operation.phase is OperationPhase.REWRITE:
                 pieces.setdefault(name, []).append(Piece(path, 0, end - start, start))
-            case JoinedFrom(ranges) if operation.phase is Phase.REWRITE:
+            case JoinedFrom(ranges) if operation.phase is OperationPhase.REWRITE:
                 at = 0
                 for each in ranges:
                     piece = Piece(path, at, at + each.size_bytes, each.start)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase
+from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, OperationPhase
 from kdump.formats.names import FileStage, PartitionState
 
 _DELETED: Final = FileStage.DELETED.value
@@ -41,6 +41,6 @@ def find_early_removals(partitions: Sequence[DirectoryPlan]) -> tuple[tuple[Path
 
 
 def _may_go(partition: DirectoryPlan, operation: Operation) -> bool:
-    is_leftover = operation.phase is Phase.TEMPORARY
+    is_leftover = operation.phase is OperationPhase.TEMPORARY
     is_of_deleted_topic = partition.path.name.endswith(_DELETE_DIRECTORY)
     return operation.kind is OperationKind.REMOVE and (is_leftover or is_of_deleted_topic)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase
+from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, OperationPhase
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
 from kdump.formats.names import leading_offset
 
@@ -70,12 +70,12 @@ class ChangedDirectory:
     def path(self) -> str:
         return self.prefix.removesuffix("/") or ROOT
 
-    def of(self, *phases: Phase) -> list[Operation]:
+    def of(self, *phases: OperationPhase) -> list[Operation]:
         return [each for each in self.plan.operations if each.phase in phases]
 
     def rewrites(self) -> list[list[Operation]]:
         found: dict[int, list[Operation]] = {}
-        for each in self.of(Phase.REWRITE):
+        for each in self.of(OperationPhase.REWRITE):
             found.setdefault(each.rewrite or 0, []).append(each)
         return [found[number] for number in sorted(found)]
 

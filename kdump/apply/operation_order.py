@@ -41,7 +41,7 @@ from pathlib import Path
 from typing import Final
 
 from kdump.apply.differences import changes_needed, lost_bytes
-from kdump.apply.operations import FileState, Operation, OperationKind, Phase
+from kdump.apply.operations import FileState, Operation, OperationKind, OperationPhase
 from kdump.apply.rewrites import Rewrite, find_rewrites
 from kdump.apply.segment_names import (
     CLEANED,
@@ -102,8 +102,8 @@ def root_operations(
     if has_partitions and isinstance(marker, NewBytes):
         found[CLEAN_SHUTDOWN_MARKER] = marker
     return (
-        *_Planner(path, states, changes).in_root(Phase.INTERIM),
-        *_Planner(path, states, found, frozenset(changes)).in_root(Phase.WRITE),
+        *_Planner(path, states, changes).in_root(OperationPhase.INTERIM),
+        *_Planner(path, states, found, frozenset(changes)).in_root(OperationPhase.WRITE),
     )
 
 
@@ -139,7 +139,7 @@ class _Planner:
         self._lost = {name: count for name, count in lost.items() if name not in self.made}
         self._done = []
 
-    def in_root(self, phase: Phase) -> tuple[Operation, ...]:
+    def in_root(self, phase: OperationPhase) -> tuple[Operation, ...]:
         for name in sorted(self.target, key=lambda name: (name == CLEAN_SHUTDOWN_MARKER, name)):
             self._plain(name, phase)
         return tuple(self._done)
@@ -185,7 +185,7 @@ class _Planner:
                 or name in PARTITION_FILES
                 or isinstance(plain[name], RenamedFrom)
             ):
-                self._plain(name, Phase.ADD)
+                self._plain(name, OperationPhase.ADD)
                 del plain[name]
 
     def _drop_temporary(self, plain: dict[str, TargetFile]) -> None:
@@ -194,7 +194,7 @@ class _Planner:
         for suffix in (SWAP, CLEANED, ".deleted"):
             for name in sorted(gone):
                 if name.endswith(suffix) and not (suffix == SWAP and _offset(name) < least_cleaned):
-                    self._plain(name, Phase.TEMPORARY)
+                    self._plain(name, OperationPhase.TEMPORARY)
                     del plain[name]
 
     def _least_cleaned(self) -> int:
@@ -208,11 +208,11 @@ class _Planner:
         ]
         low = min((_offset(name) for name in swaps if is_log(name, SWAP)), default=2**63)
         # The segments that a swap replaces go from the last one down.
-        self._remove(plain, low, Phase.SWAP)
+        self._remove(plain, low, OperationPhase.SWAP)
         used = {swap for rewrite in rewrites for swap in rewrite.swaps}
         for name in sorted(used.intersection(swaps), key=_by_segment):
             live = name.removesuffix(SWAP)
-            self._rename(live, RenamedFrom(name, self.states[name].size_bytes), Phase.SWAP)
+            self._rename(live, RenamedFrom(name, self.states[name].size_bytes), OperationPhase.SWAP)
             plain.pop(name, None)
         renamed = [
             (name, each)
@@ -220,20 +220,20 @@ class _Planner:
             if isinstance(each, RenamedFrom) and each.name.endswith(SWAP)
         ]
         for name, each in sorted(renamed, key=lambda item: _by_segment(item[0])):
-            self._rename(name, each, Phase.SWAP)
+            self._rename(name, each, OperationPhase.SWAP)
             del plain[name]
         for name in sorted(swaps):
             if isinstance(plain.get(name), Gone):
-                self._plain(name, Phase.SWAP)
+                self._plain(name, OperationPhase.SWAP)
                 del plain[name]
 
     def _rewrite(self, number: int, rewrite: Rewrite) -> None:
         for name in sorted(rewrite.files, key=_by_segment):
             each = rewrite.files[name]
             if isinstance(each, RenamedFrom):
-                self._rename(name, each, Phase.REWRITE, number)
+                self._rename(name, each, OperationPhase.REWRITE, number)
             else:
-                self._plain(name, Phase.REWRITE, each, number)
+                self._plain(name, OperationPhase.REWRITE, each, number)
 
     def _roll(self, plain: dict[str, TargetFile]) -> None:
         """Create the segment that replaces all existing ones."""
@@ -245,16 +245,16 @@ class _Planner:
         new = [name for name in new if _offset(name) == first and name.endswith(SEGMENT_SUFFIXES)]
         if any(map(is_log, new)) and not any(map(self._is_there, new)):
             for name in sorted(new, key=_by_segment):
-                self._plain(name, Phase.ROLL)
+                self._plain(name, OperationPhase.ROLL)
                 del plain[name]
 
     def _drop(self, plain: dict[str, TargetFile]) -> None:
         first = self._first_offset()
         before = [name for name in self._going(plain) if _NO_OFFSET < _offset(name) < first]
         for name in sorted(before, key=_by_segment):
-            self._plain(name, Phase.DROP)
+            self._plain(name, OperationPhase.DROP)
             del plain[name]
-        self._remove(plain, _NO_OFFSET, Phase.DROP)
+        self._remove(plain, _NO_OFFSET, OperationPhase.DROP)
 
     def _first_offset(self) -> int:
         """Base offset of the first segment of the target state; the least offset if none."""
@@ -262,7 +262,7 @@ class _Planner:
         left |= {name for name, each in self.target.items() if not isinstance(each, Gone)}
         return min((_offset(name) for name in left if is_log(name)), default=_NO_OFFSET)
 
-    def _remove(self, plain: dict[str, TargetFile], at_least: int, phase: Phase) -> None:
+    def _remove(self, plain: dict[str, TargetFile], at_least: int, phase: OperationPhase) -> None:
         """Remove those segments at or above an offset that go, from the last one down."""
         going = [name for name in self._going(plain) if _offset(name) >= at_least]
         for name in sorted(going, key=lambda name: (-_offset(name), _by_segment(name))):
@@ -279,16 +279,16 @@ class _Planner:
     def _cut(self, plain: dict[str, TargetFile]) -> None:
         cuts = [name for name, each in plain.items() if isinstance(each, KeptUpTo)]
         for name in sorted(cuts, key=_by_segment):
-            self._plain(name, Phase.CUT)
+            self._plain(name, OperationPhase.CUT)
             del plain[name]
 
     def _write(self, plain: dict[str, TargetFile]) -> None:
         for name in sorted(plain, key=lambda name: (self._turn(name), name)):
             each = plain[name]
             if isinstance(each, RenamedFrom):
-                self._rename(name, each, Phase.WRITE)
+                self._rename(name, each, OperationPhase.WRITE)
             else:
-                self._plain(name, Phase.WRITE)
+                self._plain(name, OperationPhase.WRITE)
 
     def _turn(self, name: str) -> int:
         """Order of small files; what makes a broker rebuild indexes comes last."""
@@ -306,7 +306,7 @@ class _Planner:
     def _plain(
         self,
         name: str,
-        phase: Phase,
+        phase: OperationPhase,
         target: TargetFile | None = None,
         rewrite: int | None = None,
     ) -> None:
@@ -329,7 +329,7 @@ class _Planner:
         )
 
     def _rename(
-        self, name: str, target: RenamedFrom, phase: Phase, rewrite: int | None = None
+        self, name: str, target: RenamedFrom, phase: OperationPhase, rewrite: int | None = None
     ) -> None:
         lost_bytes = self._lost.pop(target.name, 0) + self._lost.pop(name, 0)
         self._done.append(

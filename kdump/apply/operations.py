@@ -69,7 +69,7 @@ class OperationKind(enum.Enum):
     CREATE = "create"
 
 
-class Phase(enum.IntEnum):
+class OperationPhase(enum.IntEnum):
     """Order of the operations on a directory; :mod:`kdump.apply.operation_order` explains it."""
 
     INTERIM = enum.auto()
@@ -107,7 +107,7 @@ class Operation:
     target: TargetFile
     size_bytes: int
     lost_bytes: int
-    phase: Phase
+    phase: OperationPhase
     source: str | None = None
     rewrite: int | None = None
 

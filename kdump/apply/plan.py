@@ -14,7 +14,13 @@ from typing import Any
 
 from kdump.apply.early_removals import find_early_removals
 from kdump.apply.operation_order import partition_operations, root_operations
-from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, Phase, states_of
+from kdump.apply.operations import (
+    DirectoryPlan,
+    Operation,
+    OperationKind,
+    OperationPhase,
+    states_of,
+)
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
 from kdump.target.target_file import TargetFile
@@ -87,7 +93,7 @@ class Plan:
     def operations(self) -> tuple[Operation, ...]:
         """All operations, in order."""
         every = (operation for each in self.directories for operation in each.operations)
-        return tuple(sorted(every, key=lambda each: each.phase is not Phase.INTERIM))
+        return tuple(sorted(every, key=lambda each: each.phase is not OperationPhase.INTERIM))
 
     @property
     def lost_bytes(self) -> int:

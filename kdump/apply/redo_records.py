@@ -13,18 +13,18 @@ from kdump.apply.journal_record import (
     position,
     sync_of,
 )
-from kdump.apply.operations import Operation, OperationKind, Phase
+from kdump.apply.operations import Operation, OperationKind, OperationPhase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, SEGMENT_SUFFIXES, SWAP
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER, FileKind
 
 _SEGMENT_PHASES: Final = (
-    Phase.ADD,
-    Phase.TEMPORARY,
-    Phase.SWAP,
-    Phase.REWRITE,
-    Phase.ROLL,
-    Phase.DROP,
+    OperationPhase.ADD,
+    OperationPhase.TEMPORARY,
+    OperationPhase.SWAP,
+    OperationPhase.REWRITE,
+    OperationPhase.ROLL,
+    OperationPhase.DROP,
 )
 """The phases in which names of segment files change."""
 
@@ -62,20 +62,20 @@ def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Journal
     if marker and root.had(CLEAN_SHUTDOWN_MARKER):
         records += [root.remove(CLEAN_SHUTDOWN_MARKER), root.sync()]
     # 2.
-    first = root.of(Phase.INTERIM)
+    first = root.of(OperationPhase.INTERIM)
     if first:
         records += [*(root.do(each) for each in first), root.sync()]
     # 3.
     for each in partitions:
         records += _segment_records(each)
     # 4.
-    rolled = [each for each in partitions if each.of(Phase.ROLL)]
+    rolled = [each for each in partitions if each.of(OperationPhase.ROLL)]
     for each in rolled:
-        records += [each.do(operation) for operation in each.of(Phase.ROLL)]
+        records += [each.do(operation) for operation in each.of(OperationPhase.ROLL)]
     records.append(sync_of(each.path for each in rolled))
     # 5.
     for each in partitions:
-        records += [each.do(operation) for operation in each.of(Phase.DROP)]
+        records += [each.do(operation) for operation in each.of(OperationPhase.DROP)]
     records.append(
         sync_of(each.path for each in partitions if each.of(*_SEGMENT_PHASES) and each.cuts())
     )
@@ -84,7 +84,7 @@ def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Journal
     records += [*cuts, sync_of(record.path for record in cuts)]
     # 7.
     for each in partitions:
-        records += [each.do(operation) for operation in each.of(Phase.WRITE)]
+        records += [each.do(operation) for operation in each.of(OperationPhase.WRITE)]
     records.append(sync_of(each.path for each in partitions))
     # 8.
     records += [
@@ -132,9 +132,11 @@ def _segment_records(directory: ChangedDirectory) -> list[JournalRecord]:
     5. Segments are replaced, group by group, as :func:`_rewrite_records` says.
     """
     # 1. and 2.
-    records = [directory.do(each) for each in directory.of(Phase.ADD, Phase.TEMPORARY)]
+    records = [
+        directory.do(each) for each in directory.of(OperationPhase.ADD, OperationPhase.TEMPORARY)
+    ]
     # 3.
-    swap = directory.of(Phase.SWAP)
+    swap = directory.of(OperationPhase.SWAP)
     renames = [each for each in swap if each.kind is OperationKind.RENAME]
     first = swap.index(renames[0]) if renames else len(swap)
     covered = [directory.do(each) for each in swap[:first]]

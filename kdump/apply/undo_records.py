@@ -9,7 +9,7 @@ from kdump.apply.journal_record import (
     position,
     sync_of,
 )
-from kdump.apply.operations import Operation, OperationKind, Phase
+from kdump.apply.operations import Operation, OperationKind, OperationPhase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
@@ -28,21 +28,21 @@ def undo_records_of(plan: Plan) -> list[JournalRecord]:
     if has_marker:
         records += [root.remove(CLEAN_SHUTDOWN_MARKER), root.sync()]
     # Before the segments, which a broker would delete again according to the interim content.
-    first = root.of(Phase.INTERIM)
+    first = root.of(OperationPhase.INTERIM)
     for operation in first:
         records += _restore(root, operation)
     if first:
         records.append(root.sync())
     for each in partitions:
-        for operation in reversed(each.of(Phase.WRITE)):
+        for operation in reversed(each.of(OperationPhase.WRITE)):
             records += _restore(each, operation)
     cuts = [record.source for each in (*partitions, root) for record in each.cuts()]
     records += [JournalRecord(RecordKind.FILL, source=path) for path in cuts]
     records.append(sync_of(cuts))
     for each in partitions:
-        for operation in reversed(each.of(Phase.DROP)):
+        for operation in reversed(each.of(OperationPhase.DROP)):
             records += _restore(each, operation)
-    records.append(sync_of(each.path for each in partitions if each.of(Phase.ROLL)))
+    records.append(sync_of(each.path for each in partitions if each.of(OperationPhase.ROLL)))
     for each in partitions:
         records += _undo_segments(each)
     records.append(sync_of(each.path for each in partitions))
@@ -59,11 +59,11 @@ def undo_records_of(plan: Plan) -> list[JournalRecord]:
 def _undo_segments(directory: ChangedDirectory) -> list[JournalRecord]:
     """Make the records that undo rolled, replaced and swapped segments of a partition."""
     records = []
-    for operation in reversed(directory.of(Phase.ROLL)):
+    for operation in reversed(directory.of(OperationPhase.ROLL)):
         records += _restore(directory, operation)
     for rewrite in reversed(directory.rewrites()):
         records += _undo_rewrite(directory, rewrite)
-    swap = directory.of(Phase.SWAP)
+    swap = directory.of(OperationPhase.SWAP)
     used = [each.source for each in swap if each.source is not None]
     dropped = [
         each.name for each in swap if each.kind is OperationKind.REMOVE and each.name.endswith(SWAP)
@@ -73,10 +73,10 @@ def _undo_segments(directory: ChangedDirectory) -> list[JournalRecord]:
         if operation.name not in dropped:
             records += _restore_name(directory, operation.name)
     # The .cleaned files first: without them, an invalid .swap would become valid.
-    temporary = directory.of(Phase.TEMPORARY)
+    temporary = directory.of(OperationPhase.TEMPORARY)
     for operation in sorted(temporary, key=lambda each: each.name.endswith(SWAP)):
         records += _restore(directory, operation)
-    for operation in directory.of(Phase.ADD):
+    for operation in directory.of(OperationPhase.ADD):
         records += _restore(directory, operation)
     return records
 
@@ -103,7 +103,9 @@ def _undo_rewrite(directory: ChangedDirectory, rewrite: list[Operation]) -> list
     """
     # 1.
     taken_into_use = {
-        each.name: each.source for each in directory.of(Phase.SWAP) if each.source is not None
+        each.name: each.source
+        for each in directory.of(OperationPhase.SWAP)
+        if each.source is not None
     }
     records = []
     free = []

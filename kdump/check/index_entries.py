@@ -167,7 +167,7 @@ class OffsetEntries:
             )
 
 
-class TimeEntries:
+class TimeEntryCheck:
     """Compares the entries of a time index with batches that come in order."""
 
     def __init__(self, path: str, index: TimeIndex, into: Collector) -> None:

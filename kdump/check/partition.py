@@ -14,7 +14,7 @@ from kdump.check.gaps import Gap, judged_gaps
 from kdump.check.index_files import check_transaction_index
 from kdump.check.part import ByteAccount, Level, SegmentPart, total_records
 from kdump.check.partition_files import check_files
-from kdump.check.producers import Replay
+from kdump.check.producers import ProducerReplay
 from kdump.check.scope import PartitionScope
 from kdump.check.snapshots import check_snapshot, missing_snapshot, open_transactions
 from kdump.check.transactions import check_aborted
@@ -65,7 +65,7 @@ class PartitionCheck:
         # again with 0 at each transaction.
         self._has_sequences = key is None or key.topic not in names.COORDINATOR_TOPICS
         self._epochs = EpochCheck(scope.log_start_offset)
-        self._replay = Replay()
+        self._replay = ProducerReplay()
         self._segment: Segment | None = None
         self._goes_back = False
         self._index_entries: list[Finding] = []

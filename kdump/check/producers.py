@@ -1,7 +1,7 @@
 """The sequences of producers, and the state that snapshots and transaction indexes must agree with.
 
-The parts of a partition give their events; :class:`Replay` applies them in the order of the log,
-with the same state machine as the loader.
+The parts of a partition give their events; :class:`ProducerReplay` applies them in the order of the
+log, with the same state machine as the loader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kdump.state.producers import NO_TRANSACTION, Producer, Producers
 
 
 @dataclass(slots=True)
-class Replay:
+class ProducerReplay:
     """The producers of a partition up to some offset of its log."""
 
     _producers: Producers = field(default_factory=Producers)

@@ -12,7 +12,7 @@ from kdump.check import batches as batch_checks
 from kdump.check import log_0_7
 from kdump.check.batches import SegmentScope
 from kdump.check.collector import Collector
-from kdump.check.index_entries import OffsetEntries, TimeEntries
+from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
 from kdump.check.records import BatchRecords, check_message_set, sound_control_batches
@@ -114,7 +114,7 @@ class _PartCheck:
         self.deep = BatchRecords(scope, self.findings, largest_record_bytes)
         self.not_decoded = 0
         self.offset_entries: OffsetEntries | None = None
-        self.time_entries: TimeEntries | None = None
+        self.time_entries: TimeEntryCheck | None = None
 
     def _take_indexes(self) -> ByteAccount:
         """Read the offset and time index; gives their account in the first part of a segment.
@@ -143,7 +143,7 @@ class _PartCheck:
                 str(offset_path), offsets, self.start, self.findings
             )
         if times is not None and len(times.offset):
-            self.time_entries = TimeEntries(str(time_path), times, self.findings)
+            self.time_entries = TimeEntryCheck(str(time_path), times, self.findings)
         return account
 
     def run(self) -> SegmentPart:

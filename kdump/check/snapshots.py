@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
-from kdump.check.producers import Replay
+from kdump.check.producers import ProducerReplay
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
@@ -18,7 +18,7 @@ from kdump.storage.local_disk import local
 def check_snapshot(
     partition: Partition,
     offset: int,
-    replay: Replay,
+    replay: ProducerReplay,
     *,
     is_whole: bool,
     log_start_offset: int = 0,

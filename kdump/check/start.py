@@ -18,7 +18,7 @@ from kdump.formats import internal_topics, names
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
-from kdump.log.problems import Problem
+from kdump.log.problems import FileProblem
 from kdump.scan.batches import Stop, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import walk_segment
@@ -64,7 +64,7 @@ def _has_metadata(directory: LogDirectory) -> bool:
     return any(partition.is_cluster_metadata for partition in directory.partitions)
 
 
-def _problem_of(directory: LogDirectory) -> Problem | None:
+def _problem_of(directory: LogDirectory) -> FileProblem | None:
     found = (each for each in directory.problems if each.path.name == names.META_PROPERTIES)
     return next(found, None)
 

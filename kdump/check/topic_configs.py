@@ -34,7 +34,7 @@ _DOUBLE: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ConfigRule:
     """What Kafka accepts as the value of a property.
 
     Attributes:
@@ -46,16 +46,16 @@ class Rule:
     expected: str
 
 
-def _int(least: int, most: int | None = None) -> Rule:
-    return Rule(number_parser(parse_int, least, most), whole_number("32", least, most))
+def _int(least: int, most: int | None = None) -> ConfigRule:
+    return ConfigRule(number_parser(parse_int, least, most), whole_number("32", least, most))
 
 
-def _long(least: int) -> Rule:
-    return Rule(number_parser(parse_long, least), whole_number("64", least))
+def _long(least: int) -> ConfigRule:
+    return ConfigRule(number_parser(parse_long, least), whole_number("64", least))
 
 
-def _word(*words: str) -> Rule:
-    return Rule(words.index, "one of " + ", ".join(words))
+def _word(*words: str) -> ConfigRule:
+    return ConfigRule(words.index, "one of " + ", ".join(words))
 
 
 def _parse_ratio(text: str) -> None:
@@ -71,14 +71,14 @@ def _parse_gzip_level(text: str) -> None:
         number_parser(parse_int, 1, 9)(text)
 
 
-_BOOLEAN: Final = Rule(parse_boolean, A_BOOLEAN)
-RULES: Final[Mapping[str, Rule]] = {
+_BOOLEAN: Final = ConfigRule(parse_boolean, A_BOOLEAN)
+RULES: Final[Mapping[str, ConfigRule]] = {
     **{
-        name: Rule(key.parse, key.expected)
+        name: ConfigRule(key.parse, key.expected)
         for name, key in TOPIC_KEYS.items()
         if not name.startswith("internal.")
     },
-    "compression.gzip.level": Rule(_parse_gzip_level, "-1, or " + whole_number("32", 1, 9)),
+    "compression.gzip.level": ConfigRule(_parse_gzip_level, "-1, or " + whole_number("32", 1, 9)),
     "compression.lz4.level": _int(1, 17),
     "compression.type": _word("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"),
     "compression.zstd.level": _int(-131072, 22),
@@ -90,7 +90,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "message.timestamp.after.max.ms": _long(0),
     "message.timestamp.before.max.ms": _long(0),
     "message.timestamp.type": _word("CreateTime", "LogAppendTime"),
-    "min.cleanable.dirty.ratio": Rule(_parse_ratio, "a number from 0 to 1"),
+    "min.cleanable.dirty.ratio": ConfigRule(_parse_ratio, "a number from 0 to 1"),
     "min.insync.replicas": _int(1),
     "preallocate": _BOOLEAN,
     "remote.log.copy.disable": _BOOLEAN,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.formats.java_numbers import parse_long
 from kdump.formats.names import FileKind, FileStage, set_aside_from
 from kdump.storage.local_disk import local
@@ -56,11 +56,11 @@ class DumpedFile:
         return parse_long(self._stem)
 
     @property
-    def base_offset_problem(self) -> Problem | None:
+    def base_offset_problem(self) -> DumpProblem | None:
         """That there is no :attr:`base_offset`, if so."""
         if self.base_offset is not None:
             return None
-        return Problem(
+        return DumpProblem(
             self.path,
             None,
             "file name does not begin with an offset, offsets are counted from 0",

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.formats import message_set
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
@@ -51,7 +51,7 @@ _CROWDED_BLOCK: Final = 64
 _SIDE_WALK_WINDOW_BYTES: Final = 1 << 16
 
 
-def open_log(path: Path, index_path: Path) -> tuple[StoredFile | None, Problem | None]:
+def open_log(path: Path, index_path: Path) -> tuple[StoredFile | None, DumpProblem | None]:
     """Open the log of an index; where there is none, that is the problem.
 
     Raises:
@@ -60,11 +60,11 @@ def open_log(path: Path, index_path: Path) -> tuple[StoredFile | None, Problem |
     try:
         source = local(path).open_file()
     except FileNotFoundError:
-        return None, Problem(
+        return None, DumpProblem(
             index_path, None, "its log is missing, entries are not checked", path.name, "no file"
         )
     if source.size_bytes > _LARGEST_LOG_BYTES:
-        return source, Problem(
+        return source, DumpProblem(
             path,
             None,
             "log is larger than a segment can be",

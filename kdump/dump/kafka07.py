@@ -9,7 +9,7 @@ from typing import Any, Final
 from kdump.dump.contents import Contents
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.log_text import contents_text
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.dump.segment import SegmentOptions
 from kdump.dump.segment_rows import text_field
@@ -42,7 +42,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
             if isinstance(entry, Stop):
                 trailing = source.size_bytes - entry.position
                 if entry.problem is not None and options.max_bytes is None:
-                    report.problem(Problem.from_format_error(file.path, entry.problem))
+                    report.problem(DumpProblem.from_format_error(file.path, entry.problem))
                     name = file.path.name
                     yield f"Found {trailing} invalid bytes at the end of {name}\n".encode()
                 return
@@ -64,10 +64,12 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                     try:
                         lines.append(_record_line(message, contents))
                     except FormatError as unread:
-                        damage = Problem.from_format_error(file.path, unread, at=entry.position)
+                        damage = DumpProblem.from_format_error(file.path, unread, at=entry.position)
                         report.problem(damage)
                 if problem is not None:
-                    report.problem(Problem.from_format_error(file.path, problem, at=entry.position))
+                    report.problem(
+                        DumpProblem.from_format_error(file.path, problem, at=entry.position)
+                    )
             yield "".join(line + "\n" for line in lines).encode()
 
 
@@ -77,7 +79,7 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
             if isinstance(entry, Stop):
                 if entry.problem is not None:
-                    report.problem(Problem.from_format_error(file.path, entry.problem))
+                    report.problem(DumpProblem.from_format_error(file.path, entry.problem))
                     yield {
                         "type": "trailing_bytes",
                         "position": entry.position,
@@ -104,7 +106,7 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                     **text_field("value", message.payload),
                 }
             if problem is not None:
-                report.problem(Problem.from_format_error(file.path, problem, at=entry.position))
+                report.problem(DumpProblem.from_format_error(file.path, problem, at=entry.position))
 
 
 def _fields(message: Message) -> Row:

@@ -15,7 +15,7 @@ import numpy as np
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.indexed_log import Fault, batches_at, open_log
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.formats import offset_index
 from kdump.formats.index_search import Column
@@ -49,7 +49,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
             if insane is None:
                 yield f"{file.name} passed sanity check.\n"
             elif partial is None or insane.what != partial.what:
-                problem = problem or Problem.from_format_error(file.path, insane)
+                problem = problem or DumpProblem.from_format_error(file.path, insane)
         else:
             checked = _Entries(file, index, log, options, report)
             yield from checked.text()
@@ -60,7 +60,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     if problem is not None:
         report.problem(problem)
     if partial is not None:
-        report.problem(Problem.from_format_error(file.path, partial))
+        report.problem(DumpProblem.from_format_error(file.path, partial))
 
 
 class _Entries:
@@ -79,7 +79,7 @@ class _Entries:
         self._log = log
         self._options = options
         self._report = report
-        self.problem: Problem | None = None
+        self.problem: DumpProblem | None = None
 
     def text(self) -> Iterator[str]:
         index = self._index
@@ -104,7 +104,7 @@ class _Entries:
         )
         if self.problem is None and not is_batch.all():
             slot = int(is_batch.argmin())
-            self.problem = Problem(
+            self.problem = DumpProblem(
                 self._file.path,
                 (first + slot) * ENTRY_BYTES,
                 "offset index entry leads to no batch",

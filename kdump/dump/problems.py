@@ -9,7 +9,7 @@ from kdump.formats.errors import FormatError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class DumpProblem:
     """Damage at one place of one file.
 
     Attributes:
@@ -27,7 +27,7 @@ class Problem:
     found: str | None = None
 
     @classmethod
-    def from_format_error(cls, path: Path, error: FormatError, *, at: int = 0) -> Problem:
+    def from_format_error(cls, path: Path, error: FormatError, *, at: int = 0) -> DumpProblem:
         """The problem that ``error`` is, its position counted from byte ``at`` of ``path``."""
         return cls(
             path,

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 
 Offsets = NDArray[np.int64]
 
@@ -60,12 +60,12 @@ class DumpReport:
         """How many may still be printed, of all files together; None for any number."""
         return None if limit is None else max(0, limit - self._printed)
 
-    def problem(self, problem: Problem) -> None:
+    def problem(self, problem: DumpProblem) -> None:
         """Say at once what the official tool would have died of, or does not notice."""
         self._damaged = True
         self._say(str(problem))
 
-    def not_decoded(self, problem: Problem) -> None:
+    def not_decoded(self, problem: DumpProblem) -> None:
         """Say at once what was left out because it is over a limit."""
         self._is_incomplete = True
         self._say(str(problem))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from kdump.dump.dumped_file import DumpedFile
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.dump.text_options import TextOptions
 from kdump.dump.window_text import Notes, step_text, window_texts
@@ -212,7 +212,7 @@ class SegmentReading:
 
     def damage(self, position: int, problem: FormatError) -> None:
         """Say what is wrong with the batch at ``position`` of the file."""
-        said = Problem.from_format_error(self._file.path, problem, at=position)
+        said = DumpProblem.from_format_error(self._file.path, problem, at=position)
         if isinstance(problem, OverLimitError):
             self._report.not_decoded(said)
         else:
@@ -223,7 +223,7 @@ class SegmentReading:
         if stop.problem is None:
             return
         if stop.is_fatal_to_kafka:
-            self._problem(Problem.from_format_error(self._file.path, stop.problem))
+            self._problem(DumpProblem.from_format_error(self._file.path, stop.problem))
         elif not self._is_limited:
             self._report.note_damage()
 
@@ -238,19 +238,21 @@ class SegmentReading:
         """Say how many problems were not said one by one."""
         left = self._problems - MOST_PROBLEMS
         if left > 0:
-            self._report.problem(Problem(self._file.path, None, f"{left} more problems like these"))
+            self._report.problem(
+                DumpProblem(self._file.path, None, f"{left} more problems like these")
+            )
 
     @property
     def _is_limited(self) -> bool:
         return self._options.max_bytes is not None
 
-    def _problem(self, problem: Problem) -> None:
+    def _problem(self, problem: DumpProblem) -> None:
         self._problems += 1
         if self._problems <= MOST_PROBLEMS:
             self._report.problem(problem)
 
     def _note_skipped(self, skipped: Skipped) -> None:
-        problem = Problem.from_format_error(self._file.path, skipped.problem)
+        problem = DumpProblem.from_format_error(self._file.path, skipped.problem)
         size = skipped.end - skipped.start
         where = (
             "to the end of the file"
@@ -258,7 +260,7 @@ class SegmentReading:
             else f"to the next sound batch at byte {skipped.end}"
         )
         self._problem(
-            Problem(
+            DumpProblem(
                 problem.path,
                 problem.position,
                 f"{problem.what}; {size} bytes skipped {where}",

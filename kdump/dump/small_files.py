@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from kdump.dump.dumped_file import DumpedFile
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.formats import names
 from kdump.formats.checkpoints import decode_leader_epoch_checkpoint, decode_offset_checkpoint
@@ -94,7 +94,7 @@ def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
     try:
         yield from READERS[name](local(file.path).read())
     except FormatError as problem:
-        report.problem(Problem.from_format_error(file.path, problem))
+        report.problem(DumpProblem.from_format_error(file.path, problem))
 
 
 def dump(file: DumpedFile, name: str, report: DumpReport) -> Iterator[str]:

@@ -15,7 +15,7 @@ import numpy as np
 from kdump.dump.dumped_file import DumpedFile
 from kdump.dump.index_options import IndexDumpOptions
 from kdump.dump.indexed_log import NO_OFFSET, NO_TIMESTAMP, find_batches, open_log
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.formats import offset_index, time_index
 from kdump.formats.index_search import Column
@@ -49,7 +49,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
             if insane is None:
                 yield f"{file.name} passed sanity check.\n"
             elif partial is None or insane.what != partial.what:
-                problem = problem or Problem.from_format_error(file.path, insane)
+                problem = problem or DumpProblem.from_format_error(file.path, insane)
         else:
             if not options.verify_index_only:
                 yield from _text(index, count)
@@ -62,10 +62,10 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     if problem is not None:
         report.problem(problem)
     if partial is not None:
-        report.problem(Problem.from_format_error(file.path, partial))
+        report.problem(DumpProblem.from_format_error(file.path, partial))
 
 
-def _starts(file: DumpedFile, targets: Column) -> tuple[Column, Problem | None]:
+def _starts(file: DumpedFile, targets: Column) -> tuple[Column, DumpProblem | None]:
     """Where in the log the offset index says to begin looking for each of ``targets``.
 
     At its start, where there is no offset index. The official tool creates an empty one then, and
@@ -77,7 +77,7 @@ def _starts(file: DumpedFile, targets: Column) -> tuple[Column, Problem | None]:
         index = offset_index.decode(local(path).read(), file.base_offset or 0)
     except FileNotFoundError:
         what = "the offset index beside it is missing"
-        return starts, Problem(file.path, None, what, path.name, "no file")
+        return starts, DumpProblem(file.path, None, what, path.name, "no file")
     for first in range(0, len(targets), _BLOCK_ENTRIES):
         block = slice(first, first + _BLOCK_ENTRIES)
         starts[block] = offset_index.lookup_all(index, targets[block])[1]
@@ -93,7 +93,7 @@ def _text(index: TimeIndex, count: int) -> Iterator[str]:
 
 def _check(
     file: DumpedFile, index: TimeIndex, starts: Column, log: StoredFile, report: DumpReport
-) -> Problem | None:
+) -> DumpProblem | None:
     """Hold the first entries, one a start, against the log; gives what the official tool dies of.
 
     ``starts`` are the bytes of the log from which on to look for each.
@@ -113,7 +113,7 @@ def _check(
     report.out_of_order_timestamps(name, timestamp[is_late], previous[is_late])
     if found.first_failure is None:
         return None
-    return Problem.from_format_error(log.location.local_path, found.first_failure[1])
+    return DumpProblem.from_format_error(log.location.local_path, found.first_failure[1])
 
 
 def rows(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from kdump.dump.dumped_file import DumpedFile
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.formats import transaction_index
 from kdump.formats.transaction_index import TransactionIndex
@@ -45,7 +45,7 @@ def _report_damage(file: DumpedFile, index: TransactionIndex, report: DumpReport
         transaction_index.trailing_problem(index),
     ):
         if damage is not None:
-            report.problem(Problem.from_format_error(file.path, damage))
+            report.problem(DumpProblem.from_format_error(file.path, damage))
 
 
 def rows(file: DumpedFile, report: DumpReport) -> Iterator[dict[str, object]]:

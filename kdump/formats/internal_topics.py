@@ -19,7 +19,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.jackson import message_node, node_text
 from kdump.formats.remote_log_metadata import event_text
 from kdump.formats.schema import (
-    Message,
+    MessageSchema,
     MessageValue,
     RecordType,
     SchemaError,
@@ -216,7 +216,7 @@ def _read_prefix(cursor: Cursor, name: str) -> int:
         _fail(f"Could not read version from {name}'s buffer.")
 
 
-def _read_message(schema: Message, cursor: Cursor, version: int, name: str) -> MessageValue:
+def _read_message(schema: MessageSchema, cursor: Cursor, version: int, name: str) -> MessageValue:
     try:
         return decode(schema, cursor, version)
     except FormatError as error:
@@ -228,7 +228,7 @@ def _read_message(schema: Message, cursor: Cursor, version: int, name: str) -> M
 
 
 _CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-_CONSUMER_PROTOCOL_FIELDS: Final[Mapping[str, Message]] = {
+_CONSUMER_PROTOCOL_FIELDS: Final[Mapping[str, MessageSchema]] = {
     "subscription": consumer_protocol.CONSUMER_PROTOCOL_SUBSCRIPTION,
     "assignment": consumer_protocol.CONSUMER_PROTOCOL_ASSIGNMENT,
 }

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from kdump.formats.schema import (
     Array,
     Field,
-    Message,
+    MessageSchema,
     MessageValue,
     Struct,
     default_of,
@@ -37,7 +37,7 @@ _LEAST_PLAIN_POINT: Final = -3
 _MOST_PLAIN_POINT: Final = 7
 
 
-def message_node(schema: Message, message: MessageValue, version: int) -> dict[str, Any]:
+def message_node(schema: MessageSchema, message: MessageValue, version: int) -> dict[str, Any]:
     """The fields of ``message`` that Kafka prints for it.
 
     Tagged fields that are worth their default are left out, and so are unknown tagged ones; all
@@ -128,7 +128,7 @@ def _shortest_digits(value: float) -> tuple[str, int]:
 
 # As many as there are readers in kdump.formats.schema, and for the same reason.
 @lru_cache(maxsize=512)
-def _converter(layout: Struct, schema: Message, version: int) -> _Convert:
+def _converter(layout: Struct, schema: MessageSchema, version: int) -> _Convert:
     plan = [
         (item, default_of(item, schema, version), _field_converter(item, schema, version))
         for item in fields_of(layout, schema, version)
@@ -145,7 +145,7 @@ def _converter(layout: Struct, schema: Message, version: int) -> _Convert:
     return convert
 
 
-def _field_converter(item: Field, schema: Message, version: int) -> _Convert | None:
+def _field_converter(item: Field, schema: MessageSchema, version: int) -> _Convert | None:
     """What turns a field's value into a node; None where the value is one already."""
     if isinstance(item.type, Struct):
         return _converter(item.type, schema, version)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from kdump.formats.schema import Message, MessageValue, SchemaError
+from kdump.formats.schema import MessageSchema, MessageValue, SchemaError
 from kdump.formats.schemas.remote_storage import (
     REMOTE_LOG_SEGMENT_METADATA_RECORD,
     REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD,
@@ -30,7 +30,7 @@ PARTITION_DELETE_STATES: Final[Mapping[int, str]] = {
 }
 
 
-def event_text(schema: Message, record: MessageValue) -> str:
+def event_text(schema: MessageSchema, record: MessageValue) -> str:
     """The text of the event in a record of remote log metadata.
 
     Args:
@@ -112,7 +112,7 @@ def _partition_delete_text(record: MessageValue) -> str:
     )
 
 
-_EVENT_TEXTS: Final[Mapping[Message, Callable[[MessageValue], str]]] = {
+_EVENT_TEXTS: Final[Mapping[MessageSchema, Callable[[MessageValue], str]]] = {
     REMOTE_LOG_SEGMENT_METADATA_RECORD: _segment_text,
     REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD: _segment_snapshot_text,
     REMOTE_LOG_SEGMENT_METADATA_UPDATE_RECORD: _segment_update_text,

@@ -146,7 +146,7 @@ ZERO: Final = object()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Message(Struct):
+class MessageSchema(Struct):
     """The struct at the top.
 
     Attributes:
@@ -171,15 +171,15 @@ class RecordType:
 
     id: int
     name: str
-    value: Message
-    key: Message | None = None
+    value: MessageSchema
+    key: MessageSchema | None = None
 
 
 _ALL_VERSIONS: Final = "0+"
 _NO_VERSIONS: Final = "none"
 
 
-def message(name: str, *fields: Field, versions: str = "0", flexible: str = "0+") -> Message:
+def message(name: str, *fields: Field, versions: str = "0", flexible: str = "0+") -> MessageSchema:
     """A message schema.
 
     Args:
@@ -188,7 +188,7 @@ def message(name: str, *fields: Field, versions: str = "0", flexible: str = "0+"
         versions: the versions that exist, as ``"0"`` or ``"0-4"``.
         flexible: the flexible ones among them, as ``"4+"`` or ``"none"``.
     """
-    return Message(
+    return MessageSchema(
         name,
         fields,
         _versions(versions),
@@ -266,7 +266,7 @@ def _versions(text: str) -> Versions:
     return Versions(int(lowest), int(highest or lowest))
 
 
-def decode(schema: Message, cursor: Cursor, version: int) -> MessageValue:
+def decode(schema: MessageSchema, cursor: Cursor, version: int) -> MessageValue:
     """Read one message.
 
     A version above the known ones is read as far as Kafka reads it: fields that are in all later
@@ -314,14 +314,14 @@ def read_unsigned_varint(cursor: Cursor) -> int:
         ) from None
 
 
-def fields_of(layout: Struct, schema: Message, version: int) -> tuple[Field, ...]:
+def fields_of(layout: Struct, schema: MessageSchema, version: int) -> tuple[Field, ...]:
     """The fields that ``layout``, which is ``schema`` or within it, has in ``version``."""
     # Kafka writes no check for what holds from the first known version on.
     known_version = max(version, schema.versions.lowest)
     return tuple(item for item in layout.fields if known_version in item.versions)
 
 
-def default_of(item: Field, schema: Message, version: int) -> Any:
+def default_of(item: Field, schema: MessageSchema, version: int) -> Any:
     """What ``item`` of ``schema`` is worth where it is absent; a new object if it can change."""
     if item.default is not ZERO:
         return item.default
@@ -337,7 +337,7 @@ def default_of(item: Field, schema: Message, version: int) -> Any:
 
 # Readers are built once for each version that turns up and kept: data can claim 65536 versions.
 @lru_cache(maxsize=512)
-def _message_reader(schema: Message, version: int) -> _Read:
+def _message_reader(schema: MessageSchema, version: int) -> _Read:
     return _Compiler(schema, version).struct(schema)
 
 
@@ -345,7 +345,7 @@ def _message_reader(schema: Message, version: int) -> _Read:
 class _Compiler:
     """Builds readers for the structs of one message in one version."""
 
-    schema: Message
+    schema: MessageSchema
     version: int
 
     @property

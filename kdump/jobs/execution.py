@@ -1,7 +1,7 @@
 """The frame of every command that writes: the locks, what was interrupted, a plan, its execution.
 
 A command computes what its directories should be inside of :func:`for_writing`, and hands that to
-:func:`plan_all` and :func:`carry_out`. With ``dry_run`` nothing is made, not even the lock.
+:func:`plan_all` and :func:`plan_and_apply`. With ``dry_run`` nothing is made, not even the lock.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Int
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class PlanResult:
     """What became of a plan.
 
     Attributes:
@@ -111,7 +111,7 @@ class Done:
     failure: KdumpError | None = None
 
 
-def carry_out(targets: Sequence[TargetDirectory], writing: Writing) -> list[Done]:
+def plan_and_apply(targets: Sequence[TargetDirectory], writing: Writing) -> list[PlanResult]:
     """Let directories become what is wanted, unless the run is a dry one.
 
     All plans are made before the first is carried out. A directory whose plan fails does not keep
@@ -124,14 +124,14 @@ def carry_out(targets: Sequence[TargetDirectory], writing: Writing) -> list[Done
     """
     with phase("planning the changes", len(targets)) as planning:
         plans = [make_plan(each) for each in planning.over(targets)]
-    done: dict[Path, Done] = {}
+    done: dict[Path, PlanResult] = {}
     # Directories that can make room on a full disk do so before others need it.
     for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.early_removals):
         try:
             with phase(f"changing {plan.path}"):
                 done[plan.path] = _carried_out(plan, writing)
         except KdumpError as failure:
-            done[plan.path] = Done(plan, is_applied=False, undo=None, failure=failure)
+            done[plan.path] = PlanResult(plan, is_applied=False, undo=None, failure=failure)
         except BaseException as stop:
             _note(stop, plans, done, plan)
             raise
@@ -144,7 +144,7 @@ def carry_out(targets: Sequence[TargetDirectory], writing: Writing) -> list[Done
     return in_order
 
 
-def outcome_of(done: Done) -> str | None:
+def outcome_of(done: PlanResult) -> str | None:
     """What became of a log directory, for people; None where its failure says so."""
     path, count = done.plan.path, len(done.plan.operations)
     if done.failure is not None:
@@ -155,7 +155,9 @@ def outcome_of(done: Done) -> str | None:
     return what if done.undo is None else f"{what}; to undo them: kdump undo {path} {done.undo}"
 
 
-def _note(stop: BaseException, plans: Iterable[Plan], done: Mapping[Path, Done], at: Plan) -> None:
+def _note(
+    stop: BaseException, plans: Iterable[Plan], done: Mapping[Path, PlanResult], at: Plan
+) -> None:
     """Add to an exception what became of each log directory; it says itself where it was."""
     for plan in plans:
         each = done.get(plan.path)
@@ -166,10 +168,10 @@ def _note(stop: BaseException, plans: Iterable[Plan], done: Mapping[Path, Done],
             stop.add_note(f"{plan.path}: nothing was changed")
 
 
-def _carried_out(plan: Plan, writing: Writing) -> Done:
+def _carried_out(plan: Plan, writing: Writing) -> PlanResult:
     needed_bytes = plan.space_bytes(keep_undo=writing.keep_undo)
     if writing.dry_run or plan.is_empty:
-        return Done(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
+        return PlanResult(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)
     undo = apply_plan(plan, keep_undo=writing.keep_undo, command=writing.command)
     drop_leftover(plan.path)
-    return Done(plan, is_applied=True, undo=undo, needed_bytes=needed_bytes)
+    return PlanResult(plan, is_applied=True, undo=undo, needed_bytes=needed_bytes)

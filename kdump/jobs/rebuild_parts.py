@@ -41,7 +41,7 @@ from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 
-class Part(enum.Enum):
+class RepairPart(enum.Enum):
     """What is to be put right."""
 
     INDEXES = enum.auto()
@@ -63,7 +63,7 @@ class PartSplit(LoadSplit):
             None where that is known already.
     """
 
-    part: Part = Part.INDEXES
+    part: RepairPart = RepairPart.INDEXES
     base_offsets: tuple[int, ...] | None = None
     scope: PartitionScope | None = field(default=None, compare=False)
 
@@ -82,26 +82,26 @@ class PartJob:
         if split.scope is None or not repaired.files:
             return repaired
         wrong = _wrong_files(split, split.scope)
-        if split.part is Part.SNAPSHOTS and wrong:
+        if split.part is RepairPart.SNAPSHOTS and wrong:
             # One that is not there takes nothing away.
             wrong |= {
                 name for name in repaired.files if local(partition.path / name).kind() is None
             }
         files = {name: file for name, file in repaired.files.items() if name in wrong}
-        forgotten = _forgotten(partition, files) if split.part is Part.SNAPSHOTS else ()
+        forgotten = _forgotten(partition, files) if split.part is RepairPart.SNAPSHOTS else ()
         return replace(repaired, files=files, forgotten=forgotten)
 
     def _repaired(self, partition: Partition, split: PartSplit) -> Repaired:
         match split.part:
-            case Part.INDEXES:
+            case RepairPart.INDEXES:
                 return rebuild_indexes(partition, split.context, split.base_offsets)
-            case Part.LEFTOVERS:
+            case RepairPart.LEFTOVERS:
                 return resolve_leftovers(partition, split.context)
-            case Part.SNAPSHOTS:
+            case RepairPart.SNAPSHOTS:
                 return rebuild_snapshots(partition, split.context)
-            case Part.LEADER_EPOCHS:
+            case RepairPart.LEADER_EPOCHS:
                 return rebuild_leader_epochs(partition, split.context)
-            case Part.ALL_OF_DELETED:
+            case RepairPart.ALL_OF_DELETED:
                 return _without_files(partition)
 
 
@@ -148,7 +148,7 @@ def _without_files(partition: Partition) -> Repaired:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class PartTarget:
     """A part of a partition that is meant.
 
     Attributes:
@@ -161,7 +161,7 @@ class Target:
 
     directory: LogDirectory
     partition: Partition
-    part: Part
+    part: RepairPart
     base_offsets: tuple[int, ...] | None = None
     only: frozenset[str] | None = None
 
@@ -175,7 +175,7 @@ class PartResult:
         outcome: what was found out.
     """
 
-    target: Target
+    target: PartTarget
     outcome: Repaired | Unreadable
 
     @property
@@ -192,8 +192,8 @@ class PartResult:
 
 
 @during("finding out what to repair")
-def put_right(
-    targets: Sequence[Target],
+def repair_parts(
+    targets: Sequence[PartTarget],
     settings: Mapping[Path, Settings],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
@@ -223,12 +223,12 @@ def put_right(
     ]
 
 
-def _is_remote(target: Target, settings: Settings) -> bool:
+def _is_remote(target: PartTarget, settings: Settings) -> bool:
     key = target.partition.topic_partition
     return key is not None and settings.topic(key.topic).remote_storage_enable
 
 
-def _why_left(target: Target, settings: Settings, twice: Mapping[Path, Path]) -> str:
+def _why_left(target: PartTarget, settings: Settings, twice: Mapping[Path, Path]) -> str:
     """Why a partition must not be written to; empty where it may be."""
     other = twice.get(target.partition.path)
     if other is not None:
@@ -236,14 +236,14 @@ def _why_left(target: Target, settings: Settings, twice: Mapping[Path, Path]) ->
     return REMOTE_STORAGE if _is_remote(target, settings) else ""
 
 
-def _left(target: Target, reason: str) -> Repaired:
+def _left(target: PartTarget, reason: str) -> Repaired:
     return Repaired({}, (Refusal(reason, target.partition.path.name, ""),))
 
 
-def _split(target: Target, settings: Settings) -> PartSplit:
+def _split(target: PartTarget, settings: Settings) -> PartSplit:
     """What a task is given."""
     load = load_split(target.partition, target.directory, settings)
-    is_read = target.part not in (Part.LEFTOVERS, Part.ALL_OF_DELETED)
+    is_read = target.part not in (RepairPart.LEFTOVERS, RepairPart.ALL_OF_DELETED)
     chosen = [
         segment.data_bytes
         for segment in target.partition.segments
@@ -261,8 +261,8 @@ def _split(target: Target, settings: Settings) -> PartSplit:
     )
 
 
-def _scope(target: Target, settings: Settings) -> PartitionScope | None:
-    if target.only is not None or target.part not in (Part.INDEXES, Part.SNAPSHOTS):
+def _scope(target: PartTarget, settings: Settings) -> PartitionScope | None:
+    if target.only is not None or target.part not in (RepairPart.INDEXES, RepairPart.SNAPSHOTS):
         return None
     return scope_in(target.partition, target.directory, settings.cluster)
 

@@ -53,7 +53,7 @@ from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RecoverRequest:
     """What is to be recovered.
 
     Attributes:
@@ -71,7 +71,7 @@ class Request:
     now_ms: int = 0
 
 
-class Left(enum.Enum):
+class NotRecovered(enum.Enum):
     """Why a partition is left as it is, whatever a broker would do; the value says it."""
 
     DELETE = "its topic was deleted, and a starting broker deletes it"
@@ -84,11 +84,14 @@ class Left(enum.Enum):
     TWICE = TWICE
 
 
-_LEFT_STATES: Final = {PartitionState.DELETE: Left.DELETE, PartitionState.STRAY: Left.STRAY}
+_LEFT_STATES: Final = {
+    PartitionState.DELETE: NotRecovered.DELETE,
+    PartitionState.STRAY: NotRecovered.STRAY,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionRecovery:
     """What becomes of a partition.
 
     Attributes:
@@ -102,7 +105,7 @@ class PartitionResult:
     partition: Partition
     outcome: Outcome | None
     policy: Policy = Policy.BROKER
-    left: Left | None = None
+    left: NotRecovered | None = None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -163,7 +166,7 @@ class PartitionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryResult:
+class DirectoryRecovery:
     """What becomes of a log directory.
 
     Attributes:
@@ -174,7 +177,7 @@ class DirectoryResult:
     """
 
     directory: LogDirectory
-    partitions: tuple[PartitionResult, ...]
+    partitions: tuple[PartitionRecovery, ...]
     target: TargetDirectory
     findings: tuple[Finding, ...] = ()
 
@@ -228,10 +231,10 @@ class DirectoryResult:
 
 @during("loading partitions")
 def recover(
-    request: Request,
+    request: RecoverRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
-) -> list[DirectoryResult]:
+) -> list[DirectoryRecovery]:
     """Say what becomes of log directories; nothing is written.
 
     Raises:
@@ -244,12 +247,12 @@ def recover(
 class _Recovery:
     """What a request comes to, with what holds for all directories together."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: RecoverRequest) -> None:
         self.request = request
         self.twice = partitions_twice(request.directories)
         self.start = list(check_start(request.directories))
 
-    def results(self, options: EngineOptions, progress: Progress) -> list[DirectoryResult]:
+    def results(self, options: EngineOptions, progress: Progress) -> list[DirectoryRecovery]:
         request = self.request
         selected = [
             (directory, partition)
@@ -289,21 +292,21 @@ class _Recovery:
         """Of what is left as it is, still say what a broker would do."""
         return Policy.BROKER if self._why_left(directory, partition) else self.request.policy
 
-    def _why_left(self, directory: LogDirectory, partition: Partition) -> Left | None:
+    def _why_left(self, directory: LogDirectory, partition: Partition) -> NotRecovered | None:
         if partition.state in _LEFT_STATES:
             return _LEFT_STATES[partition.state]
         if partition.path in self.twice:
-            return Left.TWICE
+            return NotRecovered.TWICE
         key = partition.topic_partition
         assert key is not None
         if partition.is_cluster_metadata:
-            return None if self.request.selection.names(key) else Left.CLUSTER_METADATA
+            return None if self.request.selection.names(key) else NotRecovered.CLUSTER_METADATA
         topic = self.request.settings[directory.path].topic(key.topic)
-        return Left.REMOTE_STORAGE if topic.remote_storage_enable else None
+        return NotRecovered.REMOTE_STORAGE if topic.remote_storage_enable else None
 
     def _partition_result(
         self, directory: LogDirectory, partition: Partition, outcome: Outcome | None
-    ) -> PartitionResult:
+    ) -> PartitionRecovery:
         policy = self._policy(directory, partition)
         into = Collector()
         cluster = self.request.settings[directory.path].cluster
@@ -311,13 +314,13 @@ class _Recovery:
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
         left = self._why_left(directory, partition)
-        return PartitionResult(partition, outcome, policy, left, into.findings())
+        return PartitionRecovery(partition, outcome, policy, left, into.findings())
 
     def _directory_result(
-        self, directory: LogDirectory, partitions: Iterable[PartitionResult]
-    ) -> DirectoryResult:
+        self, directory: LogDirectory, partitions: Iterable[PartitionRecovery]
+    ) -> DirectoryRecovery:
         results = tuple(partitions)
-        return DirectoryResult(
+        return DirectoryRecovery(
             directory,
             results,
             TargetDirectory(
@@ -341,7 +344,7 @@ class _Recovery:
                 yield finding
 
     def _root(
-        self, directory: LogDirectory, results: Iterable[PartitionResult]
+        self, directory: LogDirectory, results: Iterable[PartitionRecovery]
     ) -> dict[str, TargetFile]:
         """What becomes of the checkpoints and the marker, which only log managers keep."""
         if directory.kind is not DirectoryKind.LOG_DIRECTORY:

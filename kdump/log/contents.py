@@ -13,7 +13,7 @@ from kdump.formats import kafka07, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
 from kdump.log.partition import Partition
-from kdump.log.problems import Problem
+from kdump.log.problems import FileProblem
 from kdump.log.segment import Segment
 from kdump.log.sound import segment_part, sound_windows
 from kdump.scan.batches import BatchColumns, Window
@@ -75,7 +75,7 @@ def merged(parts: Iterable[LogContents]) -> LogContents:
     )
 
 
-def survey_partition(partition: Partition) -> tuple[LogContents, list[Problem]]:
+def survey_partition(partition: Partition) -> tuple[LogContents, list[FileProblem]]:
     """Go over the batches of all segments of a partition, and check each.
 
     Returns:
@@ -83,18 +83,18 @@ def survey_partition(partition: Partition) -> tuple[LogContents, list[Problem]]:
         no problem: that is how a preallocated log looks.
     """
     parts: list[LogContents] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     for segment, following in partition.with_following():
         path = partition.segment_path(segment, segment.log_kind)
         try:
             with local(path).open_file() as source:
                 for found in _survey(source, segment, following):
                     if isinstance(found, FormatError):
-                        problems.append(Problem(path, found))
+                        problems.append(FileProblem(path, found))
                     else:
                         parts.append(found)
         except OSError as failure:
-            problems.append(Problem(path, failure))
+            problems.append(FileProblem(path, failure))
     return merged(parts), problems
 
 

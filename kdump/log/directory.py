@@ -19,7 +19,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
-from kdump.log.problems import Problem
+from kdump.log.problems import FileProblem
 from kdump.phases import Phase, phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
@@ -113,7 +113,7 @@ class LogDirectory:
     unreadable: tuple[str, ...]
     refused: tuple[str, ...]
     foreign: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[FileProblem, ...]
 
 
 def directory_kind(path: Path) -> DirectoryKind:
@@ -224,7 +224,7 @@ def _read(
             partitions.append(read_partition(path / name, topic_partition, state))
         except OSError as failure:
             unreadable.append(name)
-            reader.problems.append(Problem(path / name, failure))
+            reader.problems.append(FileProblem(path / name, failure))
     return LogDirectory(
         path=path,
         kind=kind,
@@ -274,7 +274,7 @@ class _Reader:
     def __init__(self, path: Path, files: set[str]) -> None:
         self.path = path
         self.files = files
-        self.problems: list[Problem] = []
+        self.problems: list[FileProblem] = []
 
     def read(self, name: str, decode: Callable[[bytes], Value]) -> Value | None:
         if name not in self.files:
@@ -283,7 +283,7 @@ class _Reader:
         try:
             return decode(local(path).read())
         except (OSError, FormatError) as problem:
-            self.problems.append(Problem(path, problem))
+            self.problems.append(FileProblem(path, problem))
             return None
 
     def read_offsets(self, name: str) -> Offsets | None:

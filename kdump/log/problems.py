@@ -9,7 +9,7 @@ from kdump.formats.errors import FormatError
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """A file or directory about which less is known than should be.
 
     Attributes:

@@ -9,11 +9,11 @@ from typing import Final
 
 from kdump.broker.loader.load_report import (
     Cause,
-    Cut,
     Dropped,
+    LeftoverOutcome,
     LoadReport,
+    LogCut,
     Loss,
-    Outcome,
     QuarantinedRange,
     SwapLoss,
 )
@@ -113,14 +113,14 @@ def harmless_verdict(
     )
 
 
-def _cut(cut: Cut) -> str:
+def _cut(cut: LogCut) -> str:
     where = f"from segment {cut.name}, from byte {cut.position} on"
     if cut.loss.batches:
         return f"cut {_held(cut.loss)} {where}"
     return f"cut {counted(cut.loss.size_bytes, 'byte')} without a sound batch {where}"
 
 
-def _padding(cut: Cut) -> str:
+def _padding(cut: LogCut) -> str:
     size = counted(cut.loss.size_bytes, "byte")
     return (
         f"cut {size} of zeroes from segment {cut.name}, from byte {cut.position} on,"
@@ -190,13 +190,13 @@ def _missing(piece: QuarantinedRange) -> str:
 
 def _repairs(report: LoadReport) -> Iterable[str]:
     for outcome, what in (
-        (Outcome.DELETED, "delete {}"),
-        (Outcome.PUT_IN_PLACE, "put {} in place"),
-        (Outcome.REPLACED, "delete {} that these replace"),
+        (LeftoverOutcome.DELETED, "delete {}"),
+        (LeftoverOutcome.PUT_IN_PLACE, "put {} in place"),
+        (LeftoverOutcome.REPLACED, "delete {} that these replace"),
     ):
         count = sum(leftover.outcome is outcome for leftover in report.leftovers)
         if count:
-            thing = "file" if outcome is Outcome.REPLACED else "leftover"
+            thing = "file" if outcome is LeftoverOutcome.REPLACED else "leftover"
             yield what.format(counted(count, thing))
     for marker in report.added_markers:
         yield (

@@ -56,7 +56,7 @@ _GENERATED: Final = -1
 """The id in the file of a broker that was given one by ZooKeeper."""
 
 
-class Place(enum.Enum):
+class SettingSource(enum.Enum):
     """Where a value of a property stands; the value names it."""
 
     GIVEN = "--config"
@@ -78,7 +78,7 @@ class Origin:
         key: Kafka's name for it there; None where nobody sets it.
     """
 
-    place: Place
+    place: SettingSource
     key: str | None = None
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class _Source:
     """Properties from one place."""
 
     configs: Configs
-    place: Place
+    place: SettingSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Settings:
                 return found
         is_known = self.is_listed(topic)
         if wanted is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
-            return frozenset({CleanupPolicy.COMPACT}), Origin(Place.INTERNAL)
+            return frozenset({CleanupPolicy.COMPACT}), Origin(SettingSource.INTERNAL)
         if wanted is POLICY and not is_known:
             return None  # the topic itself may say otherwise
         for source in self._brokers():
@@ -239,30 +239,30 @@ class Settings:
         if not is_known:
             return None
         if not wanted.synonyms:
-            return None, Origin(Place.TOPIC_DEFAULT)
+            return None, Origin(SettingSource.TOPIC_DEFAULT)
         if self.broker is not None:
-            return _FILE_DEFAULTS.get(wanted.name), Origin(Place.FILE_DEFAULT)
+            return _FILE_DEFAULTS.get(wanted.name), Origin(SettingSource.FILE_DEFAULT)
         return None
 
     def _topics(self, name: str) -> Iterator[_Source]:
         """By a topic's names, from what counts most to what counts least."""
-        yield _Source(self.given, Place.GIVEN)
+        yield _Source(self.given, SettingSource.GIVEN)
         if self.cluster is not None and name in self.cluster.topics:
-            yield _Source(self.cluster.topics[name].configs, Place.TOPIC)
+            yield _Source(self.cluster.topics[name].configs, SettingSource.TOPIC)
 
     def _brokers(self) -> Iterator[_Source]:
         """By a broker's names, likewise."""
-        yield _Source(self.given, Place.GIVEN)
+        yield _Source(self.given, SettingSource.GIVEN)
         dynamic = {} if self.cluster is None else self.cluster.broker_configs
-        yield _Source(dynamic.get(str(self.node_id), {}), Place.BROKER)
-        yield _Source(dynamic.get(_EVERY_BROKER, {}), Place.EVERY_BROKER)
+        yield _Source(dynamic.get(str(self.node_id), {}), SettingSource.BROKER)
+        yield _Source(dynamic.get(_EVERY_BROKER, {}), SettingSource.EVERY_BROKER)
         if self.broker is not None:
-            yield _Source(self.broker, Place.FILE)
+            yield _Source(self.broker, SettingSource.FILE)
 
 
-def _readable(wanted: TopicProperty, place: Place) -> Sequence[ConfigKey]:
+def _readable(wanted: TopicProperty, place: SettingSource) -> Sequence[ConfigKey]:
     """The broker's names that count in a place: only the first one of each is dynamic."""
-    is_dynamic = place in (Place.BROKER, Place.EVERY_BROKER)
+    is_dynamic = place in (SettingSource.BROKER, SettingSource.EVERY_BROKER)
     return wanted.synonyms[:1] if is_dynamic else wanted.synonyms
 
 
@@ -408,9 +408,9 @@ def require_accepted(given: Configs, broker: Configs | None) -> None:
         if not value.isascii():
             raise UsageProblem(f"--config {key}={value}: has characters that are not ASCII")
     try:
-        require_accepted_by_topics(given, Place.GIVEN.value)
-        require_accepted_by_brokers(given, Place.GIVEN.value)
-        require_accepted_by_brokers(broker or {}, Place.FILE.value)
+        require_accepted_by_topics(given, SettingSource.GIVEN.value)
+        require_accepted_by_brokers(given, SettingSource.GIVEN.value)
+        require_accepted_by_brokers(broker or {}, SettingSource.FILE.value)
     except InvalidSettingError as refused:
         raise UsageProblem(str(refused)) from refused
 

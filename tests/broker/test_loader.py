@@ -24,7 +24,7 @@ from builders.recovery import (
     refused,
     time_entries,
 )
-from kdump.broker.loader.load_report import Outcome
+from kdump.broker.loader.load_report import LeftoverOutcome
 from kdump.formats import producer_snapshot
 from kdump.formats.checkpoints import (
     EpochEntry,
@@ -259,7 +259,7 @@ def test_an_index_without_its_log_is_deleted(tmp_path: Path) -> None:
     outcome = recovered(path, is_clean=True)
 
     assert outcome.files[f"{5:020d}.timeindex"] == Gone()
-    assert [leftover.outcome for leftover in outcome.report.leftovers] == [Outcome.DELETED]
+    assert [leftover.outcome for leftover in outcome.report.leftovers] == [LeftoverOutcome.DELETED]
 
 
 def test_an_aborted_transaction_is_in_the_transaction_index(tmp_path: Path) -> None:

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.broker.retention.free_space import choose_to_free
-from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog, fates, held_back
+from kdump.broker.retention.retention import (
+    Reason,
+    RetainableLog,
+    RetainableSegment,
+    fates,
+    held_back,
+)
 from kdump.state.config_keys import CleanupPolicy
 from kdump.state.settings import TopicSettings
 
@@ -25,7 +31,7 @@ def log_of(
 ) -> RetainableLog:
     """A log of segments of ten offsets each, with these largest timestamps."""
     end = 10 * len(times)
-    segments = [LogSegment(10 * at, size, size + 2, ms) for at, ms in enumerate(times)]
+    segments = [RetainableSegment(10 * at, size, size + 2, ms) for at, ms in enumerate(times)]
     return RetainableLog(
         segments=tuple(segments),
         log_start_offset=start,

@@ -18,7 +18,7 @@ from kdump.broker.retention.record_deletion import (
     RecordsNotDeletableError,
     without_records_before,
 )
-from kdump.broker.retention.retention import LogSegment
+from kdump.broker.retention.retention import RetainableSegment
 from kdump.broker.retention.retention_outcome import (
     LoadedLog,
     load_log,
@@ -137,7 +137,7 @@ def test_the_time_of_a_segment_without_timestamps_is_that_of_its_file(log_dir: P
     (path / f"{0:020d}.timeindex").write_bytes(b"")
     os.utime(path / f"{0:020d}.log", ns=(0, 1_234_567_899_999))
     first = loaded(log_dir).log.segments[0]
-    assert isinstance(first, LogSegment)
+    assert isinstance(first, RetainableSegment)
     assert (first.timestamp_ms, first.has_timestamp) == (1_234_567, False)
 
 

@@ -14,7 +14,7 @@ from builders.log_directories import write_partition
 from builders.message_sets import message
 from builders.recovery import joined, load, log_name, marker, positions, recovered
 from builders.valid_batches import valid_batches_of
-from kdump.broker.loader.load_report import Leftover, Outcome
+from kdump.broker.loader.load_report import HandledLeftover, LeftoverOutcome
 from kdump.broker.loader.loader import LoadContext, Recovered
 from kdump.formats.record_batch import TRANSACTIONAL_FLAG
 from kdump.log.directory import read_lone_partition
@@ -213,7 +213,9 @@ def test_a_broker_still_replaces_the_log(tmp_path: Path) -> None:
     assert isinstance(outcome, Recovered)
     apply_target(path, outcome.files)
     assert (path / FIRST).read_bytes() == b""
-    assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in outcome.report.leftovers
+    assert (
+        HandledLeftover(f"{FIRST}.swap", LeftoverOutcome.PUT_IN_PLACE) in outcome.report.leftovers
+    )
 
 
 def dropped(path: Path, logs: dict[int, bytes], swap: bytes) -> Path:

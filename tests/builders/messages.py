@@ -24,7 +24,7 @@ from kdump.formats.schema import (
     Array,
     Field,
     FieldType,
-    Message,
+    MessageSchema,
     MessageValue,
     Scalar,
     Struct,
@@ -54,7 +54,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def encode(schema: Message, value: MessageValue, version: int) -> bytes:
+def encode(schema: MessageSchema, value: MessageValue, version: int) -> bytes:
     """The bytes of a message, as the ``write`` method of Kafka's generated class makes them.
 
     Tagged fields that ``value`` has are all written, those that are worth their default too.
@@ -64,7 +64,7 @@ def encode(schema: Message, value: MessageValue, version: int) -> bytes:
 
 
 def _struct(
-    layout: Struct, schema: Message, value: MessageValue, version: int, flexible: bool
+    layout: Struct, schema: MessageSchema, value: MessageValue, version: int, flexible: bool
 ) -> bytes:
     present = fields_of(layout, schema, version)
 
@@ -82,7 +82,7 @@ def _struct(
     return plain + varint(len(sections)) + b"".join(sections)
 
 
-def _field(item: Field, schema: Message, value: Any, version: int, flexible: bool) -> bytes:
+def _field(item: Field, schema: MessageSchema, value: Any, version: int, flexible: bool) -> bytes:
     if not isinstance(item.type, Struct):
         return _value(item.type, schema, value, version, flexible)
     content = b"" if value is None else _struct(item.type, schema, value, version, flexible)
@@ -93,7 +93,9 @@ def _field(item: Field, schema: Message, value: Any, version: int, flexible: boo
     return b"\xff" if value is None else b"\x01" + content
 
 
-def _value(kind: FieldType, schema: Message, value: Any, version: int, flexible: bool) -> bytes:
+def _value(
+    kind: FieldType, schema: MessageSchema, value: Any, version: int, flexible: bool
+) -> bytes:
     if isinstance(kind, Struct):
         return _struct(kind, schema, value, version, flexible)
     if isinstance(kind, Array):
@@ -114,12 +116,14 @@ def _length(value: Any, layout: str, flexible: bool) -> bytes:
     return varint(length + 1) if flexible else struct.pack(layout, length)
 
 
-def message_values(schema: Message, version: int) -> st.SearchStrategy[MessageValue]:
+def message_values(schema: MessageSchema, version: int) -> st.SearchStrategy[MessageValue]:
     """Any values of ``schema`` in ``version``, as the decoder gives them."""
     return _structs(schema, schema, version)
 
 
-def _structs(layout: Struct, schema: Message, version: int) -> st.SearchStrategy[MessageValue]:
+def _structs(
+    layout: Struct, schema: MessageSchema, version: int
+) -> st.SearchStrategy[MessageValue]:
     return st.fixed_dictionaries(
         {
             item.name: _values(item.type, schema, version)
@@ -130,7 +134,7 @@ def _structs(layout: Struct, schema: Message, version: int) -> st.SearchStrategy
     )
 
 
-def _values(kind: FieldType, schema: Message, version: int) -> st.SearchStrategy[Any]:
+def _values(kind: FieldType, schema: MessageSchema, version: int) -> st.SearchStrategy[Any]:
     if isinstance(kind, Struct):
         return _structs(kind, schema, version)
     if isinstance(kind, Array):

@@ -23,7 +23,7 @@ from kdump.formats.partition_metadata import PartitionMetadata, encode_partition
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import BatchHeader, Record, decode_header, encode_batch
 from kdump.formats.transaction_index import AbortedTxn
-from kdump.jobs.verify.verify import Request, Said, Summary, Target, verify
+from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
 
@@ -194,11 +194,11 @@ def said_of(
     now_ms: int = NOW_MS,
     options: EngineOptions = DEFAULT_OPTIONS,
     given: Mapping[str, str] = MappingProxyType({}),
-) -> list[Said]:
+) -> list[VerifyEvent]:
     """Give all that verify says of log directories."""
     directories = [read_log_directory(root) for root in roots]
-    targets = [Target(each, root) for root in directories for each in root.partitions]
-    request = Request(targets, directories, level, now_ms, read_settings(directories, given))
+    targets = [VerifyTarget(each, root) for root in directories for each in root.partitions]
+    request = VerifyRequest(targets, directories, level, now_ms, read_settings(directories, given))
     return list(verify(request, options))
 
 
@@ -237,8 +237,8 @@ def findings_in(
     ]
 
 
-def summary_of(*roots: Path, level: Level = Level.DEEP) -> Summary:
+def summary_of(*roots: Path, level: Level = Level.DEEP) -> VerifySummary:
     """Give the last that verify says."""
     last = said_of(*roots, level=level)[-1]
-    assert isinstance(last, Summary)
+    assert isinstance(last, VerifySummary)
     return last

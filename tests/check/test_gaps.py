@@ -15,7 +15,7 @@ from kdump.check.findings import Finding, Severity
 from kdump.check.part import Level
 from kdump.errors import ExitStatus
 from kdump.formats import names
-from kdump.jobs.verify.verify import Request, Target, verify
+from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, verify
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
@@ -45,8 +45,8 @@ def found(
     directory = read_log_directory(path)
     given = {} if policy is None else {"cleanup.policy": policy}
     settings = read_settings([directory], given)
-    targets = [Target(each, directory) for each in directory.partitions]
-    said = list(verify(Request(targets, [directory], Level.DEFAULT, 0, settings)))
+    targets = [VerifyTarget(each, directory) for each in directory.partitions]
+    said = list(verify(VerifyRequest(targets, [directory], Level.DEFAULT, 0, settings)))
     (report,) = [each for each in said if isinstance(each, PartitionReport)]
     return [each for each in said if isinstance(each, Finding) and each.code in codes], report
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kdump.check.collector import Collector
 from kdump.check.findings import Finding
-from kdump.check.index_entries import OffsetEntries, TimeEntries
+from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.scan.batches import BatchColumns
@@ -148,7 +148,7 @@ def time_findings(
     columns = np.array(entries, np.int64).reshape(-1, 2).T
     index = TimeIndex(0, columns[0], columns[1])
     for begin, end in parts_of(rng, segment):
-        check = TimeEntries("0.timeindex", index, into)
+        check = TimeEntryCheck("0.timeindex", index, into)
         check.check(segment.columns(begin, end), is_first=begin == 0)
         check.finish(is_first=begin == 0, is_last=end == segment.count)
     return into.findings()

@@ -15,7 +15,7 @@ from kdump.check.part import ByteAccount, Level
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.formats.names import FileKind
 from kdump.jobs.verify import verify as pipeline
-from kdump.jobs.verify.verify import Request, Summary, Target
+from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
 
@@ -28,11 +28,11 @@ def verified(
     log_dir: Path, options: EngineOptions
 ) -> tuple[list[Finding], ByteAccount, int, int | None]:
     found = read_log_directory(log_dir)
-    targets = [Target(partition, found) for partition in found.partitions]
-    request = Request(targets, [found], Level.DEEP, NOW_MS, read_settings([found]))
+    targets = [VerifyTarget(partition, found) for partition in found.partitions]
+    request = VerifyRequest(targets, [found], Level.DEEP, NOW_MS, read_settings([found]))
     said = list(pipeline.verify(request, options))
     summary = said[-1]
-    assert isinstance(summary, Summary)
+    assert isinstance(summary, VerifySummary)
     findings = [each for each in said if isinstance(each, Finding)]
     return findings, summary.account, summary.batches, summary.records
 

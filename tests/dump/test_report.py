@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.index_files import Said
-from kdump.dump.problems import Problem
+from kdump.dump.problems import DumpProblem
 from kdump.dump.report import JavaHashOrder, Pairs, java_string_hash
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -99,7 +99,9 @@ def test_no_mismatches_are_no_damage() -> None:
 
 def test_a_problem_is_said_at_once_on_one_line() -> None:
     said = Said()
-    said.report.problem(Problem(Path("a.log"), 17, "batch length is impossible", "14 or more", "3"))
+    said.report.problem(
+        DumpProblem(Path("a.log"), 17, "batch length is impossible", "14 or more", "3")
+    )
     assert said.lines == [
         "a.log: byte 17: batch length is impossible, expected 14 or more, found 3"
     ]
@@ -107,7 +109,9 @@ def test_a_problem_is_said_at_once_on_one_line() -> None:
 
 
 def test_a_problem_of_a_whole_file_names_no_byte() -> None:
-    assert str(Problem(Path("a.log"), None, "its log is missing")) == "a.log: its log is missing"
+    assert (
+        str(DumpProblem(Path("a.log"), None, "its log is missing")) == "a.log: its log is missing"
+    )
 
 
 @given(PAIRS)

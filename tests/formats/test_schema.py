@@ -23,7 +23,7 @@ from kdump.formats.schema import (
     UINT16,
     UNKNOWN_TAGGED_FIELDS,
     UUID,
-    Message,
+    MessageSchema,
     RecordType,
     SchemaError,
     array,
@@ -44,7 +44,7 @@ from kdump.formats.schemas import (
 )
 
 
-def all_schemas() -> list[Message]:
+def all_schemas() -> list[MessageSchema]:
     families = [group_coordinator, transaction, share, metadata, remote_storage, control]
     record_types: list[RecordType] = [
         record_type for family in families for record_type in family.RECORD_TYPES.values()
@@ -64,12 +64,12 @@ ALL_VERSIONS = [
 ]
 
 
-def decoded(schema: Message, data: bytes, version: int = 0) -> dict[str, Any]:
+def decoded(schema: MessageSchema, data: bytes, version: int = 0) -> dict[str, Any]:
     return decode(schema, Cursor(data), version)
 
 
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
-def test_every_schema_is_read_back_as_it_was_written(schema: Message, version: int) -> None:
+def test_every_schema_is_read_back_as_it_was_written(schema: MessageSchema, version: int) -> None:
     @settings(max_examples=20)
     @given(message_values(schema, version))
     def check(value: dict[str, Any]) -> None:
@@ -81,7 +81,7 @@ def test_every_schema_is_read_back_as_it_was_written(schema: Message, version: i
 
 
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
-def test_any_bytes_give_a_value_or_a_format_error(schema: Message, version: int) -> None:
+def test_any_bytes_give_a_value_or_a_format_error(schema: MessageSchema, version: int) -> None:
     @settings(max_examples=20)
     @given(message_values(schema, version), st.integers(min_value=0), st.binary(max_size=2))
     def check(value: dict[str, Any], place: int, put_there: bytes) -> None:
@@ -262,7 +262,7 @@ STRINGS = message("L", field("list", array(STRING)))
     ],
 )
 def test_errors_have_the_words_of_kafkas_readers(
-    schema: Message, data: bytes, expected: str
+    schema: MessageSchema, data: bytes, expected: str
 ) -> None:
     with pytest.raises(SchemaError) as caught:
         decoded(schema, data)

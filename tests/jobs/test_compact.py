@@ -32,8 +32,8 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.jobs.compact import swap as swapping
 from kdump.jobs.compact import wave
-from kdump.jobs.compact.compact import DirectoryResult, compact_on
-from kdump.jobs.compact.request import Request
+from kdump.jobs.compact.compact import DirectoryCompaction, compact_on
+from kdump.jobs.compact.request import CompactRequest
 from kdump.jobs.compact.swap import NoSpace
 from kdump.jobs.compact.tasks import RewriteJob, ScanJob, rewrite_splits, scan_splits
 from kdump.jobs.execution import Writing
@@ -55,11 +55,11 @@ def compacted(
     writing: Writing = COMPACT,
     files: Files = DISK,
     **given: str,
-) -> DirectoryResult:
+) -> DirectoryCompaction:
     """Compact all of ``root``; settings by Kafka's names, dots as underscores."""
     directory = read_log_directory(root, DirectoryKind.LOG_DIRECTORY)
     settings = Settings(KNOWN | {name.replace("_", "."): value for name, value in given.items()})
-    request = Request([directory], {root: settings}, now_ms=NOW_MS)
+    request = CompactRequest([directory], {root: settings}, now_ms=NOW_MS)
     (result,) = compact_on(engine or LocalEngine(1), request, writing, files)
     return result
 
@@ -134,7 +134,7 @@ def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
     root = plain_directory(quick_path / "logs")
     (partition,) = read_log_directory(root).partitions
     begun = wave.Wave(
-        Request([], {root: Settings()}, now_ms=NOW_MS),
+        CompactRequest([], {root: Settings()}, now_ms=NOW_MS),
         read_log_directory(root),
         LocalEngine(1),
         swapping.Discarder(),

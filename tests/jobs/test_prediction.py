@@ -21,7 +21,7 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
 from kdump.jobs.loading import LoadSplit, RecoverJob, load_split
 from kdump.jobs.verify import verify_partition
-from kdump.jobs.verify.verify import Said, Summary
+from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.repair.verdict import verdict
@@ -99,9 +99,9 @@ def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
     return root
 
 
-def said_about(root: Path, level: Level) -> list[Said]:
+def said_about(root: Path, level: Level) -> list[VerifyEvent]:
     return [
-        replace(each, seconds=0) if isinstance(each, Summary) else each
+        replace(each, seconds=0) if isinstance(each, VerifySummary) else each
         for each in said_of(root, level=level, now_ms=NOW_MS)
     ]
 
@@ -173,7 +173,7 @@ def test_of_zeroes_that_were_never_written_checks_and_rules_say_the_same(
 
     assert isinstance(report, PartitionReport)
     assert (report.verdict_kind, report.verdict) == ("unclean", verdict(outcome).sentence)
-    assert isinstance(summary, Summary)
+    assert isinstance(summary, VerifySummary)
 
 
 @pytest.mark.parametrize("name", ["transactions", "messages of old"])

@@ -16,7 +16,7 @@ from kdump.engine.spark import SparkEngine
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.jobs.loading import RecoverJob, Unreadable, is_topic_compacted, load_split
-from kdump.jobs.recover import DirectoryResult, Request, recover
+from kdump.jobs.recover import DirectoryRecovery, RecoverRequest, recover
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.repair.policies import Policy
@@ -48,8 +48,8 @@ def root(tmp_path: Path) -> Path:
     return path
 
 
-def request(root: Path, **options: object) -> Request:
-    return Request([read_log_directory(root)], {root: Settings()}, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
+def request(root: Path, **options: object) -> RecoverRequest:
+    return RecoverRequest([read_log_directory(root)], {root: Settings()}, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
 
 
 def test_workers_come_to_the_same(root: Path) -> None:
@@ -109,7 +109,7 @@ def test_of_a_clean_directory_nothing_is_read_to_the_end(tmp_path: Path) -> None
     assert salvaged.size_bytes == partition.log_bytes
 
 
-def only(results: list[DirectoryResult]) -> DirectoryResult:
+def only(results: list[DirectoryRecovery]) -> DirectoryRecovery:
     (result,) = results
     return result
 

@@ -17,16 +17,16 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.errors import KdumpError
 from kdump.formats import names, record_batch
-from kdump.jobs.retain.old_segments import Left, NotCleanError, PartitionResult
-from kdump.jobs.retain.retain import Request, retain
+from kdump.jobs.retain.old_segments import NotCleanError, NotDeleted, PartitionDeletion
+from kdump.jobs.retain.retain import RetainRequest, retain
 from kdump.jobs.retain.trimmed_logs import (
+    ByRetention,
+    DeleteSegmentsJob,
+    DeleteSegmentsSplit,
+    DeletionRule,
     FirstSegments,
-    Looking,
-    Retention,
-    Rule,
-    ShortenJob,
-    ShortenSplit,
-    shorten_split,
+    NothingYet,
+    delete_segments_split,
 )
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
@@ -38,7 +38,7 @@ KNOWN = {"remote.storage.enable": "false", "retention.ms": "1000", "cleanup.poli
 OLD = Settings(given=KNOWN)
 DAY_MS = 86_400_000
 ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
-RULES = (Looking(), Retention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
+RULES = (NothingYet(), ByRetention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
@@ -66,14 +66,14 @@ def _made_earlier(batch: bytes) -> bytes:
     return batch[: record_batch.CRC_START] + struct.pack(">I", crc) + checked
 
 
-def request(*roots: Path, **options: object) -> Request:
+def request(*roots: Path, **options: object) -> RetainRequest:
     fields: dict[str, object] = {"selection": PartitionSelection(("*",)), "now_ms": ALL_IS_OLD_MS}
     settings = dict.fromkeys(roots, options.pop("settings", OLD))
     directories = [read_log_directory(root) for root in roots]
-    return Request(directories, settings, **(fields | options))  # type: ignore[arg-type]
+    return RetainRequest(directories, settings, **(fields | options))  # type: ignore[arg-type]
 
 
-def partitions(asked: Request) -> list[PartitionResult]:
+def partitions(asked: RetainRequest) -> list[PartitionDeletion]:
     return [each for result in retain(asked) for each in result.partitions]
 
 
@@ -105,23 +105,25 @@ def test_workers_come_to_the_same(roots: tuple[Path, Path], free_bytes: int | No
 def test_spark_comes_to_the_same(roots: tuple[Path, Path], spark: SparkEngine) -> None:
     splits = [split_of(root, rule) for root in roots for rule in RULES]
 
-    found = dict(spark.run(ShortenJob(), splits))
+    found = dict(spark.run(DeleteSegmentsJob(), splits))
 
-    assert found == {split: ShortenJob().run(split) for split in splits}
+    assert found == {split: DeleteSegmentsJob().run(split) for split in splits}
 
 
 def test_what_tasks_are_given_and_give_is_small(roots: tuple[Path, Path]) -> None:
     for rule in RULES:
         split = split_of(roots[0], rule)
-        data = pickle.dumps((ShortenJob(), split, ShortenJob().run(split)))
-        assert pickle.loads(data) == (ShortenJob(), split, ShortenJob().run(split))
+        data = pickle.dumps((DeleteSegmentsJob(), split, DeleteSegmentsJob().run(split)))
+        assert pickle.loads(data) == (DeleteSegmentsJob(), split, DeleteSegmentsJob().run(split))
         assert len(data) < 4096
 
 
-def split_of(root: Path, rule: Rule) -> ShortenSplit:
+def split_of(root: Path, rule: DeletionRule) -> DeleteSegmentsSplit:
     directory = read_log_directory(root)
     (partition,) = directory.partitions
-    return shorten_split(partition, directory, OLD, rule, now_ms=ALL_IS_OLD_MS, is_replicated=False)
+    return delete_segments_split(
+        partition, directory, OLD, rule, now_ms=ALL_IS_OLD_MS, is_replicated=False
+    )
 
 
 def test_a_line_about_where_a_log_begins_anyway_goes_as_a_broker_leaves_it_out(
@@ -186,7 +188,7 @@ def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Pat
     orders, payments = partitions(
         request(root, settings=compacted, free_bytes=1, selection=selection)
     )
-    assert (orders.left, payments.left) == (Left.COMPACTED, None)
+    assert (orders.left, payments.left) == (NotDeleted.COMPACTED, None)
     assert len(payments.deleted) == 1
 
 

@@ -19,7 +19,7 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats import names
 from kdump.jobs.verify import verify as pipeline
-from kdump.jobs.verify.verify import Said, Summary
+from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
 
@@ -31,10 +31,10 @@ SPLIT_BYTES = 4096
 REAL = ("clean/d1", "clean/d2", "clean-mv39/logs", "crashed/d1", "crashed/d2", "legacy/logs")
 
 
-def said_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[Said]:
+def said_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[VerifyEvent]:
     """Give all that is said, but for how long it took."""
     said = said_of(*roots, level=level, now_ms=NOW_MS, options=options)
-    return [replace(each, seconds=0) if isinstance(each, Summary) else each for each in said]
+    return [replace(each, seconds=0) if isinstance(each, VerifySummary) else each for each in said]
 
 
 def damage(log_dir: Path, seed: int) -> None:

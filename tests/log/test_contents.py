@@ -11,10 +11,10 @@ from kdump.formats.compression import Codec
 from kdump.formats.names import TopicPartition
 from kdump.log.contents import LogContents, survey_partition
 from kdump.log.partition import read_partition
-from kdump.log.problems import Problem
+from kdump.log.problems import FileProblem
 
 
-def survey(path: Path) -> tuple[LogContents, list[Problem]]:
+def survey(path: Path) -> tuple[LogContents, list[FileProblem]]:
     return survey_partition(read_partition(path, TopicPartition("orders", 0)))
 
 

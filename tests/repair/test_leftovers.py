@@ -12,7 +12,7 @@ from builders.apply_target import apply_target
 from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, recovered
-from kdump.broker.loader.load_report import Leftover, Outcome
+from kdump.broker.loader.load_report import HandledLeftover, LeftoverOutcome
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.log.directory import read_lone_partition
 from kdump.repair.rebuild.leftovers import resolve_leftovers
@@ -54,7 +54,7 @@ def test_unfinished_files_go_and_complete_ones_take_their_place(tmp_path: Path) 
         "00000000000000000900.log.deleted",
         "00000000000000000005.index",
     }
-    assert Leftover(f"{FIRST}.swap", Outcome.PUT_IN_PLACE) in repaired.leftovers
+    assert HandledLeftover(f"{FIRST}.swap", LeftoverOutcome.PUT_IN_PLACE) in repaired.leftovers
 
 
 def test_what_is_left_of_writing_a_small_file_goes_if_the_file_is_there(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from builders.batches import batches
 from builders.log_directories import write_partition
 from builders.recovery import joined, log_name, marker, of_producer, positions
 from builders.valid_batches import offsets_of, valid_batches_of
-from kdump.broker.loader.load_report import AddedMarker, Cause, Split
+from kdump.broker.loader.load_report import AddedMarker, Cause, SplitSegment
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
@@ -263,7 +263,7 @@ def test_another_log_begins_where_offsets_leap_over_more_than_indexes_hold(tmp_p
     files = applied(path, outcome)
 
     assert (files[FIRST], files[log_name(far)]) == (joined(each[:2]), joined(each[2:]))
-    assert outcome.report.splits == (Split(FIRST, (0, far)),)
+    assert outcome.report.splits == (SplitSegment(FIRST, (0, far)),)
 
 
 def test_a_batch_goes_that_cannot_be_loaded_behind_a_leap(tmp_path: Path) -> None:

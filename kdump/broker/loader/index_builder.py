@@ -18,7 +18,7 @@ from kdump.target.refusal import Refused
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class IndexPlan:
     """The entries for the batches of one window.
 
     Attributes:
@@ -73,7 +73,7 @@ class IndexBuilder:
         """The largest timestamp and its offset; None without a batch."""
         return self._largest if self._has_batches else None
 
-    def plan(self, batches: BatchColumns) -> Plan:
+    def plan(self, batches: BatchColumns) -> IndexPlan:
         """Decide which of these valid batches get entries. Changes nothing."""
         last_offset = batches.last_offset
         timestamp, timestamp_offset = self._largest_so_far(batches, last_offset)
@@ -99,7 +99,7 @@ class IndexBuilder:
             entries += 1  # its offset entry was accepted
             has_time = has_time[:entries]
             has_time[-1] = False
-        return Plan(
+        return IndexPlan(
             count=count,
             invalid=invalid,
             row=row[:entries],
@@ -111,7 +111,7 @@ class IndexBuilder:
         )
 
     def commit(
-        self, plan: Plan, count: int, offset_index: OffsetIndexFile, time_index: TimeIndexFile
+        self, plan: IndexPlan, count: int, offset_index: OffsetIndexFile, time_index: TimeIndexFile
     ) -> None:
         """Accept the entries that were planned for the first ``count`` batches.
 
@@ -189,7 +189,7 @@ class IndexBuilder:
 
     def _require_room(
         self,
-        plan: Plan,
+        plan: IndexPlan,
         entries: int,
         offset_index: OffsetIndexFile,
         time_index: TimeIndexFile,

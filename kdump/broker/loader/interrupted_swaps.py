@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kdump.broker.loader.load_report import Outcome, Recorder
+from kdump.broker.loader.load_report import LeftoverOutcome, Recorder
 from kdump.broker.loader.loaded_segment import IndexSettings, open_segment
 from kdump.formats.names import FileKind, FileStage, leading_offset
 from kdump.target.refusal import Refused
@@ -42,11 +42,11 @@ def finish_swaps(directory: VirtualDirectory, settings: IndexSettings, recorder:
         if name.endswith(FileStage.SWAP.value) or offset is None:
             continue
         if low <= offset < high:
-            recorder.leftover(name, Outcome.REPLACED)
+            recorder.leftover(name, LeftoverOutcome.REPLACED)
             directory.remove(name)
     for name in directory.names():
         if name.endswith(FileStage.SWAP.value):
-            recorder.leftover(name, Outcome.PUT_IN_PLACE)
+            recorder.leftover(name, LeftoverOutcome.PUT_IN_PLACE)
             directory.rename(name, name.removesuffix(FileStage.SWAP.value))
 
 
@@ -58,7 +58,7 @@ def drop_orphan(directory: VirtualDirectory, name: str, recorder: Recorder) -> N
     """
     log = file_name(required_offset(name), FileKind.LOG)
     if log not in directory and not directory.is_directory(log):
-        recorder.leftover(name, Outcome.DELETED)
+        recorder.leftover(name, LeftoverOutcome.DELETED)
         directory.remove(name)
 
 
@@ -68,7 +68,7 @@ def _drop_unfinished(directory: VirtualDirectory, recorder: Recorder) -> list[st
     cleaned: list[str] = []
     for name in directory.names():
         if name.endswith(FileStage.DELETED.value) and not name.endswith(_CHECKPOINT_DELETED):
-            recorder.leftover(name, Outcome.DELETED)
+            recorder.leftover(name, LeftoverOutcome.DELETED)
             directory.remove(name)
         elif name.endswith(FileStage.CLEANED.value):
             cleaned.append(name)
@@ -78,7 +78,7 @@ def _drop_unfinished(directory: VirtualDirectory, recorder: Recorder) -> list[st
     valid = [name for name in swaps if required_offset(name) < least_cleaned]
     for name in (*cleaned, *swaps):
         if name not in valid:
-            recorder.leftover(name, Outcome.DELETED)
+            recorder.leftover(name, LeftoverOutcome.DELETED)
             directory.remove(name)
     return valid
 

@@ -22,7 +22,7 @@ from kdump.target.virtual_directory import (
 )
 
 
-class Outcome(enum.Enum):
+class LeftoverOutcome(enum.Enum):
     """What the loader does with a leftover file; the value is the word for it."""
 
     DELETED = "deleted"
@@ -33,11 +33,11 @@ class Outcome(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Leftover:
+class HandledLeftover:
     """A leftover file of an interrupted operation, and what the loader does with it."""
 
     name: str
-    outcome: Outcome
+    outcome: LeftoverOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Loss:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class LogCut:
     """A log that is truncated.
 
     Attributes:
@@ -124,7 +124,7 @@ class RecoveredSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitSegment:
     """A segment that is split into several."""
 
     name: str
@@ -218,10 +218,10 @@ class LoadReport:
         swap_losses: records that are lost with logs that swaps replace.
     """
 
-    cuts: tuple[Cut, ...]
+    cuts: tuple[LogCut, ...]
     dropped: tuple[Dropped, ...]
-    splits: tuple[Split, ...]
-    leftovers: tuple[Leftover, ...]
+    splits: tuple[SplitSegment, ...]
+    leftovers: tuple[HandledLeftover, ...]
     recovered: tuple[RecoveredSegment, ...]
     rebuilt_indexes: tuple[str, ...]
     quarantined: tuple[QuarantinedRange, ...] = ()
@@ -241,31 +241,31 @@ class Recorder:
 
     def __init__(self, directory: VirtualDirectory) -> None:
         self._directory = directory
-        self._cuts: list[Cut] = []
+        self._cuts: list[LogCut] = []
         self._dropped: list[Dropped] = []
-        self._splits: list[Split] = []
-        self._leftovers: dict[str, Leftover] = {}
+        self._splits: list[SplitSegment] = []
+        self._leftovers: dict[str, HandledLeftover] = {}
         self._recovered: dict[int, RecoveredSegment] = {}
         self._swap_losses: list[SwapLoss] = []
 
     def swap_loss(self, loss: SwapLoss) -> None:
         self._swap_losses.append(loss)
 
-    def leftover(self, name: str, outcome: Outcome) -> None:
-        self._leftovers.setdefault(name, Leftover(name, outcome))
+    def leftover(self, name: str, outcome: LeftoverOutcome) -> None:
+        self._leftovers.setdefault(name, HandledLeftover(name, outcome))
 
     def recovering(self, base_offset: int, why: str, *, is_rebuilt: bool) -> None:
         self._recovered.setdefault(base_offset, RecoveredSegment(base_offset, why, is_rebuilt))
 
     def split(self, segment_name: str, base_offsets: list[int]) -> None:
-        self._splits.append(Split(segment_name, tuple(base_offsets)))
+        self._splits.append(SplitSegment(segment_name, tuple(base_offsets)))
 
     def cut(self, name: str, before: Content, position: int, why: str, *, is_padding: bool) -> None:
         """Record that the log ``name``, with content ``before``, is truncated to ``position``."""
         loss = self._loss(part_of(before, position, before.size_bytes))
         if is_padding:
             loss = replace(loss, damaged_bytes=0)
-        self._cuts.append(Cut(name, position, why, loss, is_padding))
+        self._cuts.append(LogCut(name, position, why, loss, is_padding))
 
     def dropped(self, name: str, why: str) -> None:
         """Record that a segment is deleted; to be called while it still exists."""

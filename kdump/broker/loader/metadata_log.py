@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from kdump.broker.loader.load_report import Dropped, Leftover, Outcome, measure_loss
+from kdump.broker.loader.load_report import Dropped, HandledLeftover, LeftoverOutcome, measure_loss
 from kdump.broker.loader.loader import LoadContext, Recovered
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
@@ -66,7 +66,7 @@ def finish_snapshots(partition: Partition, outcome: Recovered) -> Recovered | Re
         if _is_ahead(newest, outcome):
             gone.extend(str(snapshot) for snapshot in kept if _age(snapshot) < _age(newest))
             outcome = _restarted(partition, outcome, newest.end_offset)
-    leftovers = tuple(Leftover(name, Outcome.DELETED) for name in gone)
+    leftovers = tuple(HandledLeftover(name, LeftoverOutcome.DELETED) for name in gone)
     return replace(
         outcome,
         files=outcome.files | dict.fromkeys(gone, Gone()),

@@ -16,7 +16,7 @@ from kdump.state.settings import TopicSettings
 
 
 @dataclass(frozen=True, slots=True)
-class LogSegment:
+class RetainableSegment:
     """A segment, as retention looks at it.
 
     Attributes:
@@ -48,7 +48,7 @@ class RetainableLog:
             start offset stands in for it, and nothing behind that goes.
     """
 
-    segments: tuple[LogSegment, ...]
+    segments: tuple[RetainableSegment, ...]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -100,7 +100,7 @@ class SegmentFate:
             time alone does not do it.
     """
 
-    segment: LogSegment
+    segment: RetainableSegment
     reason: Reason
     goes_at_ms: int | None = None
 

@@ -16,9 +16,9 @@ from typing import Final
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.broker.retention.retention import (
-    LogSegment,
     Reason,
     RetainableLog,
+    RetainableSegment,
     SegmentFate,
     fates,
     held_back,
@@ -163,7 +163,9 @@ def load_log(path: Path, context: LoadContext, high_watermark: int | None) -> Lo
     return LoadedLog(path, loaded, log, directory)
 
 
-def _segment(directory: VirtualDirectory, base_offset: int, context: LoadContext) -> LogSegment:
+def _segment(
+    directory: VirtualDirectory, base_offset: int, context: LoadContext
+) -> RetainableSegment:
     log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
     timestamp_ms = _last_timestamp(directory, file_name(base_offset, FileKind.TIME_INDEX))
     # Where an index holds no time, the file's own counts (``LogSegment.largestTimestamp``).
@@ -172,7 +174,7 @@ def _segment(directory: VirtualDirectory, base_offset: int, context: LoadContext
         timestamp_ms = _modified_ms(directory, log, context)
     size_bytes = directory.size_bytes(log)
     index_bytes = sum(directory.size_bytes(name) for name in indexes if name in directory)
-    return LogSegment(
+    return RetainableSegment(
         base_offset=base_offset,
         size_bytes=size_bytes,
         disk_bytes=size_bytes + index_bytes,
@@ -244,7 +246,7 @@ def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retaine
 
 def wrongly_old(
     loaded: LoadedLog, fates: Iterable[SegmentFate], settings: TopicSettings, now_ms: int
-) -> LogSegment | None:
+) -> RetainableSegment | None:
     """The first segment whose age alone deletes it, though one of its records is younger.
 
     Its time index says less than its records then: it is damaged, or was made for another log.
@@ -263,7 +265,7 @@ def wrongly_old(
     return None
 
 
-def dated_by_records(loaded: LoadedLog) -> RetainableLog | LogSegment:
+def dated_by_records(loaded: LoadedLog) -> RetainableLog | RetainableSegment:
     """The log with the times of its records, whatever its time indexes say.
 
     A broker believes them, and deletes a segment too early or too late where they are damaged;
@@ -288,7 +290,7 @@ def dated_by_records(loaded: LoadedLog) -> RetainableLog | LogSegment:
     return replace(loaded.log, segments=tuple(segments))
 
 
-def _largest_ms(loaded: LoadedLog, segment: LogSegment) -> int | None:
+def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
     """The largest time of the records of a segment; None where some of them are damaged."""
     log, offset_index, time_index = (
         loaded.path / file_name(segment.base_offset, kind)

@@ -31,7 +31,7 @@ from kdump.formats.names import PartitionState, TopicPartition, parse_partition_
 from kdump.phases import phase
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import Done
+    from kdump.jobs.execution import PlanResult
     from kdump.log.directory import LogDirectory, Offsets
     from kdump.log.selection import PartitionSelection
     from kdump.target.target_file import TargetFile
@@ -259,7 +259,7 @@ def _write(
     """Write the root files of log directories that ``target_root`` computes."""
     from kdump.apply.plan import TargetDirectory
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.execution import carry_out, for_writing
+    from kdump.jobs.execution import for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)
@@ -274,7 +274,7 @@ def _write(
         status |= diagnostics.status
         with phase("reading the ends of logs"):
             targets = [TargetDirectory(each.path, (), target_root(each)) for each in found]
-        done = carry_out(targets, writing)
+        done = plan_and_apply(targets, writing)
     operations = Operations(done)
     with open_report(repair.output_format, done) as printer:
         for earlier in interrupted:
@@ -302,7 +302,7 @@ def _require_lines_or_partitions(
     raise nothing_selected(selection, [each.path for each in directories])
 
 
-def _directory_event(done: Done, operations: Operations) -> Event:
+def _directory_event(done: PlanResult, operations: Operations) -> Event:
     path = done.plan.path
     row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
     return Event(

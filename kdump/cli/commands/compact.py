@@ -30,7 +30,7 @@ from kdump.cli.output.write_report import (
 from kdump.errors import ExitStatus, UsageProblem
 
 if TYPE_CHECKING:
-    from kdump.jobs.compact.request import Request
+    from kdump.jobs.compact.request import CompactRequest
     from kdump.log.directory import DirectoryKind
     from kdump.log.selection import PartitionSelection
 
@@ -81,7 +81,7 @@ def command(
         without_garbage_collection,
     )
     from kdump.jobs.compact.compact import compact, outcome_of, recover_first
-    from kdump.jobs.compact.request import Request
+    from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.execution import for_writing
     from kdump.jobs.start_blockers import severe_findings
     from kdump.scan.records import LARGEST_RECORD_BYTES
@@ -104,7 +104,7 @@ def command(
         request = _request(
             log_dirs,
             config,
-            Request(
+            CompactRequest(
                 selection=selection,
                 all_compacted=all_compacted,
                 force=force,
@@ -172,8 +172,8 @@ def _outcome_notes(outcomes: Iterable[str]) -> Iterator[None]:
 
 
 def _request(
-    log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: Request
-) -> Request:
+    log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: CompactRequest
+) -> CompactRequest:
     """Return ``request`` with the log directories as they are now."""
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
@@ -188,7 +188,7 @@ def _request(
     )
 
 
-def _require_match(request: Request) -> None:
+def _require_match(request: CompactRequest) -> None:
     """Refuse a selection without a match: misspelt, or of unknown configuration."""
     if any(
         request.selects(directory, partition)

@@ -58,8 +58,8 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.retain.delete_records import Request, delete_records
+    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.retain.delete_records import DeleteRecordsRequest, delete_records
     from kdump.jobs.start_blockers import severe_findings
     from kdump.log.broker import partitions_twice
     from kdump.log.directory import read_log_directory
@@ -83,7 +83,7 @@ def command(
         settings = config.settings_of(directories)
         selected = {each.path: [partition] if each is directory else [] for each in directories}
         severe = severe_findings(directories, settings, selected)
-        request = Request(
+        request = DeleteRecordsRequest(
             directory=directory,
             partition=partition,
             settings=settings[directory.path],
@@ -94,7 +94,7 @@ def command(
         )
         result = delete_records(request)
         diagnostics.report_problems(directory)
-        done = carry_out([result.target], writing)
+        done = plan_and_apply([result.target], writing)
     report = DeletionReport(Operations(done, verbose=deletion.verbose), deletion)
     findings = BriefFindings(verbose=deletion.verbose)
     with open_report(deletion.output_format, done) as printer:

@@ -39,11 +39,11 @@ def command(
     """
     from kdump.cli.shared.directories import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
-    from kdump.jobs.rebuild_parts import Part
+    from kdump.jobs.rebuild_parts import RepairPart
 
     diagnostics = Diagnostics()
     named = find_named_paths(paths, diagnostics, segments=True)
     status = run_parts(
-        "rebuild-index", in_use(Part.INDEXES), named, selection, repair, config, engine
+        "rebuild-index", in_use(RepairPart.INDEXES), named, selection, repair, config, engine
     )
     return diagnostics.status | status

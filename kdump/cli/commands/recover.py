@@ -40,12 +40,12 @@ from kdump.errors import ExitStatus
 from kdump.words import counted
 
 if TYPE_CHECKING:
-    from kdump.jobs.execution import Done
-    from kdump.jobs.recover import DirectoryResult, PartitionResult
+    from kdump.jobs.execution import PlanResult
+    from kdump.jobs.recover import DirectoryRecovery, PartitionRecovery
     from kdump.log.selection import PartitionSelection
 
 
-class PolicyName(enum.Enum):
+class RecoverPolicy(enum.Enum):
     """What to do with damaged data; the value is the word for ``--policy``."""
 
     BROKER = "broker"
@@ -67,8 +67,8 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 @click.option(
     "--policy",
     "policy_name",
-    type=click.Choice(PolicyName, case_sensitive=False),
-    default=PolicyName.BROKER,
+    type=click.Choice(RecoverPolicy, case_sensitive=False),
+    default=RecoverPolicy.BROKER,
     help="Handle damaged data as broker (default): do what a starting broker does; or salvage: "
     "keep every valid batch and quarantine the damaged bytes.",
 )
@@ -85,7 +85,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 @engine_options
 def command(
     paths: Sequence[Path],
-    policy_name: PolicyName,
+    policy_name: RecoverPolicy,
     selection: PartitionSelection,
     now_ms: int | None,
     repair: RepairArguments,
@@ -102,8 +102,8 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.recover import Request, recover
+    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.recover import RecoverRequest, recover
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
 
@@ -116,7 +116,7 @@ def command(
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         require_selected(selection, directories)
-        request = Request(
+        request = RecoverRequest(
             directories=directories,
             settings=config.settings_of(directories),
             selection=selection,
@@ -124,7 +124,7 @@ def command(
             now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
         )
         results = recover(request, engine.options, engine.progress)
-        done = carry_out([result.target for result in results], writing)
+        done = plan_and_apply([result.target for result in results], writing)
     operations = Operations(done, verbose=repair.verbose)
     report = RecoveryReport(operations, repair)
     status = diagnostics.status
@@ -143,7 +143,7 @@ def command(
         for event in failure_events(done):
             printer.emit(event)
         printer.emit_text(report.rest())
-        if repair.dry_run and policy_name is PolicyName.BROKER:
+        if repair.dry_run and policy_name is RecoverPolicy.BROKER:
             printer.emit_text(
                 preview_advice(results, config.words, is_selection=not selection.is_everything)
             )
@@ -172,7 +172,7 @@ class RecoveryReport:
         self.losses: list[str] = []
         self.lossy = self.unserved = 0
 
-    def events(self, result: DirectoryResult, done: Done) -> Iterator[Event]:
+    def events(self, result: DirectoryRecovery, done: PlanResult) -> Iterator[Event]:
         """Yield the events of a log directory, without the losses."""
         yield from finding_events(result.findings, self._findings)
         for partition in result.partitions:
@@ -184,7 +184,7 @@ class RecoveryReport:
         """Return the counts of what was not listed."""
         return [*self._findings.rest(), *self._harmless.rest()]
 
-    def _partition_event(self, result: PartitionResult) -> Event:
+    def _partition_event(self, result: PartitionRecovery) -> Event:
         path = result.partition.path
         row = partition_row(result) | {"operations": self._operations.rows(path)}
         kind, _ = result.verdict
@@ -200,7 +200,7 @@ class RecoveryReport:
             lines = [*_verdict_lines(result, self._repair), *planned]
         return Event("partition", row, [*counts, *self._harmless.take(lines)])
 
-    def _directory_event(self, result: DirectoryResult, done: Done) -> Event:
+    def _directory_event(self, result: DirectoryRecovery, done: PlanResult) -> Event:
         path = result.directory.path
         lines = [*plan_lines(done), *self._operations.counts(done)]
         if result.directory.is_clean and not result.becomes_clean:
@@ -216,7 +216,7 @@ class RecoveryReport:
         return Event("directory", row, lines)
 
 
-def _verdict_lines(result: PartitionResult, repair: RepairArguments) -> list[str]:
+def _verdict_lines(result: PartitionRecovery, repair: RepairArguments) -> list[str]:
     kind, sentence = result.verdict
     path = result.partition.path
     if kind == _REFUSED:
@@ -241,7 +241,7 @@ def _done(sentence: str) -> str:
     return sentence
 
 
-def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> ExitStatus:
+def status_of(result: DirectoryRecovery, done: PlanResult, repair: RepairArguments) -> ExitStatus:
     """Return the exit status for one log directory.
 
     A dry run gives 1 if there is something to do, or 4 if records would be lost or some damage
@@ -256,10 +256,10 @@ def status_of(result: DirectoryResult, done: Done, repair: RepairArguments) -> E
     return preview_status(status if is_settled else status | ExitStatus.REPAIRED)
 
 
-def _status_of_run(result: DirectoryResult) -> ExitStatus:
+def _status_of_run(result: DirectoryRecovery) -> ExitStatus:
     """Return the exit status of a run that is not a preview."""
     from kdump.check.invariants import FILE_UNREADABLE
-    from kdump.jobs.recover import Left
+    from kdump.jobs.recover import NotRecovered
 
     repaired = ExitStatus.REPAIRED
     status = ExitStatus.SOUND
@@ -269,7 +269,7 @@ def _status_of_run(result: DirectoryResult) -> ExitStatus:
             status |= ExitStatus.DAMAGE_LEFT if partition.left else repaired
         elif kind == _UNREADABLE:
             status |= ExitStatus.OPERATIONAL_ERROR
-        if partition.left is Left.REMOTE_STORAGE:
+        if partition.left is NotRecovered.REMOTE_STORAGE:
             status |= ExitStatus.DAMAGE_LEFT
         if any(finding.severity.is_damage for finding in partition.findings):
             status |= ExitStatus.DAMAGE_LEFT
@@ -282,7 +282,7 @@ def _status_of_run(result: DirectoryResult) -> ExitStatus:
 
 
 def _summary(
-    changed: Sequence[tuple[DirectoryResult, Done]],
+    changed: Sequence[tuple[DirectoryRecovery, PlanResult]],
     repair: RepairArguments,
     seconds: float,
 ) -> Event:
@@ -314,9 +314,9 @@ def _summary(
 
 def _advice(
     report: RecoveryReport,
-    changed: Sequence[tuple[DirectoryResult, Done]],
+    changed: Sequence[tuple[DirectoryRecovery, PlanResult]],
     repair: RepairArguments,
-    policy_name: PolicyName,
+    policy_name: RecoverPolicy,
     selection: PartitionSelection,
     config: ConfigArguments,
 ) -> Iterator[str]:
@@ -331,7 +331,7 @@ def _advice(
             for _, done in changed:
                 if done.undo is not None:
                     yield f"to undo: {undo_command(done)}"
-        elif policy_name is PolicyName.BROKER:
+        elif policy_name is RecoverPolicy.BROKER:
             yield f"records would be lost in {lossy}"
             selected = selection_words(selection)
             salvage = salvage_command(selected, paths, config.words, dry_run=True)

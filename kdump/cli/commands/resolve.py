@@ -46,13 +46,13 @@ def command(
     """
     from kdump.cli.shared.directories import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
-    from kdump.jobs.rebuild_parts import Part
+    from kdump.jobs.rebuild_parts import RepairPart
 
     diagnostics = Diagnostics()
     named = find_named_paths(paths, diagnostics)
-    parts = in_use(Part.LEFTOVERS)
+    parts = in_use(RepairPart.LEFTOVERS)
     if drop_deleted:
-        parts[PartitionState.DELETE] = Part.ALL_OF_DELETED
+        parts[PartitionState.DELETE] = RepairPart.ALL_OF_DELETED
     return diagnostics.status | run_parts(
         "resolve", parts, named, selection, repair, config, engine
     )

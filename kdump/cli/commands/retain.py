@@ -67,8 +67,8 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.retain.retain import Request, retain
+    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.retain.retain import RetainRequest, retain
     from kdump.jobs.start_blockers import severe_findings
     from kdump.log.directory import read_log_directory
 
@@ -88,7 +88,7 @@ def command(
     with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         settings = config.settings_of(directories)
-        request = Request(
+        request = RetainRequest(
             directories=directories,
             settings=settings,
             selection=selection,
@@ -103,7 +103,7 @@ def command(
         results = retain(request, engine.options, engine.progress)
         for directory in directories:
             diagnostics.report_problems(directory)
-        done = carry_out([result.target for result in results], writing)
+        done = plan_and_apply([result.target for result in results], writing)
     operations = Operations(done, verbose=deletion.verbose or explain)
     report = DeletionReport(operations, deletion, explain=explain)
     findings = BriefFindings(verbose=deletion.verbose)

@@ -43,11 +43,11 @@ def rebuild(
     """
     from kdump.cli.shared.directories import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
-    from kdump.jobs.rebuild_parts import Part
+    from kdump.jobs.rebuild_parts import RepairPart
 
     diagnostics = Diagnostics()
     named = find_named_paths(paths, diagnostics)
     status = run_parts(
-        "snapshot rebuild", in_use(Part.SNAPSHOTS), named, selection, repair, config, engine
+        "snapshot rebuild", in_use(RepairPart.SNAPSHOTS), named, selection, repair, config, engine
     )
     return diagnostics.status | status

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
 
 
-class PolicyName(enum.Enum):
+class RepairPolicy(enum.Enum):
     """What a repair does with damaged data; the value is the word for ``--policy``."""
 
     SALVAGE = "salvage"
@@ -63,7 +63,7 @@ class PolicyName(enum.Enum):
 @click.option(
     "--policy",
     "policy_name",
-    type=click.Choice(PolicyName, case_sensitive=False),
+    type=click.Choice(RepairPolicy, case_sensitive=False),
     help="With --repair, handle damaged data that a starting broker would not check: salvage "
     "quarantines the damaged range, truncate ends the log before it (default: leave it unchanged).",
 )
@@ -89,7 +89,7 @@ def command(
     output_format: VerifyFormat,
     strict: bool,
     repair: bool,
-    policy_name: PolicyName | None,
+    policy_name: RepairPolicy | None,
     dry_run: bool,
     keep_undo: bool | None,
     config: ConfigArguments,

@@ -21,8 +21,8 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
     from kdump.cli.output.verify_output import VerifyPrinter
-    from kdump.jobs.recover import DirectoryResult, PartitionResult
-    from kdump.jobs.verify.verify import Summary
+    from kdump.jobs.recover import DirectoryRecovery, PartitionRecovery
+    from kdump.jobs.verify.verify import VerifySummary
     from kdump.jobs.verify.verify_partition import PartitionReport
 
 _LOSS: Final = "loss"
@@ -88,7 +88,7 @@ class AdvisingPrinter:
             self._losing[report.log_dir] = None
         self._codes = set()
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: VerifySummary) -> None:
         self._shown.summary(summary)
 
     def emit_text(self, lines: Iterable[str]) -> None:
@@ -146,7 +146,7 @@ def _parent(path: Path) -> Path:
 
 
 def preview_advice(
-    results: Sequence[DirectoryResult], options: Sequence[str], *, is_selection: bool
+    results: Sequence[DirectoryRecovery], options: Sequence[str], *, is_selection: bool
 ) -> Iterator[str]:
     """Yield advice for the preview of a broker's recovery.
 
@@ -177,7 +177,7 @@ def preview_advice(
         )
 
 
-def _is_log_refused(result: PartitionResult) -> bool:
+def _is_log_refused(result: PartitionRecovery) -> bool:
     """Whether a broker refuses a partition because of the contents of a log."""
     from kdump.target.refusal import Refusal
 
@@ -185,7 +185,7 @@ def _is_log_refused(result: PartitionResult) -> bool:
     return not result.left and isinstance(outcome, Refusal) and outcome.file.endswith(_LOG)
 
 
-def _unread_segments(result: PartitionResult) -> int:
+def _unread_segments(result: PartitionRecovery) -> int:
     """Count the segments of a partition that loading does not read."""
     from kdump.broker.loader.loader import Recovered
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from kdump.broker.cleaner.cleaned_segment import RewrittenGroup
     from kdump.broker.cleaner.compaction_parts import Amount
     from kdump.broker.cleaner.compaction_preview import Preview
-    from kdump.jobs.compact.compact import DirectoryResult
-    from kdump.jobs.compact.request import PartitionResult, Problem
+    from kdump.jobs.compact.compact import DirectoryCompaction
+    from kdump.jobs.compact.request import CompactionProblem, PartitionCompaction
 
 WRITTEN_BYTES_PER_SECOND: Final = 150_000_000
 """The writing rate assumed when a preview predicts the duration of a run."""
@@ -39,7 +39,7 @@ class CompactReport:
         self.unchanged = Unchanged(verbose=deletion.verbose)
         self.problems: list[str] = []
 
-    def events(self, result: DirectoryResult) -> Iterator[Event]:
+    def events(self, result: DirectoryCompaction) -> Iterator[Event]:
         """Yield the events of a log directory, without what is left unchanged."""
         for partition in result.partitions:
             path = partition.partition.path
@@ -55,7 +55,7 @@ class CompactReport:
         """Yield the counts of what was not listed."""
         return self._compacted.rest()
 
-    def _directory_event(self, result: DirectoryResult) -> Event:
+    def _directory_event(self, result: DirectoryCompaction) -> Event:
         path = result.directory.path
         row = {
             "log_dir": str(path),
@@ -69,7 +69,7 @@ class CompactReport:
         return Event("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
 
 
-def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
+def status_of(results: Sequence[DirectoryCompaction]) -> ExitStatus:
     """Return the exit status of the run."""
     from kdump.target.refusal import Refusal
 
@@ -86,7 +86,7 @@ def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
 
 
 def summary(
-    results: Sequence[DirectoryResult], deletion: DeletionArguments, seconds: float
+    results: Sequence[DirectoryCompaction], deletion: DeletionArguments, seconds: float
 ) -> Event:
     """Return the totals; for a preview, with the expected duration of a run."""
     partitions = [partition for result in results for partition in result.partitions]
@@ -122,7 +122,7 @@ def summary(
     return Event("summary", row, [f"{counted(len(partitions), 'partition')}: {what}"])
 
 
-def _written_bytes(result: PartitionResult) -> int:
+def _written_bytes(result: PartitionCompaction) -> int:
     """Return the size of the new segments."""
     if result.compacted is None:
         return 0
@@ -131,7 +131,7 @@ def _written_bytes(result: PartitionResult) -> int:
     )
 
 
-def _needed_bytes(partitions: Sequence[PartitionResult], deletion: DeletionArguments) -> int:
+def _needed_bytes(partitions: Sequence[PartitionCompaction], deletion: DeletionArguments) -> int:
     """Return the space that new logs need at a time; all of it if undo data is kept."""
     from kdump.jobs.compact.swap import SWAPPED_BYTES
 
@@ -147,7 +147,7 @@ def _needed_bytes(partitions: Sequence[PartitionResult], deletion: DeletionArgum
     return min(sum(written), SWAPPED_BYTES + max(written, default=0))
 
 
-def _partition_lines(result: PartitionResult, deletion: DeletionArguments) -> list[str]:
+def _partition_lines(result: PartitionCompaction, deletion: DeletionArguments) -> list[str]:
     path = result.partition.path
     lines: list[str] = []
     preview = result.preview
@@ -198,7 +198,7 @@ def _group_line(group: RewrittenGroup) -> str:
     )
 
 
-def _problem_sentence(result: PartitionResult) -> str:
+def _problem_sentence(result: PartitionCompaction) -> str:
     from kdump.jobs.compact.swap import NoSpace
     from kdump.jobs.loading import Unreadable
 
@@ -217,7 +217,7 @@ def _problem_sentence(result: PartitionResult) -> str:
     return f"left unchanged: {problem}; kdump verify says more"
 
 
-def _partition_row(result: PartitionResult) -> dict[str, Any]:
+def _partition_row(result: PartitionCompaction) -> dict[str, Any]:
     partition = result.partition
     topic, number = partition.topic_partition or (None, None)
     groups = () if result.compacted is None else result.compacted.groups
@@ -235,7 +235,7 @@ def _partition_row(result: PartitionResult) -> dict[str, Any]:
     }
 
 
-def _problem_row(problem: Problem) -> dict[str, Any]:
+def _problem_row(problem: CompactionProblem) -> dict[str, Any]:
     from kdump.jobs.compact.swap import NoSpace
 
     if isinstance(problem, NoSpace):

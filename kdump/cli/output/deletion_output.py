@@ -11,9 +11,9 @@ from kdump.cli.output.events import Event
 from kdump.cli.output.rendering import format_bytes, format_timestamp
 from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
-from kdump.jobs.execution import Done
+from kdump.jobs.execution import PlanResult
 from kdump.jobs.loading import Unreadable
-from kdump.jobs.retain.old_segments import DirectoryResult, Fate, PartitionResult
+from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
 from kdump.repair.verdict import VerdictKind
 from kdump.state.config_keys import (
     CLEANUP_POLICY,
@@ -55,7 +55,7 @@ class DeletionReport:
         self._listed = BriefList(verbose=deletion.verbose or explain)
         self.unchanged = Unchanged(verbose=deletion.verbose or explain)
 
-    def events(self, result: DirectoryResult, done: Done) -> Iterator[Event]:
+    def events(self, result: DirectoryDeletion, done: PlanResult) -> Iterator[Event]:
         """Yield the events of a log directory, without what is refused."""
         for partition in result.partitions:
             path = partition.partition.path
@@ -72,7 +72,7 @@ class DeletionReport:
         """Yield the counts of what was not listed."""
         return self._listed.rest()
 
-    def _directory_event(self, result: DirectoryResult, done: Done) -> Event:
+    def _directory_event(self, result: DirectoryDeletion, done: PlanResult) -> Event:
         path = result.directory.path
         lines = [
             *plan_lines(done),
@@ -91,7 +91,7 @@ class DeletionReport:
 
 
 def _partition_lines(
-    result: PartitionResult, deletion: DeletionArguments, *, explain: bool
+    result: PartitionDeletion, deletion: DeletionArguments, *, explain: bool
 ) -> Iterator[str]:
     path = result.partition.path
     is_told = deletion.verbose or explain
@@ -115,7 +115,7 @@ def _partition_lines(
         yield from map(_fate_line, result.fates)
 
 
-def _unknown_lines(result: PartitionResult) -> Iterator[str]:
+def _unknown_lines(result: PartitionDeletion) -> Iterator[str]:
     """Yield the retention settings that are not known, if the other one is."""
     settings = result.settings
     if result.log is None or not settings.is_deleted or not settings.is_retention_known:
@@ -142,7 +142,7 @@ def _policies(settings: TopicSettings) -> list[str]:
     return sorted(policy.value for policy in settings.cleanup_policy)
 
 
-def _deleted_words(result: PartitionResult, deletion: DeletionArguments) -> str:
+def _deleted_words(result: PartitionDeletion, deletion: DeletionArguments) -> str:
     """Say what is deleted; empty if no file is and the log start offset stays."""
     deleted = "to delete" if deletion.dry_run else "deleted"
     leftovers = counted(len(result.dropped_leftovers), "leftover file")
@@ -158,7 +158,7 @@ def _deleted_words(result: PartitionResult, deletion: DeletionArguments) -> str:
     return f"no segment {deleted}" if is_moved else ""
 
 
-def _why_refused(result: PartitionResult) -> str:
+def _why_refused(result: PartitionDeletion) -> str:
     """Say why a partition cannot be changed; empty if it can."""
     if isinstance(result.problem, Unreadable):
         return f"{result.problem.path} cannot be read: {result.problem.what}"
@@ -171,7 +171,7 @@ def _why_refused(result: PartitionResult) -> str:
     return ""
 
 
-def _fate_line(fate: Fate) -> str:
+def _fate_line(fate: SegmentDecision) -> str:
     segment = fate.segment
     moment = format_timestamp(segment.timestamp_ms)
     if not segment.has_timestamp:
@@ -182,7 +182,9 @@ def _fate_line(fate: Fate) -> str:
     return f"  {segment.base_offset:020d}.log  {size:>10}  {moment}  {what}: {fate.why}{then}"
 
 
-def _freed_lines(result: DirectoryResult, done: Done, deletion: DeletionArguments) -> Iterator[str]:
+def _freed_lines(
+    result: DirectoryDeletion, done: PlanResult, deletion: DeletionArguments
+) -> Iterator[str]:
     freed_bytes = _freed_bytes([result])
     if not freed_bytes:
         return
@@ -197,11 +199,11 @@ def _freed_lines(result: DirectoryResult, done: Done, deletion: DeletionArgument
         yield f"{path}: {size} would be freed"
 
 
-def _freed_bytes(results: Sequence[DirectoryResult]) -> int:
+def _freed_bytes(results: Sequence[DirectoryDeletion]) -> int:
     return sum(each.freed_bytes for result in results for each in result.partitions)
 
 
-def partition_row(result: PartitionResult) -> dict[str, Any]:
+def partition_row(result: PartitionDeletion) -> dict[str, Any]:
     """Return the row of a partition, for programs."""
     topic, number = result.topic_partition
     log, settings = result.log, result.settings
@@ -234,7 +236,7 @@ def partition_row(result: PartitionResult) -> dict[str, Any]:
     }
 
 
-def _fate_row(fate: Fate) -> dict[str, Any]:
+def _fate_row(fate: SegmentDecision) -> dict[str, Any]:
     segment = fate.segment
     return {
         "base_offset": segment.base_offset,
@@ -248,7 +250,7 @@ def _fate_row(fate: Fate) -> dict[str, Any]:
     }
 
 
-def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
+def status_of(results: Sequence[DirectoryDeletion]) -> ExitStatus:
     """Return the exit status of the run."""
     status = ExitStatus.SOUND
     for result in results:
@@ -261,7 +263,7 @@ def status_of(results: Sequence[DirectoryResult]) -> ExitStatus:
 
 
 def summary(
-    results: Sequence[DirectoryResult], deletion: DeletionArguments, seconds: float
+    results: Sequence[DirectoryDeletion], deletion: DeletionArguments, seconds: float
 ) -> Event:
     """Return the totals."""
     partitions = [partition for result in results for partition in result.partitions]
@@ -280,7 +282,7 @@ def summary(
     return Event("summary", row, [line])
 
 
-def advice(results: Sequence[DirectoryResult]) -> Iterator[str]:
+def advice(results: Sequence[DirectoryDeletion]) -> Iterator[str]:
     """Yield which options would supply missing configuration."""
     partitions = [partition for result in results for partition in result.partitions]
     needed = [each.left.needed_config for each in partitions if each.left is not None]

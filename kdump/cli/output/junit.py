@@ -12,7 +12,7 @@ from kdump.cli.output.rendering import escape_controls
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
-    from kdump.jobs.verify.verify import Summary
+    from kdump.jobs.verify.verify import VerifySummary
     from kdump.jobs.verify.verify_partition import PartitionReport
 
 _NOT_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -38,7 +38,7 @@ class JunitPrinter:
         self._cases.append((report.log_dir, report.partition.path.name, mine))
         self._pending = []
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: VerifySummary) -> None:
         if self._pending:
             self._cases.append(("kdump", "log directory", self._pending))
         self._seconds = summary.seconds

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from kdump.broker.loader.load_report import Leftover, LoadReport, Loss
+    from kdump.broker.loader.load_report import HandledLeftover, LoadReport, Loss
     from kdump.jobs.loading import Outcome, Unreadable
-    from kdump.jobs.recover import DirectoryResult, PartitionResult
+    from kdump.jobs.recover import DirectoryRecovery, PartitionRecovery
     from kdump.log.directory import Offsets
     from kdump.target.refusal import Refusal
 
@@ -23,7 +23,7 @@ ACCOUNT_FIELDS: Final = (
 )
 
 
-def partition_row(result: PartitionResult) -> dict[str, Any]:
+def partition_row(result: PartitionRecovery) -> dict[str, Any]:
     """Return the row of a partition."""
     partition = result.partition
     topic, number = partition.topic_partition or (None, None)
@@ -65,7 +65,7 @@ def refusal_row(refusal: Refusal | Unreadable) -> dict[str, Any]:
     }
 
 
-def leftover_row(leftover: Leftover) -> dict[str, Any]:
+def leftover_row(leftover: HandledLeftover) -> dict[str, Any]:
     """Return the row of a leftover file and its outcome."""
     return {"file": leftover.name, "outcome": leftover.outcome.value}
 
@@ -144,7 +144,7 @@ def _loss_row(loss: Loss) -> dict[str, Any]:
     }
 
 
-def directory_row(result: DirectoryResult) -> dict[str, Any]:
+def directory_row(result: DirectoryRecovery) -> dict[str, Any]:
     """Return the row of a log directory."""
     return {
         "log_dir": str(result.directory.path),

@@ -25,7 +25,7 @@ class OutputError(KdumpError):
     """Standard output cannot be written."""
 
 
-class Watcher(Protocol):
+class WriteWatcher(Protocol):
     """A listener to everything written, so that it can draw on the same terminal."""
 
     def begin_write(self, *, to_terminal: bool) -> None: ...
@@ -33,10 +33,10 @@ class Watcher(Protocol):
     def end_write(self, *, ends_line: bool) -> None: ...
 
 
-_watcher: Watcher | None = None
+_watcher: WriteWatcher | None = None
 
 
-def watch(watcher: Watcher | None) -> None:
+def watch(watcher: WriteWatcher | None) -> None:
     """Notify ``watcher`` of writes from now on; None for nobody."""
     global _watcher
     _watcher = watcher

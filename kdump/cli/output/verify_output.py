@@ -14,7 +14,7 @@ from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding
-    from kdump.jobs.verify.verify import Summary
+    from kdump.jobs.verify.verify import VerifySummary
     from kdump.jobs.verify.verify_partition import PartitionReport
 
 
@@ -57,7 +57,7 @@ class VerifyPrinter(Protocol):
 
     def partition(self, report: PartitionReport) -> None: ...
 
-    def summary(self, summary: Summary) -> None: ...
+    def summary(self, summary: VerifySummary) -> None: ...
 
     def emit_text(self, lines: Iterable[str]) -> None:
         """Print lines for people only."""
@@ -116,7 +116,7 @@ def partition_row(report: PartitionReport) -> dict[str, Any]:
     }
 
 
-def _account_row(result: PartitionReport | Summary) -> dict[str, int]:
+def _account_row(result: PartitionReport | VerifySummary) -> dict[str, int]:
     account = result.account
     return {
         "total_bytes": account.total_bytes,
@@ -127,7 +127,7 @@ def _account_row(result: PartitionReport | Summary) -> dict[str, int]:
     }
 
 
-def summary_row(summary: Summary) -> dict[str, Any]:
+def summary_row(summary: VerifySummary) -> dict[str, Any]:
     """Return the row of the summary, for programs."""
     from kdump.check.findings import Severity
 
@@ -169,7 +169,7 @@ class EventPrinter:
             lines = self._harmless.take([_verdict_line(report)])
         self._printer.emit(Event("partition", partition_row(report), lines))
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: VerifySummary) -> None:
         self._printer.emit_text([*self._findings.rest(), *self._harmless.rest()])
         has_hidden = self._findings.hidden > 0
         lines = list(summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden))
@@ -202,7 +202,9 @@ def _verdict_line(report: PartitionReport) -> str:
     return f"{report.partition.path}: {report.verdict}"
 
 
-def summary_lines(summary: Summary, *, verbose: bool, has_hidden: bool = False) -> Iterator[str]:
+def summary_lines(
+    summary: VerifySummary, *, verbose: bool, has_hidden: bool = False
+) -> Iterator[str]:
     """Yield the summary for people.
 
     Args:
@@ -249,7 +251,7 @@ _PLURALS: Final = {"warning": "warnings", "error": "errors"}
 """Plurals of severities that are nouns."""
 
 
-def _records_words(summary: Summary) -> str:
+def _records_words(summary: VerifySummary) -> str:
     if summary.records is not None:
         return counted(summary.records, "record")
     if summary.not_decoded:
@@ -278,7 +280,7 @@ class _TablePrinter:
         if self._verbose or report.worst:
             self._partitions.append(partition_row(report))
 
-    def summary(self, summary: Summary) -> None:
+    def summary(self, summary: VerifySummary) -> None:
         self._lines += self._brief.rest()
         has_hidden = self._brief.hidden > 0
         self._lines += summary_lines(summary, verbose=self._verbose, has_hidden=has_hidden)

@@ -20,7 +20,7 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.apply.operations import Operation
     from kdump.check.findings import Finding
-    from kdump.jobs.execution import Done, Interrupted
+    from kdump.jobs.execution import Interrupted, PlanResult
 
 
 def preview_status(status: ExitStatus) -> ExitStatus:
@@ -31,7 +31,7 @@ def preview_status(status: ExitStatus) -> ExitStatus:
     return status & ~ExitStatus.REPAIRED if status & ExitStatus.DAMAGE_LEFT else status
 
 
-def undo_command(done: Done) -> str:
+def undo_command(done: PlanResult) -> str:
     """Return the command that undoes a run; the run must have undo data."""
     return f"{shell_command('undo', [done.plan.path])} {done.undo}"
 
@@ -79,7 +79,7 @@ class Operations:
     People see each one if there are few or with ``--verbose``, and counts otherwise.
     """
 
-    def __init__(self, done: Sequence[Done], *, verbose: bool = False) -> None:
+    def __init__(self, done: Sequence[PlanResult], *, verbose: bool = False) -> None:
         count = sum(len(each.plan.operations) for each in done)
         self._is_listed = verbose or count <= MAX_LISTED
         self._lines: dict[str, list[str]] = defaultdict(list)
@@ -98,7 +98,7 @@ class Operations:
         """Return them as indented lines for people; empty if they are only counted."""
         return self._lines.get(str(directory), []) if self._is_listed else []
 
-    def counts(self, done: Done) -> list[str]:
+    def counts(self, done: PlanResult) -> list[str]:
         """Return counts of the operations in a log directory; empty if they are listed."""
         if self._is_listed or done.is_applied or done.plan.is_empty:
             return []
@@ -146,7 +146,7 @@ def _noun(name: str) -> tuple[str, str]:
 
 
 @contextlib.contextmanager
-def open_report(output_format: EventFormat, done: Iterable[Done]) -> Iterator[Printer]:
+def open_report(output_format: EventFormat, done: Iterable[PlanResult]) -> Iterator[Printer]:
     """Open a printer; if printing fails, notes of the failure say what was done."""
     with outcome_notes(done), open_printer(output_format) as printer:
         yield printer
@@ -154,7 +154,7 @@ def open_report(output_format: EventFormat, done: Iterable[Done]) -> Iterator[Pr
 
 
 @contextlib.contextmanager
-def outcome_notes(done: Iterable[Done]) -> Iterator[None]:
+def outcome_notes(done: Iterable[PlanResult]) -> Iterator[None]:
     """Add what was done to log directories to every exception, as notes."""
     from kdump.jobs.execution import outcome_of
 
@@ -169,7 +169,7 @@ def outcome_notes(done: Iterable[Done]) -> Iterator[None]:
         raise
 
 
-def report_failures(done: Iterable[Done]) -> ExitStatus:
+def report_failures(done: Iterable[PlanResult]) -> ExitStatus:
     """Report the log directories that could not be changed; returns the exit status."""
     status = ExitStatus.SOUND
     for each in done:
@@ -180,14 +180,14 @@ def report_failures(done: Iterable[Done]) -> ExitStatus:
     return status
 
 
-def failure_events(done: Iterable[Done]) -> Iterator[Event]:
+def failure_events(done: Iterable[PlanResult]) -> Iterator[Event]:
     """Yield events about log directories that could not be changed, for programs only."""
     for each in done:
         if each.failure is not None:
             yield Event("directory", {"log_dir": str(each.plan.path), **plan_row(each)})
 
 
-def plan_row(done: Done) -> dict[str, Any]:
+def plan_row(done: PlanResult) -> dict[str, Any]:
     """Return the fields about the plan of a log directory."""
     return {
         "lost_bytes": done.plan.lost_bytes,
@@ -198,7 +198,7 @@ def plan_row(done: Done) -> dict[str, Any]:
     }
 
 
-def plan_lines(done: Done) -> Iterator[str]:
+def plan_lines(done: PlanResult) -> Iterator[str]:
     """Yield the outcome of the plan of a log directory, for people."""
     plan = done.plan
     if plan.is_empty:

@@ -35,7 +35,7 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.cli.options.config_options import ConfigArguments
     from kdump.cli.options.engine_options import EngineArguments
-    from kdump.jobs.rebuild_parts import Part, PartResult, Target
+    from kdump.jobs.rebuild_parts import PartResult, PartTarget, RepairPart
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
@@ -97,14 +97,14 @@ def _named(path: Path, *, segments: bool) -> NamedPath | None:
     return NamedPath(absolute) if kind.is_log_directory else None
 
 
-def in_use(part: Part) -> dict[PartitionState, Part]:
+def in_use(part: RepairPart) -> dict[PartitionState, RepairPart]:
     """Return the states of partitions in use, each with ``part``."""
     return {PartitionState.LIVE: part, PartitionState.FUTURE: part}
 
 
 def run_parts(
     command: str,
-    parts: Mapping[PartitionState, Part],
+    parts: Mapping[PartitionState, RepairPart],
     named: Sequence[NamedPath],
     selection: PartitionSelection,
     repair: RepairArguments,
@@ -123,8 +123,8 @@ def run_parts(
         config: the configuration.
         engine: what does the work.
     """
-    from kdump.jobs.execution import carry_out, for_writing
-    from kdump.jobs.rebuild_parts import put_right, target_directories
+    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.rebuild_parts import repair_parts, target_directories
 
     if not named:
         return ExitStatus.SOUND
@@ -142,8 +142,8 @@ def run_parts(
         if not targets and not selection.is_everything:
             raise nothing_selected(selection, log_dirs)
         settings = config.settings_of(directories)
-        results = put_right(targets, settings, engine.options, engine.progress)
-        done = carry_out(target_directories(results), writing)
+        results = repair_parts(targets, settings, engine.options, engine.progress)
+        done = plan_and_apply(target_directories(results), writing)
     operations = Operations(done, verbose=repair.verbose)
     listed = BriefList(verbose=repair.verbose)
     losses: list[str] = []
@@ -194,10 +194,10 @@ def _targets(
     directory: LogDirectory,
     named: Iterable[NamedPath],
     selection: PartitionSelection,
-    parts: Mapping[PartitionState, Part],
-) -> Iterator[Target]:
+    parts: Mapping[PartitionState, RepairPart],
+) -> Iterator[PartTarget]:
     """Yield what was named in a log directory."""
-    from kdump.jobs.rebuild_parts import Target
+    from kdump.jobs.rebuild_parts import PartTarget
     from kdump.log.directory import read_lone_partition
 
     here = [each for each in named if each.log_dir == directory.path]
@@ -213,9 +213,9 @@ def _targets(
             continue
         if name in base_offsets:
             part = parts.get(partition.state, parts[PartitionState.LIVE])
-            yield Target(directory, partition, part, base_offsets[name])
+            yield PartTarget(directory, partition, part, base_offsets[name])
         elif is_whole and partition.state in parts and _is_asked_for(partition, selection):
-            yield Target(directory, partition, parts[partition.state])
+            yield PartTarget(directory, partition, parts[partition.state])
 
 
 def _is_asked_for(partition: Partition, selection: PartitionSelection) -> bool:

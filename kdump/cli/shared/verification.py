@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kdump.check.part import Level
     from kdump.cli.output.verify_output import VerifyPrinter
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.verify.verify import Said, Target
+    from kdump.jobs.verify.verify import VerifyEvent, VerifyTarget
     from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
     from kdump.state.settings import Settings
@@ -63,7 +63,7 @@ class Verification:
             diagnostics: reports paths that cannot be verified.
             take: also called with each finding.
         """
-        from kdump.jobs.verify.verify import Request, verify
+        from kdump.jobs.verify.verify import VerifyRequest, verify
 
         with phase("listing what to verify"):
             targets, directories = _find(self.paths, self.selection, diagnostics)
@@ -75,7 +75,7 @@ class Verification:
         if not targets and not directories:
             return ExitStatus.SOUND
         around = {each.directory.path: each.directory for each in targets if each.directory}
-        request = Request(
+        request = VerifyRequest(
             targets=targets,
             # Partitions that are not selected are not listed, and must not be reported missing.
             directories=directories if is_everything else [],
@@ -110,19 +110,19 @@ class Verification:
 
 def _find(
     paths: Iterable[Path], selection: PartitionSelection, diagnostics: Diagnostics
-) -> tuple[list[Target], list[LogDirectory]]:
+) -> tuple[list[VerifyTarget], list[LogDirectory]]:
     """The partitions to verify, and the log directories.
 
     These have the cluster's metadata in them, too, whether or not that is to be verified.
     """
     from kdump.cli.shared.directories import read_lone_partition
     from kdump.formats.names import CLUSTER_METADATA_TOPIC
-    from kdump.jobs.verify.verify import Target, segment_alone
+    from kdump.jobs.verify.verify import VerifyTarget, segment_alone
     from kdump.log.directory import directory_kind, read_log_directory
     from kdump.storage.entries import EntryKind
     from kdump.storage.local_disk import local
 
-    targets: list[Target] = []
+    targets: list[VerifyTarget] = []
     directories: list[LogDirectory] = []
     for path in paths:
         try:
@@ -144,14 +144,14 @@ def _find(
                 )
                 directories.append(found)
                 targets.extend(
-                    Target(partition, found)
+                    VerifyTarget(partition, found)
                     for partition in found.partitions
                     if partition in selection
                 )
             elif kind.is_partition:
                 lone = read_lone_partition(path)
                 if lone.partition in selection:
-                    targets.append(Target(lone.partition, lone.log_directory))
+                    targets.append(VerifyTarget(lone.partition, lone.log_directory))
             else:
                 diagnostics.refuse(path)
         except OSError as failure:
@@ -160,7 +160,7 @@ def _find(
 
 
 def _print(
-    said: Iterator[Said],
+    said: Iterator[VerifyEvent],
     printer: VerifyPrinter,
     take: Callable[[Finding], None] | None,
     worst_allowed: Severity,

@@ -23,7 +23,7 @@ from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 from kdump.cli.shared.partial_repair import find_named_paths
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus
-from kdump.jobs.execution import Done, Writing, carry_out, for_writing
+from kdump.jobs.execution import PlanResult, Writing, for_writing, plan_and_apply
 from kdump.jobs.verify.minimal_repair import Ailments, Mended, Mending, mend
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.policies import Policy
@@ -53,7 +53,7 @@ def verify_and_repair(
     if not log_dirs:
         return diagnostics.status
     status = repaired = ExitStatus.SOUND
-    all_done: list[Done] = []
+    all_done: list[PlanResult] = []
     advice: Iterable[str] = ()
     with (
         for_writing(log_dirs, writing) as interrupted,
@@ -74,7 +74,7 @@ def verify_and_repair(
             if not rounds_left:
                 break
             mended = _repairs(log_dirs, findings, verification, policy)
-            done = carry_out([each.target for each in mended], writing)
+            done = plan_and_apply([each.target for each in mended], writing)
             for event in _repair_events(done, verbose=verbose):
                 printer.emit(event)
             all_done += done
@@ -124,7 +124,7 @@ def _repairs(
     return mend(ailments, directories, mending)
 
 
-def _repair_events(done: Sequence[Done], *, verbose: bool) -> Iterator[Event]:
+def _repair_events(done: Sequence[PlanResult], *, verbose: bool) -> Iterator[Event]:
     """Yield what was or would be done to each log directory."""
     operations = Operations(done, verbose=verbose)
     for each in done:

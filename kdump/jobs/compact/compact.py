@@ -19,10 +19,10 @@ from kdump.engine.engine import Engine
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
 from kdump.engine.progress import SILENT, Progress
 from kdump.jobs import execution, recover
-from kdump.jobs.compact.request import PartitionResult, Request
+from kdump.jobs.compact.request import CompactRequest, PartitionCompaction
 from kdump.jobs.compact.swap import Discarder, Swapper
 from kdump.jobs.compact.wave import Wave, Writer
-from kdump.jobs.execution import Done, Writing, carry_out
+from kdump.jobs.execution import PlanResult, Writing, plan_and_apply
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
@@ -35,14 +35,14 @@ In process all keys of that are in memory; on Spark only where the live records 
 """
 
 
-class LeftDirectory(enum.Enum):
+class DirectoryNotCompacted(enum.Enum):
     """Why a log directory is left as it is; the value says it."""
 
     UNCLEAN = "was not left cleanly; run kdump recover first, or give --recover"
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryResult:
+class DirectoryCompaction:
     """What becomes of a log directory.
 
     Attributes:
@@ -53,17 +53,17 @@ class DirectoryResult:
     """
 
     directory: LogDirectory
-    left: LeftDirectory | None = None
-    partitions: tuple[PartitionResult, ...] = ()
+    left: DirectoryNotCompacted | None = None
+    partitions: tuple[PartitionCompaction, ...] = ()
     undos: tuple[str, ...] = ()
 
 
 def recover_first(
-    request: Request,
+    request: CompactRequest,
     writing: Writing,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
-) -> list[tuple[recover.DirectoryResult, Done]]:
+) -> list[tuple[recover.DirectoryRecovery, PlanResult]]:
     """Recover what has to be before it is compacted: whole directories, as a starting broker does.
 
     Look them over again afterwards. Gives what became of each that was recovered.
@@ -79,9 +79,11 @@ def recover_first(
         if not directory.is_clean
         or any(each.leftovers for each in directory.partitions if request.selects(directory, each))
     ]
-    wanted = recover.Request(directories, request.settings, now_ms=request.now_ms)
+    wanted = recover.RecoverRequest(directories, request.settings, now_ms=request.now_ms)
     results = recover.recover(wanted, options, progress)
-    done = carry_out([result.target for result in results], replace(writing, command="recover"))
+    done = plan_and_apply(
+        [result.target for result in results], replace(writing, command="recover")
+    )
     failures = [each.failure for each in done if each.failure is not None]
     if failures:
         for each in done:
@@ -92,11 +94,11 @@ def recover_first(
 
 
 def compact(
-    request: Request,
+    request: CompactRequest,
     writing: Writing,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
-) -> list[DirectoryResult]:
+) -> list[DirectoryCompaction]:
     """Compact log directories whose locks are held; a dry run only says what would become of them.
 
     Raises:
@@ -116,14 +118,14 @@ def compact(
 
 @during("compacting")
 def compact_on(
-    engine: Engine, request: Request, writing: Writing, files: Files = DISK
-) -> list[DirectoryResult]:
+    engine: Engine, request: CompactRequest, writing: Writing, files: Files = DISK
+) -> list[DirectoryCompaction]:
     """As :func:`compact`, on an engine that is there, writing through ``files``."""
     for directory in request.directories:
         for partition in directory.partitions:
             if request.selects(directory, partition) and _is_written(request, directory, partition):
                 require_in_place(partition.path)
-    found: list[DirectoryResult] = []
+    found: list[DirectoryCompaction] = []
     for directory in request.directories:
         writer = Discarder() if writing.dry_run else Swapper(directory, writing, files)
         try:
@@ -135,11 +137,11 @@ def compact_on(
     return found
 
 
-def _is_written(request: Request, directory: LogDirectory, partition: Partition) -> bool:
+def _is_written(request: CompactRequest, directory: LogDirectory, partition: Partition) -> bool:
     return directory.is_clean and request.why_left(directory, partition) is None
 
 
-def outcome_of(result: DirectoryResult) -> str:
+def outcome_of(result: DirectoryCompaction) -> str:
     """What became of a log directory, for people."""
     path = result.directory.path
     return f"{path}: compacted{_how_to_undo(path, result.undos)}"
@@ -152,7 +154,7 @@ def _how_to_undo(log_dir: Path, undos: Sequence[str]) -> str:
 def _note(
     stop: BaseException,
     directories: Iterable[LogDirectory],
-    found: Sequence[DirectoryResult],
+    found: Sequence[DirectoryCompaction],
     writer: Writer,
 ) -> None:
     """Add to an exception what became of each log directory before it."""
@@ -167,11 +169,11 @@ def _note(
 
 
 def _directory_result(
-    request: Request, directory: LogDirectory, engine: Engine, writer: Writer
-) -> DirectoryResult:
+    request: CompactRequest, directory: LogDirectory, engine: Engine, writer: Writer
+) -> DirectoryCompaction:
     selected = [each for each in directory.partitions if request.selects(directory, each)]
     if selected and not directory.is_clean:
-        return DirectoryResult(directory, LeftDirectory.UNCLEAN)
+        return DirectoryCompaction(directory, DirectoryNotCompacted.UNCLEAN)
     results = {}
     chosen = [each for each in selected if _is_written(request, directory, each)]
     with contextlib.closing(writer):
@@ -181,10 +183,11 @@ def _directory_result(
             for result in Wave(request, directory, engine, writer).results(wave):
                 results[result.partition.path] = result
         writer.swap()
-    return DirectoryResult(
+    return DirectoryCompaction(
         directory,
         partitions=tuple(
-            results.get(each.path) or PartitionResult(each, left=request.why_left(directory, each))
+            results.get(each.path)
+            or PartitionCompaction(each, left=request.why_left(directory, each))
             for each in selected
         ),
         undos=writer.undos,

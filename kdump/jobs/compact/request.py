@@ -22,7 +22,7 @@ from kdump.state.settings import Settings, TopicSettings
 from kdump.target.refusal import Refusal
 
 
-class Left(enum.Enum):
+class NotCompacted(enum.Enum):
     """Why a partition is left as it is; the value says it."""
 
     POLICY = "cleanup.policy of its topic is not compact; --force compacts it all the same"
@@ -45,7 +45,7 @@ class Left(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CompactRequest:
     """What is to be compacted.
 
     Attributes:
@@ -98,31 +98,31 @@ class Request:
         key = partition.topic_partition
         return key is not None and self.selection.names(key)
 
-    def why_left(self, directory: LogDirectory, partition: Partition) -> Left | None:
+    def why_left(self, directory: LogDirectory, partition: Partition) -> NotCompacted | None:
         """Why a partition that is meant is left as it is."""
         if partition.is_cluster_metadata:
-            return Left.CLUSTER_METADATA
+            return NotCompacted.CLUSTER_METADATA
         if partition.path in self.twice:
-            return Left.TWICE
+            return NotCompacted.TWICE
         if not is_loaded(partition):
-            return Left.KAFKA_0_7
+            return NotCompacted.KAFKA_0_7
         topic = self.settings[directory.path].topic(_topic(partition) or "")
         if topic.remote_storage_enable:
-            return Left.REMOTE_STORAGE
+            return NotCompacted.REMOTE_STORAGE
         if topic.is_policy_known and not topic.is_compacted and not self.force:
-            return Left.POLICY
+            return NotCompacted.POLICY
         if not self._names(partition) and (unknown := _unknown(topic)):
             return unknown
         if any(each.kind is not LeftoverKind.CLEANED for each in partition.leftovers):
-            return Left.LEFTOVERS
+            return NotCompacted.LEFTOVERS
         return None
 
 
-Problem = Refusal | Unreadable | NoSpace
+CompactionProblem = Refusal | Unreadable | NoSpace
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionCompaction:
     """What becomes of a partition.
 
     Attributes:
@@ -135,8 +135,8 @@ class PartitionResult:
     """
 
     partition: Partition
-    left: Left | None = None
-    problem: Problem | None = None
+    left: NotCompacted | None = None
+    problem: CompactionProblem | None = None
     unknown: tuple[str, ...] = ()
     compacted: Compacted | None = None
     preview: Preview | None = None
@@ -148,12 +148,12 @@ def unknown_properties(topic: TopicSettings) -> tuple[str, ...]:
     return tuple(name for name in decisive if name not in topic.origins)
 
 
-def _unknown(topic: TopicSettings) -> Left | None:
+def _unknown(topic: TopicSettings) -> NotCompacted | None:
     """What is not known of a topic, and could mean that its log must not be compacted."""
     if not topic.is_policy_known:
-        return Left.POLICY_UNKNOWN
+        return NotCompacted.POLICY_UNKNOWN
     if not topic.is_remote_storage_known:
-        return Left.REMOTE_STORAGE_UNKNOWN
+        return NotCompacted.REMOTE_STORAGE_UNKNOWN
     return None
 
 

@@ -22,7 +22,12 @@ from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.engine.engine import Engine, run_in_order
 from kdump.engine.splits import split_bytes
 from kdump.formats.names import TopicPartition
-from kdump.jobs.compact.request import PartitionResult, Problem, Request, unknown_properties
+from kdump.jobs.compact.request import (
+    CompactionProblem,
+    CompactRequest,
+    PartitionCompaction,
+    unknown_properties,
+)
 from kdump.jobs.compact.swap import NoSpace, Rewritten
 from kdump.jobs.compact.tasks import (
     LiveKeys,
@@ -97,7 +102,7 @@ class _Work:
     surveyed: dict[Path, TxnBatches] | None = None
     groups: list[GroupToRewrite] = field(default_factory=list)
     live: list[LiveKeys] = field(default_factory=list)
-    problem: Problem | None = None
+    problem: CompactionProblem | None = None
 
     @property
     def keys(self) -> int:
@@ -111,7 +116,7 @@ class _Work:
         else:
             self.fail(found)
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, problem: CompactionProblem) -> None:
         if self.problem is None:
             self.problem = problem
 
@@ -120,12 +125,12 @@ class _Work:
 class Wave:
     """Takes all steps of the rounds of some partitions."""
 
-    request: Request
+    request: CompactRequest
     directory: LogDirectory
     engine: Engine
     writer: Writer
 
-    def results(self, partitions: Sequence[Partition]) -> Iterator[PartitionResult]:
+    def results(self, partitions: Sequence[Partition]) -> Iterator[PartitionCompaction]:
         """What becomes of each; in no order."""
         works = []
         for partition in partitions:
@@ -134,7 +139,7 @@ class Wave:
             if isinstance(begun, _Work):
                 works.append(begun)
             else:
-                yield PartitionResult(partition, problem=begun)
+                yield PartitionCompaction(partition, problem=begun)
         self._survey(works)
         self._scan(works)
         with phase("finding out which records stay", len(works)) as finding:
@@ -143,7 +148,7 @@ class Wave:
                     self._find_groups(work)
         yield from self._rewrite(works)
 
-    def _begun(self, partition: Partition) -> _Work | Problem:
+    def _begun(self, partition: Partition) -> _Work | CompactionProblem:
         key = partition.topic_partition
         assert key is not None, "only what has a topic is compacted"
         settings = self.request.settings[self.directory.path]
@@ -212,14 +217,14 @@ class Wave:
         live = LiveRecords.joined(each.live for each in work.live)
         work.groups = list(work.begun.groups_to_rewrite(work.scanned, live))
 
-    def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionResult]:
+    def _rewrite(self, works: Sequence[_Work]) -> Iterator[PartitionCompaction]:
         splits = [split for work in works for split in rewrite_splits(work.groups)]
         with contextlib.closing(self._rewritten(splits)) as results:
             for work in works:
                 if work.problem is None:
                     yield self._written(work, results)
                 else:
-                    yield PartitionResult(work.partition, problem=work.problem)
+                    yield PartitionCompaction(work.partition, problem=work.problem)
 
     def _rewritten(self, splits: Sequence[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
         """What comes of splits, in their order."""
@@ -231,7 +236,7 @@ class Wave:
         self,
         work: _Work,
         results: Iterator[_RewrittenPart],
-    ) -> PartitionResult:
+    ) -> PartitionCompaction:
         outcomes: list[RewrittenGroup | Refusal] = []
         for group in work.groups:
             own = itertools.islice(results, len(group.parts))
@@ -248,7 +253,7 @@ class Wave:
         compacted = work.begun.finish(outcomes)
         self.writer.complete(work.key, compacted)
         scanned = itertools.chain.from_iterable(work.scanned.values())
-        return PartitionResult(
+        return PartitionCompaction(
             work.partition,
             problem=work.problem,
             unknown=unknown_properties(work.begun.log.settings),
@@ -261,7 +266,7 @@ class Wave:
         work: _Work,
         group: GroupToRewrite,
         results: Iterator[_RewrittenPart],
-    ) -> RewrittenGroup | Problem:
+    ) -> RewrittenGroup | CompactionProblem:
         try:
             return self.writer.write(work.begun, group, _chunks(results))
         except _PartitionFailedError as failed:

@@ -11,19 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kdump.broker.retention.record_deletion import RecordsNotDeletableError, without_records_before
-from kdump.broker.retention.retention import LogSegment, Reason
+from kdump.broker.retention.retention import Reason, RetainableSegment
 from kdump.broker.retention.retention_outcome import LoadedLog
 from kdump.formats.names import FileKind
 from kdump.jobs.retain.old_segments import (
     INTERNAL_TOPICS,
-    DirectoryResult,
-    Fate,
-    PartitionResult,
+    DirectoryDeletion,
+    PartitionDeletion,
+    SegmentDecision,
     directory_result,
     require_clean,
-    why_untouchable,
+    why_not_deleted,
 )
-from kdump.jobs.retain.trimmed_logs import Looking, load_sound, shorten_split
+from kdump.jobs.retain.trimmed_logs import NothingYet, delete_segments_split, load_sound
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
@@ -33,7 +33,7 @@ from kdump.target.virtual_directory import file_name
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DeleteRecordsRequest:
     """Which records are to be deleted.
 
     Attributes:
@@ -56,7 +56,7 @@ class Request:
 
 
 @during("finding out what to delete")
-def delete_records(request: Request) -> DirectoryResult:
+def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     """Say what becomes of a log directory when records are deleted.
 
     Raises:
@@ -72,15 +72,15 @@ def delete_records(request: Request) -> DirectoryResult:
             f"{partition.path}: records of internal topics cannot be deleted by offset"
         )
     topic = request.settings.topic(name)
-    result = PartitionResult(directory, partition, topic)
-    left = why_untouchable(result, is_policy_needed=True, twice=request.twice)
+    result = PartitionDeletion(directory, partition, topic)
+    left = why_not_deleted(result, is_policy_needed=True, twice=request.twice)
     if left is not None:
         return directory_result(directory, [replace(result, left=left)])
-    split = shorten_split(
+    split = delete_segments_split(
         partition,
         directory,
         request.settings,
-        Looking(),
+        NothingYet(),
         now_ms=request.now_ms,
         is_replicated=request.is_replicated,
     )
@@ -98,11 +98,15 @@ def delete_records(request: Request) -> DirectoryResult:
     return directory_result(directory, [replace(result, outcome=outcome, fates=fates)])
 
 
-def _before(segments: Sequence[LogSegment], files: Mapping[str, TargetFile]) -> tuple[Fate, ...]:
+def _before(
+    segments: Sequence[RetainableSegment], files: Mapping[str, TargetFile]
+) -> tuple[SegmentDecision, ...]:
     """What becomes of segments when the records before an offset are deleted."""
     return tuple(
-        Fate(segment, is_deleted=True, why="all of it is before that offset")
+        SegmentDecision(segment, is_deleted=True, why="all of it is before that offset")
         if isinstance(files.get(file_name(segment.base_offset, FileKind.LOG)), Gone)
-        else Fate(segment, is_deleted=False, why="it holds records that stay, or is active")
+        else SegmentDecision(
+            segment, is_deleted=False, why="it holds records that stay, or is active"
+        )
         for segment in segments
     )

@@ -14,7 +14,7 @@ from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
-from kdump.broker.retention.retention import LogSegment, Reason, RetainableLog
+from kdump.broker.retention.retention import Reason, RetainableLog, RetainableSegment
 from kdump.broker.retention.retention_outcome import (
     RetainedPartition,
     log_starts_first,
@@ -55,7 +55,7 @@ class NotCleanError(KdumpError):
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
-class Left(enum.Enum):
+class NotDeleted(enum.Enum):
     """Why nothing of a partition goes, whatever its age; the value says it."""
 
     INTERNAL = "its topic is internal, and is meant only where it is named without a pattern"
@@ -77,7 +77,7 @@ class Left(enum.Enum):
     @property
     def is_refusal(self) -> bool:
         """Whether it was asked for, and cannot be done."""
-        return self not in (Left.INTERNAL, Left.COMPACTED)
+        return self not in (NotDeleted.INTERNAL, NotDeleted.COMPACTED)
 
     @property
     def needed_config(self) -> str:
@@ -86,15 +86,15 @@ class Left(enum.Enum):
 
 
 _NEEDED_CONFIGS: Final = {
-    Left.REMOTE_STORAGE_UNKNOWN: "remote.storage.enable=false",
-    Left.UNKNOWN: "retention.ms=...",
-    Left.POLICY_UNKNOWN: "cleanup.policy=...",
-    Left.WAS_COMPACTED: "cleanup.policy=...",
+    NotDeleted.REMOTE_STORAGE_UNKNOWN: "remote.storage.enable=false",
+    NotDeleted.UNKNOWN: "retention.ms=...",
+    NotDeleted.POLICY_UNKNOWN: "cleanup.policy=...",
+    NotDeleted.WAS_COMPACTED: "cleanup.policy=...",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class SegmentDecision:
     """What becomes of a segment.
 
     Attributes:
@@ -105,14 +105,14 @@ class Fate:
             time alone does not do it.
     """
 
-    segment: LogSegment
+    segment: RetainableSegment
     is_deleted: bool
     why: str
     goes_at_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionDeletion:
     """What becomes of a partition.
 
     Attributes:
@@ -130,11 +130,11 @@ class PartitionResult:
     directory: LogDirectory
     partition: Partition
     settings: TopicSettings
-    left: Left | None = None
+    left: NotDeleted | None = None
     problem: Verdict | Unreadable | None = None
     log: RetainableLog | None = None
     outcome: RetainedPartition | None = None
-    fates: tuple[Fate, ...] = ()
+    fates: tuple[SegmentDecision, ...] = ()
     held_back: tuple[Reason, ...] = ()
 
     @property
@@ -143,7 +143,7 @@ class PartitionResult:
         return self.partition.topic_partition
 
     @property
-    def deleted(self) -> tuple[Fate, ...]:
+    def deleted(self) -> tuple[SegmentDecision, ...]:
         return tuple(fate for fate in self.fates if fate.is_deleted)
 
     @property
@@ -173,7 +173,7 @@ class PartitionResult:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectoryResult:
+class DirectoryDeletion:
     """What becomes of a log directory.
 
     Attributes:
@@ -183,7 +183,7 @@ class DirectoryResult:
     """
 
     directory: LogDirectory
-    partitions: tuple[PartitionResult, ...]
+    partitions: tuple[PartitionDeletion, ...]
     target: TargetDirectory
 
 
@@ -219,9 +219,9 @@ def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
     )
 
 
-def why_untouchable(
-    result: PartitionResult, *, is_policy_needed: bool, twice: Collection[Path]
-) -> Left | None:
+def why_not_deleted(
+    result: PartitionDeletion, *, is_policy_needed: bool, twice: Collection[Path]
+) -> NotDeleted | None:
     """Why no segment of a log may go, whatever lets it go; None where one may.
 
     Args:
@@ -231,28 +231,28 @@ def why_untouchable(
         twice: the partitions that are in two directories of a broker.
     """
     if result.partition.path in twice:
-        return Left.TWICE
+        return NotDeleted.TWICE
     topic = result.settings
     cleaner_offsets = result.directory.checkpoints.cleaner_offsets or {}
     if topic.remote_storage_enable:
-        return Left.REMOTE_STORAGE
+        return NotDeleted.REMOTE_STORAGE
     if not topic.is_policy_known and result.topic_partition in cleaner_offsets:
-        return Left.WAS_COMPACTED
+        return NotDeleted.WAS_COMPACTED
     if is_policy_needed and not topic.is_policy_known:
-        return Left.POLICY_UNKNOWN
+        return NotDeleted.POLICY_UNKNOWN
     if not all(_is_harmless(each, result.partition) for each in result.partition.leftovers):
-        return Left.LEFTOVERS
+        return NotDeleted.LEFTOVERS
     return None
 
 
 def directory_result(
-    directory: LogDirectory, results: Sequence[PartitionResult]
-) -> DirectoryResult:
+    directory: LogDirectory, results: Sequence[PartitionDeletion]
+) -> DirectoryDeletion:
     """What becomes of a log directory by what becomes of partitions in it."""
     changed = [each for each in results if each.outcome is not None]
     outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
     first, root = _root(directory, outcomes, _stale_log_starts(directory, results))
-    return DirectoryResult(
+    return DirectoryDeletion(
         directory,
         tuple(results),
         TargetDirectory(
@@ -267,7 +267,7 @@ def directory_result(
     )
 
 
-def _may_go_early(result: PartitionResult) -> Iterator[tuple[Path, ...]]:
+def _may_go_early(result: PartitionDeletion) -> Iterator[tuple[Path, ...]]:
     """The files of the segments that go; but the last of a log says where that goes on."""
     assert result.log is not None
     for leftover in result.dropped_leftovers:
@@ -284,7 +284,7 @@ def _may_go_early(result: PartitionResult) -> Iterator[tuple[Path, ...]]:
 
 
 def _stale_log_starts(
-    directory: LogDirectory, results: Sequence[PartitionResult]
+    directory: LogDirectory, results: Sequence[PartitionDeletion]
 ) -> frozenset[TopicPartition]:
     """The partitions whose log begins with its first segment, and has a line about it all the same.
 

@@ -18,23 +18,23 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.errors import KdumpError
 from kdump.jobs.retain.old_segments import (
     INTERNAL_TOPICS,
-    DirectoryResult,
-    Fate,
-    Left,
-    PartitionResult,
+    DirectoryDeletion,
+    NotDeleted,
+    PartitionDeletion,
+    SegmentDecision,
     directory_result,
     require_clean,
-    why_untouchable,
+    why_not_deleted,
 )
 from kdump.jobs.retain.trimmed_logs import (
+    ByRetention,
+    DeleteSegmentsJob,
+    DeleteSegmentsResult,
+    DeleteSegmentsSplit,
     FirstSegments,
-    Looking,
-    Retention,
-    ShortenedLog,
-    ShortenJob,
-    ShortenResult,
-    ShortenSplit,
-    shorten_split,
+    LogDeletion,
+    NothingYet,
+    delete_segments_split,
 )
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory
@@ -46,7 +46,7 @@ from kdump.words import counted
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RetainRequest:
     """What is to be given up.
 
     Attributes:
@@ -72,10 +72,10 @@ class Request:
 
 @during("finding out what to delete")
 def retain(
-    request: Request,
+    request: RetainRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
-) -> list[DirectoryResult]:
+) -> list[DirectoryDeletion]:
     """Say what becomes of log directories; those in which no topic is meant are left out.
 
     Raises:
@@ -107,44 +107,44 @@ def retain(
 
 
 def _asked(
-    request: Request, directory: LogDirectory, partition: Partition, twice: Collection[Path]
-) -> PartitionResult:
+    request: RetainRequest, directory: LogDirectory, partition: Partition, twice: Collection[Path]
+) -> PartitionDeletion:
     """A partition before anybody has looked at it."""
     assert partition.topic_partition is not None
     topic = request.settings[directory.path].topic(partition.topic_partition.topic)
-    result = PartitionResult(directory, partition, topic)
+    result = PartitionDeletion(directory, partition, topic)
     return replace(result, left=_why_left(request, result, twice))
 
 
-def _split(request: Request, result: PartitionResult) -> ShortenSplit:
+def _split(request: RetainRequest, result: PartitionDeletion) -> DeleteSegmentsSplit:
     is_freeing = request.free_bytes is not None
-    return shorten_split(
+    return delete_segments_split(
         result.partition,
         result.directory,
         request.settings[result.directory.path],
-        Looking() if is_freeing else Retention(result.settings, request.now_ms),
+        NothingYet() if is_freeing else ByRetention(result.settings, request.now_ms),
         now_ms=request.now_ms,
         is_replicated=request.is_replicated,
     )
 
 
 def _run(
-    engine: Engine, asked: Sequence[PartitionResult], splits: Sequence[ShortenSplit]
-) -> Iterator[tuple[PartitionResult, ShortenResult | None]]:
+    engine: Engine, asked: Sequence[PartitionDeletion], splits: Sequence[DeleteSegmentsSplit]
+) -> Iterator[tuple[PartitionDeletion, DeleteSegmentsResult | None]]:
     """Give each of ``asked`` with what was found out; with nothing where it has no split."""
-    results = run_all(engine, ShortenJob(), splits)
+    results = run_all(engine, DeleteSegmentsJob(), splits)
     found = {split.path: result for split, result in zip(splits, results, strict=True)}
     for each in asked:
         yield each, found.get(str(each.partition.path))
 
 
-def _decided(asked: PartitionResult, result: ShortenResult | None) -> PartitionResult:
+def _decided(asked: PartitionDeletion, result: DeleteSegmentsResult | None) -> PartitionDeletion:
     if result is None:
         return asked
-    if not isinstance(result, ShortenedLog):
+    if not isinstance(result, LogDeletion):
         return replace(asked, problem=result)
     fates = tuple(
-        Fate(fate.segment, fate.is_deleted, fate.reason.value, fate.goes_at_ms)
+        SegmentDecision(fate.segment, fate.is_deleted, fate.reason.value, fate.goes_at_ms)
         for fate in result.fates
     )
     return replace(
@@ -152,28 +152,30 @@ def _decided(asked: PartitionResult, result: ShortenResult | None) -> PartitionR
     )
 
 
-def _why_left(request: Request, result: PartitionResult, twice: Collection[Path]) -> Left | None:
+def _why_left(
+    request: RetainRequest, result: PartitionDeletion, twice: Collection[Path]
+) -> NotDeleted | None:
     name, topic = result.topic_partition.topic, result.settings
     is_named = request.selection.names(result.topic_partition)
     if name in INTERNAL_TOPICS and not is_named:
-        return Left.INTERNAL
-    why = why_untouchable(result, is_policy_needed=not is_named, twice=twice)
+        return NotDeleted.INTERNAL
+    why = why_not_deleted(result, is_policy_needed=not is_named, twice=twice)
     if why is not None:
         return why
     if not is_named and not topic.is_remote_storage_known:
-        return Left.REMOTE_STORAGE_UNKNOWN
+        return NotDeleted.REMOTE_STORAGE_UNKNOWN
     if request.free_bytes is not None:
-        return Left.COMPACTED if not topic.is_deleted and not is_named else None
+        return NotDeleted.COMPACTED if not topic.is_deleted and not is_named else None
     has_retention = topic.is_deleted or not topic.is_policy_known
-    return Left.UNKNOWN if has_retention and not topic.is_retention_known else None
+    return NotDeleted.UNKNOWN if has_retention and not topic.is_retention_known else None
 
 
 def _freed(
     wanted_bytes: int,
-    results: Sequence[PartitionResult],
-    splits: Sequence[ShortenSplit],
+    results: Sequence[PartitionDeletion],
+    splits: Sequence[DeleteSegmentsSplit],
     engine: Engine,
-) -> list[PartitionResult]:
+) -> list[PartitionDeletion]:
     """Give up the oldest segments until there is as much space as is wanted.
 
     Raises:
@@ -202,7 +204,7 @@ def _freed(
     return [_given_up(each, found, counts) for each, found in _run(engine, results, shortened)]
 
 
-def _why_not_more(results: Sequence[PartitionResult]) -> str:
+def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
     """Why no more segments can go, with a partition for each reason for which it was left."""
     reasons = ["the rest is not replicated, not known to be, or empty"]
     left = {each.left: each for each in reversed(results) if each.left is not None}
@@ -217,18 +219,18 @@ def _why_not_more(results: Sequence[PartitionResult]) -> str:
 
 
 def _given_up(
-    result: PartitionResult, found: ShortenResult | None, counts: Mapping[str, int]
-) -> PartitionResult:
+    result: PartitionDeletion, found: DeleteSegmentsResult | None, counts: Mapping[str, int]
+) -> PartitionDeletion:
     if result.log is None:
         return result
-    if found is not None and not isinstance(found, ShortenedLog):
+    if found is not None and not isinstance(found, LogDeletion):
         return replace(result, problem=found, log=None)
     log, count = result.log, counts[str(result.partition.path)]
     return replace(
         result,
         outcome=None if found is None else found.outcome,
         fates=tuple(
-            Fate(segment, at < count, _why_given_up(log, at, count))
+            SegmentDecision(segment, at < count, _why_given_up(log, at, count))
             for at, segment in enumerate(log.segments)
         ),
         held_back=() if log.has_high_watermark else (Reason.NO_HIGH_WATERMARK,),

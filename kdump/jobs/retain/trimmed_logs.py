@@ -35,7 +35,7 @@ _NO_LIMIT: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class ShortenedLog:
+class LogDeletion:
     """What becomes of a partition that a broker loads without putting anything right.
 
     Attributes:
@@ -51,10 +51,10 @@ class ShortenedLog:
     held_back: tuple[Reason, ...] = ()
 
 
-class Rule(Protocol):
+class DeletionRule(Protocol):
     """Decides what a log loses; a value that can be pickled."""
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog | Verdict:
+    def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
         """What becomes of a log, or why nothing can be said of it.
 
         Raises:
@@ -64,13 +64,13 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class NothingYet:
     """Nothing goes: what there is is to be decided on together with other logs, by age."""
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog | Verdict:
+    def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
         found = dated_by_records(loaded)
         if isinstance(found, RetainableLog):
-            return ShortenedLog(found)
+            return LogDeletion(found)
         return Verdict(
             VerdictKind.REFUSED,
             f"segment {found.base_offset} has damaged records: its age is unknown;"
@@ -79,13 +79,13 @@ class Looking:
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class ByRetention:
     """What the retention of its topic lets go at ``now_ms``."""
 
     topic: TopicSettings
     now_ms: int
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog | Verdict:
+    def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
         found = retained(loaded, self.topic, self.now_ms)
         wrong = wrongly_old(loaded, found.fates, self.topic, self.now_ms)
         if wrong is not None:
@@ -97,7 +97,7 @@ class Retention:
             )
         is_settled = not found.deleted and loaded.is_as_left
         outcome = None if is_settled else found.outcome
-        return ShortenedLog(loaded.log, outcome, found.fates, found.held_back)
+        return LogDeletion(loaded.log, outcome, found.fates, found.held_back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +106,12 @@ class FirstSegments:
 
     count: int
 
-    def applied_to(self, loaded: LoadedLog, /) -> ShortenedLog:
-        return ShortenedLog(loaded.log, loaded.delete_first(self.count))
+    def applied_to(self, loaded: LoadedLog, /) -> LogDeletion:
+        return LogDeletion(loaded.log, loaded.delete_first(self.count))
 
 
 @dataclass(frozen=True, slots=True)
-class ShortenSplit(Split):
+class DeleteSegmentsSplit(Split):
     """A partition of which segments may go.
 
     Attributes:
@@ -120,20 +120,20 @@ class ShortenSplit(Split):
         high_watermark: what is known of it; None where nobody says anything.
     """
 
-    rule: Rule = field(default_factory=Looking)
+    rule: DeletionRule = field(default_factory=NothingYet)
     context: LoadContext = field(default_factory=LoadContext)
     high_watermark: int | None = None
 
 
-def shorten_split(
+def delete_segments_split(
     partition: Partition,
     directory: LogDirectory,
     settings: Settings,
-    rule: Rule,
+    rule: DeletionRule,
     *,
     now_ms: int,
     is_replicated: bool,
-) -> ShortenSplit:
+) -> DeleteSegmentsSplit:
     """The split for a partition of ``directory``.
 
     Args:
@@ -148,7 +148,7 @@ def shorten_split(
     high_watermarks = directory.checkpoints.high_watermarks or {}
     assert partition.topic_partition is not None
     high_watermark = high_watermarks.get(partition.topic_partition)
-    return ShortenSplit(
+    return DeleteSegmentsSplit(
         load.path,
         size_bytes=len(partition.segments) * _READ_BYTES,
         label=load.label,
@@ -158,15 +158,15 @@ def shorten_split(
     )
 
 
-ShortenResult = ShortenedLog | Verdict | Unreadable
+DeleteSegmentsResult = LogDeletion | Verdict | Unreadable
 """Of a partition that cannot be worked on, why."""
 
 
 @dataclass(frozen=True, slots=True)
-class ShortenJob:
+class DeleteSegmentsJob:
     """Says what becomes of a partition."""
 
-    def run(self, split: ShortenSplit, /) -> ShortenResult:
+    def run(self, split: DeleteSegmentsSplit, /) -> DeleteSegmentsResult:
         """Load it; one that a broker would put right, or not load, is not worked on."""
         loaded = load_sound(split)
         if not isinstance(loaded, LoadedLog):
@@ -177,7 +177,7 @@ class ShortenJob:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
 
 
-def load_sound(split: ShortenSplit) -> LoadedLog | Verdict | Unreadable:
+def load_sound(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
     """Load a partition in which a broker would have nothing to put right; else say what."""
     try:
         loaded = load_log(Path(split.path), split.context, split.high_watermark)

@@ -35,7 +35,7 @@ from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.loading import RecoverJob, load_split
-from kdump.jobs.rebuild_parts import Part, Target, put_right
+from kdump.jobs.rebuild_parts import PartTarget, RepairPart, repair_parts
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
@@ -51,9 +51,9 @@ from kdump.storage.location import Location
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 
 _PARTS: Final = {
-    Remedy.INDEXES: Part.INDEXES,
-    Remedy.SNAPSHOTS: Part.SNAPSHOTS,
-    Remedy.LEADER_EPOCHS: Part.LEADER_EPOCHS,
+    Remedy.INDEXES: RepairPart.INDEXES,
+    Remedy.SNAPSHOTS: RepairPart.SNAPSHOTS,
+    Remedy.LEADER_EPOCHS: RepairPart.LEADER_EPOCHS,
 }
 _BY_SALVAGE: Final = frozenset({Remedy.SALVAGE, Remedy.GAPS})
 """What only salvage does: a broker loses what such a finding is about, or does nothing."""
@@ -279,7 +279,7 @@ class _Mender:
         files: dict[Path, dict[str, TargetFile]] = defaultdict(dict)
         targets = [target for target in self._targets() if target.partition.path not in taken]
         mending = self.mending
-        for result in put_right(targets, mending.settings, mending.options, mending.progress):
+        for result in repair_parts(targets, mending.settings, mending.options, mending.progress):
             files[result.target.partition.path].update(result.files)
         for partition, _ in self._ailing(Remedy.PARTITION_METADATA):
             metadata = self._metadata(partition)
@@ -287,17 +287,17 @@ class _Mender:
                 files[partition.path][names.PARTITION_METADATA] = metadata
         return files
 
-    def _targets(self) -> Iterator[Target]:
+    def _targets(self) -> Iterator[PartTarget]:
         for partition, _ in self._ailing(Remedy.LEFTOVERS):
-            yield Target(self.directory, partition, Part.LEFTOVERS)
+            yield PartTarget(self.directory, partition, RepairPart.LEFTOVERS)
         for remedy, part in _PARTS.items():
             for partition, found in self._ailing(remedy):
                 if Remedy.LEFTOVERS not in self.ailments.of(partition.path):
-                    yield Target(
+                    yield PartTarget(
                         self.directory,
                         partition,
                         part,
-                        _base_offsets(found) if part is Part.INDEXES else None,
+                        _base_offsets(found) if part is RepairPart.INDEXES else None,
                         frozenset(found),
                     )
 

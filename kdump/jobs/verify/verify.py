@@ -57,7 +57,7 @@ from kdump.storage.local_disk import local
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class VerifyTarget:
     """A partition to verify, and where it lies.
 
     Attributes:
@@ -70,7 +70,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class VerifyRequest:
     """What is to be verified.
 
     Attributes:
@@ -82,7 +82,7 @@ class Request:
         largest_record_bytes: records of compressed batches that are larger are not decoded.
     """
 
-    targets: Sequence[Target]
+    targets: Sequence[VerifyTarget]
     directories: Sequence[LogDirectory]
     level: Level
     now_ms: int
@@ -91,7 +91,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class VerifySummary:
     """What came of all.
 
     Attributes:
@@ -118,15 +118,15 @@ class Summary:
     is_unreadable: bool
 
 
-Said = Finding | PartitionReport | Summary
+VerifyEvent = Finding | PartitionReport | VerifySummary
 Results = Iterator[tuple[VerifySplit, VerifyResult]]
 
 
 def verify(
-    request: Request,
+    request: VerifyRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
-) -> Iterator[Said]:
+) -> Iterator[VerifyEvent]:
     """Verify; gives findings as they are found, a report behind each partition, a summary last.
 
     Raises:
@@ -136,7 +136,7 @@ def verify(
 
 
 class _Verification:
-    def __init__(self, request: Request, options: EngineOptions, progress: Progress) -> None:
+    def __init__(self, request: VerifyRequest, options: EngineOptions, progress: Progress) -> None:
         self.request = request
         self.options = options
         self.progress = progress
@@ -148,13 +148,13 @@ class _Verification:
         self.not_decoded = 0
         self.is_unreadable = False
 
-    def run(self) -> Iterator[Said]:
+    def run(self) -> Iterator[VerifyEvent]:
         begin = time.monotonic()
         for finding in self._before():
             yield self._counted(finding)
         for said in self._partitions():
             yield self._counted(said) if isinstance(said, Finding) else said
-        yield Summary(
+        yield VerifySummary(
             partitions=len(self.request.targets),
             segments=sum(len(target.partition.segments) for target in self.request.targets),
             batches=self.batches,
@@ -186,7 +186,7 @@ class _Verification:
                 yield unreadable(directory.path, failure)
         yield from check_start(self.request.directories)
 
-    def _partitions(self) -> Iterator[Said]:
+    def _partitions(self) -> Iterator[VerifyEvent]:
         targets = self.request.targets
         total_bytes = sum(target.partition.data_bytes for target in targets)
         size = split_bytes(total_bytes, usable_cpus())
@@ -205,7 +205,7 @@ class _Verification:
                         self.not_decoded += said.not_decoded
                     yield said
 
-    def _pieces(self, target: Target, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:
+    def _pieces(self, target: VerifyTarget, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:
         partition, directory = target.partition, target.directory
         if directory is None:
             return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
@@ -217,7 +217,7 @@ class _Verification:
         return _Pieces(self.job, scope, load, size_bytes)
 
 
-def _directories(request: Request) -> list[LogDirectory]:
+def _directories(request: VerifyRequest) -> list[LogDirectory]:
     """All log directories that partitions lie in, or that were named themselves."""
     around = {each.directory.path: each.directory for each in request.targets if each.directory}
     return list((around | {each.path: each for each in request.directories}).values())
@@ -323,7 +323,7 @@ def _load_split(
     return load_split(partition, directory, settings)
 
 
-def segment_alone(path: Path) -> Target | None:
+def segment_alone(path: Path) -> VerifyTarget | None:
     """A single segment by the path of its log, as a partition that has no other.
 
     None where the file has not the name of a log.
@@ -347,4 +347,4 @@ def segment_alone(path: Path) -> Target | None:
         leftovers=(),
         foreign=(),
     )
-    return Target(alone, None)
+    return VerifyTarget(alone, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kdump.broker.loader.interrupted_swaps import drop_orphan
-from kdump.broker.loader.load_report import Outcome, Recorder, SwapLoss
+from kdump.broker.loader.load_report import LeftoverOutcome, Recorder, SwapLoss
 from kdump.broker.loader.loader import LoadContext
 from kdump.broker.loader.swap_losses import resolve_swaps
 from kdump.formats import names
@@ -44,7 +44,7 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
         return Repaired({}, tuple(map(_losing_swap, losses)))
     for name in _TEMPORARY_NAMES:
         if name in directory and name.removesuffix(names.TEMPORARY_SUFFIX) in directory:
-            recorder.leftover(name, Outcome.DELETED)
+            recorder.leftover(name, LeftoverOutcome.DELETED)
             directory.remove(name)
     for name in directory.names():
         if isinstance(directory.content(name), Written):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kdump.broker.loader.load_report import Leftover
+from kdump.broker.loader.load_report import HandledLeftover
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, TargetFile
 from kdump.target.virtual_directory import VirtualDirectory
@@ -24,7 +24,7 @@ class Repaired:
 
     files: Mapping[str, TargetFile]
     refusals: tuple[Refusal, ...] = ()
-    leftovers: tuple[Leftover, ...] = ()
+    leftovers: tuple[HandledLeftover, ...] = ()
     forgotten: tuple[int, ...] = ()
 
 

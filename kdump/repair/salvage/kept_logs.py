@@ -15,7 +15,7 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.salvage.foreign import SequenceSpan, find_foreign, sequence_spans, suspect_logs
 from kdump.repair.salvage.holes import Reach, reach_of
-from kdump.repair.salvage.lost_markers import Row, abort_marker, free_place
+from kdump.repair.salvage.lost_markers import KeptBatches, abort_marker, free_place
 from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
@@ -81,7 +81,7 @@ class KeptLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SalvagedSegment:
     """A log as it is to be: some batches of one that is there, or one that is made."""
 
     base_offset: int
@@ -165,14 +165,14 @@ class KeptLogs:
             return False
         return all(each.base_offset == each.log.base_offset for each in self.segments())
 
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[SalvagedSegment]:
         """The logs as they are to be, in order.
 
         One that does not begin at its name, or that one before reaches into, gets the name of
         its first batch. A marker that is made becomes a log by itself, and so does what lies
         further behind a log's name than its indexes can tell, or behind what another log holds.
         """
-        found: list[Segment] = []
+        found: list[SalvagedSegment] = []
         last_before = -1
         for log, rows in self._runs():
             base_offset = log.base_offset
@@ -187,7 +187,7 @@ class KeptLogs:
             segment for segment in found if not (segment.is_empty and _is_covered(segment, found))
         ]
 
-    def lay_out(self, directory: VirtualDirectory, segments: list[Segment]) -> None:
+    def lay_out(self, directory: VirtualDirectory, segments: list[SalvagedSegment]) -> None:
         """Let the logs in ``directory`` be ``segments``; changed ones lose their indexes."""
         changed = [segment for segment in segments if not segment.is_as_before]
         used = {segment.log.base_offset for segment in segments}
@@ -201,7 +201,7 @@ class KeptLogs:
         for segment in changed:
             directory.put(segment.name, segment.content())
 
-    def row_at(self, segment: Segment, position: int) -> int | None:
+    def row_at(self, segment: SalvagedSegment, position: int) -> int | None:
         """Number of the batch that stands at byte ``position`` of ``segment``."""
         if segment.marker:
             return None
@@ -213,7 +213,7 @@ class KeptLogs:
         at = int(np.searchsorted(ends, position, side="right"))
         return int(rows[at]) if at < len(rows) else None
 
-    def let_go(self, segment: Segment, row: int, why: Cause, reason: str) -> None:
+    def let_go(self, segment: SalvagedSegment, row: int, why: Cause, reason: str) -> None:
         """Keep a batch no longer; those stay instead that did not because of it."""
         log = segment.log
         was_out_of_order = any(
@@ -229,7 +229,7 @@ class KeptLogs:
             for each in self.logs:
                 each.markers.clear()  # their offsets may be others' now
 
-    def end_txn(self, segment: Segment, row: int) -> bool:
+    def end_txn(self, segment: SalvagedSegment, row: int) -> bool:
         """Put a marker in front of a batch on which loading ends; gives whether one fits.
 
         The marker ends the transaction of the batch's producer.
@@ -238,7 +238,7 @@ class KeptLogs:
             self._expand(log)
         runs = list(self._runs())
         rows = [(log, at) for log, run in runs for at in run.tolist()]
-        columns = Row(
+        columns = KeptBatches(
             *(
                 np.concatenate([getattr(log.batches, name)[run] for log, run in runs])
                 for name in ("first_offset", "last_offset", "producer_id", "attributes")
@@ -346,7 +346,7 @@ def _overlapped(logs: Mapping[int, ValidBatches], keep: Mapping[int, Flags]) -> 
     ]
 
 
-def _is_covered(empty: Segment, segments: Iterable[Segment]) -> bool:
+def _is_covered(empty: SalvagedSegment, segments: Iterable[SalvagedSegment]) -> bool:
     """Whether a segment with batches has the name, or the offsets, of an empty one."""
     for each in segments:
         if each.is_empty:
@@ -359,7 +359,7 @@ def _is_covered(empty: Segment, segments: Iterable[Segment]) -> bool:
     return False
 
 
-def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
+def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[SalvagedSegment]:
     """One segment, and where markers are made, one for each and one for what follows."""
     begin = 0
     kept = log.rows
@@ -372,14 +372,14 @@ def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segme
         if at > begin:
             yield from _fitting(log, base_offset, rows[begin:at])
         for offset, marker in zip(offsets, log.markers[row], strict=True):
-            yield Segment(offset, log, rows[:0], marker)
+            yield SalvagedSegment(offset, log, rows[:0], marker)
         if at > begin or base_offset in offsets:
             base_offset = int(log.batches.first_offset[rows[at] if at < len(rows) else row])
         begin = at
     yield from _fitting(log, base_offset, rows[begin:])
 
 
-def _fitting(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
+def _fitting(log: KeptLog, base_offset: int, rows: Column) -> Iterator[SalvagedSegment]:
     """One segment, or several where offsets leap over more than its indexes can hold."""
     while rows.size:
         first = log.batches.first_offset[rows]
@@ -390,6 +390,6 @@ def _fitting(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Segment]:
         if fitting == rows.size:
             break
         if fitting:
-            yield Segment(base_offset, log, rows[:fitting])
+            yield SalvagedSegment(base_offset, log, rows[:fitting])
         base_offset, rows = int(first[fitting]), rows[fitting:]
-    yield Segment(base_offset, log, rows)
+    yield SalvagedSegment(base_offset, log, rows)

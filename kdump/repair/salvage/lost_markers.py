@@ -31,7 +31,7 @@ _VALUE = bytes(6)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class KeptBatches:
     """The batches of a whole log that stay, in order, as far as this is about them."""
 
     first_offset: Column
@@ -41,14 +41,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MarkerSlot:
     """Where a marker fits: in front of batch ``row``, behind ``txn_row`` of the transaction."""
 
     row: int
     txn_row: int
 
 
-def free_place(batches: Row, at: int) -> Place | None:
+def free_place(batches: KeptBatches, at: int) -> MarkerSlot | None:
     """Where a marker fits that ends the transaction that is open at batch ``at``.
 
     It is at the first offset that is free behind the last batch of that transaction; None where
@@ -61,7 +61,7 @@ def free_place(batches: Row, at: int) -> Place | None:
         return None
     txn_row = int(np.flatnonzero(is_of_txn)[-1])
     is_free = batches.first_offset[txn_row + 1 : at + 1] > batches.last_offset[txn_row:at] + 1
-    return Place(txn_row + 1 + int(np.argmax(is_free)), txn_row) if is_free.any() else None
+    return MarkerSlot(txn_row + 1 + int(np.argmax(is_free)), txn_row) if is_free.any() else None
 
 
 def abort_marker(offset: int, txn: BatchHeader, timestamp: int) -> bytes:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from kdump.broker.loader.load_report import (
     Cause,
-    Cut,
     Dropped,
     LoadReport,
+    LogCut,
     Loss,
     QuarantinedRange,
 )
@@ -62,7 +62,7 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
     if policy is Policy.SALVAGE:
         return _salvage(partition, segments)
     files: dict[str, TargetFile] = {segment.log_name: Kept() for segment in segments}
-    cuts: list[Cut] = []
+    cuts: list[LogCut] = []
     dropped: list[Dropped] = []
     end_offset = segments[-1].base_offset + segments[-1].log_bytes if segments else 0
     for at, segment in enumerate(segments):
@@ -82,13 +82,13 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
     return Recovered07(files, end_offset, _account(cuts, dropped))
 
 
-def _cut(partition: Partition, segment: Segment) -> Cut | None:
+def _cut(partition: Partition, segment: Segment) -> LogCut | None:
     """Where a segment ends with its last valid message, if bytes follow."""
     with local(partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
             if isinstance(step, Skipped):
                 loss = _loss(partition, segment, step.start)
-                return Cut(segment.log_name, step.start, str(step.problem), loss)
+                return LogCut(segment.log_name, step.start, str(step.problem), loss)
     return None
 
 
@@ -179,6 +179,6 @@ def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Sk
 
 
 def _account(
-    cuts: list[Cut], dropped: list[Dropped], aside: list[QuarantinedRange] | None = None
+    cuts: list[LogCut], dropped: list[Dropped], aside: list[QuarantinedRange] | None = None
 ) -> LoadReport:
     return LoadReport(tuple(cuts), tuple(dropped), (), (), (), (), quarantined=tuple(aside or ()))

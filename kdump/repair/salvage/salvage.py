@@ -29,14 +29,14 @@ from kdump.broker.loader.load_report import (
     Cause,
     QuarantinedRange,
     RecoveredSegment,
-    Split,
+    SplitSegment,
 )
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
 from kdump.repair.salvage.holes import missing_ranges
-from kdump.repair.salvage.kept_logs import KeptLog, KeptLogs, Segment
+from kdump.repair.salvage.kept_logs import KeptLog, KeptLogs, SalvagedSegment
 from kdump.repair.salvage.lost_ranges import lost_ranges
 from kdump.repair.salvage.salvage_files import aside_name, resolve_for_salvage
 from kdump.target.refusal import Refusal, Refused
@@ -154,7 +154,7 @@ class _Salvage:
                 return refusal
         raise AssertionError("the last try ends it")
 
-    def _give_way(self, refusal: Refusal, segments: list[Segment]) -> bool:
+    def _give_way(self, refusal: Refusal, segments: list[SalvagedSegment]) -> bool:
         """Do something about what loading ended on; gives whether there was anything."""
         name = refusal.file
         is_derived = name.endswith((*INDEX_SUFFIXES, SNAPSHOT_SUFFIX))
@@ -193,7 +193,7 @@ class _Salvage:
         return replace(outcome, files={**outcome.files, **notes}, report=report)
 
     def _finish(
-        self, directory: VirtualDirectory, outcome: Recovered, segments: list[Segment]
+        self, directory: VirtualDirectory, outcome: Recovered, segments: list[SalvagedSegment]
     ) -> Recovered:
         """Put the files that are set aside beside those that the loader leaves."""
         aside = [*self._leftovers.quarantined, *self._set_aside(directory)]
@@ -243,7 +243,7 @@ def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
 
 
 def _recovered(
-    recovered: Iterable[RecoveredSegment], segments: list[Segment]
+    recovered: Iterable[RecoveredSegment], segments: list[SalvagedSegment]
 ) -> Iterator[RecoveredSegment]:
     """Those that the loader went through; that it found no index of some is our doing."""
     changed = {segment.base_offset for segment in segments if not segment.is_as_before}
@@ -252,7 +252,7 @@ def _recovered(
         yield replace(each, reason="its log is another then") if is_ours else each
 
 
-def _splits(segments: list[Segment]) -> Iterator[Split]:
+def _splits(segments: list[SalvagedSegment]) -> Iterator[SplitSegment]:
     """The logs that become several, but for markers that are made."""
     parts: dict[int, list[int]] = {}
     for segment in segments:
@@ -260,10 +260,10 @@ def _splits(segments: list[Segment]) -> Iterator[Split]:
             parts.setdefault(segment.log.base_offset, []).append(segment.base_offset)
     for base_offset, base_offsets in parts.items():
         if len(base_offsets) > 1:
-            yield Split(file_name(base_offset, FileKind.LOG), tuple(base_offsets))
+            yield SplitSegment(file_name(base_offset, FileKind.LOG), tuple(base_offsets))
 
 
-def _made_markers(segments: list[Segment]) -> Iterator[AddedMarker]:
+def _made_markers(segments: list[SalvagedSegment]) -> Iterator[AddedMarker]:
     for segment in segments:
         if segment.marker:
             header = decode_header(segment.marker)

@@ -14,8 +14,8 @@ from typing import Final
 from kdump.broker.loader.interrupted_swaps import finish_swaps
 from kdump.broker.loader.load_report import (
     Cause,
-    Leftover,
-    Outcome,
+    HandledLeftover,
+    LeftoverOutcome,
     QuarantinedRange,
     Recorder,
 )
@@ -50,7 +50,7 @@ class ResolvedFiles:
         is_as_broker: whether a broker would have done the same.
     """
 
-    leftovers: tuple[Leftover, ...]
+    leftovers: tuple[HandledLeftover, ...]
     quarantined: tuple[QuarantinedRange, ...]
     is_as_broker: bool
 
@@ -204,16 +204,16 @@ def _settle(
     for kind in SEGMENT_KINDS:
         name = file_name(log.base_offset, kind) + stage
         if kind is not FileKind.LOG and directory.remove(name):
-            recorder.leftover(name, Outcome.DELETED)
+            recorder.leftover(name, LeftoverOutcome.DELETED)
     others = [directory.content(_log_name(base_offset)) for base_offset in live]
     if not log.batches.count or holds_all(directory, directory.content(log.name), others):
-        recorder.leftover(log.name, Outcome.DELETED)
+        recorder.leftover(log.name, LeftoverOutcome.DELETED)
         directory.remove(log.name)
         return []
     if log.base_offset in live or _overlaps(log.batches, live):
         reason = "it was being written, and has batches that no log has"
         return [_set_file_aside(directory, log.name, reason, log.batches)]
-    recorder.leftover(log.name, Outcome.PUT_IN_PLACE)
+    recorder.leftover(log.name, LeftoverOutcome.PUT_IN_PLACE)
     directory.rename(log.name, _log_name(log.base_offset))
     live[log.base_offset] = log.batches
     return []

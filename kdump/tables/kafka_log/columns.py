@@ -21,7 +21,7 @@ from kdump.formats.internal_topics import control_record_value
 from kdump.scan.batches import Column
 from kdump.state.markers import is_control
 from kdump.state.transaction_outcomes import TransactionState
-from kdump.tables.kafka_log.rows import HEADERS_TYPE, Place, Rows
+from kdump.tables.kafka_log.rows import HEADERS_TYPE, RecordOrigin, Rows
 
 SPARK_HEADERS: Final = "headers"
 TRANSACTION_STATE: Final = "transactionState"
@@ -266,7 +266,11 @@ def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema)
 
 
 def damage_table(
-    place: Place, position: int, what: str, columns: Sequence[SourceColumn], schema: pa.Schema
+    place: RecordOrigin,
+    position: int,
+    what: str,
+    columns: Sequence[SourceColumn],
+    schema: pa.Schema,
 ) -> pa.RecordBatch:
     """One row that stands for damaged bytes: where they are, what is wrong, and nothing else."""
     known = {

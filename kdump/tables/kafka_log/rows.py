@@ -25,7 +25,7 @@ HEADERS_TYPE: Final = pa.list_(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordOrigin:
     """Where records come from; None where the directory's name does not tell.
 
     Attributes:
@@ -57,7 +57,7 @@ class Rows:
         headers: the headers, as an array of lists.
     """
 
-    place: Place
+    place: RecordOrigin
     batches: BatchColumns
     batch: Column
     offset: Column
@@ -73,7 +73,7 @@ class Rows:
         return len(self.offset)
 
 
-def rows_of_records(place: Place, columns: RecordColumns, state: Column | None) -> Rows:
+def rows_of_records(place: RecordOrigin, columns: RecordColumns, state: Column | None) -> Rows:
     """The records of batches of magic 2."""
     return Rows(
         place=place,
@@ -89,7 +89,7 @@ def rows_of_records(place: Place, columns: RecordColumns, state: Column | None) 
     )
 
 
-def rows_of_messages(place: Place, sets: Sequence[MessageSet]) -> Rows:
+def rows_of_messages(place: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
     """Messages of magic 0 or 1.
 
     Raises:

@@ -25,7 +25,7 @@ from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions
-from kdump.tables.kafka_log.rows import Place
+from kdump.tables.kafka_log.rows import RecordOrigin
 
 _LOG: Final = logging.getLogger(__name__)
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
@@ -43,7 +43,7 @@ class SourceSplit(Split):
         segment: the offsets that its segment has room for, and whether it may be padded.
     """
 
-    place: Place = field(default_factory=lambda: Place(None, None, ""))
+    place: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
     from_offset: int = FIRST_OFFSET
     to_offset: int | None = None
     segment: LogPart = field(default_factory=LogPart)
@@ -215,7 +215,7 @@ class _Planner:
     ) -> Iterator[SourceSplit]:
         path = self.partition.segment_path(segment, FileKind.LOG)
         key = self.found.topic_partition
-        place = Place(key.topic if key else None, key.partition if key else None, str(path))
+        place = RecordOrigin(key.topic if key else None, key.partition if key else None, str(path))
         if len(pieces) > 1 or segment.base_offset < from_offset:
             with local(path).open_file() as log:
                 start = 0
