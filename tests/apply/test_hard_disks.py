@@ -210,9 +210,8 @@ def with_leftovers(log_dir: Path) -> Path:
 
 
 def runbook_commands(repository_root: Path, properties: Path) -> list[list[str]]:
-    """Give the commands of the runbook about a full disk, in their order."""
-    text = (repository_root / "README.md").read_text()
-    runbook = text.partition("### The disk is full")[2].partition("\n##")[0]
+    """Return the commands of the runbook about a full disk, in order."""
+    runbook = (repository_root / "docs" / "runbooks" / "disk-full.md").read_text(encoding="utf-8")
     commands = re.findall(r"^ {7}kdump (.*) DIR\.\.\.$", runbook, re.MULTILINE)
     return [shlex.split(command.replace("FILE", str(properties))) for command in commands]
 

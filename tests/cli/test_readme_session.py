@@ -1,4 +1,4 @@
-"""The session in the README is what these commands print."""
+"""The session in the README shows what these commands print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from builders.in_process import run_kdump
 
 PAGE = slice(20 * 4096, 21 * 4096)
-"""What the session says was overwritten with zeroes."""
+"""The page that the session overwrites with zeroes."""
 AS_LONG_AS_QUOTED = 60
 
 
@@ -22,8 +22,8 @@ def session(repository_root: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the directory that the session's commands are run in."""
+def working_directory(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory in which the session's commands run."""
     root = tmp_path_factory.mktemp("session")
     shutil.copytree(fixtures / "out" / "crashed" / "d1", root / "d1")
     log = root / "d1" / "crash-none-0" / "00000000000000000100.log"
@@ -34,8 +34,8 @@ def place(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", ["ls d1 --topic crash-*", "verify d1", "recover --dry-run d1"])
-def test_what_is_printed_is_quoted(place: Path, session: str, command: str) -> None:
-    lines = run_kdump(command.split(), place).stdout.decode().splitlines()
+def test_what_is_printed_is_quoted(working_directory: Path, session: str, command: str) -> None:
+    lines = run_kdump(command.split(), working_directory).stdout.decode().splitlines()
 
     quoted = [line[:AS_LONG_AS_QUOTED] for line in lines if not re.search(r"/s$", line)]
     assert [line for line in quoted if line not in session] == []
