@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +14,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from builders import archives, kafka_jars
+from builders import archives, kafka_jars, suite_parts
 from builders.loading import LoaderServer
 from builders.memory import in_memory
 from kdump.engine.spark import SparkEngine
@@ -29,7 +29,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_000)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
+hypothesis.settings.load_profile(PROFILE)
 
 SHARED: Final = ("broker_host", "loader_server", "spark")
 """Fixtures of a process that take seconds to set up, and that tests of several files ask for."""
@@ -50,10 +51,51 @@ def pytest_xdist_make_scheduler(
     return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let what takes long begin first, so that no process of several is the only one in the end."""
+    """Mark tests by what they ask for, and start those first that take long.
+
+    Otherwise one process would be busy with them after all others have finished.
+    """
+    for item in items:
+        for marker in suite_parts.implied_markers(getattr(item, "fixturenames", ())):
+            item.add_marker(marker)
     long = {_group_of(item.path) for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: _group_of(item.path) not in long.union(SHARED))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test of the fast part that is not fast."""
+    before = suite_parts.cpu_seconds()
+    result = yield
+    used = suite_parts.cpu_seconds() - before
+    markers = {marker.name for marker in item.iter_markers()}
+    is_fast = suite_parts.part_of(markers) is suite_parts.Part.FAST
+    if is_fast and used > suite_parts.MOST_CPU_SECONDS and PROFILE != "explore":
+        pytest.fail(f"used {used:.1f} s of processor time: mark it as slow", pytrace=False)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what was run of each part of the suite, and why the rest was not."""
+    results = [
+        (report.keywords, _reason(report) if outcome == "skipped" else None)
+        for outcome in ("passed", "failed", "skipped", "error")
+        for report in terminalreporter.stats.get(outcome, [])
+        if isinstance(report, pytest.TestReport)
+    ]
+    if not results:
+        return
+    terminalreporter.section("parts of the suite")
+    for line in suite_parts.summary_lines(results):
+        terminalreporter.write_line(line)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    """Give the reason of a skipped test."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return reason.removeprefix("Skipped: ")
 
 
 @functools.cache

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.lint
 @pytest.mark.parametrize(
     "arguments",
     [
         pytest.param(["ruff", "check", "--quiet", "--output-format=concise", "."], id="style"),
         pytest.param(["ruff", "format", "--quiet", "--diff", "."], id="format"),
-        pytest.param(["mypy", "--no-error-summary"], id="types", marks=pytest.mark.slow),
+        pytest.param(["mypy", "--no-error-summary"], id="types"),
     ],
 )
 def test_the_tool_has_nothing_to_say(arguments: list[str], repository_root: Path) -> None:

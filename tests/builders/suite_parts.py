@@ -1,0 +1,76 @@
+"""The parts of the suite: lint, fast, slow and differential. Each test is in exactly one.
+
+``lint`` and ``differential`` are markers. A test that asks for Kafka's classes is differential, and
+one that asks for Spark is slow, whether or not it is marked.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+
+class Part(enum.Enum):
+    """A part; the value is its option of ``./dev test``."""
+
+    LINT = "lint"
+    FAST = "fast"
+    SLOW = "slow"
+    DIFFERENTIAL = "differential"
+
+
+NEEDS_KAFKA: Final = frozenset({"kafka_classpath", "java_classpath", "loader_server"})
+NEEDS_SPARK: Final = frozenset({"spark"})
+
+MOST_CPU_SECONDS: Final = 10.0
+"""What a fast test may use, of itself and its processes. Other load does not change it much."""
+
+
+def implied_markers(fixture_names: Collection[str]) -> Iterator[str]:
+    """Give the markers of a test that asks for these fixtures."""
+    if not NEEDS_KAFKA.isdisjoint(fixture_names):
+        yield Part.DIFFERENTIAL.value
+    if not NEEDS_SPARK.isdisjoint(fixture_names):
+        yield Part.SLOW.value
+
+
+def part_of(markers: Collection[str]) -> Part:
+    """Give the part of a test with these markers."""
+    for part in (Part.LINT, Part.DIFFERENTIAL, Part.SLOW):
+        if part.value in markers:
+            return part
+    return Part.FAST
+
+
+def summary_lines(
+    results: Iterable[tuple[Collection[str], str | None]],
+) -> Iterator[str]:
+    """Say how many tests of each part ran, and which were skipped, and why.
+
+    Args:
+        results: of each test its markers, and the reason why it was skipped, or None.
+    """
+    ran: Counter[Part] = Counter()
+    skipped: dict[Part, Counter[str]] = {part: Counter() for part in Part}
+    for markers, reason in results:
+        part = part_of(markers)
+        if reason is None:
+            ran[part] += 1
+        else:
+            skipped[part][reason] += 1
+    for part in Part:
+        if ran[part] or skipped[part]:
+            line = f"{part.value}: {ran[part]} run"
+            for reason, count in skipped[part].most_common():
+                line += f"; {count} skipped: {reason}"
+            yield line
+        else:
+            yield f"{part.value}: not selected"
+
+
+def cpu_seconds() -> float:
+    """Give what this process and those that it has waited for have used so far."""
+    return sum(os.times()[:4])
