@@ -67,6 +67,7 @@ def test_every_public_name_and_column_is_on_the_page(
     assert [name for name in (*columns, *functions) if name not in text] == []
 
 
+@pytest.mark.slow
 def test_a_type_checker_accepts_a_program_that_uses_it(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(USER_PROGRAM)

@@ -14,6 +14,8 @@ from builders.golden import differences, recorded_runs
 from builders.in_process import run_kdump
 from builders.json_answers import objects
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 NAMES = (

@@ -206,6 +206,7 @@ def test_an_owner_that_cannot_be_given_is_found_out_before_anything_changes(
     assert original_of(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_cut_log_costs_what_is_cut_and_a_rewritten_one_what_it_leaves_out(
     tmp_path: Path,
 ) -> None:
@@ -289,6 +290,7 @@ def wanted_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFi
     return target
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=100, phases=[Phase.explicit, Phase.generate])  # to shrink takes minutes
 def test_whatever_is_wanted_is_there_afterwards_and_undone_it_never_was(

@@ -24,6 +24,8 @@ from kdump.apply.runs import list_undos
 from kdump.apply.undo import undo
 from kdump.errors import KdumpError
 
+pytestmark = pytest.mark.slow
+
 cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 
 

@@ -216,6 +216,7 @@ def runbook_commands(repository_root: Path, properties: Path) -> list[list[str]]
     return [shlex.split(command.replace("FILE", str(properties))) for command in commands]
 
 
+@pytest.mark.slow
 def test_the_runbook_works_on_a_full_disk_from_its_first_line(
     small_disk: Path, tmp_path: Path, fixtures: Path, repository_root: Path
 ) -> None:
@@ -270,6 +271,7 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     return seen_by_broker(log_dir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", range(13))
 def test_stopped_while_leftovers_go_the_next_run_reaches_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, recovered: dict[str, bytes]

@@ -118,6 +118,7 @@ OUTSIDE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", paths_of(""))
 @pytest.mark.parametrize("foreign", OUTSIDE, ids=lambda name: ascii(name)[:30])
 def test_what_is_not_the_log_directorys_is_not_named(
@@ -498,6 +499,7 @@ def changes(draw: st.DrawFn, said: dict[str, Any]) -> Change:
     return change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", RunState)
 @given(data=st.data())
 @settings(
@@ -538,6 +540,7 @@ def test_whatever_a_journal_says_nothing_outside_changes_and_nothing_crashes(
     assert status.st_uid == outside[1].st_uid
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -585,6 +588,7 @@ def advised(said: str) -> list[str]:
     return shlex.split(command)[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("damage", [b"", b"junk", b'{"kdump":2}'])
 @pytest.mark.parametrize("name", ["logs", "my logs", "it's"])

@@ -117,6 +117,7 @@ def repair(log_dir: Path) -> None:
     apply_plan(plan, keep_undo=True, command="kdump recover")
 
 
+@pytest.mark.slow
 @harms
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("which", ["-cut", "-old-1", "-old-2"])
@@ -143,6 +144,7 @@ def test_without_all_that_was_kept_nothing_is_undone(
     assert not list(log_dir.glob(".kdump-*"))
 
 
+@pytest.mark.slow
 def test_a_directory_without_what_was_kept_can_still_be_repaired(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     bad_batch_in_the_middle(log_dir)
@@ -243,6 +245,7 @@ def test_a_dry_run_shows_what_a_run_would_finish_first(tmp_path: Path, state: Ru
     assert bool(marker) == (state is RunState.UNDOING)
 
 
+@pytest.mark.slow
 def test_the_lock_that_is_put_back_is_shown(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     bad_batch_in_the_middle(log_dir)

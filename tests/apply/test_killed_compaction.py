@@ -32,6 +32,7 @@ def original(quick_path: Path) -> Path:
     return plain_directory(quick_path / "original", ("a", "b"), segments=5)
 
 
+@pytest.mark.slow
 def test_the_next_run_comes_to_the_same_end(original: Path, killable: KillableKdump) -> None:
     whole = original.with_name("whole")
     shutil.copytree(original, whole)

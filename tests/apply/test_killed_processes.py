@@ -35,6 +35,7 @@ def moments(count: int, *, is_all: bool) -> range:
     return range(0, count, 1 if is_all else max(1, count // SAMPLES))
 
 
+@pytest.mark.slow
 @at_some_or_all
 @cases
 def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(

@@ -12,6 +12,8 @@ from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import tree_of
 from builders.verified import LogModel
 
+pytestmark = pytest.mark.slow
+
 WRITERS = (
     ("recover", "--dry-run"),
     ("recover",),

@@ -73,6 +73,7 @@ def test_this_process_is_refused_like_any_other(tmp_path: Path) -> None:
         assert is_locked_for_others(tmp_path)
 
 
+@pytest.mark.slow
 def test_of_several_directories_all_are_held_or_none(tmp_path: Path) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
     first.mkdir()

@@ -13,6 +13,7 @@ from builders.verified import END_OFFSET, LogModel
 from kdump.formats import names
 
 
+@pytest.mark.slow
 def test_segments_of_many_partitions_go_as_those_of_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

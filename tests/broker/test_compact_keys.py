@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from kdump.broker.cleaner.compaction_keys import (
     LastOffsets,
     live_records,
 )
+
+pytestmark = pytest.mark.slow
 
 KEYS = st.binary(max_size=3)
 ROWS = st.lists(st.tuples(KEYS, st.booleans()), max_size=40)

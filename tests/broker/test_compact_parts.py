@@ -133,6 +133,7 @@ def window_of(data: bytes) -> Window:
     return next(iter(read_windows(BytesSource(data))))
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -347,6 +347,7 @@ def test_parts_of_a_segment_tell_together_what_it_tells_as_a_whole(tmp_path: Pat
     assert live.offset.tolist() == expected.offset.tolist()
 
 
+@pytest.mark.slow
 def test_a_batch_too_large_to_be_held_is_compacted_all_the_same(tmp_path: Path) -> None:
     large = [put(0, b"a", b"x" * (3 << 20)), put(1, b"b", b"y" * (3 << 20)), put(2, b"a", b"z")]
     path = log_dir(tmp_path / "d", [[batch(large), batch([put(3, b"c")])], active(4)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,6 +12,8 @@ from kdump.broker.loader.index_builder import IndexBuilder
 from kdump.broker.loader.indexes import InvalidOffset, OffsetIndexFile, TimeIndexFile
 from kdump.scan.batches import read_windows
 from kdump.target.virtual_directory import BytesSource, VirtualDirectory
+
+pytestmark = pytest.mark.slow
 
 SIZE = len(batch([record(0)]))
 

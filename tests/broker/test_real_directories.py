@@ -17,6 +17,8 @@ from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, LEADER_EPOCH_CHECKPOINT
 from kdump.log.directory import DirectoryKind, read_log_directory
 
+pytestmark = pytest.mark.slow
+
 DAY_MS = 24 * 60 * 60 * 1000
 RESTARTED_MS = 1_795_240_020_000
 """About when the broker started again; a day later than some producers' last batch."""

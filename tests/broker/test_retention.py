@@ -114,6 +114,7 @@ def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind_it() -> No
     assert [fate.goes_at_ms for fate in found] == [None] + [NOW_MS + 151] * 3
 
 
+@pytest.mark.slow
 @given(
     times=st.lists(st.integers(NOW_MS - 300, NOW_MS + 100), min_size=1, max_size=6),
     retention_ms=st.integers(0, 200),
@@ -131,6 +132,7 @@ def test_a_segment_goes_at_the_moment_that_is_told_and_not_before(
             assert not fates(log, settings, fate.goes_at_ms - 1)[at].is_deleted
 
 
+@pytest.mark.slow
 @given(
     times=st.lists(st.integers(NOW_MS - 300, NOW_MS + 100), min_size=1, max_size=6),
     start=st.integers(0, 60),
@@ -190,6 +192,7 @@ def test_what_is_not_replicated_is_never_given_up() -> None:
     assert (choice.counts, choice.is_enough) == ((1, 0), False)
 
 
+@pytest.mark.slow
 @given(
     lists=st.lists(st.lists(st.integers(0, 99), max_size=5), max_size=4),
     wanted=st.integers(0, 200),

@@ -76,6 +76,7 @@ def test_salvage_keeps_the_log_beside_an_empty_swap(tmp_path: Path) -> None:
     assert f"{FIRST}.swap" not in files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("cut", [0, 1, 17, -70, -17, -1, None])
 def test_a_swap_cut_anywhere_loses_nothing_when_salvaged(

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -192,6 +193,7 @@ def test_an_offset_index_is_valid_if_every_lookup_finds_the_right_batch(rng: ran
     assert (not offset_findings(rng, segment, entries)) == (found_right and finds_end)
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 def test_an_offset_index_by_any_offset_of_its_batches_is_valid(rng: random.Random) -> None:
     segment = segment_of(rng)
@@ -217,6 +219,7 @@ def finds_by_time(segment: Segment, by_time: Sequence[Entry], by_offset: Sequenc
     return True
 
 
+@pytest.mark.slow
 @given(st.randoms(use_true_random=False))
 def test_a_time_index_is_valid_if_every_lookup_finds_the_right_batch(rng: random.Random) -> None:
     segment = segment_of(rng)

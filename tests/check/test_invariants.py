@@ -614,6 +614,7 @@ def test_a_broken_invariant_is_found_and_nothing_else(case: Case, tmp_path: Path
     assert loud - {case.code} == case.also
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])
 def test_it_is_found_from_its_level_on(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path / "logs")

@@ -33,6 +33,7 @@ def loud(root: Path, level: Level = Level.DEEP) -> list[Finding]:
     return findings_in(root, level=level, at_least=Severity.WARNING)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("state", ["clean", "recovered"])
 @pytest.mark.parametrize("version", VERSIONS)
@@ -67,6 +68,7 @@ def recovered_by_kdump(crashed: Path, root: Path) -> Path:
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_crashed_directory_has_no_findings_once_it_is_recovered(
     fixtures: Path, tmp_path: Path, version: str
@@ -84,6 +86,7 @@ EXPECTED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "state", "isolation"), EXPECTED)
 def test_the_records_are_those_that_its_consumer_read(
     fixtures: Path, tmp_path: Path, version: str, state: str, isolation: str

@@ -18,6 +18,8 @@ from builders.source_tables import table_of
 from kdump.formats.compression import Codec
 from kdump.tables.kafka_log.damage import DamagedLogError
 
+pytestmark = pytest.mark.slow
+
 LARGE = 40 << 20
 ENOUGH = ("--max-record-bytes", "64MiB")
 

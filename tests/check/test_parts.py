@@ -76,6 +76,7 @@ def scope_of(path: Path) -> SegmentScope:
     return SegmentScope(str(path), 0, is_clean=True)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32), st.sampled_from(Level))
 def test_every_byte_of_a_damaged_log_is_accounted_for(
     tmp_path_factory: pytest.TempPathFactory, seed: int, level: Level
@@ -97,6 +98,7 @@ def test_every_byte_of_a_damaged_log_is_accounted_for(
     assert not (is_whole and part.findings)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_part_begins_where_the_one_before_ended(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -116,6 +118,7 @@ def test_a_part_begins_where_the_one_before_ended(
     assert not [finding for part in parts for finding in part.findings]
 
 
+@pytest.mark.slow
 def test_a_part_is_small_whatever_is_wrong_with_it(tmp_path: Path) -> None:
     damaged = [bytes([*content[:-1], content[-1] ^ 1]) for content in batches(500)]
     # Between them stands a sound one, so that each is found to be damaged on its own.

@@ -19,6 +19,8 @@ from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
 
+pytestmark = pytest.mark.slow
+
 SPLIT_BYTES = 400
 IN_HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)

@@ -25,9 +25,12 @@ BOMB_BYTES = 384 * MIB
 """What comes out of a bomb: far more than the peak, and no more, because it takes time."""
 NAME = f"{0:020d}.log"
 
-pytestmark = pytest.mark.skipif(
-    not Path("/proc/self/status").exists(), reason="the peak is read from /proc"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not Path("/proc/self/status").exists(), reason="the peak is read from /proc"
+    ),
+]
 
 PROGRAM = """
 import sys

@@ -299,6 +299,7 @@ def test_the_manual_names_every_field(root: Path) -> None:
             assert group.keys() <= words
 
 
+@pytest.mark.slow
 def test_what_a_real_broker_left_is_compacted_and_sound(fixtures: Path, tmp_path: Path) -> None:
     shutil.copytree(fixtures / "out" / "clean", tmp_path, dirs_exist_ok=True)
     for log_dir in ("d1", "d2"):

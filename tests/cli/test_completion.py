@@ -84,6 +84,7 @@ def test_the_script_is_one_that_its_shell_can_read(
     subprocess.run([shell, HOW_EACH_SHELL_ONLY_PARSES[shell]], input=script, text=True, check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 @pytest.mark.usefixtures("kdump_on_path")
 def test_bash_completes_a_command() -> None:

@@ -148,6 +148,7 @@ def test_a_limit(segment: Path) -> None:
     assert offsets(segment, "--limit", "5") == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["text", "jsonl", "csv", "table"])
 def test_a_limit_is_of_all_files_together(segment: Path, form: str) -> None:
     other = segment.with_name(f"{30:020d}.log")
@@ -326,6 +327,7 @@ def test_a_decoder_may_have_dataclasses(tmp_path: Path, segment: Path) -> None:
     assert b"Order(key=b'" in outcome.stdout
 
 
+@pytest.mark.slow
 def test_decoders_of_the_current_directory_are_named_by_a_path(
     tmp_path: Path, segment: Path
 ) -> None:
@@ -464,6 +466,7 @@ def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
 # ---- Pipes and terminals ----
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_it_quietly(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(b"".join(batches(2_000, 20)))
@@ -506,6 +509,7 @@ def on_a_terminal(tmp_path: Path) -> Any:
     return run
 
 
+@pytest.mark.slow
 def test_control_characters_are_escaped_on_a_terminal(tmp_path: Path, on_a_terminal: Any) -> None:
     (tmp_path / NAME).write_bytes(batch([record(0, b"\x1b[2J", b"line\nline")]))
     shown = on_a_terminal("dump-segment", "--print-data-log", NAME)

@@ -15,6 +15,8 @@ from builders.batches import batch, batches, record
 from builders.in_process import run_kdump
 from builders.message_sets import wrapped_values
 
+pytestmark = pytest.mark.slow
+
 NAME = f"{0:020d}.log"
 
 PROGRAM = """

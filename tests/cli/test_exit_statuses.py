@@ -74,6 +74,7 @@ def lose_the_topic_id(root: Path) -> None:
 NOTHING: Final[Happening] = lambda root: None  # noqa: E731 - a happening like the others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "happening", "previewed", "done"),
     [
@@ -101,6 +102,7 @@ def test_a_preview_says_whether_there_is_something_to_do_and_whether_records_are
     assert status(command, log_dir) == done
 
 
+@pytest.mark.slow
 def test_something_that_is_left_outweighs_what_can_be_done(log_dir: Path) -> None:
     shutil.copytree(partition(log_dir), log_dir / "orders-1")
     lose_an_index(log_dir)
@@ -307,6 +309,7 @@ def test_the_table_in_the_manual_is_tried_in_full() -> None:
     } == {row: set(cells) for row, cells in CELLS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "expected"), [(row, status) for row, cells in CELLS.items() for status in cells]
 )

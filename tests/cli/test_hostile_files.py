@@ -108,6 +108,7 @@ def damages(rng: random.Random, sample: bytes) -> Iterator[bytes]:
         yield bytes(changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SAMPLES)
 def test_damage_never_ends_a_dump_with_anything_but_its_exit_status(
     tmp_path: Path, kind: str

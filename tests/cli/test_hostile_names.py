@@ -149,6 +149,7 @@ def require_harmless(command: str, outcome: Outcome) -> None:
         assert not FOR_PEOPLE.search(outcome.stdout), (command, outcome.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", [put_directory, put_file, put_root_file])
 def test_all_odd_names_together_end_no_command_with_a_trace(
     tmp_path: Path, damaged: Path, put: Callable[[Path, bytes], None]
@@ -160,6 +161,7 @@ def test_all_odd_names_together_end_no_command_with_a_trace(
         require_harmless(command, kdump(command, log_dir))
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(name=hostile_names, what=st.sampled_from([put_directory, put_file, put_root_file]))
 @example(name=b"old crash-0", what=put_directory)

@@ -246,6 +246,7 @@ def test_a_command_that_fails_midway_leaves_a_whole_answer(
     assert end == {"type": "end", "exit_status": exit_status}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_command_that_is_stopped_leaves_a_whole_answer(form: str) -> None:
     done = counted(form, "signal.raise_signal(signal.SIGTERM)")
@@ -254,6 +255,7 @@ def test_a_command_that_is_stopped_leaves_a_whole_answer(form: str) -> None:
     assert all_objects(done.stdout)[-1] == {"type": "end", "exit_status": done.returncode}
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_leaves_an_answer_without_an_end() -> None:
     done = counted("jsonl", "signal.raise_signal(signal.SIGKILL)")
     whole_lines, _, _ = done.stdout.rpartition("\n")

@@ -124,6 +124,7 @@ DIRECTORIES: Final[dict[str, Callable[[Path, Path], Path]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DIRECTORIES)
 def test_what_reading_commands_and_previews_answer_is_valid(
     kind: str, tmp_path: Path, fixtures: Path
@@ -133,6 +134,7 @@ def test_what_reading_commands_and_previews_answer_is_valid(
         answered(line, directory)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_what_is_said_of_every_kind_of_damage_is_valid(
     case: Callable[[Path], object], tmp_path: Path
@@ -173,6 +175,7 @@ DECODERS: Final = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", DIRECTORIES)
 def test_what_dump_segment_answers_is_valid(kind: str, tmp_path: Path, fixtures: Path) -> None:
     directory = DIRECTORIES[kind](tmp_path, fixtures)
@@ -241,6 +244,7 @@ def objects_in(schema: object) -> Iterator[dict[str, Any]]:
             yield from objects_in(each)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(documents()))
 def test_a_field_without_an_entry_in_the_schema_is_an_error(name: str) -> None:
     document = documents()[name]

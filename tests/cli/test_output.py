@@ -236,6 +236,7 @@ def test_nothing_harmful_is_left_after_escaping(text: str, name: bytes) -> None:
     assert escaped.isprintable() or not any(c < " " or "\x7f" <= c < "\xa0" for c in escaped)
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_ends_the_command_quietly() -> None:
     program = (
         "from kdump.cli.output import rendering as output\n"

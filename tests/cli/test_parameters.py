@@ -12,6 +12,7 @@ from kdump.cli.options.parameters import TIME, NumberParameter, SizeParameter, p
 LIKE_NUMBERS = st.text("0123456789+-_ .,eEx\u0660\uff11\n\x00", max_size=22)
 
 
+@pytest.mark.slow
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_every_64_bit_number_is_read_as_it_is_written(number: int) -> None:
     assert parse_integer(str(number)) == number

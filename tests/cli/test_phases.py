@@ -22,6 +22,8 @@ from kdump import phases
 from kdump.cli.command_group import command_names
 from kdump.formats import names
 
+pytestmark = pytest.mark.slow
+
 NOW: Final = ("--now", str(NOW_MS))
 TOPIC: Final = ("--topic", "users")
 CLEANED: Final = ("--config", "cleanup.policy=compact", *NOW)

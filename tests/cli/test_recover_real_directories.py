@@ -18,6 +18,8 @@ from kdump.apply.undo import undo
 from kdump.formats import names
 from kdump.log.directory import DirectoryKind, read_log_directory
 
+pytestmark = pytest.mark.slow
+
 RESTARTED_MS = 1_795_240_020_000
 """About when the broker started again; a day later than some producers' last batch."""
 AS_THEN = (

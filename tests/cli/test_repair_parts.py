@@ -231,6 +231,7 @@ def test_a_line_is_set_and_taken_away(log_dir: Path, checkpoint: str, name: str)
     assert {path: found[path] for path in others} == others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "why"),
     [
@@ -291,6 +292,7 @@ def test_a_partition_has_no_checkpoints(partition: Path) -> None:
     assert kdump("checkpoint", "show", partition).exit_status == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("rebuild-index",), ("snapshot", "rebuild")], ids=" ".join)
 def test_there_is_nothing_to_do_about_what_a_broker_left_cleanly(
     command: tuple[str, ...], fixtures: Path

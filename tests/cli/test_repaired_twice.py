@@ -54,6 +54,7 @@ def changed_again(said: list[dict[str, Any]]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", REPAIRS)
 def test_damaged_partitions_that_were_repaired_are_left(command: str, quick_path: Path) -> None:
     write_damaged(quick_path / "logs", 1, 60, clean=False)
@@ -75,6 +76,7 @@ def test_a_clean_directory_that_was_recovered_is_left(seed: int, quick_path: Pat
     assert not status & 1
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, quick_path: Path) -> None:
     log_dir = quick_path / "d1"
     shutil.copytree(fixtures / "out" / "clean" / "d1", log_dir)

@@ -431,6 +431,7 @@ def test_where_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
     assert contents_of(root) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [ALL_IS_OLD, ("--free", "1")])
 def test_internal_topics_are_meant_only_by_name(root: Path, how: tuple[str, ...]) -> None:
     internal = second_partition(root, "__consumer_offsets-0", REPLICATED)

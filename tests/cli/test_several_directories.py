@@ -22,6 +22,8 @@ from kdump.apply.plan import Plan
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats import names
 
+pytestmark = pytest.mark.slow
+
 STOPPING = """
 import os, signal, sys
 import {module} as module

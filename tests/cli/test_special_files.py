@@ -169,6 +169,7 @@ def test_retention_leaves_such_a_partition_unchanged(tmp_path: Path, name: str) 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", [put_fifo, put_socket, put_device, put_link_to_fifo])
 @pytest.mark.parametrize(
     "name", [f"{PARTITION}/{names.PARTITION_METADATA}", names.META_PROPERTIES, names.LOCK_FILE]

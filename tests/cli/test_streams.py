@@ -18,6 +18,8 @@ from builders.repair_cases import bad_batch_in_the_middle
 from kdump.cli.command_group import command_names
 from kdump.errors import ExitStatus
 
+pytestmark = pytest.mark.slow
+
 FULL = "/dev/full"
 CLOSED = "&-"
 FAILING = """

@@ -244,6 +244,7 @@ CLEAN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]], ids=["default", "quick", "deep"])
 @pytest.mark.parametrize("directories", CLEAN, ids=[each[0] for each in CLEAN])
 def test_what_a_real_broker_left_cleanly_is_sound(

@@ -93,6 +93,7 @@ DERIVED: dict[str, Breaking] = {
 """What can be derived again, broken."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", DERIVED)
 def test_what_can_be_derived_again_is_as_before(clean: Path, what: str) -> None:
     sound = contents_of(clean)
@@ -154,6 +155,7 @@ def with_bad_batch(tmp_path: Path, *, is_clean: bool, base_offset: int = 0) -> P
     return root
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "flushed"])
 def test_bad_data_that_no_broker_would_look_at_is_named_and_left(
     tmp_path: Path, is_clean: bool

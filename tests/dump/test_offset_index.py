@@ -188,6 +188,7 @@ def test_many_positions_are_read_as_each_by_itself(tmp_path: Path) -> None:
             assert alone.last_offset[0] == together.last_offset[at]
 
 
+@pytest.mark.slow
 @given(index=st.binary(max_size=64), log=st.binary(max_size=200), base=st.sampled_from([0, 7]))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 def test_any_bytes_beside_any_log_are_dumped(

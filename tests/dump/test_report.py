@@ -114,11 +114,13 @@ def test_a_problem_of_a_whole_file_names_no_byte() -> None:
     )
 
 
+@pytest.mark.slow
 @given(PAIRS)
 def test_pairs_come_back_as_they_arrived(blocks: list[list[tuple[int, int]]]) -> None:
     assert list(filled(blocks).as_arrived()) == [pair for block in blocks for pair in block]
 
 
+@pytest.mark.slow
 @given(PAIRS)
 def test_pairs_are_sorted_as_a_tree_map_sorts_them(blocks: list[list[tuple[int, int]]]) -> None:
     tree = dict(pair for block in blocks for pair in block)

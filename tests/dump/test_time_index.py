@@ -216,6 +216,7 @@ def test_rows_have_every_field_and_one_for_the_padding(tmp_path: Path) -> None:
     assert not said.report.damaged
 
 
+@pytest.mark.slow
 @given(
     index=st.binary(max_size=48),
     time_index_=st.binary(max_size=72),

@@ -35,6 +35,7 @@ def test_the_engine_is_chosen_by_hand_or_by_size(
     assert chosen(options, total_bytes) is expected
 
 
+@pytest.mark.slow
 def test_a_job_gives_the_same_here_on_workers_and_on_spark(
     work: list[Split], spark: SparkEngine
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_job_gives_the_same_here_on_workers_and_on_spark(
         assert dict(spark.run(job, work)) == expected
 
 
+@pytest.mark.slow
 def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
     work: list[Split], spark: SparkEngine
 ) -> None:
@@ -135,6 +137,7 @@ class Recorder(Silent):
         self.ended += 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["here", "workers", "spark"])
 def test_every_byte_is_told_as_progress(
     name: str, work: list[Split], spark: SparkEngine, monkeypatch: pytest.MonkeyPatch

@@ -12,6 +12,8 @@ from kdump.engine import local
 from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
 
+pytestmark = pytest.mark.slow
+
 
 def test_little_work_is_done_right_here(work: list[Split]) -> None:
     with LocalEngine() as engine:

@@ -44,6 +44,7 @@ def test_a_bug_is_told_with_its_trace(work: list[Split], spark: SparkEngine) -> 
     assert "builders/jobs.py" in caught.value.trace
 
 
+@pytest.mark.slow
 def test_a_split_whose_worker_dies_is_done_again(
     work: list[Split], spark: SparkEngine, tmp_path: Path
 ) -> None:
@@ -54,12 +55,14 @@ def test_a_split_whose_worker_dies_is_done_again(
     assert (tmp_path / "scar").exists()
 
 
+@pytest.mark.slow
 def test_a_split_on_which_every_worker_dies_is_named(work: list[Split], spark: SparkEngine) -> None:
     with pytest.raises(JobFailedError, match="each time it was tried") as caught:
         list(spark.run(KillWorker(work[0].path), work))
     assert caught.value.split.path == work[0].path
 
 
+@pytest.mark.slow
 def test_a_job_that_is_left_early_does_not_hold_up_the_next(
     work: list[Split], spark: SparkEngine
 ) -> None:
@@ -68,6 +71,7 @@ def test_a_job_that_is_left_early_does_not_hold_up_the_next(
     assert len(list(spark.run(TellProcess(), work))) == len(work)
 
 
+@pytest.mark.slow
 def test_a_context_that_is_there_is_used_and_left_alone(
     work: list[Split], spark: SparkEngine
 ) -> None:
@@ -251,6 +255,7 @@ def test_a_cluster_without_executors_is_told_after_a_while(
         spark_cluster.check_executors(url, Cluster(0), java, patience_seconds + 1)
 
 
+@pytest.mark.slow
 def test_a_python_that_workers_do_not_have_is_told_with_the_machine(cache: Path) -> None:
     said = in_a_fresh_process(WITHOUT_PYTHON).stdout
     assert re.fullmatch(
@@ -285,6 +290,7 @@ except KdumpError as failure:
 """
 
 
+@pytest.mark.slow
 def test_a_jvm_that_is_killed_is_told_in_one_line(cache: Path) -> None:
     done = in_a_fresh_process(WITHOUT_JAVA)
     assert done.stdout == "the Spark job failed: Java was ended by SIGKILL (out of memory?)\n"
@@ -310,6 +316,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 def test_a_context_that_is_stopped_is_told_in_one_line(cache: Path) -> None:
     said = in_a_fresh_process(STOPPED).stdout.splitlines()
     assert len(said) == 2
@@ -350,6 +357,7 @@ print("pyspark" in sys.modules, "py4j" in sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_pyspark_is_not_imported_before_it_is_used() -> None:
     assert in_a_fresh_process(NOTHING_OF_SPARK).stdout.split() == ["False", "False"]
 
@@ -366,6 +374,7 @@ with open_engine(options, total_bytes=0) as engine:
 """
 
 
+@pytest.mark.slow
 def test_a_run_on_spark_says_nothing_of_its_own(cache: Path) -> None:
     done = in_a_fresh_process(WHOLE_RUN)
     assert (done.stdout, done.stderr) == ("any True\n", "")
@@ -383,6 +392,7 @@ with open_engine(options, total_bytes=0) as engine:
 """
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_all_processes(tmp_path: Path, cache: Path) -> None:
     interrupted = InterruptedProgram(INTERRUPTED, tmp_path)
     interrupted.wait_for_workers(2)

@@ -293,6 +293,7 @@ def test_every_truncation_gives_a_value_or_a_format_error(name: str) -> None:
         gives_value_or_format_error(read, sample[:size])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 def test_every_change_of_one_byte_gives_a_value_or_a_format_error(name: str) -> None:
     read, sample = SAMPLES[name]
@@ -300,12 +301,14 @@ def test_every_change_of_one_byte_gives_a_value_or_a_format_error(name: str) -> 
         gives_value_or_format_error(read, changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @given(data=st.binary(max_size=300))
 def test_any_bytes_give_a_value_or_a_format_error(name: str, data: bytes) -> None:
     gives_value_or_format_error(SAMPLES[name][0], data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @given(edits=st.data())
 def test_many_edits_of_a_sound_sample_give_a_value_or_a_format_error(
@@ -347,6 +350,7 @@ def records_of_each_type(fixtures: Path, topic: str) -> Iterator[tuple[bytes, by
     yield from smallest.values()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topic", PARSERS)
 def test_damaged_internal_records_are_text_or_a_format_error(fixtures: Path, topic: str) -> None:
     parse = PARSERS[topic]

@@ -353,6 +353,7 @@ def test_a_wrapped_message_larger_than_allowed_is_refused_within_that_memory() -
     assert peak < 20 * MIB
 
 
+@pytest.mark.slow
 def test_a_set_of_very_many_messages_takes_no_more_memory_than_is_held() -> None:
     outer = decode_message(wrapper([message(0, None, None)] * 40_000, offset=0))
     tracemalloc.start()

@@ -68,6 +68,7 @@ def decoded(schema: MessageSchema, data: bytes, version: int = 0) -> dict[str, A
     return decode(schema, Cursor(data), version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
 def test_every_schema_is_read_back_as_it_was_written(schema: MessageSchema, version: int) -> None:
     @settings(max_examples=20)
@@ -80,6 +81,7 @@ def test_every_schema_is_read_back_as_it_was_written(schema: MessageSchema, vers
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("schema", "version"), ALL_VERSIONS)
 def test_any_bytes_give_a_value_or_a_format_error(schema: MessageSchema, version: int) -> None:
     @settings(max_examples=20)

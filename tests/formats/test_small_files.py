@@ -185,6 +185,7 @@ def test_json_that_means_harm_is_a_format_error(
         decode(data)
 
 
+@pytest.mark.slow
 @given(st.uuids(), st.integers(0, 2**31 - 1))
 def test_partition_metadata_is_read_back(topic_id: uuid.UUID, version: int) -> None:
     if topic_id.int:

@@ -72,6 +72,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 def test_both_engines_come_to_the_same(quick_path: Path, spark: SparkEngine) -> None:
     root = varied_directory(quick_path / "logs", seed=3)
@@ -87,6 +88,7 @@ def test_both_engines_come_to_the_same(quick_path: Path, spark: SparkEngine) -> 
     assert found["here"][0] != contents_of(root)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("is_varied", [True, False])
 @pytest.mark.parametrize("cleaned_to", [None, 40])
@@ -117,6 +119,7 @@ def test_spark_finds_the_last_records_itself(
     assert contents_of(here) != contents_of(root)
 
 
+@pytest.mark.slow
 def test_how_the_work_is_cut_makes_no_difference(
     quick_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -202,6 +205,7 @@ def test_with_an_undo_everything_is_one_change(
     assert result.undos == ("1",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 def test_stopped_anywhere_it_is_finished_by_the_next_run(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool

@@ -136,6 +136,7 @@ def root(seed: int, is_clean: bool, tmp_path_factory: pytest.TempPathFactory) ->
     return make_directory(tmp_path_factory.mktemp("foreseen") / "logs", seed, is_clean=is_clean)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", Level)
 def test_the_checks_foresee_what_the_loaders_rules_come_to(
     root: Path,

@@ -52,6 +52,7 @@ def request(root: Path, **options: object) -> RecoverRequest:
     return RecoverRequest([read_log_directory(root)], {root: Settings()}, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_workers_come_to_the_same(root: Path) -> None:
     assert recover(request(root), HERE) == recover(request(root), WORKERS)
 

@@ -95,6 +95,7 @@ def test_what_is_freed_is_at_least_what_was_asked_for(roots: tuple[Path, Path]) 
         retain(request(*roots, free_bytes=most_bytes + 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [None, 1], ids=["retention", "free"])
 def test_workers_come_to_the_same(roots: tuple[Path, Path], free_bytes: int | None) -> None:
     asked = request(*roots, free_bytes=free_bytes)

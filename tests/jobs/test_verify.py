@@ -23,6 +23,8 @@ from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
 
+pytestmark = pytest.mark.slow
+
 NOW_MS = 1_800_000_000_000
 IN_HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)

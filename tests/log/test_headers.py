@@ -101,6 +101,7 @@ def test_a_header_that_cannot_be_ends_it(scratch: Path, position: int, field: st
     assert spans(scratch, bytes(log)) == []
 
 
+@pytest.mark.slow
 @given(data=st.binary(max_size=200), position=st.integers(0, 250))
 def test_any_bytes_are_a_batch_within_them_or_none(
     scratch: Path, data: bytes, position: int

@@ -15,6 +15,8 @@ from kdump.log.index_tail import (
     offset_entry_at_or_below,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class Bytes:
     """A source of bytes that counts how often it is read."""

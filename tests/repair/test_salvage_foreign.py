@@ -143,6 +143,7 @@ def require_clean(path: Path) -> None:
     assert not again.report.loses_data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("producers", ["none", "other", "same"])
 @pytest.mark.parametrize("seed", range(25))
 def test_no_record_of_its_own_is_lost(tmp_path: Path, seed: int, producers: str) -> None:

@@ -92,6 +92,7 @@ def plain(part: bytes) -> tuple[list[Record], FormatError | None]:
     return decoded, None
 
 
+@pytest.mark.slow
 @given(some_batches())
 def test_columns_hold_what_the_plain_decoder_reads(parts: list[bytes]) -> None:
     found = columns_of(b"".join(parts))
@@ -120,6 +121,7 @@ def test_a_batch_without_records_has_no_row() -> None:
     assert columns.batches.count == 3
 
 
+@pytest.mark.slow
 @given(some_batches(), st.data())
 def test_damage_leaves_the_records_in_front_of_it(parts: list[bytes], data: st.DataObject) -> None:
     victim = data.draw(st.integers(0, len(parts) - 1))

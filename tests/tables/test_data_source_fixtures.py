@@ -13,6 +13,8 @@ import pytest
 
 from builders.source_tables import table_of
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = "offset,timestamp,timestampType,leaderEpoch,key,value,headers,magic"
 TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 

@@ -86,6 +86,7 @@ def directories(tmp_path: Path) -> Iterator[tuple[str, Path]]:
             yield label, path
 
 
+@pytest.mark.slow
 def test_a_swap_interrupted_anywhere_gives_the_records_that_a_starting_broker_keeps(
     tmp_path: Path,
 ) -> None:

@@ -19,6 +19,8 @@ from kdump.engine.spark_session import SparkSession
 from kdump.tables.kafka_log.columns import COLUMNS, arrow_schema, corrupt_record_column, ddl
 from kdump.tables.kafka_log.data_source import register, sql_session
 
+pytestmark = pytest.mark.slow
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql import SparkSession as SqlSession

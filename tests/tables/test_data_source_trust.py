@@ -72,6 +72,7 @@ def with_two_transactions() -> tuple[bytes, bytes, bytes]:
     return before, marker(2, commit=True), behind
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_marker_fails_the_reading_of_committed_records(
     tmp_path: Path,
 ) -> None:

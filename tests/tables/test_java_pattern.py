@@ -86,6 +86,7 @@ def java_matches(jvm: Any, pattern: str) -> list[str] | None:
     return [topic for topic in TOPICS if compiled.matcher(topic).matches()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_matched_is_matched_as_java_does(spark: SparkEngine, seed: int) -> None:
     dice = random.Random(seed)

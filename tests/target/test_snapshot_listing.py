@@ -17,6 +17,7 @@ NAMES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["put", "remove", "list"]), NAMES), max_size=20))
 def test_the_listing_is_that_of_the_names_that_are_there(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
