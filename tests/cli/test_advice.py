@@ -122,3 +122,41 @@ def test_nothing_is_advised_for_a_tail_that_was_not_written_to_its_end(tmp_path:
 
 def test_programs_are_not_told(log_dir: Path) -> None:
     assert SALVAGE not in run("verify", "--output", "jsonl", log_dir).stdout.decode()
+
+
+def damage_the_recovery_points(path: Path) -> None:
+    (path / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"rubbish")
+
+
+def previewed(*args: str | Path) -> list[str]:
+    """What verify names after "to preview a repair"."""
+    found = [line for line in lines("verify", *args) if line.startswith("to preview a repair")]
+    return [word for line in found for word in shlex.split(line) if word in map(str, args)]
+
+
+def test_a_repair_is_previewed_for_the_directory_that_is_damaged(tmp_path: Path) -> None:
+    valid, damaged = write(tmp_path / "d1"), write_log_directory(tmp_path / "d2", clean=False)
+    properties = damaged / names.META_PROPERTIES
+    lines_of_properties = properties.read_bytes().splitlines(keepends=True)
+    properties.write_bytes(
+        b"".join(line for line in lines_of_properties if not line.startswith(b"directory.id"))
+    )
+    damage_the_recovery_points(damaged)
+
+    assert previewed(valid, damaged) == [str(damaged)]
+
+
+def test_a_directory_with_deleted_partitions_only_is_previewed_too(tmp_path: Path) -> None:
+    path = write_log_directory(tmp_path / "d1", clean=False)
+    (path / "orders-0.184f5a4c945d4277a4671794019b3c74-delete").mkdir()
+    damage_the_recovery_points(path)
+
+    assert previewed(path) == [str(path)]
+
+
+def test_damage_of_a_directory_is_no_damage_of_its_first_partition(log_dir: Path) -> None:
+    flip(log_dir)  # back to what it was
+    damage_the_recovery_points(log_dir)
+
+    assert not any(SALVAGE in line for line in lines("verify", log_dir))
+    assert previewed(log_dir) == [str(log_dir)]

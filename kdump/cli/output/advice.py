@@ -71,25 +71,37 @@ class AdvisingPrinter:
         self._shown = shown
         self._paths = paths
         self._options = options
-        self._codes: set[str] = set()
+        self._pending: list[Finding] = []
         self._found: dict[Path, tuple[str, set[str]]] = {}
+        self._damaged_log_dirs: dict[Path, None] = {}
         self._losing: dict[str, None] = {}
 
     def finding(self, finding: Finding) -> None:
         self._shown.finding(finding)
-        if finding.severity.is_damage:
-            self._codes.add(finding.code)
+        self._pending.append(finding)
 
     def partition(self, report: PartitionReport) -> None:
         self._shown.partition(report)
+        of_log_dirs, own = report.split_findings(self._pending)
+        self._pending = []
+        self._take_log_dirs(of_log_dirs)
         if report.verdict_kind not in ("deleted", "stray"):
-            self._found[report.partition.path] = report.verdict_kind, self._codes
+            codes = {each.code for each in own if each.severity.is_damage}
+            self._found[report.partition.path] = report.verdict_kind, codes
         if report.verdict_kind == _LOSS and report.worst is not None and report.worst.is_damage:
             self._losing[report.log_dir] = None
-        self._codes = set()
 
     def summary(self, summary: VerifySummary) -> None:
         self._shown.summary(summary)
+        self._take_log_dirs(self._pending)
+        self._pending = []
+
+    def _take_log_dirs(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            if finding.severity.is_damage:
+                path = Path(finding.place.path)
+                named = [each for each in self._paths if path.is_relative_to(each)]
+                self._damaged_log_dirs[named[0] if named else path.parent] = None
 
     def emit_text(self, lines: Iterable[str]) -> None:
         self._shown.emit_text(lines)
@@ -116,8 +128,8 @@ class AdvisingPrinter:
         if self._losing and not after_repair:
             preview = shell_command("recover --dry-run", self._losing)
             yield f"to preview what a broker would lose: {preview}"
-        if others and not after_repair:
-            log_dirs = dict.fromkeys(_parent(path) for path in others)
+        log_dirs = dict.fromkeys([*self._damaged_log_dirs, *map(_parent, others)])
+        if log_dirs and not after_repair:
             yield f"to preview a repair: {shell_command('verify --repair --dry-run', log_dirs)}"
         if holed:
             yield (

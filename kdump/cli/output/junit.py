@@ -30,12 +30,10 @@ class JunitPrinter:
         self._pending.append(finding)
 
     def partition(self, report: PartitionReport) -> None:
-        own = f"{report.partition.path}"
-        before = [each for each in self._pending if not each.place.path.startswith(own)]
-        if before:
-            self._cases.append((report.log_dir, "log directory", before))
-        mine = [each for each in self._pending if each.place.path.startswith(own)]
-        self._cases.append((report.log_dir, report.partition.path.name, mine))
+        of_log_dirs, own = report.split_findings(self._pending)
+        if of_log_dirs:
+            self._cases.append((report.log_dir, "log directory", of_log_dirs))
+        self._cases.append((report.log_dir, report.partition.path.name, own))
         self._pending = []
 
     def summary(self, summary: VerifySummary) -> None:

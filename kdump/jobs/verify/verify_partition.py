@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,6 +67,15 @@ class PartitionReport:
     records: int | None
     not_decoded: int
     end_offset: int
+
+    def split_findings(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+        """Split the findings since the last report: about log directories, and its own.
+
+        A report comes right after the findings of its partition, and counts them. Those about log
+        directories come before the first partition.
+        """
+        start = len(findings) - sum(self.findings.values())
+        return list(findings[:start]), list(findings[start:])
 
 
 @dataclass(frozen=True, slots=True)
