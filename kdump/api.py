@@ -599,7 +599,7 @@ def _planned_partition(result: recovering.PartitionRecovery) -> PlannedPartition
         partition=number,
         verdict=sentence,
         verdict_kind=kind,
-        left_because=None if result.left is None else result.left.value,
+        left_because=None if result.unchanged is None else result.unchanged.value,
         becomes_stray=result.becomes_stray,
         findings=result.findings,
     )

@@ -174,6 +174,21 @@ def test_no_name_of_a_module_stands_more_than_twice() -> None:
 ABOVE_THE_ROOMS: Final = {"__main__.py", "api.py"}
 
 
+OF_KAFKA_0_7: Final = re.compile(r"0_?7")
+
+
+def test_no_public_class_name_stands_twice() -> None:
+    """Modules about Kafka 0.7 may name what later formats have too, as a message, alike."""
+    counts = Counter(
+        node.name
+        for path in MODULES
+        if not OF_KAFKA_0_7.search(path.stem)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert not {name: count for name, count in counts.items() if count > 1}
+
+
 def test_only_entry_point_and_public_interface_stand_outside_the_rooms_and_use_them() -> None:
     assert not listing(
         found

@@ -1,7 +1,7 @@
-"""The frame of every command that writes: the locks, what was interrupted, a plan, its execution.
+"""What every writing command does: lock, finish interrupted runs, plan, apply.
 
-A command computes what its directories should be inside of :func:`for_writing`, and hands that to
-:func:`plan_all` and :func:`plan_and_apply`. With ``dry_run`` nothing is made, not even the lock.
+A command computes the target state of its directories inside :func:`locked_for_writing`, and hands
+it to :func:`plan_and_apply`. A dry run writes nothing, not even the lock.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Interrupted:
 
 
 @contextlib.contextmanager
-def for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Interrupted]]:
+def locked_for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Interrupted]]:
     """Hold the locks of ``log_dirs``; what an earlier run was stopped at is finished first.
 
     Look the directories over inside, not before. Gives what was interrupted.

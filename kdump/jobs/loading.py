@@ -44,7 +44,7 @@ STATE_VERDICTS: Final = {
 }
 """What is to be said of partitions that are no part of the broker's logs any more."""
 
-SET_ASIDE_CODES: Final = frozenset(
+STRAY_CODES: Final = frozenset(
     {
         PARTITION_METADATA_MISSING.code,
         PARTITION_METADATA_MISMATCH.code,
@@ -60,7 +60,7 @@ _REFUSED: Final = {
 """Why a broker does not start with a partition, whatever its log is like; by code."""
 
 _AFTER_LOADING: Final = (
-    (SET_ASIDE_CODES, "stray", "rename it to -stray, and begin an empty log"),
+    (STRAY_CODES, "stray", "rename it to -stray, and begin an empty log"),
     (
         frozenset({PARTITION_METADATA_OTHER_TOPIC.code}),
         "offline",
@@ -191,10 +191,10 @@ class RecoverJob:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
 
 
-def judged(
+def verdict_words(
     partition: Partition,
     codes: Collection[str],
-    foretold: Verdict | None,
+    predicted: Verdict | None,
     worst: Severity | None = None,
 ) -> tuple[str, str]:
     """The verdict on a partition, in a word and in a sentence.
@@ -202,7 +202,7 @@ def judged(
     Args:
         partition: which.
         codes: of the findings about it.
-        foretold: what loading it, or repairing it, comes to; None where that is not known.
+        predicted: what loading it, or repairing it, comes to; None where that is not known.
         worst: the severity of the worst finding about it; None where there is none.
     """
     for code, what in _REFUSED.items():
@@ -210,7 +210,7 @@ def judged(
             return VerdictKind.REFUSED.value, f"a broker would refuse to start: {what}"
     if partition.state in STATE_VERDICTS:
         return STATE_VERDICTS[partition.state]
-    kind, sentence = ("", "") if foretold is None else (foretold.kind.value, foretold.sentence)
+    kind, sentence = ("", "") if predicted is None else (predicted.kind.value, predicted.sentence)
     for later_codes, later, what in _AFTER_LOADING:
         if later_codes.isdisjoint(codes) or kind == VerdictKind.REFUSED.value:
             continue
@@ -222,15 +222,15 @@ def judged(
         return VerdictKind.SOUND.value, "sound; the Raft layer recovers it at every start"
     is_harmless = kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
     # A few zeroes at the end are too short for a batch, and are cut off with the padding.
-    is_noticed = foretold is not None and foretold.cuts_padding and TORN_TAIL.code in codes
+    is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
     if is_harmless and not is_noticed and worst is not None and worst.is_damage:
         return "damaged", "a broker would load it and leave the damage unnoticed"
     return kind, sentence
 
 
-def swap_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
+def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
     """The findings that a broker loses records when it finishes, or drops, what was swapped."""
-    for each in foretold.swap_losses:
+    for each in predicted.swap_losses:
         if each.is_unfinished:
             yield SWAP_DROPPED.finding(
                 Place(str(partition.path / each.name), None, each.loss.first_offset),

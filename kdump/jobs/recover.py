@@ -29,15 +29,15 @@ from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import FileKind, OffsetFileName, PartitionState
 from kdump.jobs.loading import (
     REMOTE_STORAGE,
-    SET_ASIDE_CODES,
+    STRAY_CODES,
     TWICE,
     LoadSplit,
     Outcome,
     RecoverJob,
     Unreadable,
-    judged,
     load_split,
     refused_finding,
+    verdict_words,
 )
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
@@ -105,7 +105,7 @@ class PartitionRecovery:
     partition: Partition
     outcome: Outcome | None
     policy: Policy = Policy.BROKER
-    left: NotRecovered | None = None
+    unchanged: NotRecovered | None = None
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -114,8 +114,8 @@ class PartitionRecovery:
         if isinstance(self.outcome, Unreadable):
             return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
         codes = [finding.code for finding in self.findings]
-        foretold = None if self.outcome is None else verdict(self.outcome, self.policy)
-        kind, sentence = judged(self.partition, codes, foretold)
+        predicted = None if self.outcome is None else verdict(self.outcome, self.policy)
+        kind, sentence = verdict_words(self.partition, codes, predicted)
         if self.repeated and kind == VerdictKind.SOUND.value:
             sentence += (
                 f"; {self.repeated} comes and goes: with an empty log, a broker writes it at one"
@@ -133,7 +133,7 @@ class PartitionRecovery:
     @property
     def becomes_stray(self) -> bool:
         """Whether a broker would set it aside once it has loaded it."""
-        return any(finding.code in SET_ASIDE_CODES for finding in self.findings)
+        return any(finding.code in STRAY_CODES for finding in self.findings)
 
     @property
     def is_refused(self) -> bool:
@@ -149,7 +149,7 @@ class PartitionRecovery:
         (``ProducerStateManager.takeSnapshot``). Empty where nothing of the kind happens.
         """
         outcome = self.outcome
-        if self.left or not isinstance(outcome, Recovered):
+        if self.unchanged or not isinstance(outcome, Recovered):
             return ""
         if outcome.log_start_offset != outcome.log_end_offset:
             return ""
@@ -160,7 +160,11 @@ class PartitionRecovery:
     @property
     def files(self) -> dict[str, TargetFile]:
         """What becomes of its files; none where it is left as it is."""
-        if self.left or self.is_refused or not isinstance(self.outcome, Recovered | Recovered07):
+        if (
+            self.unchanged
+            or self.is_refused
+            or not isinstance(self.outcome, Recovered | Recovered07)
+        ):
             return {}
         return self.outcome.files
 
@@ -290,9 +294,9 @@ class _Recovery:
 
     def _policy(self, directory: LogDirectory, partition: Partition) -> Policy:
         """Of what is left as it is, still say what a broker would do."""
-        return Policy.BROKER if self._why_left(directory, partition) else self.request.policy
+        return Policy.BROKER if self._why_unchanged(directory, partition) else self.request.policy
 
-    def _why_left(self, directory: LogDirectory, partition: Partition) -> NotRecovered | None:
+    def _why_unchanged(self, directory: LogDirectory, partition: Partition) -> NotRecovered | None:
         if partition.state in _LEFT_STATES:
             return _LEFT_STATES[partition.state]
         if partition.path in self.twice:
@@ -313,7 +317,7 @@ class _Recovery:
         check_belonging(scope_in(partition, directory, cluster, self.twice), into)
         if isinstance(outcome, Refusal):
             into.add(refused_finding(partition, verdict(outcome, policy)))
-        left = self._why_left(directory, partition)
+        left = self._why_unchanged(directory, partition)
         return PartitionRecovery(partition, outcome, policy, left, into.findings())
 
     def _directory_result(
@@ -357,7 +361,7 @@ class _Recovery:
             {
                 each.partition.topic_partition: each.outcome
                 for each in loaded
-                if not each.left
+                if not each.unchanged
                 and each.partition.topic_partition is not None
                 and isinstance(each.outcome, Recovered | Refusal)
                 and (not each.is_refused or isinstance(each.outcome, Refusal))

@@ -19,13 +19,13 @@ from kdump.errors import KdumpError
 from kdump.formats import names, record_batch
 from kdump.jobs.retain.old_segments import NotCleanError, NotDeleted, PartitionDeletion
 from kdump.jobs.retain.retain import RetainRequest, retain
-from kdump.jobs.retain.trimmed_logs import (
+from kdump.jobs.retain.segment_deletion import (
     ByRetention,
+    DecideLater,
     DeleteSegmentsJob,
     DeleteSegmentsSplit,
     DeletionRule,
     FirstSegments,
-    NothingYet,
     delete_segments_split,
 )
 from kdump.log.directory import read_log_directory
@@ -38,7 +38,7 @@ KNOWN = {"remote.storage.enable": "false", "retention.ms": "1000", "cleanup.poli
 OLD = Settings(given=KNOWN)
 DAY_MS = 86_400_000
 ALL_IS_OLD_MS = BASE_TIMESTAMP_MS + 9_000
-RULES = (NothingYet(), ByRetention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
+RULES = (DecideLater(), ByRetention(OLD.topic("orders"), ALL_IS_OLD_MS), FirstSegments(1))
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
@@ -189,7 +189,7 @@ def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Pat
     orders, payments = partitions(
         request(root, settings=compacted, free_bytes=1, selection=selection)
     )
-    assert (orders.left, payments.left) == (NotDeleted.COMPACTED, None)
+    assert (orders.unchanged, payments.unchanged) == (NotDeleted.COMPACTED, None)
     assert len(payments.deleted) == 1
 
 

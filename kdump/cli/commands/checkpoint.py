@@ -259,12 +259,12 @@ def _write(
     """Write the root files of log directories that ``target_root`` computes."""
     from kdump.apply.plan import TargetDirectory
     from kdump.cli.shared.directories import Diagnostics
-    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.log.directory import read_log_directory
 
     log_dirs, status = _log_dirs(paths)
     writing = repair.writing(command_name)
-    with for_writing(log_dirs, writing) as interrupted:
+    with locked_for_writing(log_dirs, writing) as interrupted:
         found = [read_log_directory(log_dir) for log_dir in log_dirs]
         if selection is not None and log_dirs and not selection.is_everything:
             _require_lines_or_partitions(selection, found)

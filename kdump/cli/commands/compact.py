@@ -82,7 +82,7 @@ def command(
     )
     from kdump.jobs.compact.compact import compact, outcome_of, recover_first
     from kdump.jobs.compact.request import CompactRequest
-    from kdump.jobs.execution import for_writing
+    from kdump.jobs.execution import locked_for_writing
     from kdump.jobs.start_blockers import severe_findings
     from kdump.scan.records import LARGEST_RECORD_BYTES
 
@@ -100,7 +100,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = deletion.writing("compact")
-    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         request = _request(
             log_dirs,
             config,

@@ -58,7 +58,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.retain.delete_records import DeleteRecordsRequest, delete_records
     from kdump.jobs.start_blockers import severe_findings
     from kdump.log.broker import partitions_twice
@@ -77,7 +77,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = deletion.writing("delete-records")
-    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         directory, partition = _selected(directories, selection)
         settings = config.settings_of(directories)

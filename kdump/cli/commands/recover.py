@@ -102,7 +102,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.execution import for_writing, plan_and_apply
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
     from kdump.jobs.recover import RecoverRequest, recover
     from kdump.log.directory import read_log_directory
     from kdump.repair.policies import Policy
@@ -113,7 +113,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = repair.writing("recover")
-    with for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         require_selected(selection, directories)
         request = RecoverRequest(
@@ -221,9 +221,9 @@ def _verdict_lines(result: PartitionRecovery, repair: RepairArguments) -> list[s
     path = result.partition.path
     if kind == _REFUSED:
         return [f"{path}: left unchanged: {sentence}"]
-    lines = [f"{path}: {sentence if repair.dry_run or result.left else _done(sentence)}"]
-    if result.left:
-        lines.append(f"{path}: left unchanged: {result.left.value}")
+    lines = [f"{path}: {sentence if repair.dry_run or result.unchanged else _done(sentence)}"]
+    if result.unchanged:
+        lines.append(f"{path}: left unchanged: {result.unchanged.value}")
     return lines
 
 
@@ -266,10 +266,10 @@ def _status_of_run(result: DirectoryRecovery) -> ExitStatus:
     for partition in result.partitions:
         kind, _ = partition.verdict
         if kind in _DAMAGED:
-            status |= ExitStatus.DAMAGE_LEFT if partition.left else repaired
+            status |= ExitStatus.DAMAGE_LEFT if partition.unchanged else repaired
         elif kind == _UNREADABLE:
             status |= ExitStatus.OPERATIONAL_ERROR
-        if partition.left is NotRecovered.REMOTE_STORAGE:
+        if partition.unchanged is NotRecovered.REMOTE_STORAGE:
             status |= ExitStatus.DAMAGE_LEFT
         if any(finding.severity.is_damage for finding in partition.findings):
             status |= ExitStatus.DAMAGE_LEFT
@@ -293,7 +293,7 @@ def _summary(
     row = {
         "partitions": len(partitions),
         "verdicts": dict(verdicts),
-        "left": sum(partition.left is not None for partition in partitions),
+        "left": sum(partition.unchanged is not None for partition in partitions),
         "lost_bytes": sum(each.plan.lost_bytes for _, each in changed),
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),

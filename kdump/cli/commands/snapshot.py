@@ -43,7 +43,7 @@ def rebuild(
     """
     from kdump.cli.shared.directories import Diagnostics
     from kdump.cli.shared.partial_repair import find_named_paths, in_use, run_parts
-    from kdump.jobs.rebuild_parts import RepairPart
+    from kdump.jobs.part_repair import RepairPart
 
     diagnostics = Diagnostics()
     named = find_named_paths(paths, diagnostics)

@@ -194,14 +194,14 @@ def _is_log_refused(result: PartitionRecovery) -> bool:
     from kdump.target.refusal import Refusal
 
     outcome = result.outcome
-    return not result.left and isinstance(outcome, Refusal) and outcome.file.endswith(_LOG)
+    return not result.unchanged and isinstance(outcome, Refusal) and outcome.file.endswith(_LOG)
 
 
 def _unread_segments(result: PartitionRecovery) -> int:
     """Count the segments of a partition that loading does not read."""
     from kdump.broker.loader.loader import Recovered
 
-    if result.left or not isinstance(result.outcome, Recovered):
+    if result.unchanged or not isinstance(result.outcome, Recovered):
         return 0
     read = {segment.base_offset for segment in result.outcome.report.recovered}
     with_data = [each for each in result.partition.segments if each.log_bytes]

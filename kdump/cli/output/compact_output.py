@@ -43,8 +43,8 @@ class CompactReport:
         """Yield the events of a log directory, without what is left unchanged."""
         for partition in result.partitions:
             path = partition.partition.path
-            if partition.left is not None:
-                self.unchanged.take(path, partition.left.value)
+            if partition.unchanged is not None:
+                self.unchanged.take(path, partition.unchanged.value)
             if partition.problem is not None:
                 self.problems.append(f"{path}: {_problem_sentence(partition)}")
             lines = self._compacted.take(_partition_lines(partition, self._deletion))
@@ -59,12 +59,12 @@ class CompactReport:
         path = result.directory.path
         row = {
             "log_dir": str(path),
-            "left_because": None if result.left is None else result.left.value,
-            "is_applied": result.left is None and not self._deletion.dry_run,
+            "left_because": None if result.unchanged is None else result.unchanged.value,
+            "is_applied": result.unchanged is None and not self._deletion.dry_run,
             "undos": list(result.undos),
         }
-        if result.left is not None:
-            self.unchanged.take(path, result.left.value)
+        if result.unchanged is not None:
+            self.unchanged.take(path, result.unchanged.value)
         undos = [f"{shell_command('undo', [path])} {each}" for each in reversed(result.undos)]
         return Event("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
 
@@ -75,10 +75,10 @@ def status_of(results: Sequence[DirectoryCompaction]) -> ExitStatus:
 
     status = ExitStatus.SOUND
     for result in results:
-        if result.left is not None:
+        if result.unchanged is not None:
             status |= ExitStatus.DAMAGE_LEFT
         for partition in result.partitions:
-            if partition.left is not None or isinstance(partition.problem, Refusal):
+            if partition.unchanged is not None or isinstance(partition.problem, Refusal):
                 status |= ExitStatus.DAMAGE_LEFT
             elif partition.problem is not None:
                 status |= ExitStatus.OPERATIONAL_ERROR
@@ -98,7 +98,7 @@ def summary(
     row = {
         "partitions": len(partitions),
         "compacted": sum(_written_bytes(each) > 0 for each in partitions),
-        "left": sum(each.left is not None or each.problem is not None for each in partitions),
+        "left": sum(each.unchanged is not None or each.problem is not None for each in partitions),
         "freed_bytes": freed_bytes,
         "written_bytes": written_bytes,
         "needed_bytes": needed_bytes,
@@ -226,7 +226,7 @@ def _partition_row(result: PartitionCompaction) -> dict[str, Any]:
         "directory": partition.path.name,
         "topic": topic,
         "partition": number,
-        "left_because": None if result.left is None else result.left.value,
+        "left_because": None if result.unchanged is None else result.unchanged.value,
         "refusals": [] if result.problem is None else [_problem_row(result.problem)],
         "unknown_properties": list(result.unknown),
         **_preview_row(result.preview),

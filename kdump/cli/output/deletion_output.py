@@ -97,14 +97,14 @@ def _partition_lines(
     is_told = deletion.verbose or explain
     if _why_refused(result):
         pass  # printed last
-    elif result.left is not None:
+    elif result.unchanged is not None:
         if is_told:
-            yield f"{path}: left unchanged: {result.left.value}"
+            yield f"{path}: left unchanged: {result.unchanged.value}"
     elif what := _deleted_words(result, deletion):
         yield f"{path}: {what}; the log begins at offset {result.log_start_offset}"
     elif is_told or (deletion.dry_run and result.files):
         yield f"{path}: nothing to delete"
-    if is_told or result.left is None:
+    if is_told or result.unchanged is None:
         yield from _unknown_lines(result)
     for reason in result.held_back:
         # Most compacted topics never delete; that is no news.
@@ -166,8 +166,8 @@ def _why_refused(result: PartitionDeletion) -> str:
         refused = result.problem.kind is VerdictKind.REFUSED
         advice = "kdump verify" if refused else "kdump recover"
         return f"{result.problem.sentence}; run '{advice} {result.directory.path}' first"
-    if result.left is not None and result.left.is_refusal:
-        return str(result.left.value)
+    if result.unchanged is not None and result.unchanged.is_refusal:
+        return str(result.unchanged.value)
     return ""
 
 
@@ -212,7 +212,8 @@ def partition_row(result: PartitionDeletion) -> dict[str, Any]:
         "directory": result.partition.path.name,
         "topic": topic,
         "partition": number,
-        "left_because": _why_refused(result) or (result.left.value if result.left else None),
+        "left_because": _why_refused(result)
+        or (result.unchanged.value if result.unchanged else None),
         "cleanup_policy": _policies(settings) if settings.is_policy_known else None,
         "retention_ms": settings.retention_ms if RETENTION_MS in settings.origins else None,
         "retention_bytes": (
@@ -285,7 +286,7 @@ def summary(
 def advice(results: Sequence[DirectoryDeletion]) -> Iterator[str]:
     """Yield which options would supply missing configuration."""
     partitions = [partition for result in results for partition in result.partitions]
-    needed = [each.left.needed_config for each in partitions if each.left is not None]
+    needed = [each.unchanged.needed_config for each in partitions if each.unchanged is not None]
     configs = sorted({config for config in needed if config})
     if configs:
         count = counted(sum(map(bool, needed)), "partition")

@@ -35,7 +35,7 @@ def partition_row(result: PartitionRecovery) -> dict[str, Any]:
         "partition": number,
         "verdict_kind": kind,
         "verdict": sentence,
-        "left_because": None if result.left is None else result.left.value,
+        "left_because": None if result.unchanged is None else result.unchanged.value,
         "becomes_stray": result.becomes_stray,
         "refusals": _refusal_rows(result.outcome),
         **_bounds_row(result.outcome),

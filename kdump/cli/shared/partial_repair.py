@@ -35,7 +35,7 @@ from kdump.words import counted
 if TYPE_CHECKING:
     from kdump.cli.options.config_options import ConfigArguments
     from kdump.cli.options.engine_options import EngineArguments
-    from kdump.jobs.rebuild_parts import PartResult, PartTarget, RepairPart
+    from kdump.jobs.part_repair import PartResult, PartTarget, RepairPart
     from kdump.log.directory import LogDirectory
     from kdump.log.partition import Partition
     from kdump.log.selection import PartitionSelection
@@ -123,15 +123,15 @@ def run_parts(
         config: the configuration.
         engine: what does the work.
     """
-    from kdump.jobs.execution import for_writing, plan_and_apply
-    from kdump.jobs.rebuild_parts import repair_parts, target_directories
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.part_repair import repair_parts, target_directories
 
     if not named:
         return ExitStatus.SOUND
     begin = time.monotonic()
     writing = repair.writing(command)
     log_dirs = list(dict.fromkeys(each.log_dir for each in named))
-    with for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         directories = [_read(log_dir, named) for log_dir in log_dirs]
         diagnostics = Diagnostics()
         for directory in directories:
@@ -197,7 +197,7 @@ def _targets(
     parts: Mapping[PartitionState, RepairPart],
 ) -> Iterator[PartTarget]:
     """Yield what was named in a log directory."""
-    from kdump.jobs.rebuild_parts import PartTarget
+    from kdump.jobs.part_repair import PartTarget
     from kdump.log.directory import read_lone_partition
 
     here = [each for each in named if each.log_dir == directory.path]

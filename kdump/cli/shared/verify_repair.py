@@ -23,8 +23,13 @@ from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
 from kdump.cli.shared.partial_repair import find_named_paths
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus
-from kdump.jobs.execution import PlanResult, Writing, for_writing, plan_and_apply
-from kdump.jobs.verify.minimal_repair import Ailments, Mended, Mending, mend
+from kdump.jobs.execution import PlanResult, Writing, locked_for_writing, plan_and_apply
+from kdump.jobs.verify.minimal_repair import (
+    MinimalRepair,
+    RepairableFindings,
+    RepairSettings,
+    plan_minimal_repair,
+)
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.policies import Policy
 
@@ -56,7 +61,7 @@ def verify_and_repair(
     all_done: list[PlanResult] = []
     advice: Iterable[str] = ()
     with (
-        for_writing(log_dirs, writing) as interrupted,
+        locked_for_writing(log_dirs, writing) as interrupted,
         outcome_notes(all_done),
         without_garbage_collection(),
     ):
@@ -93,7 +98,7 @@ def verify_and_repair(
 
 
 def _preview_status(
-    status: ExitStatus, damage: Iterable[Finding], mended: Sequence[Mended]
+    status: ExitStatus, damage: Iterable[Finding], mended: Sequence[MinimalRepair]
 ) -> ExitStatus:
     """Return the exit status of a preview with something to do."""
     status = status & ~ExitStatus.DAMAGE_LEFT | ExitStatus.REPAIRED
@@ -108,20 +113,20 @@ def _repairs(
     findings: Iterable[Finding],
     verification: Verification,
     policy: Policy,
-) -> list[Mended]:
+) -> list[MinimalRepair]:
     """Compute the minimal repair of the findings."""
-    ailments = Ailments()
+    ailments = RepairableFindings()
     for finding in findings:
         ailments.take(finding)
     directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
-    mending = Mending(
+    mending = RepairSettings(
         settings=verification.config.settings_of(directories),
         policy=policy,
         now_ms=verification.now_ms,
         options=verification.engine.options,
         progress=verification.engine.progress,
     )
-    return mend(ailments, directories, mending)
+    return plan_minimal_repair(ailments, directories, mending)
 
 
 def _repair_events(done: Sequence[PlanResult], *, verbose: bool) -> Iterator[Event]:

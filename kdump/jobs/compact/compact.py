@@ -53,7 +53,7 @@ class DirectoryCompaction:
     """
 
     directory: LogDirectory
-    left: DirectoryNotCompacted | None = None
+    unchanged: DirectoryNotCompacted | None = None
     partitions: tuple[PartitionCompaction, ...] = ()
     undos: tuple[str, ...] = ()
 
@@ -110,7 +110,8 @@ def compact(
         partition.data_bytes
         for directory in request.directories
         for partition in directory.partitions
-        if request.selects(directory, partition) and request.why_left(directory, partition) is None
+        if request.selects(directory, partition)
+        and request.why_unchanged(directory, partition) is None
     )
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
         return compact_on(engine, request, writing)
@@ -138,7 +139,7 @@ def compact_on(
 
 
 def _is_written(request: CompactRequest, directory: LogDirectory, partition: Partition) -> bool:
-    return directory.is_clean and request.why_left(directory, partition) is None
+    return directory.is_clean and request.why_unchanged(directory, partition) is None
 
 
 def outcome_of(result: DirectoryCompaction) -> str:
@@ -187,7 +188,7 @@ def _directory_result(
         directory,
         partitions=tuple(
             results.get(each.path)
-            or PartitionCompaction(each, left=request.why_left(directory, each))
+            or PartitionCompaction(each, unchanged=request.why_unchanged(directory, each))
             for each in selected
         ),
         undos=writer.undos,

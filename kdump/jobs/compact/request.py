@@ -98,7 +98,7 @@ class CompactRequest:
         key = partition.topic_partition
         return key is not None and self.selection.names(key)
 
-    def why_left(self, directory: LogDirectory, partition: Partition) -> NotCompacted | None:
+    def why_unchanged(self, directory: LogDirectory, partition: Partition) -> NotCompacted | None:
         """Why a partition that is meant is left as it is."""
         if partition.is_cluster_metadata:
             return NotCompacted.CLUSTER_METADATA
@@ -135,7 +135,7 @@ class PartitionCompaction:
     """
 
     partition: Partition
-    left: NotCompacted | None = None
+    unchanged: NotCompacted | None = None
     problem: CompactionProblem | None = None
     unknown: tuple[str, ...] = ()
     compacted: Compacted | None = None

@@ -23,7 +23,7 @@ from kdump.jobs.retain.old_segments import (
     require_clean,
     why_not_deleted,
 )
-from kdump.jobs.retain.trimmed_logs import NothingYet, delete_segments_split, load_sound
+from kdump.jobs.retain.segment_deletion import DecideLater, delete_segments_split, load_undamaged
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
@@ -75,16 +75,16 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     result = PartitionDeletion(directory, partition, topic)
     left = why_not_deleted(result, is_policy_needed=True, twice=request.twice)
     if left is not None:
-        return directory_result(directory, [replace(result, left=left)])
+        return directory_result(directory, [replace(result, unchanged=left)])
     split = delete_segments_split(
         partition,
         directory,
         request.settings,
-        NothingYet(),
+        DecideLater(),
         now_ms=request.now_ms,
         is_replicated=request.is_replicated,
     )
-    loaded = load_sound(split)
+    loaded = load_undamaged(split)
     if not isinstance(loaded, LoadedLog):
         return directory_result(directory, [replace(result, problem=loaded)])
     outcome = without_records_before(loaded, topic, request.before)

@@ -130,7 +130,7 @@ class PartitionDeletion:
     directory: LogDirectory
     partition: Partition
     settings: TopicSettings
-    left: NotDeleted | None = None
+    unchanged: NotDeleted | None = None
     problem: Verdict | Unreadable | None = None
     log: RetainableLog | None = None
     outcome: RetainedPartition | None = None
@@ -201,8 +201,8 @@ def require_clean(directory: LogDirectory) -> None:
         if problem.path.name in directory.checkpoints.by_file_name():
             if isinstance(problem.error, OSError):
                 raise problem.error
-            mended = _NOT_RECOVERED.get(problem.path.name, advice)
-            raise NotCleanError(f"{problem.path}: {problem.error}; {mended}")
+            target = _NOT_RECOVERED.get(problem.path.name, advice)
+            raise NotCleanError(f"{problem.path}: {problem.error}; {target}")
 
 
 def _is_harmless(leftover: Leftover, partition: Partition) -> bool:

@@ -26,14 +26,14 @@ from kdump.jobs.retain.old_segments import (
     require_clean,
     why_not_deleted,
 )
-from kdump.jobs.retain.trimmed_logs import (
+from kdump.jobs.retain.segment_deletion import (
     ByRetention,
+    DecideLater,
     DeleteSegmentsJob,
     DeleteSegmentsResult,
     DeleteSegmentsSplit,
     FirstSegments,
     LogDeletion,
-    NothingYet,
     delete_segments_split,
 )
 from kdump.log.broker import partitions_twice
@@ -93,7 +93,7 @@ def retain(
         for directory, partitions in selected
         for partition in partitions
     ]
-    splits = [_split(request, each) for each in asked if each.left is None]
+    splits = [_split(request, each) for each in asked if each.unchanged is None]
     total_bytes = sum(split.size_bytes for split in splits)
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
         decided = [_decided(each, result) for each, result in _run(engine, asked, splits)]
@@ -113,7 +113,7 @@ def _asked(
     assert partition.topic_partition is not None
     topic = request.settings[directory.path].topic(partition.topic_partition.topic)
     result = PartitionDeletion(directory, partition, topic)
-    return replace(result, left=_why_left(request, result, twice))
+    return replace(result, unchanged=_why_unchanged(request, result, twice))
 
 
 def _split(request: RetainRequest, result: PartitionDeletion) -> DeleteSegmentsSplit:
@@ -122,7 +122,7 @@ def _split(request: RetainRequest, result: PartitionDeletion) -> DeleteSegmentsS
         result.partition,
         result.directory,
         request.settings[result.directory.path],
-        NothingYet() if is_freeing else ByRetention(result.settings, request.now_ms),
+        DecideLater() if is_freeing else ByRetention(result.settings, request.now_ms),
         now_ms=request.now_ms,
         is_replicated=request.is_replicated,
     )
@@ -152,7 +152,7 @@ def _decided(asked: PartitionDeletion, result: DeleteSegmentsResult | None) -> P
     )
 
 
-def _why_left(
+def _why_unchanged(
     request: RetainRequest, result: PartitionDeletion, twice: Collection[Path]
 ) -> NotDeleted | None:
     name, topic = result.topic_partition.topic, result.settings
@@ -207,9 +207,9 @@ def _freed(
 def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
     """Why no more segments can go, with a partition for each reason for which it was left."""
     reasons = ["the rest is not replicated, not known to be, or empty"]
-    left = {each.left: each for each in reversed(results) if each.left is not None}
+    left = {each.unchanged: each for each in reversed(results) if each.unchanged is not None}
     for why, example in left.items():
-        count = sum(each.left is why for each in results)
+        count = sum(each.unchanged is why for each in results)
         name = example.topic_partition
         needed = f" (give --config {why.needed_config})" if why.needed_config else ""
         reasons.append(

@@ -35,7 +35,7 @@ from kdump.formats.names import PartitionState
 from kdump.formats.partition_metadata import PartitionMetadata, encode_partition_metadata
 from kdump.formats.uuids import parse_uuid
 from kdump.jobs.loading import RecoverJob, load_split
-from kdump.jobs.rebuild_parts import PartTarget, RepairPart, repair_parts
+from kdump.jobs.part_repair import PartTarget, RepairPart, repair_parts
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
@@ -60,7 +60,7 @@ _BY_SALVAGE: Final = frozenset({Remedy.SALVAGE, Remedy.GAPS})
 
 
 @dataclass(slots=True)
-class Ailments:
+class RepairableFindings:
     """What a verification has found that has a remedy.
 
     Attributes:
@@ -92,8 +92,8 @@ def _directory_of(finding: Finding) -> Location:
 
 
 @dataclass(frozen=True, slots=True)
-class Mending:
-    """What mending depends on.
+class RepairSettings:
+    """What settings_of_repair depends on.
 
     Attributes:
         settings: of the topics, by the path of the log directory.
@@ -111,7 +111,7 @@ class Mending:
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class MinimalRepair:
     """What a log directory should be so that findings end.
 
     Attributes:
@@ -139,13 +139,17 @@ class Mended:
 
 
 @during("finding out what to repair")
-def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mending) -> list[Mended]:
+def plan_minimal_repair(
+    findings: RepairableFindings,
+    directories: Sequence[LogDirectory],
+    settings_of_repair: RepairSettings,
+) -> list[MinimalRepair]:
     """Say what log directories should be so that findings end; nothing is written.
 
     Args:
-        ailments: what was found.
+        findings: what was found.
         directories: as they lie on disk, with all their partitions.
-        mending: how to.
+        settings_of_repair: how to.
 
     Raises:
         KdumpError: the engine broke.
@@ -153,47 +157,47 @@ def mend(ailments: Ailments, directories: Sequence[LogDirectory], mending: Mendi
     """
     twice = partitions_twice(directories)
     return [
-        _Mender(
-            ailments,
+        _DirectoryRepair(
+            findings,
             directory,
-            mending,
+            settings_of_repair,
             twice,
             [other for other in directories if other is not directory],
-        ).mended()
+        ).target()
         for directory in directories
     ]
 
 
-class _Mender:
+class _DirectoryRepair:
     """Finds out what becomes of one log directory."""
 
     def __init__(
         self,
-        ailments: Ailments,
+        findings: RepairableFindings,
         directory: LogDirectory,
-        mending: Mending,
+        settings_of_repair: RepairSettings,
         twice: Collection[Path],
         others: Sequence[LogDirectory],
     ) -> None:
-        self.ailments = ailments
+        self.findings = findings
         self.directory = directory
-        self.mending = mending
-        self.settings = mending.settings[directory.path]
+        self.settings_of_repair = settings_of_repair
+        self.settings = settings_of_repair.settings[directory.path]
         self.twice = twice
         self.others = others
 
-    def mended(self) -> Mended:
+    def target(self) -> MinimalRepair:
         path = self.directory.path
         root: dict[str, TargetFile] = {}
-        if Remedy.IDENTITY in self.ailments.of(path):
+        if Remedy.IDENTITY in self.findings.of(path):
             identity = self._identity()
             if identity is not None:
                 root[names.META_PROPERTIES] = identity
-        if Remedy.CHECKPOINTS in self.ailments.of(path):
+        if Remedy.CHECKPOINTS in self.findings.of(path):
             root |= rebuilt_root(self.directory)
         if root:
             # What these files say decides what becomes of the partitions.
-            return Mended(TargetDirectory(path, (), root), loses_records=False)
+            return MinimalRepair(TargetDirectory(path, (), root), loses_records=False)
         recovered = self._recovered()
         files = {partition.path: outcome.files for partition, outcome in recovered}
         files |= self._derived(files.keys())
@@ -208,14 +212,14 @@ class _Mender:
             tuple(TargetPartition(*change) for change in changes.items() if change[1]),
             self._root(recovered),
         )
-        policy = self.mending.policy
+        policy = self.settings_of_repair.policy
         kinds = [verdict(outcome, policy).kind for _, outcome in recovered]
-        return Mended(target, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
+        return MinimalRepair(target, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
 
-    def _ailing(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
+    def _partitions_with(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
         """Partitions that need ``remedy`` and may be written to, and the names of the files."""
         for partition in self.directory.partitions:
-            found = self.ailments.of(partition.path)
+            found = self.findings.of(partition.path)
             if remedy in found and self._may_change(partition):
                 yield partition, found[remedy]
 
@@ -233,13 +237,15 @@ class _Mender:
 
     def _recovered(self) -> list[tuple[Partition, Recovered | Recovered07]]:
         """Partitions whose data is repaired."""
-        mending = self.mending
-        if mending.policy is Policy.BROKER and self.directory.is_clean:
+        settings_of_repair = self.settings_of_repair
+        if settings_of_repair.policy is Policy.BROKER and self.directory.is_clean:
             return []  # a broker would not look at any of it
         swapped = set()
-        if mending.policy is Policy.SALVAGE:
+        if settings_of_repair.policy is Policy.SALVAGE:
             swapped = {
-                partition.path for remedy in _BY_SALVAGE for partition, _ in self._ailing(remedy)
+                partition.path
+                for remedy in _BY_SALVAGE
+                for partition, _ in self._partitions_with(remedy)
             }
         selected = [
             partition
@@ -251,22 +257,24 @@ class _Mender:
                 partition,
                 self.directory,
                 self.settings,
-                policy=mending.policy,
-                now_ms=mending.now_ms,
+                policy=settings_of_repair.policy,
+                now_ms=settings_of_repair.now_ms,
             )
             for partition in selected
         ]
-        outcomes = run_job(RecoverJob(), splits, mending.options, mending.progress)
+        outcomes = run_job(
+            RecoverJob(), splits, settings_of_repair.options, settings_of_repair.progress
+        )
         return [
             (partition, outcome)
             for partition, outcome in zip(selected, outcomes, strict=True)
             if isinstance(outcome, Recovered | Recovered07)
-            and (partition.path in swapped or _may_lose(outcome, mending.policy))
+            and (partition.path in swapped or _may_lose(outcome, settings_of_repair.policy))
         ]
 
     def _has_bad_data(self, partition: Partition) -> bool:
         """Whether its data is repaired now: not before its leftovers are resolved."""
-        found = self.ailments.of(partition.path)
+        found = self.findings.of(partition.path)
         return (
             Remedy.DATA in found and Remedy.LEFTOVERS not in found and self._may_change(partition)
         )
@@ -278,21 +286,26 @@ class _Mender:
         taken = set(done)
         files: dict[Path, dict[str, TargetFile]] = defaultdict(dict)
         targets = [target for target in self._targets() if target.partition.path not in taken]
-        mending = self.mending
-        for result in repair_parts(targets, mending.settings, mending.options, mending.progress):
+        settings_of_repair = self.settings_of_repair
+        for result in repair_parts(
+            targets,
+            settings_of_repair.settings,
+            settings_of_repair.options,
+            settings_of_repair.progress,
+        ):
             files[result.target.partition.path].update(result.files)
-        for partition, _ in self._ailing(Remedy.PARTITION_METADATA):
+        for partition, _ in self._partitions_with(Remedy.PARTITION_METADATA):
             metadata = self._metadata(partition)
             if metadata is not None and partition.path not in taken:
                 files[partition.path][names.PARTITION_METADATA] = metadata
         return files
 
     def _targets(self) -> Iterator[PartTarget]:
-        for partition, _ in self._ailing(Remedy.LEFTOVERS):
+        for partition, _ in self._partitions_with(Remedy.LEFTOVERS):
             yield PartTarget(self.directory, partition, RepairPart.LEFTOVERS)
         for remedy, part in _PARTS.items():
-            for partition, found in self._ailing(remedy):
-                if Remedy.LEFTOVERS not in self.ailments.of(partition.path):
+            for partition, found in self._partitions_with(remedy):
+                if Remedy.LEFTOVERS not in self.findings.of(partition.path):
                     yield PartTarget(
                         self.directory,
                         partition,
@@ -332,7 +345,8 @@ class _Mender:
     def _identity(self) -> NewBytes | None:
         """``meta.properties``, from the broker's other directories."""
         clusters = [
-            self.mending.settings[each.path].cluster for each in (self.directory, *self.others)
+            self.settings_of_repair.settings[each.path].cluster
+            for each in (self.directory, *self.others)
         ]
         cluster = next((each for each in clusters if each is not None), None)
         return rebuilt_meta_properties(self.directory, self.others, cluster)

@@ -1,6 +1,6 @@
 """What loading a partition comes to, where the checks have shown it already.
 
-To foretell what a broker does, its loader's rules are gone through over the same bytes once more,
+To predict what a broker does, its loader's rules are gone through over the same bytes once more,
 every checksum of what was not flushed included. Where the checks found nothing wrong with any of
 it, that can be spared: the outcome is known. Whatever is not plain is left to the rules.
 """

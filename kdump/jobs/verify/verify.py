@@ -256,17 +256,17 @@ class _Pieces:
     def said(self, results: Results) -> Iterator[Finding | PartitionReport]:
         """What the results of the splits say together; takes as many of them as there are."""
 
-        def foretell(_: LoadSplit) -> Verdict | None:
-            foretold = next(results)[1]
-            assert foretold is None or isinstance(foretold, Verdict)
-            return foretold
+        def predict(_: LoadSplit) -> Verdict | None:
+            predicted = next(results)[1]
+            assert predicted is None or isinstance(predicted, Verdict)
+            return predicted
 
         if self._is_whole:
             _, said = next(results)
             assert isinstance(said, tuple)
             yield from said
         else:
-            yield from self._run.said(self._parts(results), self._findings, foretell)
+            yield from self._run.said(self._parts(results), self._findings, predict)
 
     def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
         """The parts of all segments, each beginning where the one before ended."""
@@ -315,7 +315,7 @@ def _used_index_bytes(scope: SegmentScope) -> tuple[int, int] | None:
 def _load_split(
     partition: Partition, directory: LogDirectory, settings: Settings
 ) -> LoadSplit | None:
-    """How to foretell what a broker does to a partition; None where it does not load it."""
+    """How to predict what a broker does to a partition; None where it does not load it."""
     if partition.topic_partition is None or partition.is_0_7:
         return None
     if partition.state in STATE_VERDICTS:

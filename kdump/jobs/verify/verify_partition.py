@@ -26,9 +26,9 @@ from kdump.jobs.loading import (
     LoadSplit,
     RecoverJob,
     Unreadable,
-    judged,
     refused_finding,
     swap_findings,
+    verdict_words,
 )
 from kdump.jobs.verify.prediction import is_plain, verdict_of_checks
 from kdump.log.partition import Partition
@@ -111,7 +111,7 @@ VerifyResult = SegmentPart | tuple[Finding | PartitionReport, ...] | Verdict | N
 
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
-    """Checks part of a segment or a partition, or foretells what a broker does to a partition.
+    """Checks part of a segment or a partition, or predicts what a broker does to a partition.
 
     Attributes:
         level: how far to go.
@@ -126,7 +126,7 @@ class VerifyJob:
     def run(self, split: VerifySplit, /) -> VerifyResult:
         """Do one of the three. What cannot be read is among the findings, or no verdict."""
         if isinstance(split, LoadSplit):
-            return self.foretell(split)
+            return self.predict(split)
         if isinstance(split, PartitionSplit):
             return self.check_whole(split)
         return self.check(split)
@@ -161,8 +161,8 @@ class VerifyJob:
         )
         return tuple(run.said(parts))
 
-    def foretell(self, split: LoadSplit) -> Verdict | None:
-        """Foretell by the loader's rules; None where the partition cannot be read."""
+    def predict(self, split: LoadSplit) -> Verdict | None:
+        """Predict by the loader's rules; None where the partition cannot be read."""
         outcome = RecoverJob().run(split)
         return None if isinstance(outcome, Unreadable) else verdict(outcome)
 
@@ -184,14 +184,14 @@ class PartitionRun:
         self,
         parts: Iterable[tuple[Segment, SegmentPart]],
         before: Iterable[Finding] = (),
-        foretell: Callable[[LoadSplit], Verdict | None] | None = None,
+        predict: Callable[[LoadSplit], Verdict | None] | None = None,
     ) -> Iterator[Finding | PartitionReport]:
         """All that is to be said: findings as they are found, and the report.
 
         Args:
             parts: of its segments, in order, each beginning where the one before ended.
             before: findings that there are already.
-            foretell: gives the verdict by the loader's rules where checks do not tell; by default
+            predict: gives the verdict by the loader's rules where checks do not tell; by default
                 that is done here.
         """
         check = PartitionCheck(self._scope, self._job.level)
@@ -202,12 +202,12 @@ class PartitionRun:
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
         partition = self._scope.partition
-        foretold = self._foretold(check, worst, foretell or self._job.foretell)
-        for finding in () if foretold is None else _foretold_findings(partition, foretold):
+        predicted = self._predicted(check, worst, predict or self._job.predict)
+        for finding in () if predicted is None else _predicted_findings(partition, predicted):
             codes[finding.code] += 1
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
-        kind, sentence = judged(partition, codes, foretold, worst)
+        kind, sentence = verdict_words(partition, codes, predicted, worst)
         yield PartitionReport(
             partition=partition,
             log_dir=str(partition.path.parent),
@@ -229,18 +229,18 @@ class PartitionRun:
             yield unreadable(self._scope.partition.path, failure)
         yield from check.check_offsets()
 
-    def _foretold(
+    def _predicted(
         self,
         check: PartitionCheck,
         worst: Severity | None,
-        foretell: Callable[[LoadSplit], Verdict | None],
+        predict: Callable[[LoadSplit], Verdict | None],
     ) -> Verdict | None:
         if self._load is None:
             return None
         if self.is_plain:
             foreseen = verdict_of_checks(check, worst, self._load.context)
-            return foreseen or self._job.foretell(self._load)
-        return foretell(self._load)
+            return foreseen or self._job.predict(self._load)
+        return predict(self._load)
 
 
 def _joined(
@@ -253,8 +253,8 @@ def _joined(
             yield unreadable(segment.log_name, failure)
 
 
-def _foretold_findings(partition: Partition, foretold: Verdict) -> Iterator[Finding]:
+def _predicted_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
     """What the loader's rules show, and the checks do not."""
-    if foretold.kind is VerdictKind.REFUSED:
-        yield refused_finding(partition, foretold)
-    yield from swap_findings(partition, foretold)
+    if predicted.kind is VerdictKind.REFUSED:
+        yield refused_finding(partition, predicted)
+    yield from swap_findings(partition, predicted)

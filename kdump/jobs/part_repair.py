@@ -81,7 +81,7 @@ class PartJob:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
         if split.scope is None or not repaired.files:
             return repaired
-        wrong = _wrong_files(split, split.scope)
+        wrong = _damaged_files(split, split.scope)
         if split.part is RepairPart.SNAPSHOTS and wrong:
             # One that is not there takes nothing away.
             wrong |= {
@@ -129,7 +129,7 @@ def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[i
     return tuple(sorted(known - rebuilt))
 
 
-def _wrong_files(split: PartSplit, scope: PartitionScope) -> set[str]:
+def _damaged_files(split: PartSplit, scope: PartitionScope) -> set[str]:
     """Names of the files that a check of the partition finds damaged or missing."""
     job = VerifyJob(Level.DEFAULT, split.context.now_ms)
     said = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope))
@@ -211,14 +211,14 @@ def repair_parts(
         KdumpError: the engine broke.
     """
     twice = partitions_twice({each.directory.path: each.directory for each in targets}.values())
-    reasons = [_why_left(each, settings[each.directory.path], twice) for each in targets]
+    reasons = [_why_unchanged(each, settings[each.directory.path], twice) for each in targets]
     splits = [
         None if reason else _split(each, settings[each.directory.path])
         for each, reason in zip(targets, reasons, strict=True)
     ]
     outcomes = iter(run_job(PartJob(), list(filter(None, splits)), options, progress))
     return [
-        PartResult(target, _left(target, reason) if split is None else next(outcomes))
+        PartResult(target, _unchanged(target, reason) if split is None else next(outcomes))
         for target, split, reason in zip(targets, splits, reasons, strict=True)
     ]
 
@@ -228,7 +228,7 @@ def _is_remote(target: PartTarget, settings: Settings) -> bool:
     return key is not None and settings.topic(key.topic).remote_storage_enable
 
 
-def _why_left(target: PartTarget, settings: Settings, twice: Mapping[Path, Path]) -> str:
+def _why_unchanged(target: PartTarget, settings: Settings, twice: Mapping[Path, Path]) -> str:
     """Why a partition must not be written to; empty where it may be."""
     other = twice.get(target.partition.path)
     if other is not None:
@@ -236,7 +236,7 @@ def _why_left(target: PartTarget, settings: Settings, twice: Mapping[Path, Path]
     return REMOTE_STORAGE if _is_remote(target, settings) else ""
 
 
-def _left(target: PartTarget, reason: str) -> Repaired:
+def _unchanged(target: PartTarget, reason: str) -> Repaired:
     return Repaired({}, (Refusal(reason, target.partition.path.name, ""),))
 
 

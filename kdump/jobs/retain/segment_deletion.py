@@ -64,7 +64,7 @@ class DeletionRule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NothingYet:
+class DecideLater:
     """Nothing goes: what there is is to be decided on together with other logs, by age."""
 
     def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
@@ -120,7 +120,7 @@ class DeleteSegmentsSplit(Split):
         high_watermark: what is known of it; None where nobody says anything.
     """
 
-    rule: DeletionRule = field(default_factory=NothingYet)
+    rule: DeletionRule = field(default_factory=DecideLater)
     context: LoadContext = field(default_factory=LoadContext)
     high_watermark: int | None = None
 
@@ -168,7 +168,7 @@ class DeleteSegmentsJob:
 
     def run(self, split: DeleteSegmentsSplit, /) -> DeleteSegmentsResult:
         """Load it; one that a broker would put right, or not load, is not worked on."""
-        loaded = load_sound(split)
+        loaded = load_undamaged(split)
         if not isinstance(loaded, LoadedLog):
             return loaded
         try:
@@ -177,7 +177,7 @@ class DeleteSegmentsJob:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
 
 
-def load_sound(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
+def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
     """Load a partition in which a broker would have nothing to put right; else say what."""
     try:
         loaded = load_log(Path(split.path), split.context, split.high_watermark)
