@@ -25,16 +25,16 @@ MILLION = 1_000_000
 
 def read_in_process(paths: Sequence[str], columns: str) -> int:
     """Read all records to Arrow batches of ``columns``; gives how many there are."""
-    from kdump.tables.kafka_log.filters import Wanted
     from kdump.tables.kafka_log.options import parse_options
+    from kdump.tables.kafka_log.pushed_filters import PushedFilters
     from kdump.tables.kafka_log.reader import SourceReading
     from kdump.tables.kafka_log.splits import plan_splits
 
     count = 0
     for path in paths:
         options = parse_options({"path": path, "columns": columns})
-        reading = SourceReading.of(options, options.columns, Wanted())
-        for split in plan_splits(options, Wanted()):
+        reading = SourceReading.of(options, options.columns, PushedFilters())
+        for split in plan_splits(options, PushedFilters()):
             count += sum(table.num_rows for table in reading.read(split))
     return count
 

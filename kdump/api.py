@@ -38,12 +38,12 @@ from kdump.log.sound import Damage
 from kdump.repair.policies import Policy
 from kdump.state.settings import Settings, read_settings, require_accepted
 from kdump.tables.batch_tables import BATCH_SCHEMA, batch_tables
-from kdump.tables.kafka_log.choice import Bounds, Edge
 from kdump.tables.kafka_log.columns import arrow_schema
 from kdump.tables.kafka_log.damage import DamagedLogError
-from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import SourceOptions, parse_options
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.reader import SourceReading
+from kdump.tables.kafka_log.selected_offsets import Bounds, Edge
 from kdump.tables.kafka_log.splits import plan_splits
 
 __all__ = [
@@ -316,8 +316,8 @@ def _source_options(
 
 
 def _read_records(options: SourceOptions) -> pa.RecordBatchReader:
-    reading = SourceReading.of(options, options.columns, Wanted())
-    splits = plan_splits(options, Wanted())
+    reading = SourceReading.of(options, options.columns, PushedFilters())
+    splits = plan_splits(options, PushedFilters())
     tables = (table for split in splits for table in reading.read(split))
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns), tables)
 

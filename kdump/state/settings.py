@@ -74,15 +74,15 @@ class Origin:
     """Where a value stands, and under what name.
 
     Attributes:
-        place: where.
+        source: where.
         key: Kafka's name for it there; None where nobody sets it.
     """
 
-    place: SettingSource
+    source: SettingSource
     key: str | None = None
 
     def __str__(self) -> str:
-        return self.place.value if self.key is None else f"{self.key} in {self.place.value}"
+        return self.source.value if self.key is None else f"{self.key} in {self.source.value}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +152,11 @@ _FILE_DEFAULTS: Final[Mapping[str, Value]] = {RETENTION_MS: 7 * _DAY_MS}
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _Properties:
     """Properties from one place."""
 
     configs: Configs
-    place: SettingSource
+    source: SettingSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +207,8 @@ class Settings:
     @property
     def producer_id_expiration_ms(self) -> int | None:
         """``producer.id.expiration.ms``, if it was said; None keeps all producers."""
-        for source in self._brokers():
-            found = _first([PRODUCER_ID_EXPIRATION], source)
+        for properties in self._brokers():
+            found = _first([PRODUCER_ID_EXPIRATION], properties)
             if found is not None:
                 assert isinstance(found[0], int)
                 return found[0]
@@ -218,60 +218,62 @@ class Settings:
         """Whether the cluster's metadata has the topic, and so its whole configuration."""
         return self.cluster is not None and topic in self.cluster.topics
 
-    def _found(self, wanted: TopicProperty, topic: str) -> tuple[Value | None, Origin] | None:
+    def _found(
+        self, topic_property: TopicProperty, topic: str
+    ) -> tuple[Value | None, Origin] | None:
         """The value that counts and where it stands; None where nobody knows it.
 
         Without a value, it is the default of :class:`TopicSettings`.
         """
-        for source in self._topics(topic):
-            found = _first([wanted.key], source)
+        for properties in self._topics(topic):
+            found = _first([topic_property.key], properties)
             if found is not None:
                 return found
         is_known = self.is_listed(topic)
-        if wanted is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
+        if topic_property is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
             return frozenset({CleanupPolicy.COMPACT}), Origin(SettingSource.INTERNAL)
-        if wanted is POLICY and not is_known:
+        if topic_property is POLICY and not is_known:
             return None  # the topic itself may say otherwise
-        for source in self._brokers():
-            found = _first(_readable(wanted, source.place), source)
+        for properties in self._brokers():
+            found = _first(_readable(topic_property, properties.source), properties)
             if found is not None:
                 return found
         if not is_known:
             return None
-        if not wanted.synonyms:
+        if not topic_property.synonyms:
             return None, Origin(SettingSource.TOPIC_DEFAULT)
         if self.broker is not None:
-            return _FILE_DEFAULTS.get(wanted.name), Origin(SettingSource.FILE_DEFAULT)
+            return _FILE_DEFAULTS.get(topic_property.name), Origin(SettingSource.FILE_DEFAULT)
         return None
 
-    def _topics(self, name: str) -> Iterator[_Source]:
+    def _topics(self, name: str) -> Iterator[_Properties]:
         """By a topic's names, from what counts most to what counts least."""
-        yield _Source(self.given, SettingSource.GIVEN)
+        yield _Properties(self.given, SettingSource.GIVEN)
         if self.cluster is not None and name in self.cluster.topics:
-            yield _Source(self.cluster.topics[name].configs, SettingSource.TOPIC)
+            yield _Properties(self.cluster.topics[name].configs, SettingSource.TOPIC)
 
-    def _brokers(self) -> Iterator[_Source]:
+    def _brokers(self) -> Iterator[_Properties]:
         """By a broker's names, likewise."""
-        yield _Source(self.given, SettingSource.GIVEN)
+        yield _Properties(self.given, SettingSource.GIVEN)
         dynamic = {} if self.cluster is None else self.cluster.broker_configs
-        yield _Source(dynamic.get(str(self.node_id), {}), SettingSource.BROKER)
-        yield _Source(dynamic.get(_EVERY_BROKER, {}), SettingSource.EVERY_BROKER)
+        yield _Properties(dynamic.get(str(self.node_id), {}), SettingSource.BROKER)
+        yield _Properties(dynamic.get(_EVERY_BROKER, {}), SettingSource.EVERY_BROKER)
         if self.broker is not None:
-            yield _Source(self.broker, SettingSource.FILE)
+            yield _Properties(self.broker, SettingSource.FILE)
 
 
-def _readable(wanted: TopicProperty, place: SettingSource) -> Sequence[ConfigKey]:
+def _readable(topic_property: TopicProperty, source: SettingSource) -> Sequence[ConfigKey]:
     """The broker's names that count in a place: only the first one of each is dynamic."""
-    is_dynamic = place in (SettingSource.BROKER, SettingSource.EVERY_BROKER)
-    return wanted.synonyms[:1] if is_dynamic else wanted.synonyms
+    is_dynamic = source in (SettingSource.BROKER, SettingSource.EVERY_BROKER)
+    return topic_property.synonyms[:1] if is_dynamic else topic_property.synonyms
 
 
-def _first(keys: Iterable[ConfigKey], source: _Source) -> tuple[Value, Origin] | None:
+def _first(keys: Iterable[ConfigKey], properties: _Properties) -> tuple[Value, Origin] | None:
     """The value of the first of ``keys`` that is set, and where it stands."""
     for key in keys:
-        if key.name in source.configs:
-            value = key.value(source.configs[key.name], source.place.value, is_stored=True)
-            return value, Origin(source.place, key.name)
+        if key.name in properties.configs:
+            value = key.value(properties.configs[key.name], properties.source.value, is_stored=True)
+            return value, Origin(properties.source, key.name)
     return None
 
 

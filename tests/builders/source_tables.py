@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from kdump.tables.kafka_log.columns import arrow_schema
-from kdump.tables.kafka_log.filters import Wanted, push
 from kdump.tables.kafka_log.options import parse_options
+from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit, plan_splits
 
@@ -18,9 +18,9 @@ Filter = tuple[str, str, Any]
 """Name of a filter's class, column, value."""
 
 
-def wanted_by(filters: Sequence[Filter]) -> Wanted:
+def wanted_by(filters: Sequence[Filter]) -> PushedFilters:
     """What filters leave; those that are not done with would be Spark's to apply."""
-    wanted = Wanted()
+    wanted = PushedFilters()
     for each in filters:
         wanted, _ = push(wanted, *each)
     return wanted

@@ -393,13 +393,13 @@ def test_a_filter_on_times_leaves_exactly_what_it_says(
 def test_a_filter_on_partitions_spares_reading_the_others(
     log_dir: Path, filters: list[tuple[str, str, Any]], expected: list[str]
 ) -> None:
-    read = {f"{s.place.topic}-{s.place.partition}" for s in splits_of(log_dir, filters)}
+    read = {f"{s.origin.topic}-{s.origin.partition}" for s in splits_of(log_dir, filters)}
     assert sorted(read) == expected
 
 
 def test_filters_that_are_only_narrowed_are_left_to_spark() -> None:
     wanted, is_done = wanted_by([]), True
-    from kdump.tables.kafka_log.filters import Interval, push
+    from kdump.tables.kafka_log.pushed_filters import Interval, push
 
     wanted, is_done = push(wanted, "In", "offset", (9, 4))
     assert (wanted.offsets, is_done) == (Interval(4, 9), False)
@@ -480,7 +480,7 @@ def test_segments_that_are_too_old_are_not_opened(tmp_path: Path) -> None:
         entry = log_directories.time_index((100 * (base + 1), 0))
         (path / f"{base:020d}.timeindex").write_bytes(entry)
     filters = [("GreaterThan", "timestamp", moment(150))]
-    assert [split.place.segment[-5] for split in splits_of(path, filters)] == ["1", "2"]
+    assert [split.origin.segment[-5] for split in splits_of(path, filters)] == ["1", "2"]
     assert offsets_of(path, filters) == [1, 2]
 
 

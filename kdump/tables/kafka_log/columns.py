@@ -78,15 +78,15 @@ def _value(rows: Rows) -> pa.Array:
 
 
 def _topic(rows: Rows) -> pa.Array:
-    return _repeated(rows.place.topic, pa.string(), rows.count)
+    return _repeated(rows.origin.topic, pa.string(), rows.count)
 
 
 def _partition(rows: Rows) -> pa.Array:
-    return _repeated(rows.place.partition, pa.int32(), rows.count)
+    return _repeated(rows.origin.partition, pa.int32(), rows.count)
 
 
 def _segment(rows: Rows) -> pa.Array:
-    return _repeated(rows.place.segment, pa.string(), rows.count)
+    return _repeated(rows.origin.segment, pa.string(), rows.count)
 
 
 def _offset(rows: Rows) -> pa.Array:
@@ -214,7 +214,7 @@ def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[Sou
     """The columns of these names, which are told apart by their letters, whatever the case.
 
     Args:
-        names: in the order that is wanted.
+        names: in the order that is filters.
         corrupt_column: name of the column for damage, if there is to be one.
 
     Raises:
@@ -266,7 +266,7 @@ def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema)
 
 
 def damage_table(
-    place: RecordOrigin,
+    origin: RecordOrigin,
     position: int,
     what: str,
     columns: Sequence[SourceColumn],
@@ -274,9 +274,9 @@ def damage_table(
 ) -> pa.RecordBatch:
     """One row that stands for damaged bytes: where they are, what is wrong, and nothing else."""
     known = {
-        "topic": place.topic,
-        "partition": place.partition,
-        "segment": place.segment,
+        "topic": origin.topic,
+        "partition": origin.partition,
+        "segment": origin.segment,
         "batchPosition": position,
     }
     arrays = [

@@ -20,8 +20,8 @@ from kdump.tables.kafka_log.columns import (
     columns_named,
     ddl,
 )
-from kdump.tables.kafka_log.filters import Wanted, push
 from kdump.tables.kafka_log.options import parse_options
+from kdump.tables.kafka_log.pushed_filters import PushedFilters, push
 from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import grouped, plan_splits
 
@@ -118,19 +118,19 @@ def source_class(*, push_filters: bool) -> type[Any]:
             self.columns = _columns_of(schema, options)
             # As they were asked for: names are the same whatever their case, but not to Spark.
             self.names = schema.fieldNames()
-            self.wanted = Wanted()
+            self.pushed = PushedFilters()
 
-        @_said_plainly
+        @_with_plain_errors
         def partitions(self) -> Sequence[InputPartition]:
             options = parse_options(self.options)
-            splits = plan_splits(options, self.wanted)
+            splits = plan_splits(options, self.pushed)
             # Spark would make one without a value out of none.
             return [InputPartition(group) for group in grouped(splits, options)] or [
                 InputPartition(())
             ]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-            reading = SourceReading.of(parse_options(self.options), self.columns, self.wanted)
+            reading = SourceReading.of(parse_options(self.options), self.columns, self.pushed)
             try:
                 for split in partition.value:
                     for table in reading.read(split):
@@ -142,7 +142,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
         """Reads no more than filters leave, as far as they tell that."""
 
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-            self.wanted, left = _pushed(self.wanted, filters)
+            self.pushed, left = _push_all(self.pushed, filters)
             return left
 
     reader_class = FilteringReader if push_filters else KafkaLogReader
@@ -153,7 +153,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
         PySpark 4.3.0 stops a reader that it could not make, and shows that failure last.
         """
 
-        @_said_plainly
+        @_with_plain_errors
         def initialOffset(self) -> NoReturn:  # noqa: N802
             raise UsageProblem(_NO_STREAM)
 
@@ -167,11 +167,11 @@ def source_class(*, push_filters: bool) -> type[Any]:
         def name(cls) -> str:
             return FORMAT
 
-        @_said_plainly
+        @_with_plain_errors
         def schema(self) -> str:
             return ddl(parse_options(self.options).columns)
 
-        @_said_plainly
+        @_with_plain_errors
         def reader(self, schema: StructType) -> DataSourceReader:
             return reader_class(dict(self.options), schema)
 
@@ -187,7 +187,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
     return KafkaLogSource
 
 
-def _said_plainly(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_plain_errors(method: Callable[..., Any]) -> Callable[..., Any]:
     """Let Spark, which shows where an exception comes from, show no more of that than it must."""
 
     @functools.wraps(method)
@@ -221,15 +221,15 @@ def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...
     return columns
 
 
-def _pushed(wanted: Wanted, filters: Sequence[Any]) -> tuple[Wanted, list[Any]]:
-    """What is wanted after these of Spark's filters, and those that it has still to apply."""
+def _push_all(pushed: PushedFilters, filters: Sequence[Any]) -> tuple[PushedFilters, list[Any]]:
+    """What is pushed after these of Spark's filters, and those that it has still to apply."""
     left: list[Any] = []
     for each in filters:
         path: tuple[str, ...] = getattr(each, "attribute", ())
         is_done = False
         if len(path) == 1:
             value: Any = getattr(each, "value", None)
-            wanted, is_done = push(wanted, type(each).__name__, path[0].lower(), value)
+            pushed, is_done = push(pushed, type(each).__name__, path[0].lower(), value)
         if not is_done:
             left.append(each)
-    return wanted, left
+    return pushed, left

@@ -17,9 +17,9 @@ from kdump.errors import UsageProblem
 from kdump.formats.names import TopicPartition
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.tables.kafka_log import java_pattern
-from kdump.tables.kafka_log.choice import AtTime, Bound, Bounds, Edge, Topics
 from kdump.tables.kafka_log.columns import COLUMNS, SourceColumn, columns_named, default_columns
 from kdump.tables.kafka_log.java_pattern import PatternError
+from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Bounds, Edge, SelectedTopics
 
 DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
 """As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
@@ -61,7 +61,7 @@ class SourceOptions:
     """
 
     paths: tuple[str, ...]
-    topics: Topics
+    topics: SelectedTopics
     start: Bounds
     end: Bounds
     is_committed: bool
@@ -200,7 +200,7 @@ class _Parser:
                 raise UsageProblem(f"{each} is no path: kafka-log reads mounted file systems alone")
         return tuple(found)
 
-    def topics(self) -> Topics:
+    def topics(self) -> SelectedTopics:
         chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
         if len(chosen) > 1:
             raise UsageProblem(f"options {' and '.join(chosen)} of kafka-log contradict each other")
@@ -210,17 +210,17 @@ class _Parser:
                 topics = frozenset(name.strip() for name in names if name.strip())
                 if not topics:
                     self.refuse("subscribe", "topics, separated by commas")
-                return Topics(names=topics)
+                return SelectedTopics(names=topics)
             case ["subscribePattern"]:
                 pattern = self.text("subscribePattern") or ""
                 try:
                     java_pattern.check(pattern)
                 except PatternError as problem:
                     self.refuse("subscribePattern", f"a regular expression as Java's: {problem}")
-                return Topics(pattern=pattern)
+                return SelectedTopics(pattern=pattern)
             case ["assign"]:
-                return Topics(partitions=self.assigned())
-        return Topics()
+                return SelectedTopics(partitions=self.assigned())
+        return SelectedTopics()
 
     def assigned(self) -> frozenset[TopicPartition]:
         parsed = self.json_object("assign") or {}

@@ -37,8 +37,8 @@ from kdump.tables.kafka_log.columns import (
     record_table,
 )
 from kdump.tables.kafka_log.damage import DamagedLogError
-from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import Mode, SourceOptions
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.read_ahead import read_ahead
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.tables.kafka_log.splits import SourceSplit
@@ -54,7 +54,7 @@ class SourceReading:
 
     Attributes:
         columns: to give.
-        wanted: which records, beside the offsets that a split has.
+        filters: which records, beside the offsets that a split has.
         mode: what becomes of damaged bytes.
         is_committed: leave out what was aborted, or is undecided.
         with_control: give control records, too.
@@ -63,7 +63,7 @@ class SourceReading:
     """
 
     columns: tuple[SourceColumn, ...]
-    wanted: Wanted
+    filters: PushedFilters
     mode: Mode
     is_committed: bool
     with_control: bool
@@ -71,11 +71,11 @@ class SourceReading:
 
     @classmethod
     def of(
-        cls, options: SourceOptions, columns: tuple[SourceColumn, ...], wanted: Wanted
+        cls, options: SourceOptions, columns: tuple[SourceColumn, ...], filters: PushedFilters
     ) -> SourceReading:
         return cls(
             columns,
-            wanted,
+            filters,
             options.mode,
             options.is_committed,
             options.with_control,
@@ -99,7 +99,7 @@ class _SplitReader:
         self.reading = reading
         self.split = split
         self.schema = arrow_schema(reading.columns)
-        times = reading.wanted.timestamps_ms
+        times = reading.filters.timestamps_ms
         self.selection = Selection(
             from_offset=split.from_offset,
             to_offset=split.to_offset,
@@ -141,7 +141,7 @@ class _SplitReader:
             )
 
     def _up_to_end(self, window: Window) -> Window:
-        """The batches before the first that begins behind what is wanted."""
+        """The batches before the first that begins behind what is filters."""
         to_offset = self.split.to_offset
         if to_offset is None:
             return window
@@ -151,7 +151,7 @@ class _SplitReader:
         return window.rows(slice(0, int(np.argmax(is_behind)))) if is_behind.any() else window
 
     def _selection(self, batches: BatchColumns) -> Selection:
-        """What to look at each record for: nothing, if the batches lie within what is wanted."""
+        """What to look at each record for: nothing, if the batches lie within what is filters."""
         whole = self.selection
         if whole.from_time_ms is not None or whole.to_time_ms is not None or not batches.count:
             return whole
@@ -205,7 +205,7 @@ class _SplitReader:
         state = None
         if states:
             state = np.array([states[at] for at in columns.batches.position.tolist()], np.int64)
-        yield from self._table(rows_of_records(self.split.place, columns, state))
+        yield from self._table(rows_of_records(self.split.origin, columns, state))
         for row, problem in columns.problems.items():
             start = int(columns.batches.position[row])
             end = int(columns.batches.next_position[row])
@@ -221,7 +221,7 @@ class _SplitReader:
             else:
                 yield from self._damaged(batch_damage(each.window, 0, self.split.path, problem))
         if sound:
-            yield from self._table(rows_of_messages(self.split.place, sound))
+            yield from self._table(rows_of_messages(self.split.origin, sound))
 
     def _table(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         if rows.count:
@@ -245,9 +245,9 @@ class _SplitReader:
             raise DamagedLogError(damage)
         self.damages += 1
         self.damaged_bytes += damage.end - damage.start
-        if reading.mode is Mode.PERMISSIVE and not reading.wanted.is_without_damage:
+        if reading.mode is Mode.PERMISSIVE and not reading.filters.is_without_damage:
             yield damage_table(
-                self.split.place, damage.start, str(damage), reading.columns, self.schema
+                self.split.origin, damage.start, str(damage), reading.columns, self.schema
             )
 
 

@@ -57,7 +57,7 @@ class Rows:
         headers: the headers, as an array of lists.
     """
 
-    place: RecordOrigin
+    origin: RecordOrigin
     batches: BatchColumns
     batch: Column
     offset: Column
@@ -73,10 +73,10 @@ class Rows:
         return len(self.offset)
 
 
-def rows_of_records(place: RecordOrigin, columns: RecordColumns, state: Column | None) -> Rows:
+def rows_of_records(origin: RecordOrigin, columns: RecordColumns, state: Column | None) -> Rows:
     """The records of batches of magic 2."""
     return Rows(
-        place=place,
+        origin=origin,
         batches=columns.batches,
         batch=columns.batch,
         offset=columns.offset,
@@ -89,7 +89,7 @@ def rows_of_records(place: RecordOrigin, columns: RecordColumns, state: Column |
     )
 
 
-def rows_of_messages(place: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
+def rows_of_messages(origin: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
     """Messages of magic 0 or 1.
 
     Raises:
@@ -100,7 +100,7 @@ def rows_of_messages(place: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
     keys = [message.key for message in messages]
     values = [message.value for message in messages]
     return Rows(
-        place=place,
+        origin=origin,
         batches=_joined([each.window.batches for each in sets]),
         batch=np.repeat(np.arange(len(sets)), [len(each.messages) for each in sets]),
         offset=np.array([message.offset for message in messages], np.int64),

@@ -20,12 +20,12 @@ from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
-from kdump.tables.kafka_log.choice import AtTime, Bound, Edge
 from kdump.tables.kafka_log.damage import DamagedLogError
-from kdump.tables.kafka_log.filters import Wanted
+from kdump.tables.kafka_log.found_partitions import FIRST_OFFSET, FoundPartition, find_partitions
 from kdump.tables.kafka_log.options import Mode, SourceOptions
-from kdump.tables.kafka_log.paths import FIRST_OFFSET, FoundPartition, find_partitions
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import RecordOrigin
+from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Edge
 
 _LOG: Final = logging.getLogger(__name__)
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
@@ -43,7 +43,7 @@ class SourceSplit(Split):
         segment: the offsets that its segment has room for, and whether it may be padded.
     """
 
-    place: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
+    origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
     from_offset: int = FIRST_OFFSET
     to_offset: int | None = None
     segment: LogPart = field(default_factory=LogPart)
@@ -54,7 +54,7 @@ class SourceSplit(Split):
         return replace(self.segment, start=self.start, end=self.end)
 
 
-def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
+def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSplit]:
     """The splits to read, by partition and offset.
 
     Raises:
@@ -63,9 +63,9 @@ def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
         KdumpError: a partition that is to be read cannot be listed.
         OSError: a file cannot be read.
     """
-    if wanted.is_empty:
+    if filters.is_empty:
         return []
-    found = find_partitions(options, wanted)
+    found = find_partitions(options, filters)
     for each in found:
         if each.partition.is_0_7:
             raise UsageProblem(
@@ -76,7 +76,7 @@ def plan_splits(options: SourceOptions, wanted: Wanted) -> list[SourceSplit]:
     size = split_bytes(total_bytes, usable_cpus())
     if options.min_partitions is not None:
         size = max(_SMALLEST_SPLIT_BYTES, min(size, total_bytes // options.min_partitions))
-    splits = [split for each in found for split in _Planner(each, options, wanted).splits(size)]
+    splits = [split for each in found for split in _Planner(each, options, filters).splits(size)]
     return _at_least(options.min_partitions or 0, splits)
 
 
@@ -133,19 +133,21 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
 class _Planner:
     """Cuts what is wanted of one partition."""
 
-    def __init__(self, found: FoundPartition, options: SourceOptions, wanted: Wanted) -> None:
+    def __init__(
+        self, found: FoundPartition, options: SourceOptions, filters: PushedFilters
+    ) -> None:
         self.found = found
         self.partition = found.partition
         self.options = options
-        self.wanted = wanted
+        self.filters = filters
 
     def splits(self, size: int) -> Iterator[SourceSplit]:
         key = self.found.topic_partition
         if not self.found.segments:
             return
         if not (
-            self.wanted.has_topic(key.topic if key else None)
-            and self.wanted.has_partition(key.partition if key else None)
+            self.filters.has_topic(key.topic if key else None)
+            and self.filters.has_partition(key.partition if key else None)
         ):
             return
         from_offset, to_offset = self._range()
@@ -158,7 +160,7 @@ class _Planner:
     def _range(self) -> tuple[int, int | None]:
         """The offsets that are wanted, from one to before the other."""
         key = self.found.topic_partition
-        offsets = self.wanted.offsets
+        offsets = self.filters.offsets
         from_offset = self._offset(self.options.start.of(key))
         tos = [self._offset(self.options.end.of(key))]
         if self.options.is_committed:
@@ -193,7 +195,7 @@ class _Planner:
     ) -> Iterator[tuple[Segment, Segment | None]]:
         """The segments that can hold what is wanted, each with the one behind it."""
         chosen = {segment.base_offset for segment in self.found.segments}
-        least_ms = self.wanted.timestamps_ms.least
+        least_ms = self.filters.timestamps_ms.least
         for segment, following in self.partition.with_following():
             if segment.base_offset not in chosen:
                 continue
@@ -215,7 +217,7 @@ class _Planner:
     ) -> Iterator[SourceSplit]:
         path = self.partition.segment_path(segment, FileKind.LOG)
         key = self.found.topic_partition
-        place = RecordOrigin(key.topic if key else None, key.partition if key else None, str(path))
+        origin = RecordOrigin(key.topic if key else None, key.partition if key else None, str(path))
         if len(pieces) > 1 or segment.base_offset < from_offset:
             with local(path).open_file() as log:
                 start = 0
@@ -231,7 +233,7 @@ class _Planner:
                 end=piece.end,
                 size_bytes=piece.size_bytes,
                 label=piece.label,
-                place=place,
+                origin=origin,
                 from_offset=from_offset,
                 to_offset=to_offset,
                 segment=segment_part(segment, following),

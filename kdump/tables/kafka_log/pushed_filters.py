@@ -41,7 +41,7 @@ NOTHING: Final = Interval(1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PushedFilters:
     """What the filters leave, all of them together.
 
     Attributes:
@@ -83,11 +83,11 @@ class Wanted:
         return self.partitions.has(partition)
 
 
-def push(wanted: Wanted, kind: str, column: str, value: Any) -> tuple[Wanted, bool]:
+def push(filters: PushedFilters, kind: str, column: str, value: Any) -> tuple[PushedFilters, bool]:
     """Take one more filter in.
 
     Args:
-        wanted: what those before leave.
+        filters: what those before leave.
         kind: name of the filter's class in ``pyspark.sql.datasource``.
         column: its column, in lower case.
         value: what it compares with; None where it does not.
@@ -97,47 +97,49 @@ def push(wanted: Wanted, kind: str, column: str, value: Any) -> tuple[Wanted, bo
         applied to what is read.
     """
     narrow = _NARROW.get(column)
-    return (wanted, False) if narrow is None else narrow(wanted, kind, value)
+    return (filters, False) if narrow is None else narrow(filters, kind, value)
 
 
-def _offset(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+def _offset(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
     interval, is_exact = _whole_numbers(kind, value)
-    narrowed = replace(wanted, offsets=wanted.offsets & interval)
+    narrowed = replace(filters, offsets=filters.offsets & interval)
     return _without_damage(narrowed, kind, interval), is_exact
 
 
-def _timestamp(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+def _timestamp(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
     interval, is_exact = _milliseconds(kind, value)
-    narrowed = replace(wanted, timestamps_ms=wanted.timestamps_ms & interval)
+    narrowed = replace(filters, timestamps_ms=filters.timestamps_ms & interval)
     return _without_damage(narrowed, kind, interval), is_exact
 
 
-def _without_damage(wanted: Wanted, kind: str, interval: Interval) -> Wanted:
+def _without_damage(filters: PushedFilters, kind: str, interval: Interval) -> PushedFilters:
     is_asked = kind == "IsNotNull" or interval != EVERYTHING
-    return replace(wanted, is_without_damage=wanted.is_without_damage or is_asked)
+    return replace(filters, is_without_damage=filters.is_without_damage or is_asked)
 
 
-def _partition(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+def _partition(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
     interval, is_exact = _whole_numbers(kind, value)
     # A directory without a partition's name has null there: for Spark to decide.
     is_exact &= kind != "IsNotNull"
-    return replace(wanted, partitions=wanted.partitions & interval), is_exact
+    return replace(filters, partitions=filters.partitions & interval), is_exact
 
 
-def _topic(wanted: Wanted, kind: str, value: Any) -> tuple[Wanted, bool]:
+def _topic(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
     match kind:
         case "EqualTo" | "EqualNullSafe" if isinstance(value, str):
             names = frozenset({value})
         case "In":
             names = frozenset(each for each in value if isinstance(each, str))
         case "StringStartsWith" if isinstance(value, str):
-            return replace(wanted, topic_prefixes=(*wanted.topic_prefixes, value)), True
+            return replace(filters, topic_prefixes=(*filters.topic_prefixes, value)), True
         case _:
-            return wanted, False
-    return replace(wanted, topics=names if wanted.topics is None else wanted.topics & names), True
+            return filters, False
+    return replace(
+        filters, topics=names if filters.topics is None else filters.topics & names
+    ), True
 
 
-_NARROW: Final[dict[str, Callable[[Wanted, str, Any], tuple[Wanted, bool]]]] = {
+_NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], tuple[PushedFilters, bool]]]] = {
     "offset": _offset,
     "timestamp": _timestamp,
     "partition": _partition,

@@ -18,8 +18,8 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
-from kdump.tables.kafka_log.filters import Wanted
 from kdump.tables.kafka_log.options import SourceOptions
+from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
 FIRST_OFFSET: Final = 0
 _LOG_KINDS: Final = (FileKind.LOG, FileKind.LOG_0_7)
@@ -45,7 +45,7 @@ class FoundPartition:
     topic_partition: TopicPartition | None
 
 
-def find_partitions(options: SourceOptions, wanted: Wanted) -> list[FoundPartition]:
+def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[FoundPartition]:
     """The partitions to read, in the order of the paths.
 
     Raises:
@@ -58,7 +58,7 @@ def find_partitions(options: SourceOptions, wanted: Wanted) -> list[FoundPartiti
     found = [
         each
         for path in options.paths
-        for each in _found(Path(path), options, wanted, there)
+        for each in _found(Path(path), options, filters, there)
         if options.topics.has(each.topic_partition)
     ]
     _refuse_missing(options, there)
@@ -76,7 +76,7 @@ def _refuse_missing(options: SourceOptions, there: AbstractSet[TopicPartition]) 
 
 
 def _found(
-    path: Path, options: SourceOptions, wanted: Wanted, there: set[TopicPartition]
+    path: Path, options: SourceOptions, filters: PushedFilters, there: set[TopicPartition]
 ) -> Iterator[FoundPartition]:
     """What is to be read of a path; all partitions that it has are added to ``there``."""
     entry_kind = local(path).kind()
@@ -87,13 +87,13 @@ def _found(
         return
     kind = directory.directory_kind(path)
     if kind.is_log_directory:
-        yield from _in_log_directory(path, kind, options, wanted, there)
+        yield from _in_log_directory(path, kind, options, filters, there)
     elif kind.is_partition:
         yield from _alone(_partition_alone(path), there)
     elif inside := directory.log_directories_below(path):
         for each in inside:
             kind = directory.directory_kind(each)
-            yield from _in_log_directory(each, kind, options, wanted, there)
+            yield from _in_log_directory(each, kind, options, filters, there)
     else:
         raise UsageProblem(f"{path} is neither a log directory nor a partition of Kafka's")
 
@@ -152,7 +152,7 @@ def _in_log_directory(
     path: Path,
     kind: DirectoryKind,
     options: SourceOptions,
-    wanted: Wanted,
+    filters: PushedFilters,
     there: set[TopicPartition],
 ) -> Iterator[FoundPartition]:
     def select(name: str, key: TopicPartition) -> bool:
@@ -160,8 +160,8 @@ def _in_log_directory(
             there.add(key)
         return (
             options.topics.has(key)
-            and wanted.has_topic(key.topic)
-            and wanted.has_partition(key.partition)
+            and filters.has_topic(key.topic)
+            and filters.has_partition(key.partition)
         )
 
     found = directory.read_log_directory(path, kind, select=select)

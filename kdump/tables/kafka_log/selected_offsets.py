@@ -43,7 +43,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Topics:
+class SelectedTopics:
     """Which partitions are read; all, if nothing restricts them.
 
     Attributes:
@@ -59,7 +59,7 @@ class Topics:
     def has(self, topic_partition: TopicPartition | None) -> bool:
         """Whether it is read; one that has no name is, if nothing is asked of names."""
         if topic_partition is None:
-            return self == Topics()
+            return self == SelectedTopics()
         return (
             (self.names is None or topic_partition.topic in self.names)
             and (self.pattern is None or java_pattern.matches(self.pattern, topic_partition.topic))
