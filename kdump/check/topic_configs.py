@@ -18,7 +18,7 @@ from typing import Final
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place
 from kdump.formats import names
-from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_int, parse_long
 from kdump.log.directory import LogDirectory
 from kdump.state.cluster import ClusterImage
 from kdump.state.config_keys import (

@@ -15,7 +15,7 @@ from kdump.errors import UsageProblem
 from kdump.formats import internal_topics
 from kdump.formats.errors import FormatError
 from kdump.formats.internal_topics import ParsedRecord
-from kdump.formats.java_text import java_utf8
+from kdump.formats.java.java_text import java_utf8
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kdump.dump.problems import DumpProblem
-from kdump.formats.java_numbers import parse_long
+from kdump.formats.java.java_numbers import parse_long
 from kdump.formats.names import FileKind, FileStage, set_aside_from
 from kdump.storage.local_disk import local
 

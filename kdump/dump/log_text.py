@@ -15,7 +15,7 @@ from kdump.dump.text_options import RECORD_INDENT, TIMESTAMP_TYPES, Damage, Text
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
-from kdump.formats.java_text import java_utf8_bytes
+from kdump.formats.java.java_text import java_utf8_bytes
 from kdump.formats.message_set import Message
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.scan.records import RecordColumns

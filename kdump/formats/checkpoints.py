@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar
 
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_int, parse_long
+from kdump.formats.java.text_lines import decode_lines, line_start, malformed_line
 from kdump.formats.names import TopicPartition
-from kdump.formats.text_lines import decode_lines, line_start, malformed_line
 
 VERSION: Final = 0
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.formats.json_object import decode_json_object, integer_field
+from kdump.formats.java.json_object import decode_json_object, integer_field
 
 VERSION: Final = 0
 NAME: Final = ".kafka_cleanshutdown"

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 from kdump.formats.control_records import parse_control_record
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
-from kdump.formats.jackson import message_node, node_text
+from kdump.formats.java.jackson import message_node, node_text
 from kdump.formats.remote_log_metadata import event_text
 from kdump.formats.schema import (
     MessageSchema,

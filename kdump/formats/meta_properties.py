@@ -10,8 +10,8 @@ import uuid
 from dataclasses import dataclass
 
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_int
-from kdump.formats.properties import decode_properties, encode_properties
+from kdump.formats.java.java_numbers import parse_int
+from kdump.formats.java.properties import decode_properties, encode_properties
 from kdump.formats.uuids import format_uuid, parse_uuid
 
 

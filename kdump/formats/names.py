@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_int, parse_long
 
 LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.formats.errors import FormatError
-from kdump.formats.java_numbers import parse_int
+from kdump.formats.java.java_numbers import parse_int
+from kdump.formats.java.text_lines import decode_lines, malformed_line
 from kdump.formats.names import PARTITION_METADATA
-from kdump.formats.text_lines import decode_lines, malformed_line
 from kdump.formats.uuids import ZERO_UUID, format_uuid, parse_uuid
 
 VERSION: Final = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kdump.formats.errors import FormatError
-from kdump.formats.json_object import decode_json_object, integer_field
+from kdump.formats.java.json_object import decode_json_object, integer_field
 from kdump.formats.names import QUORUM_STATE
 from kdump.formats.uuids import ZERO_UUID, parse_uuid
 

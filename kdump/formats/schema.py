@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 
 from kdump.formats.cursor import MAX_VARINT_BYTES, Cursor
 from kdump.formats.errors import FormatError
-from kdump.formats.java_text import java_utf8
+from kdump.formats.java.java_text import java_utf8
 from kdump.formats.uuids import ZERO_UUID, format_uuid
 
 MAX_STRING_BYTES: Final = 0x7FFF

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.errors import KdumpError
-from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_int, parse_long
 from kdump.state.cluster import Configs
 
 CLEANUP_POLICY: Final = "cleanup.policy"

@@ -20,7 +20,7 @@ from typing import Final
 
 from kdump.errors import KdumpError, UsageProblem
 from kdump.formats import names
-from kdump.formats.java_numbers import parse_int
+from kdump.formats.java.java_numbers import parse_int
 from kdump.log.directory import DirectoryKind, LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.phases import phase

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 
-from kdump.formats.java_numbers import parse_long
+from kdump.formats.java.java_numbers import parse_long
 from kdump.target.refusal import Refused
 
 

@@ -26,7 +26,6 @@ from kdump.formats import (
     offset_index,
     partition_metadata,
     producer_snapshot,
-    properties,
     quorum_state,
     record_batch,
     time_index,
@@ -34,6 +33,7 @@ from kdump.formats import (
 )
 from kdump.formats.compression import Codec, compress, decompress, decompress_chunks
 from kdump.formats.errors import FormatError
+from kdump.formats.java import properties
 
 Read = Callable[[bytes], object]
 """Decodes all that there is to decode in the bytes of a file or a record."""

@@ -103,7 +103,7 @@ def config_options(command: Command) -> Command:
 
 def _read_properties(path: Path) -> dict[str, str]:
     from kdump.formats.errors import FormatError
-    from kdump.formats.properties import decode_properties
+    from kdump.formats.java.properties import decode_properties
 
     try:
         return decode_properties(path.read_bytes())

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.formats import record_batch
-from kdump.formats.java_text import java_utf8
+from kdump.formats.java.java_text import java_utf8
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Column
 from kdump.scan.records import RecordColumns, locate_headers

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.formats.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_int, parse_long
 
 
 @pytest.mark.parametrize(

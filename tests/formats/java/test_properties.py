@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.formats.errors import FormatError
-from kdump.formats.properties import decode_properties, encode_properties
+from kdump.formats.java.properties import decode_properties, encode_properties
 
 
 @pytest.mark.parametrize(

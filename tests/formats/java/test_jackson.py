@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.formats.jackson import double_text, message_node, node_text, string_text
+from kdump.formats.java.jackson import double_text, message_node, node_text, string_text
 from kdump.formats.schema import BYTES, INT32, STRING, UUID, array, field, message, struct
 
 nodes = st.recursive(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.formats.java_text import java_utf8, java_utf8_bytes
+from kdump.formats.java.java_text import java_utf8, java_utf8_bytes
 
 any_bytes = st.binary() | st.lists(
     # Bytes between which UTF-8 makes a difference come up often enough this way.
