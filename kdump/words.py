@@ -1,6 +1,9 @@
-"""Counts in sentences, for every layer that writes one."""
+"""Counts and commands in sentences, for every layer that writes one."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -12,3 +15,20 @@ def counted(count: int, one: str, many: str = "") -> str:
         many: its plural; ``one`` with an s if not given.
     """
     return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def shell_command(words: str, paths: Iterable[Path | str]) -> str:
+    """A command to copy into a shell: ``kdump``, its words, and paths."""
+    import shlex
+
+    return f"kdump {words} {shlex.join(map(str, paths))}"
+
+
+def undo_command(log_dir: Path, undo_id: str | int) -> str:
+    """The command that undoes a run."""
+    return f"{shell_command('undo', [log_dir])} {undo_id}"
+
+
+def discard_command(log_dir: Path, undo_id: str | int) -> str:
+    """The command that discards the undo data of a run."""
+    return f"{shell_command('undo --discard', [log_dir])} {undo_id}"

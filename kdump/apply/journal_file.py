@@ -23,7 +23,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import stat
 from contextlib import suppress
 from dataclasses import replace
@@ -38,6 +37,7 @@ from kdump.apply.journal_json import decode_journal, encode_journal
 from kdump.apply.journal_validation import RefusedJournalError, require_valid
 from kdump.apply.pinned_directory import opened, pinned, status_at
 from kdump.errors import KdumpError
+from kdump.words import discard_command
 
 _TEMPORARY: Final = "-journal"
 _FORMAT: Final = 2
@@ -60,11 +60,6 @@ def run_files_in(log_dir: Path) -> dict[int, dict[str, Path]]:
             if match and not entry.is_dir(follow_symlinks=False):
                 found.setdefault(int(match[1]), {})[match[2]] = log_dir / entry.name
     return dict(sorted(found.items()))
-
-
-def discard_command(log_dir: Path, number: int) -> str:
-    """The command that discards a run, for advice in messages."""
-    return f"kdump undo --discard {shlex.quote(str(log_dir))} {number}"
 
 
 def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files) -> None:

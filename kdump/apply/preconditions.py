@@ -22,11 +22,11 @@ from kdump.apply.journal import (
     RunState,
     names_while_cut,
 )
-from kdump.apply.journal_file import discard_command
 from kdump.apply.journal_record import ROOT, RecordKind
 from kdump.apply.pinned_directory import is_same, status_at, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
+from kdump.words import discard_command
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 

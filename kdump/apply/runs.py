@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kdump.apply.journal import Journal, RunState
-from kdump.apply.journal_file import discard_command, read_journal, run_files_in
+from kdump.apply.journal_file import read_journal, run_files_in
 from kdump.apply.pinned_directory import pinned, status_of
 from kdump.errors import KdumpError
 from kdump.phases import during
+from kdump.words import discard_command, shell_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def no_such_undo(log_dir: Path, undo_id: str) -> KdumpError:
     """The error for an unknown undo ID."""
     return KdumpError(
         f"{log_dir}: there is no undo {undo_id}; "
-        f"'kdump undo --list {shlex.quote(str(log_dir))}' shows all"
+        f"'{shell_command('undo --list', [log_dir])}' shows all"
     )
 
 

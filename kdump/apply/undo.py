@@ -12,7 +12,7 @@ from kdump.apply.apply import roll_back, tidy_up
 from kdump.apply.files import DISK, Files
 from kdump.apply.interrupted_runs import remove_remains
 from kdump.apply.journal import Journal, RunState
-from kdump.apply.journal_file import discard_command, run_files_in, write_journal
+from kdump.apply.journal_file import run_files_in, write_journal
 from kdump.apply.journal_preview import Restored, changed_by_undo
 from kdump.apply.pinned_directory import pinned
 from kdump.apply.preconditions import require_undoable
@@ -20,6 +20,7 @@ from kdump.apply.recreated_files import recreate_files
 from kdump.apply.runs import FoundRun, Undo, explained, list_undos, newest_run, no_such_undo
 from kdump.errors import KdumpError
 from kdump.phases import during
+from kdump.words import discard_command
 
 
 @during("undoing")

@@ -18,17 +18,17 @@ from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.errors import KdumpError
 from kdump.phases import phase
-from kdump.words import counted
+from kdump.words import counted, undo_command
 
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How a command is to write.
+    """How a command writes.
 
     Attributes:
-        command: its name, for whoever lists what can be undone.
-        dry_run: whether it is only to say what it would do.
-        keep_undo: whether that can be undone afterwards.
+        command: its name, which the list of undo data shows.
+        dry_run: whether it previews only.
+        keep_undo: whether it keeps undo data.
     """
 
     command: str
@@ -38,13 +38,13 @@ class Writing:
 
 @dataclass(frozen=True, slots=True)
 class Interrupted:
-    """An earlier run that was stopped before its end.
+    """An earlier run that was interrupted.
 
     Attributes:
-        log_dir: where.
-        command: what was run.
-        is_finished: whether it is finished now; a dry run leaves it.
-        files: which files that changes; only a dry run says it.
+        log_dir: its log directory.
+        command: the command that was run.
+        is_finished: whether the run is finished now; a dry run does not finish it.
+        files: the files that finishing it changes; empty unless this is a dry run.
     """
 
     log_dir: Path
@@ -55,14 +55,14 @@ class Interrupted:
 
 @contextlib.contextmanager
 def locked_for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Interrupted]]:
-    """Hold the locks of ``log_dirs``; what an earlier run was stopped at is finished first.
+    """Lock ``log_dirs`` and finish interrupted runs; yields those.
 
-    Look the directories over inside, not before. Gives what was interrupted.
+    Read the directories inside the context: finishing a run changes them.
 
     Raises:
-        LockedError: a broker, or another kdump, works on one of them.
-        KdumpError: what was interrupted cannot be finished.
-        OSError: the disk does not let us.
+        LockedError: a broker or another kdump works on a directory.
+        KdumpError: an interrupted run cannot be finished.
+        OSError: the disk fails.
     """
     if writing.dry_run:
         yield [
@@ -94,14 +94,14 @@ def locked_for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[l
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """What became of a plan.
+    """The result of a plan.
 
     Attributes:
-        plan: which.
-        is_applied: whether it was carried out; a dry run does not, and an empty one needs not be.
-        undo: by which it can be taken back; None where that is not possible.
-        needed_bytes: how much free space it takes before it gives any back.
-        failure: why it was not carried out, or not to its end; says what has changed.
+        plan: the plan.
+        is_applied: whether it was applied; not in a dry run, nor if there was nothing to do.
+        undo: the undo ID; None without undo data.
+        needed_bytes: the free space that the plan needs before it frees any.
+        failure: why the plan was not applied, or only in part; says what changed.
     """
 
     plan: Plan
@@ -112,30 +112,30 @@ class PlanResult:
 
 
 def plan_and_apply(targets: Sequence[TargetDirectory], writing: Writing) -> list[PlanResult]:
-    """Let directories become what is wanted, unless the run is a dry one.
+    """Plan the way to each target state, and apply the plans unless this is a dry run.
 
-    All plans are made before the first is carried out. A directory whose plan fails does not keep
-    the others from being changed: its failure is in what is returned, unless all fail. Where
-    something else ends the run, such as a signal, notes of that exception say what became of each.
+    All plans are made before the first is applied. A directory that fails does not stop the others:
+    its failure is part of its result. If all fail, the last failure is raised. Any other exception,
+    such as a signal, has a note on each directory.
 
     Raises:
-        KdumpError: a plan cannot be made, or none can be carried out; says what to do.
-        OSError: the disk does not let us.
+        KdumpError: a plan cannot be made, or none can be applied; says what to do.
+        OSError: the disk fails.
     """
     with phase("planning the changes", len(targets)) as planning:
         plans = [make_plan(each) for each in planning.over(targets)]
-    done: dict[Path, PlanResult] = {}
-    # Directories that can make room on a full disk do so before others need it.
+    results: dict[Path, PlanResult] = {}
+    # Directories that free space early go first: others may be on the same full disk.
     for plan in sorted(plans, key=lambda plan: writing.keep_undo or not plan.early_removals):
         try:
             with phase(f"changing {plan.path}"):
-                done[plan.path] = _carried_out(plan, writing)
+                results[plan.path] = _applied(plan, writing)
         except KdumpError as failure:
-            done[plan.path] = PlanResult(plan, is_applied=False, undo=None, failure=failure)
+            results[plan.path] = PlanResult(plan, is_applied=False, undo=None, failure=failure)
         except BaseException as stop:
-            _note(stop, plans, done, plan)
+            _add_notes(stop, plans, results, plan)
             raise
-    in_order = [done[plan.path] for plan in plans]
+    in_order = [results[plan.path] for plan in plans]
     failures = [each.failure for each in in_order if each.failure is not None]
     if failures and not any(each.is_applied for each in in_order):
         for other in failures[:-1]:
@@ -144,31 +144,31 @@ def plan_and_apply(targets: Sequence[TargetDirectory], writing: Writing) -> list
     return in_order
 
 
-def outcome_of(done: PlanResult) -> str | None:
-    """What became of a log directory, for people; None where its failure says so."""
-    path, count = done.plan.path, len(done.plan.operations)
-    if done.failure is not None:
+def outcome_line(result: PlanResult) -> str | None:
+    """Say what was changed in a log directory; None if the failure says it."""
+    path, count = result.plan.path, len(result.plan.operations)
+    if result.failure is not None:
         return None
-    if not done.is_applied:
+    if not result.is_applied:
         return f"{path}: nothing was changed"
     what = f"{path}: {counted(count, 'change')} made"
-    return what if done.undo is None else f"{what}; to undo them: kdump undo {path} {done.undo}"
+    return what if result.undo is None else f"{what}; to undo: {undo_command(path, result.undo)}"
 
 
-def _note(
-    stop: BaseException, plans: Iterable[Plan], done: Mapping[Path, PlanResult], at: Plan
+def _add_notes(
+    stop: BaseException, plans: Iterable[Plan], results: Mapping[Path, PlanResult], at: Plan
 ) -> None:
-    """Add to an exception what became of each log directory; it says itself where it was."""
+    """Note on an exception what was changed in each directory but the one where it was raised."""
     for plan in plans:
-        each = done.get(plan.path)
+        each = results.get(plan.path)
         if each is not None:
-            line = f"kdump: {each.failure}" if each.failure else outcome_of(each)
+            line = f"kdump: {each.failure}" if each.failure else outcome_line(each)
             stop.add_note(str(line))
         elif plan is not at:
             stop.add_note(f"{plan.path}: nothing was changed")
 
 
-def _carried_out(plan: Plan, writing: Writing) -> PlanResult:
+def _applied(plan: Plan, writing: Writing) -> PlanResult:
     needed_bytes = plan.space_bytes(keep_undo=writing.keep_undo)
     if writing.dry_run or plan.is_empty:
         return PlanResult(plan, is_applied=False, undo=None, needed_bytes=needed_bytes)

@@ -80,7 +80,7 @@ def command(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.compact.compact import compact, outcome_of, recover_first
+    from kdump.jobs.compact.compact import compact, outcome_line, recover_first
     from kdump.jobs.compact.request import CompactRequest
     from kdump.jobs.execution import locked_for_writing
     from kdump.jobs.start_blockers import severe_findings
@@ -136,7 +136,7 @@ def command(
     status = diagnostics.status | status_of(results)
     with (
         outcome_notes(done for _, done in recovered),
-        _outcome_notes(map(outcome_of, results)),
+        _outcome_notes(map(outcome_line, results)),
         open_printer(deletion.output_format) as printer,
     ):
         for earlier in interrupted:

@@ -23,7 +23,6 @@ from kdump.cli.options.selection_options import (
 from kdump.cli.output.brief import BriefFindings, BriefList
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import directory_row, partition_row
-from kdump.cli.output.terminal import shell_command
 from kdump.cli.output.write_report import (
     Operations,
     failure_events,
@@ -34,10 +33,9 @@ from kdump.cli.output.write_report import (
     plan_row,
     preview_status,
     report_failures,
-    undo_command,
 )
 from kdump.errors import ExitStatus
-from kdump.words import counted
+from kdump.words import counted, shell_command, undo_command
 
 if TYPE_CHECKING:
     from kdump.jobs.execution import PlanResult
@@ -330,7 +328,7 @@ def _advice(
             yield f"records were lost in {lossy}"
             for _, done in changed:
                 if done.undo is not None:
-                    yield f"to undo: {undo_command(done)}"
+                    yield f"to undo: {undo_command(done.plan.path, done.undo)}"
         elif policy_name is RecoverPolicy.BROKER:
             yield f"records would be lost in {lossy}"
             selected = selection_words(selection)

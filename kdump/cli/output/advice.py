@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.options.selection_options import selection_words
-from kdump.cli.output.terminal import shell_command
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
-from kdump.words import counted
+from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding

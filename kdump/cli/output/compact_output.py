@@ -10,9 +10,8 @@ from kdump.cli.output.brief import BriefList, Unchanged
 from kdump.cli.output.events import Event
 from kdump.cli.output.recovery_rows import refusal_row
 from kdump.cli.output.rendering import format_bytes
-from kdump.cli.output.terminal import shell_command
 from kdump.errors import ExitStatus
-from kdump.words import counted
+from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
     from kdump.broker.cleaner.cleaned_segment import RewrittenGroup
@@ -65,7 +64,7 @@ class CompactReport:
         }
         if result.unchanged is not None:
             self.unchanged.take(path, result.unchanged.value)
-        undos = [f"{shell_command('undo', [path])} {each}" for each in reversed(result.undos)]
+        undos = [undo_command(result.directory.path, each) for each in reversed(result.undos)]
         return Event("directory", row, [f"{path}: to undo: {', '.join(undos)}"] if undos else [])
 
 

@@ -22,7 +22,7 @@ from kdump.state.config_keys import (
     RETENTION_MS,
 )
 from kdump.state.settings import TopicSettings
-from kdump.words import counted
+from kdump.words import counted, discard_command
 
 if TYPE_CHECKING:
     from kdump.cli.options.deletion_options import DeletionArguments
@@ -190,7 +190,7 @@ def _freed_lines(
         return
     path, size = result.directory.path, format_bytes(freed_bytes)
     if done.undo is not None:
-        yield f"{path}: {size} freed only by 'kdump undo --discard {path} {done.undo}'"
+        yield f"{path}: {size} freed only by '{discard_command(path, done.undo)}'"
     elif not deletion.dry_run:
         yield f"{path}: {size} freed"
     elif deletion.keep_undo:

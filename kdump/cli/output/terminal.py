@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from pathlib import Path
 from typing import IO, Any, Final
 
 _DEFAULT_COLUMNS: Final = 80
@@ -37,13 +35,6 @@ def terminal_columns(stream: IO[Any]) -> int | None:
         except (OSError, ValueError):
             columns = 0
     return max(columns, _LEAST_COLUMNS) if columns else _DEFAULT_COLUMNS
-
-
-def shell_command(words: str, paths: Iterable[Path | str]) -> str:
-    """Return a command to copy into a shell: ``kdump``, its words, and paths."""
-    import shlex
-
-    return f"kdump {words} {shlex.join(map(str, paths))}"
 
 
 def wrapped(line: str, columns: int | None, indent: int = _HANGING_INDENT) -> str:

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kdump.cli.output.brief import MAX_LISTED, BriefFindings, finding_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
 from kdump.cli.output.rendering import format_bytes
-from kdump.cli.output.terminal import shell_command
 from kdump.errors import ExitStatus
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
-from kdump.words import counted
+from kdump.words import counted, undo_command
 
 if TYPE_CHECKING:
     from kdump.apply.operations import Operation
@@ -29,11 +28,6 @@ def preview_status(status: ExitStatus) -> ExitStatus:
     1 means that there is something to do and no record is lost: it is never combined with 4.
     """
     return status & ~ExitStatus.REPAIRED if status & ExitStatus.DAMAGE_LEFT else status
-
-
-def undo_command(done: PlanResult) -> str:
-    """Return the command that undoes a run; the run must have undo data."""
-    return f"{shell_command('undo', [done.plan.path])} {done.undo}"
 
 
 def finding_events(findings: Iterable[Finding], brief: BriefFindings) -> Iterator[Event]:
@@ -156,14 +150,14 @@ def open_report(output_format: EventFormat, done: Iterable[PlanResult]) -> Itera
 @contextlib.contextmanager
 def outcome_notes(done: Iterable[PlanResult]) -> Iterator[None]:
     """Add what was done to log directories to every exception, as notes."""
-    from kdump.jobs.execution import outcome_of
+    from kdump.jobs.execution import outcome_line
 
     try:
         yield
     except BaseException as failure:
         for each in done:
             if each.is_applied:
-                failure.add_note(str(outcome_of(each)))
+                failure.add_note(str(outcome_line(each)))
             elif each.failure is not None:
                 failure.add_note(f"kdump: {each.failure}")
         raise
@@ -214,4 +208,4 @@ def plan_lines(done: PlanResult) -> Iterator[str]:
     elif done.undo is None:
         yield f"{plan.path}: {what} made"
     else:
-        yield f"{plan.path}: {what} made; to undo: {undo_command(done)}"
+        yield f"{plan.path}: {what} made; to undo: {undo_command(plan.path, done.undo)}"

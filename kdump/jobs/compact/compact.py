@@ -27,6 +27,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.size_groups import size_groups
+from kdump.words import undo_command
 
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
 """How much is gone over at a time, by engine, unless one partition is more.
@@ -88,7 +89,7 @@ def recover_first(
     if failures:
         for each in done:
             if each.is_applied:
-                failures[0].add_note(str(execution.outcome_of(each)))
+                failures[0].add_note(str(execution.outcome_line(each)))
         raise failures[0]
     return list(zip(results, done, strict=True))
 
@@ -142,14 +143,14 @@ def _is_written(request: CompactRequest, directory: LogDirectory, partition: Par
     return directory.is_clean and request.why_unchanged(directory, partition) is None
 
 
-def outcome_of(result: DirectoryCompaction) -> str:
+def outcome_line(result: DirectoryCompaction) -> str:
     """What became of a log directory, for people."""
     path = result.directory.path
     return f"{path}: compacted{_how_to_undo(path, result.undos)}"
 
 
 def _how_to_undo(log_dir: Path, undos: Sequence[str]) -> str:
-    return f"; to undo it: kdump undo {log_dir} {undos[-1]}" if undos else ""
+    return f"; to undo: {undo_command(log_dir, undos[-1])}" if undos else ""
 
 
 def _note(
@@ -161,7 +162,7 @@ def _note(
     """Add to an exception what became of each log directory before it."""
     for number, directory in enumerate(directories):
         if number < len(found):
-            stop.add_note(outcome_of(found[number]))
+            stop.add_note(outcome_line(found[number]))
         elif number == len(found):
             what = "logs that were compacted before this stay so; run the command again to finish"
             stop.add_note(f"{directory.path}: {what}{_how_to_undo(directory.path, writer.undos)}")
