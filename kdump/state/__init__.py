@@ -1,1 +1,1 @@
-"""What records add up to: producers, transactions, leader epochs, the cluster's metadata."""
+"""State that records add up to: producers, transactions, leader epochs, cluster metadata."""

@@ -1,7 +1,7 @@
-"""What the cluster's metadata says of topics, of their configuration, and of who has them.
+"""The cluster's metadata about topics: configuration, replicas and log directories.
 
-Read from ``__cluster_metadata-0`` where that lies in one of the directories: the newest snapshot,
-and the log behind it (``TopicsDelta``, ``ConfigurationsDelta``).
+It is read from ``__cluster_metadata-0``: the newest snapshot, then the log after it. Follows
+``TopicsDelta`` and ``ConfigurationsDelta``.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _TYPE_IDS: Final = frozenset(
 )
 _TOPIC_RESOURCE: Final = 2
 _BROKER_RESOURCE: Final = 4
-"""As ``ConfigResource.Type`` numbers them."""
+"""Numbers of ``ConfigResource.Type``."""
 
 Configs = Mapping[str, str]
 _Change = tuple[str, Mapping[str, Any]]
@@ -59,19 +59,19 @@ _Change = tuple[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterPartition:
-    """Where the cluster has a partition.
+    """The replicas of a partition.
 
     Attributes:
-        replicas: the nodes that have one.
-        directories: the id of the log directory on each of them, as Kafka writes it; empty where
-            the cluster does not know.
+        replicas: node ids.
+        directories: id of the log directory on each node, as Kafka writes it; empty if the cluster
+            does not know.
     """
 
     replicas: tuple[int, ...]
     directories: tuple[str, ...] = ()
 
     def directory_on(self, node_id: int) -> str | None:
-        """The id of the log directory that has the replica of a node; None where not known."""
+        """The id of the log directory of a node's replica; None if unknown."""
         if node_id not in self.replicas or len(self.directories) != len(self.replicas):
             return None
         return self.directories[self.replicas.index(node_id)]
@@ -79,12 +79,12 @@ class ClusterPartition:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopic:
-    """A topic as the cluster knows it.
+    """A topic in the cluster's metadata.
 
     Attributes:
         name: of the topic.
         topic_id: as Kafka writes it.
-        configs: what was set for the topic itself, by Kafka's names.
+        configs: the topic's own configuration, by Kafka's names.
         partitions: by number.
     """
 
@@ -96,10 +96,10 @@ class ClusterTopic:
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogEnd:
-    """How far a metadata log reaches; the later of two is the greater (``OffsetAndEpoch``).
+    """Where a metadata log ends; ordered like ``OffsetAndEpoch``.
 
     Attributes:
-        epoch: of the last batch, or of the snapshot where no batch follows it.
+        epoch: of the last batch, or of the snapshot if no batch follows it.
         offset: after the last record.
     """
 
@@ -109,15 +109,15 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """The part of a cluster's metadata that says how logs are to be treated.
+    """The part of a cluster's metadata that kdump uses.
 
     Attributes:
         topics: by name.
-        broker_configs: what was set while brokers ran, by node id in decimal; ``""`` is what was
-            set for all of them.
-        log_dirs: the ids of the log directories that each broker had when it registered last, as
-            Kafka writes them.
-        end: of the log that says so.
+        broker_configs: dynamic broker configurations, by node id in decimal; ``""`` applies to all
+            brokers.
+        log_dirs: ids of the log directories at each broker's last registration, as Kafka writes
+            them.
+        end: of the metadata log.
     """
 
     topics: Mapping[str, ClusterTopic]
@@ -126,17 +126,18 @@ class ClusterImage:
     end: LogEnd = LogEnd(0, 0)
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
-        """The topic that has an id, by that in Kafka's form; None where no topic has it."""
+        """The topic with an id in Kafka's form; None if no topic has it."""
         return next((each for each in self.topics.values() if each.topic_id == topic_id), None)
 
 
 def read_cluster_image(partition: Partition) -> ClusterImage | None:
-    """The state of the cluster at the end of ``partition``, which is its metadata log.
+    """Read the metadata of the cluster up to the end of its metadata log.
 
-    What was appended but not yet agreed on by the quorum counts too: the log alone does not tell.
+    Records that the quorum has not committed count too: the log alone does not tell them from
+    others.
 
     Returns:
-        None where the log does not tell: it begins behind the snapshot, or something is damaged.
+        The image; None if the log begins after the snapshot ends, or is damaged.
 
     Raises:
         OSError: a file cannot be read.
@@ -145,7 +146,7 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
     try:
         for end, columns in _batches(partition):
             replay.end = end
-            for value in _wanted_values(columns):
+            for value in _selected_values(columns):
                 parsed = internal_topics.parse_cluster_metadata(None, value, 0)
                 if parsed.value is None or parsed.type_name is None:
                     return None
@@ -156,16 +157,16 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
 
 
 def read_newest_image(partitions: Iterable[Partition]) -> ClusterImage | None:
-    """The state of the cluster by the copy of its metadata log that reaches furthest.
+    """Read the metadata of the cluster from the newest copy of its log.
 
-    A copy on a node that was down for long is as valid as any, and out of date: the one with the
-    greatest epoch counts, and of these the longest, as when Raft elects a leader.
+    A copy on a node that was down for long is valid but out of date. The copy with the greatest
+    epoch counts, and among those the longest, as when Raft elects a leader.
 
     Args:
         partitions: the copies.
 
     Returns:
-        None where no copy can be read to its end.
+        The image; None if no copy can be read to its end.
 
     Raises:
         OSError: a file cannot be read.
@@ -180,7 +181,7 @@ class _Damaged(Exception):
 
 @dataclass(slots=True)
 class _Replay:
-    """The state while records are replayed."""
+    """The image while records are replayed."""
 
     names_by_id: dict[str, str] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
@@ -189,7 +190,7 @@ class _Replay:
     )
     log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     uncommitted: list[_Change] | None = None
-    """Records of a metadata transaction that is open; None outside of one."""
+    """Records of the open metadata transaction; None if none is open."""
     end: LogEnd = LogEnd(0, 0)
 
     def take(self, type_name: str, record: Mapping[str, Any]) -> None:
@@ -227,7 +228,7 @@ class _Replay:
                 configs[record["name"]] = record["value"]
 
     def _change_partition(self, record: Mapping[str, Any]) -> None:
-        """Take what the record says; a change says only what is another than before."""
+        """Apply a record; a change record has only the fields that changed."""
         partitions = self.partitions[record["topicId"]]
         before = partitions.get(record["partitionId"], ClusterPartition(()))
         replicas, directories = record.get("replicas"), record.get("directories")
@@ -258,7 +259,7 @@ class _Replay:
 
 
 def _batches(partition: Partition) -> Iterator[tuple[LogEnd, RecordColumns]]:
-    """The batches from the newest snapshot on, and how far the log reaches with each."""
+    """The batches of the newest snapshot and the log after it, each with the end reached."""
     snapshots = partition.metadata_snapshots
     end = LogEnd(snapshots[-1].epoch, snapshots[-1].end_offset) if snapshots else LogEnd(0, 0)
     if not partition.segments or partition.segments[0].base_offset > end.offset:
@@ -286,13 +287,13 @@ def _columns_in(path: Path, first_offset: int) -> Iterator[RecordColumns]:
                     raise _Damaged
                 yield step
             elif isinstance(step, MessageSet) or (
-                # A torn end is no damage; but then there is something before it.
+                # A torn tail is not damage, unless nothing comes before it.
                 isinstance(step, Skipped) and (step.start == 0 or step.end != source.size_bytes)
             ):
                 raise _Damaged
 
 
-def _wanted_values(columns: RecordColumns) -> Iterator[bytes]:
+def _selected_values(columns: RecordColumns) -> Iterator[bytes]:
     is_control = (columns.batches.attributes & record_batch.CONTROL_FLAG) != 0
     rows: Iterable[int] = (~is_control[columns.batch]).nonzero()[0].tolist()
     for row in rows:

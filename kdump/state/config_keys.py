@@ -1,9 +1,9 @@
-"""The properties of brokers and topics that kdump reads, and the values that Kafka accepts.
+"""The broker and topic properties that kdump uses, and the values that Kafka accepts for them.
 
-Follows ``LogConfig.CONFIG``, ``LogConfig.SERVER_CONFIG_DEF``, ``CleanerConfig.CONFIG_DEF`` and
-``KafkaConfig.validateValues`` of Kafka 4.3.1 for what is accepted, ``ConfigDef.parseType`` for how
-a text becomes a value, and ``ServerTopicConfigSynonyms`` for the names that brokers have for the
-properties of topics.
+Validation follows ``LogConfig.CONFIG``, ``LogConfig.SERVER_CONFIG_DEF``,
+``CleanerConfig.CONFIG_DEF`` and ``KafkaConfig.validateValues`` of Kafka 4.3.1. Parsing follows
+``ConfigDef.parseType``. The broker's synonyms of topic properties follow
+``ServerTopicConfigSynonyms``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
 _LEAST_SEGMENT_BYTES: Final = 1 << 20
 BLANKS: Final = "".join(map(chr, range(0x21)))
-"""What ``String.trim`` removes."""
+"""The characters that ``String.trim`` removes."""
 _COMMA: Final = re.compile(r"\s*,\s*", re.ASCII)
 
 
 class CleanupPolicy(enum.Enum):
-    """What is done about old records; a topic can have both."""
+    """What happens to old records; a topic may have both."""
 
     COMPACT = "compact"
     DELETE = "delete"
@@ -48,7 +48,7 @@ Value = int | bool | frozenset[CleanupPolicy]
 
 
 class InvalidSettingError(KdumpError):
-    """A property has a value that Kafka refuses."""
+    """A property has a value that Kafka rejects."""
 
     def __init__(self, key: str, value: str, expected: str, origin: str) -> None:
         super().__init__(f"{origin}: {key}={value} is not {expected}")
@@ -59,12 +59,12 @@ class ConfigKey:
     """A property of a topic or of a broker.
 
     Attributes:
-        name: Kafka's.
-        parse: gives the value of a trimmed text, raises ValueError.
+        name: Kafka's name.
+        parse: converts a trimmed text; raises ValueError.
         expected: what ``parse`` accepts, in words.
-        factor: how many units of the topic's property one of this property is.
-        is_limit: whether everything below 0 means that there is no limit.
-        parse_stored: the same for a value that a broker has accepted, of whatever version.
+        factor: converts this property to the unit of the topic's property.
+        is_limit: whether every negative value means "no limit".
+        parse_stored: as ``parse``, for a value that a broker of any version has accepted.
     """
 
     name: str
@@ -75,7 +75,7 @@ class ConfigKey:
     parse_stored: Callable[[str], Value] | None = None
 
     def value(self, text: str, origin: str, *, is_stored: bool = False) -> Value:
-        """The value that ``text`` stands for, in units of the topic's property.
+        """Parse ``text``; the value is in the unit of the topic's property.
 
         Raises:
             InvalidSettingError: Kafka does not accept it.
@@ -93,11 +93,11 @@ class ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class TopicProperty:
-    """A topic's property, and the broker's properties for it.
+    """A topic property and the broker properties that set its default.
 
     Attributes:
         key: of the topic.
-        synonyms: of the broker; of those in one place the first one counts.
+        synonyms: of the broker; if one source sets several of them, the first one counts.
     """
 
     key: ConfigKey
@@ -109,26 +109,26 @@ class TopicProperty:
 
     @property
     def attribute(self) -> str:
-        """Of ``TopicSettings``."""
+        """Name of the attribute of ``TopicSettings``."""
         return self.name.replace(".", "_")
 
 
 def _int(
     name: str, least: int | None = None, *, factor: int = 1, is_limit: bool = False
 ) -> ConfigKey:
-    """A property of the type INT."""
+    """A property of type INT."""
     expected = whole_number("32", least)
     return ConfigKey(name, number_parser(parse_int, least), expected, factor, is_limit)
 
 
 def _long(name: str, least: int | None = None, *, is_limit: bool = False) -> ConfigKey:
-    """A property of the type LONG."""
+    """A property of type LONG."""
     expected = whole_number("64", least)
     return ConfigKey(name, number_parser(parse_long, least), expected, is_limit=is_limit)
 
 
 def _segment_bytes(name: str) -> ConfigKey:
-    """The size of a segment, for which brokers before 4.0 accepted less."""
+    """A segment size; brokers before 4.0 accepted smaller ones."""
     return ConfigKey(
         name,
         number_parser(parse_int, _LEAST_SEGMENT_BYTES),
@@ -141,7 +141,7 @@ def _policy(name: str) -> ConfigKey:
     return ConfigKey(
         name,
         _policies,
-        "compact, delete, or both with a comma between them",
+        "compact, delete, or both separated by a comma",
         parse_stored=_stored_policies,
     )
 
@@ -149,7 +149,7 @@ def _policy(name: str) -> ConfigKey:
 def number_parser(
     java_parse: Callable[[str], int | None], least: int | None, most: int | None = None
 ) -> Callable[[str], int]:
-    """A parser of numbers that raises ValueError for those outside of a range, ends included."""
+    """Make a parser that raises ValueError for numbers outside ``least`` to ``most``, inclusive."""
 
     def parse(text: str) -> int:
         number = java_parse(text)
@@ -163,7 +163,7 @@ def number_parser(
 
 
 def whole_number(bits: str, least: int | None, most: int | None = None) -> str:
-    """What :func:`number_parser` accepts, in words."""
+    """Describe what :func:`number_parser` accepts."""
     if least is None:
         return f"a whole number of {bits} bits"
     if most is not None:
@@ -172,10 +172,10 @@ def whole_number(bits: str, least: int | None, most: int | None = None) -> str:
 
 
 def parse_boolean(text: str) -> bool:
-    """The value of a property of the type BOOLEAN.
+    """Parse a property of type BOOLEAN.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a boolean.
     """
     if text.upper() not in ("TRUE", "FALSE"):
         raise ValueError(text)
@@ -183,12 +183,12 @@ def parse_boolean(text: str) -> bool:
 
 
 def _policies(text: str) -> frozenset[CleanupPolicy]:
-    """As ``ConfigDef.ValidList.in`` accepts them: an empty list is valid, an empty word is not."""
+    """Follows ``ConfigDef.ValidList.in``: an empty list is valid, an empty item is not."""
     return frozenset(map(CleanupPolicy, _COMMA.split(text) if text else []))
 
 
 def _stored_policies(text: str) -> frozenset[CleanupPolicy]:
-    """As ``LogConfig`` reads them of whatever an older broker has accepted."""
+    """Follows ``LogConfig`` for values that an older broker accepted."""
     return frozenset(CleanupPolicy(word.lower()) for word in _COMMA.split(text) if word)
 
 
@@ -224,7 +224,7 @@ PROPERTIES: Final = (
         (_long("log.roll.ms", 1), _int("log.roll.hours", 1, factor=_HOUR_MS)),
     ),
 )
-"""All of a topic that decides something here."""
+"""Every topic property that kdump uses."""
 PRODUCER_ID_EXPIRATION: Final = _int(PRODUCER_ID_EXPIRATION_MS, 1)
 
 _RETENTION_TIME: Final = next(each for each in PROPERTIES if each.name == RETENTION_MS)
@@ -236,18 +236,18 @@ KNOWN_NAMES: Final = frozenset(TOPIC_KEYS | _BROKER_KEYS)
 
 
 def require_accepted_by_topics(configs: Configs, origin: str) -> None:
-    """Refuse what a broker refuses as the configuration of a topic (``LogConfig.validate``).
+    """Reject what a broker rejects as a topic's configuration; follows ``LogConfig.validate``.
 
     Raises:
-        InvalidSettingError: there is such a value; of properties that kdump has no use for, none
-            is looked at.
+        InvalidSettingError: a value is not accepted; properties that kdump does not use are not
+            checked.
     """
     values = _values(TOPIC_KEYS, configs, origin)
     _require_lags(values, MIN_COMPACTION_LAG_MS, MAX_COMPACTION_LAG_MS, origin)
 
 
 def require_accepted_by_brokers(configs: Configs, origin: str) -> None:
-    """Refuse what a broker refuses in its own properties, and does not start with.
+    """Reject broker properties with which a broker does not start.
 
     Follows ``KafkaConfig.validateValues`` and ``LogConfig.validateBrokerLogConfigValues``.
 

@@ -1,8 +1,7 @@
-"""What Kafka throws over compressed data that it cannot decompress.
+"""The exceptions that Kafka throws for data that it cannot decompress.
 
-Follows ``CompressionType.forId`` and the streams of ``org.apache.kafka.common.compress``. Unlike
-records that cannot be decoded, these exceptions are not what a recovering broker takes for the
-end of the log.
+Follows ``CompressionType.forId`` and the streams of ``org.apache.kafka.common.compress``. A
+recovering broker ends the log at records that it cannot decode, but not at these exceptions.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ _CHUNK_BYTES: Final = 1 << 20
 def require_decompressible(
     attributes: int, data: Buffer, file_name: str, position: int, *, magic: int = 2
 ) -> None:
-    """Decompress ``data`` for nothing but to see that it can be.
+    """Check that ``data`` can be decompressed.
 
     Args:
-        attributes: of the batch or message, which name the codec.
-        data: what is compressed.
+        attributes: of the batch or message; they contain the codec.
+        data: the compressed bytes.
         file_name: of the log.
         position: of the batch or message.
-        magic: of the same.
+        magic: of the batch or message.
 
     Raises:
-        Refused: the codec is unknown, or the data is not its.
+        Refused: the codec is unknown, or the data is not in its format.
     """
     try:
         codec = Codec.of_attributes(attributes)

@@ -1,4 +1,4 @@
-"""The leader epochs of a partition and where each begins, as loading changes them."""
+"""The leader epochs of a partition and their start offsets, as loading changes them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _TEMPORARY_FILE = _FILE + names.TEMPORARY_SUFFIX
 
 
 class LeaderEpochs:
-    """What a broker keeps of ``leader-epoch-checkpoint`` in memory, and when it writes it.
+    """The in-memory copy of ``leader-epoch-checkpoint``, written back when it changes.
 
-    Follows ``LeaderEpochFileCache``. A file that nothing changes stays as it is, whatever order
-    or blanks it has.
+    Follows ``LeaderEpochFileCache``. While nothing changes, the file keeps its order and blanks.
 
     Raises:
-        Refused: the file is malformed, or has an entry that cannot be one.
+        Refused: the file is malformed or has an impossible entry.
     """
 
     def __init__(self, directory: VirtualDirectory) -> None:
@@ -47,7 +46,7 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """By epoch."""
+        """All entries, by epoch."""
         return tuple(EpochEntry(*item) for item in sorted(self._start_offsets.items()))
 
     @property
@@ -55,12 +54,12 @@ class LeaderEpochs:
         return max(self._start_offsets, default=None)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Take in that ``epoch`` begins at ``start_offset``, unless more is known already."""
+        """Record that ``epoch`` begins at ``start_offset``, unless that is known already."""
         if self._assign(EpochEntry(epoch, start_offset)):
             self._write()
 
     def assign_all(self, batches: BatchColumns) -> None:
-        """Take in the epochs of ``batches``; those of before magic 2 have none."""
+        """Record the epochs of ``batches``; batches of magic 0 and 1 have none."""
         epoch = np.where(batches.magic >= 2, batches.partition_leader_epoch, -1)
         latest = self.latest_epoch
         before = -1 if latest is None else latest
@@ -71,7 +70,7 @@ class LeaderEpochs:
             self.assign(int(epoch[row]), int(batches.base_offset[row]))
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that begin at or behind ``end_offset``."""
+        """Remove the epochs that begin at or after ``end_offset``."""
         latest = self.latest_epoch
         if latest is None or end_offset < 0 or self._start_offsets[latest] < end_offset:
             return
@@ -79,7 +78,7 @@ class LeaderEpochs:
         self._write_if_possible()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget the epochs that end below ``start_offset``; the one there begins there."""
+        """Remove the epochs that end before ``start_offset``; the current one then begins there."""
         removed = self._remove_while(self.entries, lambda entry: entry.start_offset <= start_offset)
         if removed:
             self._start_offsets[removed[-1].epoch] = start_offset
@@ -92,7 +91,7 @@ class LeaderEpochs:
     def _assign(self, entry: EpochEntry) -> bool:
         if entry.epoch < 0 or entry.start_offset < 0:
             raise Refused(
-                f"leader epoch {entry.epoch} at offset {entry.start_offset} cannot be",
+                f"leader epoch {entry.epoch} at offset {entry.start_offset} is impossible",
                 _FILE,
                 "IllegalArgumentException",
             )
@@ -102,7 +101,7 @@ class LeaderEpochs:
         if latest is not None and (
             entry.epoch > latest and entry.start_offset > self._start_offsets[latest]
         ):
-            # Nothing can be in its way, as is so for every line of a sound checkpoint.
+            # No entry conflicts with it: so it is for every line of a valid checkpoint.
             self._start_offsets[entry.epoch] = entry.start_offset
             return True
         self._remove_while(
@@ -121,12 +120,12 @@ class LeaderEpochs:
         return removed
 
     def _write_if_possible(self) -> None:
-        # Kafka's log may be on its way out then, so that a file that cannot be made is no error.
+        # Kafka ignores a failure here, because the log may be about to be deleted.
         if not self._directory.is_directory(_TEMPORARY_FILE):
             self._write()
 
     def _write(self) -> None:
         self._directory.require_no_directory(_TEMPORARY_FILE, "KafkaStorageException")
-        # It is written beside and renamed, which takes a leftover of that name with it.
+        # Kafka writes a temporary file and renames it, which replaces a leftover of that name.
         self._directory.remove(_TEMPORARY_FILE)
         self._directory.put(_FILE, Written(encode_leader_epoch_checkpoint(self.entries)))

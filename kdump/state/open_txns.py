@@ -1,4 +1,4 @@
-"""The open transactions of a partition, by the offset at which each begins."""
+"""The open transactions of a partition, by first offset."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ import heapq
 
 
 class OpenTxns:
-    """Producer ids by first offset, as ``ProducerStateManager`` keeps its ``ongoingTxns``.
+    """Producer ids by first offset; follows ``ongoingTxns`` of ``ProducerStateManager``.
 
-    Beginning, ending and looking for the first one take logarithmic time: a log may have tens of
-    thousands of open transactions.
+    All operations take logarithmic time: a log may have tens of thousands of open transactions.
     """
 
     def __init__(self) -> None:
         self._producer_ids: dict[int, int] = {}
-        # Ended transactions leave the heap when they come to its top.
+        # Ended transactions are dropped from the heap once they reach the top.
         self._first_offsets: list[int] = []
 
     def begin(self, first_offset: int, producer_id: int) -> None:
-        """Open a transaction; another one that began at the same offset is forgotten."""
+        """Open a transaction; it replaces one with the same first offset."""
         if first_offset not in self._producer_ids:
             heapq.heappush(self._first_offsets, first_offset)
         self._producer_ids[first_offset] = producer_id
 
     def end(self, first_offset: int) -> bool:
-        """Close the transaction that began at ``first_offset``; tell whether it was open."""
+        """Close the transaction that began at ``first_offset``; returns whether it was open."""
         return self._producer_ids.pop(first_offset, None) is not None
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all transactions."""
         self._producer_ids.clear()
         self._first_offsets.clear()
 
     def first_offset(self) -> int | None:
-        """The lowest first offset; None where no transaction is open."""
+        """The lowest first offset; None if no transaction is open."""
         heap = self._first_offsets
         while heap and heap[0] not in self._producer_ids:
             heapq.heappop(heap)
         return heap[0] if heap else None
 
     def first_offset_of_others(self, producer_id: int) -> int | None:
-        """The lowest first offset of other producers; None where they have none open."""
+        """The lowest first offset of other producers; None if they have none open."""
         own = []
         while (first := self.first_offset()) is not None:
             if self._producer_ids[first] != producer_id:

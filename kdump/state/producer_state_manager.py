@@ -1,4 +1,4 @@
-"""A partition's producers up to an offset, and the snapshots of them that are on disk.
+"""A partition's producers up to an offset, and their snapshots on disk.
 
 Follows ``ProducerStateManager`` and ``UnifiedLog.loadProducersFromRecords``.
 """
@@ -19,18 +19,18 @@ from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
 
 
 class ProducerStateManager:
-    """The producers of a partition up to ``map_end_offset``, and the snapshots that it knows of.
+    """The producers of a partition up to ``map_end_offset``, and the snapshots known of.
 
-    Kafka makes one for each segment that it recovers, and one for the whole log; each lists the
-    directory's snapshots when it is made and keeps that list, right or not.
+    Kafka creates one for each segment that it recovers, and one for the whole log. Each lists the
+    snapshots when it is created, and keeps that list even if it becomes wrong.
 
     Args:
         directory: the directory.
-        expire_before_ms: producers without a transaction that were last seen at or before that
-            time are forgotten when a snapshot is read; None forgets none.
+        expire_before_ms: reading a snapshot drops producers that have no open transaction and were
+            last seen at or before this time; None drops none.
 
     Raises:
-        Refused: a file that ends as a snapshot does has a name without an offset.
+        Refused: a file with the suffix of a snapshot has no offset in its name.
     """
 
     def __init__(self, directory: VirtualDirectory, expire_before_ms: int | None) -> None:
@@ -52,7 +52,7 @@ class ProducerStateManager:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the first transaction begins whose outcome is open, or not replicated."""
+        """Where the first transaction begins that is open, or whose end is not replicated."""
         first_offsets = [
             self.producers.first_open_offset,
             min(self.unreplicated_txns, default=None),
@@ -75,7 +75,7 @@ class ProducerStateManager:
         self.unreplicated_txns[txn.first_offset] = txn.last_offset
 
     def load_segment_part(self, windows: Iterable[Window], file_name: str) -> None:
-        """Take in the batches of one segment, as ``loadProducersFromRecords`` does.
+        """Apply the batches of one segment, as ``loadProducersFromRecords`` does.
 
         Raises:
             Refused: as :func:`append_batches`; every invalid marker is one here.
@@ -100,7 +100,7 @@ class ProducerStateManager:
             self.complete_txn(txn, file_name)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int) -> None:
-        """Begin again with the newest snapshot in range; those outside go."""
+        """Reload the newest snapshot in range and delete the others."""
         for offset in self._snapshots.outside(log_start_offset, log_end_offset):
             self._delete_snapshot(offset)
         if log_end_offset != self.map_end_offset:
@@ -113,7 +113,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = log_start_offset if newest_offset is None else newest_offset
 
     def truncate_fully(self, offset: int) -> None:
-        """Forget everything, and delete all snapshots."""
+        """Drop all state and delete all snapshots."""
         self._clear()
         for known in self._snapshots.offsets:
             self._delete_snapshot(known)
@@ -121,11 +121,11 @@ class ProducerStateManager:
         self.map_end_offset = offset
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Forget the ended transactions that lie below ``offset``."""
+        """Drop completed transactions that end below ``offset``."""
         self._forget_replicated(offset)
 
     def take_snapshot(self) -> None:
-        """Write a snapshot, unless there is none to be written since the last one."""
+        """Write a snapshot, unless the last one is as new."""
         if self.map_end_offset <= self._last_snapshot_offset:
             return
         offset = self.map_end_offset
@@ -133,21 +133,21 @@ class ProducerStateManager:
         entries = [producer.entry() for producer in in_java_order(self.producers.by_id.values())]
         data = producer_snapshot.encode(entries)
         if name in self._directory:
-            # Kafka writes over what is there, and does not cut off what is longer.
+            # Kafka overwrites the file in place and does not truncate a longer one.
             data += self._directory.read(name)[len(data) :]
         self._directory.put(name, Written(data))
         self._snapshots.put(offset, name)
         self._last_snapshot_offset = offset
 
     def delete_segment_snapshot(self, base_offset: int) -> None:
-        """Delete the snapshot of a segment that goes, if this state knows of it."""
+        """Delete the snapshot of a segment that is deleted, if this state knows of it."""
         self._delete_snapshot(base_offset)
 
     def remove_stray_snapshots(self, base_offsets: list[int]) -> None:
-        """Look for snapshots anew, and delete those at no segment's base offset.
+        """List the snapshots again, and delete those at no segment's base offset.
 
-        The newest of these stays if it lies at or above the last base offset: it is what a clean
-        stop leaves.
+        The newest of these stays if it is at or above the last base offset: a clean shutdown
+        leaves such a snapshot.
         """
         snapshots = self._directory.list_snapshots().copy()
         known = set(base_offsets)
@@ -199,7 +199,7 @@ class ProducerStateManager:
 
 
 class _SegmentProducers(Producers):
-    """The producers of one segment, kept apart from the state that they change in the end."""
+    """The producers of one segment, before they are applied to the state of the log."""
 
     def __init__(self, known: Producers) -> None:
         super().__init__()
@@ -233,16 +233,16 @@ def snapshot_name(offset: int) -> str:
 
 
 def in_java_order(producers: Iterable[Producer]) -> list[Producer]:
-    """The producers in the order in which a Java ``HashMap`` by producer id gives them.
+    """The producers in the iteration order of a Java ``HashMap`` by producer id.
 
-    It is that of the hash table's buckets, and within one that of their coming.
+    That is the order of the hash table's buckets, and within one, the order of insertion.
     """
     listed = list(producers)
     return _by_bucket(listed, _bucket_count(len(listed)))
 
 
 def _bucket_count(size: int) -> int:
-    """How large the table of a map is that has grown to ``size``."""
+    """The number of buckets of a map that has grown to ``size`` entries."""
     count = 16
     while size > count * 3 // 4:
         count *= 2

@@ -1,11 +1,11 @@
-"""How a broker is told to treat a topic's log, from all the places where that can be said.
+"""The effective configuration of topics and brokers, from every source that can set it.
 
-What is closer to the log wins: a topic's property given by hand, the topic's own configuration in
-the cluster's metadata, a broker's property given by hand, what was set while brokers ran (for this
-broker, then for all), the broker's file, and Kafka's defaults
-(``KafkaConfigSchema.resolveEffectiveTopicConfigs``, ``DynamicBrokerConfig``). Each value is kept
-with its origin: a default of Kafka's counts only for a broker whose file is there and does not
-say otherwise.
+The order of precedence: a topic property given by ``--config``, the topic's configuration in the
+cluster's metadata, a broker property given by ``--config``, the dynamic configuration of this
+broker, that of all brokers, the broker's file, and Kafka's defaults. Follows
+``KafkaConfigSchema.resolveEffectiveTopicConfigs`` and ``DynamicBrokerConfig``. Each value keeps its
+origin. A default of Kafka's counts only if the broker's file is given and does not set the
+property.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _DAY_MS: Final = 24 * _HOUR_MS
 _INT64_MAX: Final = 2**63 - 1
 _EVERY_BROKER: Final = ""
 _COMPACTED_INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
-"""The topics that a broker creates with ``cleanup.policy=compact``."""
+"""Topics that a broker creates with ``cleanup.policy=compact``."""
 _NODE_IDS: Final = ("node.id", "broker.id")
 _GENERATED: Final = -1
-"""The id in the file of a broker that was given one by ZooKeeper."""
+"""The id in the file of a broker that got its id from ZooKeeper."""
 
 
 class SettingSource(enum.Enum):
-    """Where a value of a property stands; the value names it."""
+    """Where a property is set; the value is its name in messages."""
 
     GIVEN = "--config"
     TOPIC = "the topic's configuration in the metadata"
@@ -71,11 +71,11 @@ class SettingSource(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value stands, and under what name.
+    """Where a value comes from.
 
     Attributes:
-        source: where.
-        key: Kafka's name for it there; None where nobody sets it.
+        source: where it is set.
+        key: Kafka's name of the property there; None for a default.
     """
 
     source: SettingSource
@@ -87,15 +87,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """The configuration of a topic, as far as it decides what becomes of files.
+    """The configuration of a topic, as far as kdump uses it.
 
-    Attributes are Kafka's properties, dots as underscores. Where Kafka takes -1 for no limit, so
-    do they. What stands nowhere is Kafka's default; but nothing is deleted by age unless somebody
-    says so.
+    Attributes are Kafka's properties, with underscores for dots. -1 means "no limit" where it does
+    in Kafka. A property that is set nowhere has Kafka's default, except that nothing is deleted by
+    age unless retention is configured.
 
     Attributes:
-        delete_retention_ms: None where nobody knows it, and tombstones stay.
-        origins: where values stand, by Kafka's names; what has none is not known.
+        delete_retention_ms: None if unknown; then tombstones are kept.
+        origins: where values come from, by Kafka's names; a property without one is unknown.
     """
 
     cleanup_policy: frozenset[CleanupPolicy] = frozenset({CleanupPolicy.DELETE})
@@ -115,7 +115,7 @@ class TopicSettings:
 
     @property
     def largest_segment_bytes(self) -> int:
-        """How large a segment becomes (``LogConfig.segmentSize``)."""
+        """The size at which a segment is rolled; follows ``LogConfig.segmentSize``."""
         return (
             self.segment_bytes
             if self.internal_segment_bytes is None
@@ -128,32 +128,32 @@ class TopicSettings:
 
     @property
     def is_deleted(self) -> bool:
-        """Whether old segments go because of their age, or of the log's size."""
+        """Whether old segments are deleted by age or by size of the log."""
         return CleanupPolicy.DELETE in self.cleanup_policy
 
     @property
     def is_policy_known(self) -> bool:
-        """Whether it is known that ``cleanup_policy`` is that of the topic."""
+        """Whether the topic's ``cleanup_policy`` is known."""
         return CLEANUP_POLICY in self.origins
 
     @property
     def is_remote_storage_known(self) -> bool:
-        """Whether it is known if segments of the topic are in remote storage, too."""
+        """Whether it is known if the topic uses remote storage."""
         return REMOTE_STORAGE_ENABLE in self.origins
 
     @property
     def is_retention_known(self) -> bool:
-        """Whether at least one limit of the log's age or size is known."""
+        """Whether a limit on age or size of the log is known."""
         return not {RETENTION_MS, RETENTION_BYTES}.isdisjoint(self.origins)
 
 
 _FILE_DEFAULTS: Final[Mapping[str, Value]] = {RETENTION_MS: 7 * _DAY_MS}
-"""Kafka's defaults that hold only for a broker whose file is there."""
+"""Defaults of Kafka that apply only if the broker's file is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Properties:
-    """Properties from one place."""
+    """The properties that one source sets."""
 
     configs: Configs
     source: SettingSource
@@ -161,13 +161,13 @@ class _Properties:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where a broker's properties come from.
+    """All sources of a broker's properties.
 
     Attributes:
-        given: by hand, by a topic's or a broker's names; they hold for every topic.
-        broker: the broker's file; None where it was not given.
-        cluster: the cluster's metadata; None where there is none to be read.
-        node_id: which broker it is; decides what of the metadata is for it.
+        given: by ``--config``, under topic or broker names; they apply to every topic.
+        broker: the broker's file; None if not given.
+        cluster: the cluster's metadata; None if there is none.
+        node_id: of the broker; selects its dynamic configuration.
     """
 
     given: Configs = field(default_factory=dict)
@@ -177,13 +177,13 @@ class Settings:
     _of_topics: dict[str, TopicSettings] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """What was found out already: a topic has many partitions, and each asks several times."""
+    """A cache: each partition of a topic asks several times."""
 
     def topic(self, name: str) -> TopicSettings:
         """The configuration of the topic ``name``.
 
         Raises:
-            InvalidSettingError: one of the properties has a value that Kafka does not take.
+            InvalidSettingError: a property has a value that Kafka does not accept.
         """
         known = self._of_topics.get(name)
         if known is None:
@@ -192,7 +192,7 @@ class Settings:
 
     def _settings_of(self, name: str) -> TopicSettings:
         if name == names.CLUSTER_METADATA_TOPIC:
-            return TopicSettings()  # the Raft layer has settings of its own
+            return TopicSettings()  # The Raft layer has its own settings.
         values: dict[str, Value] = {}
         origins: dict[str, Origin] = {}
         for each in PROPERTIES:
@@ -206,7 +206,7 @@ class Settings:
 
     @property
     def producer_id_expiration_ms(self) -> int | None:
-        """``producer.id.expiration.ms``, if it was said; None keeps all producers."""
+        """``producer.id.expiration.ms``, if it is set; None keeps all producers."""
         for properties in self._brokers():
             found = _first([PRODUCER_ID_EXPIRATION], properties)
             if found is not None:
@@ -215,15 +215,15 @@ class Settings:
         return None
 
     def is_listed(self, topic: str) -> bool:
-        """Whether the cluster's metadata has the topic, and so its whole configuration."""
+        """Whether the cluster's metadata has the topic, and so all of its configuration."""
         return self.cluster is not None and topic in self.cluster.topics
 
     def _found(
         self, topic_property: TopicProperty, topic: str
     ) -> tuple[Value | None, Origin] | None:
-        """The value that counts and where it stands; None where nobody knows it.
+        """The effective value and its origin; None if unknown.
 
-        Without a value, it is the default of :class:`TopicSettings`.
+        A value of None is the default of :class:`TopicSettings`.
         """
         for properties in self._topics(topic):
             found = _first([topic_property.key], properties)
@@ -233,7 +233,7 @@ class Settings:
         if topic_property is POLICY and topic in _COMPACTED_INTERNAL_TOPICS:
             return frozenset({CleanupPolicy.COMPACT}), Origin(SettingSource.INTERNAL)
         if topic_property is POLICY and not is_known:
-            return None  # the topic itself may say otherwise
+            return None  # The topic may have its own policy.
         for properties in self._brokers():
             found = _first(_readable(topic_property, properties.source), properties)
             if found is not None:
@@ -247,13 +247,13 @@ class Settings:
         return None
 
     def _topics(self, name: str) -> Iterator[_Properties]:
-        """By a topic's names, from what counts most to what counts least."""
+        """The sources that use topic names, in order of precedence."""
         yield _Properties(self.given, SettingSource.GIVEN)
         if self.cluster is not None and name in self.cluster.topics:
             yield _Properties(self.cluster.topics[name].configs, SettingSource.TOPIC)
 
     def _brokers(self) -> Iterator[_Properties]:
-        """By a broker's names, likewise."""
+        """The sources that use broker names, in order of precedence."""
         yield _Properties(self.given, SettingSource.GIVEN)
         dynamic = {} if self.cluster is None else self.cluster.broker_configs
         yield _Properties(dynamic.get(str(self.node_id), {}), SettingSource.BROKER)
@@ -263,13 +263,13 @@ class Settings:
 
 
 def _readable(topic_property: TopicProperty, source: SettingSource) -> Sequence[ConfigKey]:
-    """The broker's names that count in a place: only the first one of each is dynamic."""
+    """The broker names that a source may use: only the first synonym is dynamic."""
     is_dynamic = source in (SettingSource.BROKER, SettingSource.EVERY_BROKER)
     return topic_property.synonyms[:1] if is_dynamic else topic_property.synonyms
 
 
 def _first(keys: Iterable[ConfigKey], properties: _Properties) -> tuple[Value, Origin] | None:
-    """The value of the first of ``keys`` that is set, and where it stands."""
+    """The value and origin of the first of ``keys`` that is set."""
     for key in keys:
         if key.name in properties.configs:
             value = key.value(properties.configs[key.name], properties.source.value, is_stored=True)
@@ -279,12 +279,12 @@ def _first(keys: Iterable[ConfigKey], properties: _Properties) -> tuple[Value, O
 
 @dataclass(frozen=True, slots=True)
 class ClusterMetadata:
-    """A cluster's metadata that does not lie in one of the log directories.
+    """A cluster's metadata from outside the log directories.
 
     Attributes:
-        path: where it lies.
-        cluster_id: of the cluster; None where nothing beside the metadata says it.
-        image: what it says.
+        path: of its log directory or partition.
+        cluster_id: from ``meta.properties`` beside it; None if there is none.
+        image: the metadata.
     """
 
     path: Path
@@ -293,10 +293,10 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(path: Path) -> ClusterMetadata:
-    """The metadata in the log directory ``path``, or in its ``__cluster_metadata-0``.
+    """Read the metadata in the log directory ``path``, or in its ``__cluster_metadata-0``.
 
     Raises:
-        UsageProblem: there is none.
+        UsageProblem: there is no metadata.
         KdumpError: it cannot be read to its end.
         OSError: a file cannot be read.
     """
@@ -309,8 +309,8 @@ def read_cluster_metadata(path: Path) -> ClusterMetadata:
     )
     partition = next(filter(_is_metadata, directory.partitions), None)
     if partition is None:
-        raise UsageProblem(f"--metadata {path}: there is no {names.CLUSTER_METADATA_TOPIC}-0 in it")
-    with phase("reading the metadata of the cluster"):
+        raise UsageProblem(f"--metadata {path}: it contains no {names.CLUSTER_METADATA_TOPIC}-0")
+    with phase("reading the cluster's metadata"):
         image = read_cluster_image(partition)
     if image is None:
         raise KdumpError(
@@ -326,21 +326,20 @@ def read_settings(
     broker: Configs | None = None,
     metadata: ClusterMetadata | None = None,
 ) -> dict[Path, Settings]:
-    """The settings of each log directory's own broker, by the path of the directory.
+    """Read the settings of each log directory's broker, by path of the directory.
 
-    A cluster's metadata is read where it lies in one of ``directories``, and counts for all that
-    have its cluster id; of several copies the newest valid one. One that has no
-    such id has nothing but what is in itself: no broker starts on it
-    (``KafkaRaftServer.initializeLogDirs``).
+    The cluster's metadata is read from the directories that hold a copy; the newest valid copy
+    applies to all directories with its cluster id. A directory without a cluster id uses only its
+    own copy: no broker starts on it (``KafkaRaftServer.initializeLogDirs``).
 
     Args:
-        directories: as they lie on disk, those of several brokers or clusters, too.
+        directories: of one or several brokers or clusters.
         given: as in :class:`Settings`.
-        broker: likewise.
-        metadata: what counts for all ``directories``, whatever lies in them.
+        broker: as in :class:`Settings`.
+        metadata: applies to all ``directories`` instead of the copies in them.
 
     Raises:
-        UsageProblem: the broker's file, or ``metadata``, is not that of one of the directories.
+        UsageProblem: the broker's file, or ``metadata``, belongs to another broker or cluster.
         OSError: a cluster's metadata cannot be read.
     """
     belongs: dict[Path, tuple[str | Path, int | None]] = {}
@@ -359,7 +358,7 @@ def read_settings(
         else:
             copies[cluster] += filter(_is_metadata, directory.partitions)
     for cluster, partitions in copies.items():
-        with phase("reading the metadata of the cluster"):
+        with phase("reading the cluster's metadata"):
             image = read_newest_image(partitions)
         if image is not None:
             images[cluster] = image
@@ -374,12 +373,12 @@ def _is_metadata(partition: Partition) -> bool:
 
 
 def _require_node(directory: LogDirectory, node_id: int | None, broker: Configs) -> None:
-    """Refuse another broker's file: a broker with it does not start on the directory."""
+    """Reject another broker's file: a broker with it does not start on the directory."""
     for key in _NODE_IDS:
-        said = parse_int(broker[key].strip()) if key in broker else None
-        if said is not None and node_id is not None and said not in (node_id, _GENERATED):
+        configured = parse_int(broker[key].strip()) if key in broker else None
+        if None not in (configured, node_id) and configured not in (node_id, _GENERATED):
             raise UsageProblem(
-                f"--server-properties: {key}={said}, but {directory.path} belongs to node"
+                f"--server-properties: {key}={configured}, but {directory.path} belongs to node"
                 f" {node_id}: a broker with this file does not start on it; give the file of node"
                 f" {node_id}, or check {names.META_PROPERTIES} of the directory"
             )
@@ -396,19 +395,19 @@ def _require_cluster(
 
 
 def require_accepted(given: Configs, broker: Configs | None) -> None:
-    """Refuse properties given by hand, or in the broker's file, that a broker refuses.
+    """Reject properties from ``--config`` or the broker's file that a broker rejects.
 
-    By hand also those that kdump has no use for, as most of them are misspelt, and digits of
-    other scripts, which Kafka accepts.
+    For ``--config`` also properties that kdump does not use, because most are misspelt, and digits
+    of other scripts, although Kafka accepts them.
 
     Raises:
-        UsageProblem: there is one.
+        UsageProblem: a property is rejected.
     """
     for key, value in given.items():
         if key not in KNOWN_NAMES:
             raise UsageProblem(_unknown(key))
         if not value.isascii():
-            raise UsageProblem(f"--config {key}={value}: has characters that are not ASCII")
+            raise UsageProblem(f"--config {key}={value}: contains characters that are not ASCII")
     try:
         require_accepted_by_topics(given, SettingSource.GIVEN.value)
         require_accepted_by_brokers(given, SettingSource.GIVEN.value)
@@ -422,6 +421,6 @@ def _unknown(key: str) -> str:
     advice = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join(each.name for each in PROPERTIES)
     return (
-        f"--config {key}: not a property that decides anything here{advice} "
-        f"(these do, and the broker's names for them: {known}, {PRODUCER_ID_EXPIRATION_MS})"
+        f"--config {key}: not a property that kdump uses{advice} "
+        f"(it uses these, and the broker's names for them: {known}, {PRODUCER_ID_EXPIRATION_MS})"
     )

@@ -412,7 +412,7 @@ def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
 
 
 def test_where_no_metadata_lies_none_can_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="there is no __cluster_metadata-0"):
+    with pytest.raises(UsageProblem, match="it contains no __cluster_metadata-0"):
         read_cluster_metadata(directory(tmp_path / "a", "one").path)
 
 
