@@ -21,8 +21,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.problems import FileProblem
 from kdump.scan.batches import Stop, Window
 from kdump.scan.records import RecordColumns
-from kdump.scan.walk import walk_segment
-from kdump.storage.byte_source import ByteSource
+from kdump.scan.walk import expand_window, walk_windows
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 
@@ -209,32 +208,27 @@ class _Bootstrap:
 
 
 def _read_bootstrap(path: Path) -> _Bootstrap:
+    """Read the file once, for what a broker reads and for the checksums that it ignores.
+
+    Brokers write magic 2 here.
+    """
+    has_version = is_damaged = False
     with local(path).open_file() as source:
-        return _Bootstrap(_problem_of_bootstrap(source), _is_damaged(source))
-
-
-def _problem_of_bootstrap(source: ByteSource) -> str:
-    is_there = False
-    for step in walk_segment(source, with_records=True):
-        if isinstance(step, RecordColumns):
-            if step.problems:
-                return "a record is malformed"
-            is_there |= any(map(_is_metadata_version, _values(step)))
-        elif isinstance(step, Stop) and step.problem is not None and step.is_fatal_to_kafka:
-            return step.problem.what
-    return "" if is_there else "it has no metadata.version"
-
-
-def _is_damaged(source: ByteSource) -> bool:
-    """Whether a checksum does not hold, or bytes are no batch; brokers write magic 2 here."""
-    for step in walk_segment(source, with_records=False):
-        if isinstance(step, Stop):
-            return step.problem is not None
-        if isinstance(step, Window):
-            is_sound = step.batches.is_valid & (step.batches.magic == _MAGIC)
-            if not is_sound.all():
-                return True
-    return False
+        for step in walk_windows(source, follow_bad=False):
+            if isinstance(step, Window):
+                is_valid = step.batches.is_valid & (step.batches.magic == _MAGIC)
+                is_damaged |= not is_valid.all()
+                for columns in expand_window(step, with_records=True):
+                    if not isinstance(columns, RecordColumns):
+                        continue
+                    if columns.problems:
+                        return _Bootstrap("a record is malformed", is_damaged)
+                    has_version |= any(map(_is_metadata_version, _values(columns)))
+            elif isinstance(step, Stop) and step.problem is not None:
+                is_damaged = True
+                if step.is_fatal_to_kafka:
+                    return _Bootstrap(step.problem.what, is_damaged)
+    return _Bootstrap("" if has_version else "it has no metadata.version", is_damaged)
 
 
 def _values(columns: RecordColumns) -> Iterator[bytes]:
