@@ -41,11 +41,11 @@ def judged_gaps(
         scope: what is known of it.
         is_thinned: whether its batches show that it was compacted.
     """
-    quarantined = _quarantined(scope)
+    quarantined = quarantined_bases(scope.partition.foreign)
     severity = Severity.INFO if is_thinned else scope.gap_severity
     for gap in gaps:
         finding = gap.finding
-        if any(gap.first_base_offset <= base <= gap.last_base_offset for base in quarantined):
+        if is_known(gap.first_base_offset, gap.last_base_offset, quarantined):
             ending, loss, own = "; known since kdump salvaged the log", None, Severity.INFO
         elif severity is Severity.INFO:
             ending, loss, own = ", as compaction leaves it", None, severity
@@ -57,8 +57,17 @@ def judged_gaps(
         yield replace(finding, what=finding.what + ending, loss=loss, severity=own)
 
 
-def _quarantined(scope: PartitionScope) -> list[int]:
-    """Base offsets of the logs of which kdump has put data aside."""
-    logs = map(names.set_aside_from, scope.partition.foreign)
+def quarantined_bases(file_names: Iterable[str]) -> list[int]:
+    """Base offsets of the logs from which salvage quarantined data, or noted that it is missing.
+
+    Args:
+        file_names: of the partition's directory.
+    """
+    logs = map(names.set_aside_from, file_names)
     offsets = [names.leading_offset(log) for log in logs if log is not None]
     return [offset for offset in offsets if offset is not None]
+
+
+def is_known(first_base_offset: int, last_base_offset: int, quarantined: Iterable[int]) -> bool:
+    """Whether salvage dealt with a gap: it quarantined data in a log where the gap may be."""
+    return any(first_base_offset <= base <= last_base_offset for base in quarantined)

@@ -131,6 +131,13 @@ class _Run:
         """Where it stands: its log, and its first batch there."""
         return self.base_offset, self.rows.start
 
+    @property
+    def cause(self) -> Cause:
+        """Why the run goes, if it does."""
+        if self.is_twice:
+            return Cause.DUPLICATE
+        return Cause.UNDECIDED if self.is_undecided else Cause.FOREIGN
+
     def overlaps(self, other: _Run) -> bool:
         return self.first <= other.last and other.first <= self.last
 
@@ -193,10 +200,8 @@ def find_foreign(
     foreign: dict[int, dict[int, Cause]] = {}
     for run in runs:
         if run not in kept:
-            why = Cause.UNDECIDED if run.is_undecided else Cause.FOREIGN
-            why = Cause.DUPLICATE if run.is_twice else why
             rows = range(run.rows.start, run.rows.stop)
-            foreign.setdefault(run.base_offset, {}).update(dict.fromkeys(rows, why))
+            foreign.setdefault(run.base_offset, {}).update(dict.fromkeys(rows, run.cause))
     return foreign
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kdump.broker.loader.load_report import Cause, QuarantinedRange
 from kdump.broker.loader.valid_batches import ValidBatches
-from kdump.formats import names
+from kdump.check.gaps import is_known, quarantined_bases
 from kdump.formats.names import FileKind
 from kdump.target.virtual_directory import file_name
 
@@ -65,10 +65,9 @@ def missing_ranges(
     logs = [reaches[base] for base in sorted(reaches)]
     if any(log.is_thinned for log in logs):
         return
-    aside = [names.leading_offset(log) for log in map(names.set_aside_from, known) if log]
-    bases = [base for base in aside if base is not None]
+    quarantined = quarantined_bases(known)
     for low, high, first, last in _holes(logs):
-        if any(low <= base <= high for base in bases):
+        if is_known(low, high, quarantined):
             continue
         log = file_name(high, FileKind.LOG)
         yield QuarantinedRange(

@@ -22,7 +22,7 @@ def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, QuarantinedRange
     following = dict(itertools.zip_longest(bases, bases[1:]))
     staying = _Staying.in_logs(logs)
     for log in logs:
-        found = [_of_batch(log, row, logs, staying) for row in np.flatnonzero(~log.keep).tolist()]
+        found = [_of_batch(log, row, staying) for row in np.flatnonzero(~log.keep).tolist()]
         found.extend(
             _of_damage(log, damaged, following[log.base_offset]) for damaged in log.batches.damaged
         )
@@ -66,15 +66,13 @@ def _numbered(found: Sequence[QuarantinedRange]) -> Iterator[tuple[int, Quaranti
         yield number, lost
 
 
-def _of_batch(
-    log: KeptLog, row: int, logs: Sequence[KeptLog], staying: _Staying
-) -> QuarantinedRange:
+def _of_batch(log: KeptLog, row: int, staying: _Staying) -> QuarantinedRange:
     """A valid batch that does not stay."""
     batches = log.batches
     start = log.content.start + int(batches.position[row])
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
     count = int(batches.records_count[row])
-    cause, reason = log.reasons.get(row) or _why_not(log, row, logs)
+    cause, reason = log.reasons.get(row) or _why_not(log, row, staying)
     # Where batches of another log were copied over the partition's own, those are lost.
     is_hole = cause is Cause.FOREIGN and staying.surround(first, last)
     is_lost = is_hole or cause not in (Cause.DUPLICATE, Cause.FOREIGN)
@@ -96,11 +94,15 @@ class _Staying:
     """The offsets of the batches that stay.
 
     Attributes:
-        first: of each batch, rising.
-        reached: the largest offset of it and of those before it.
+        first: of each batch, increasing.
+        last: of each batch.
+        crc: of each batch, as stored.
+        reached: the largest offset of each batch and those before it.
     """
 
     first: Column
+    last: Column
+    crc: Column
     reached: Column
 
     @classmethod
@@ -108,8 +110,16 @@ class _Staying:
         empty = np.empty(0, np.int64)
         first = np.concatenate([empty, *(log.batches.first_offset[log.keep] for log in logs)])
         last = np.concatenate([empty, *(log.batches.last_offset[log.keep] for log in logs)])
+        crc = np.concatenate([empty, *(log.batches.crc[log.keep] for log in logs)])
         order = np.argsort(first)
-        return cls(first[order], np.maximum.accumulate(last[order]))
+        first, last, crc = first[order], last[order], crc[order]
+        return cls(first, last, crc, np.maximum.accumulate(last))
+
+    def have(self, first: int, last: int, crc: int) -> bool:
+        """Whether one of them has these offsets and this checksum."""
+        start = np.searchsorted(self.first, first, "left")
+        end = np.searchsorted(self.first, first, "right")
+        return bool(((self.last[start:end] == last) & (self.crc[start:end] == crc)).any())
 
     def surround(self, first: int, last: int) -> bool:
         """Whether none has an offset from ``first`` to ``last``, and some have later ones."""
@@ -118,19 +128,12 @@ class _Staying:
         return is_free and begun < self.first.size
 
 
-def _why_not(log: KeptLog, row: int, logs: Sequence[KeptLog]) -> tuple[Cause, str]:
-    """Why a valid batch does not stay that the loader was never asked about."""
+def _why_not(log: KeptLog, row: int, staying: _Staying) -> tuple[Cause, str]:
+    """Why a valid batch goes that the loader was never asked about."""
     batches = log.batches
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
-    for other in logs:
-        is_same = (
-            other.keep
-            & (other.batches.first_offset == first)
-            & (other.batches.last_offset == last)
-            & (other.batches.crc == batches.crc[row])
-        )
-        if is_same.any():
-            return Cause.DUPLICATE, f"offsets {first} to {last} are there twice"
+    if staying.have(first, last, int(batches.crc[row])):
+        return Cause.DUPLICATE, f"offsets {first} to {last} are there twice"
     return (
         Cause.OUT_OF_ORDER,
         f"offsets {first} to {last} do not fit between those around them",
