@@ -13,7 +13,8 @@ from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
-from kdump.repair.salvage.foreign import SequenceSpan, find_foreign, sequence_spans, suspect_logs
+from kdump.repair.salvage.batch_runs import SequenceSpan, sequence_spans
+from kdump.repair.salvage.foreign import find_foreign, suspect_logs
 from kdump.repair.salvage.holes import Reach, reach_of
 from kdump.repair.salvage.lost_markers import KeptBatches, abort_marker, free_place
 from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches

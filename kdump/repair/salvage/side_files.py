@@ -1,0 +1,91 @@
+"""The files beside the logs, as evidence of which batches belong to the partition."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from kdump.broker.loader.valid_batches import ValidBatches
+from kdump.formats import names, offset_index, producer_snapshot
+from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind
+from kdump.formats.producer_snapshot import ProducerEntry
+from kdump.repair.salvage.batch_runs import BatchRun
+from kdump.target.virtual_directory import VirtualDirectory, file_name
+
+_UNINDEXED_BYTES: Final = 64 << 10
+"""More bytes without an index entry are unusual: the default interval is 4096."""
+
+
+class SideFiles:
+    """The offset indexes, producer snapshots and leader epochs of a partition.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+
+    def __init__(self, directory: VirtualDirectory) -> None:
+        self._directory = directory
+        self._epochs = self._read_epochs()
+        self._snapshots: dict[int, dict[int, ProducerEntry] | None] = {}
+        self.has_indexes = any(
+            name.endswith(FileKind.OFFSET_INDEX.value) for name in directory.names()
+        )
+        self.has_snapshots = bool(directory.snapshot_names())
+
+    def _read_epochs(self) -> list[EpochEntry]:
+        if names.LEADER_EPOCH_CHECKPOINT not in self._directory:
+            return []
+        try:
+            entries = decode_leader_epoch_checkpoint(
+                self._directory.read(names.LEADER_EPOCH_CHECKPOINT)
+            )
+        except FormatError:
+            return []
+        return sorted(entries, key=lambda entry: entry.start_offset)
+
+    def contradicts_epochs(self, run: BatchRun, batches: ValidBatches) -> bool:
+        """Whether a batch has another leader epoch than the checkpoint has for its offset."""
+        if not self._epochs or batches.is_collapsed:
+            return False
+        starts = [entry.start_offset for entry in self._epochs]
+        epochs = np.array([-1, *(entry.epoch for entry in self._epochs)], np.int64)
+        known = np.searchsorted(np.array(starts), batches.first_offset[run.rows], side="right")
+        found = batches.leader_epoch[run.rows]
+        return bool(((found >= 0) & (known > 0) & (found != epochs[known])).any())
+
+    def index_agreement(self, run: BatchRun, batches: ValidBatches) -> bool | None:
+        """Whether the index entries for a run point to its batches; None if there are none."""
+        name = file_name(run.base_offset, FileKind.OFFSET_INDEX)
+        if batches.is_collapsed:
+            return True
+        if name not in self._directory:
+            return None
+        data = self._directory.read(name)
+        index = offset_index.decode(data[: len(data.rstrip(b"\0")) + 7 & ~7], run.base_offset)
+        starts = batches.position[run.rows]
+        begin, end = int(starts[0]), int(starts[-1] + batches.size_bytes[run.rows][-1])
+        chosen = (index.position >= begin) & (index.position < end) & (index.position > 0)
+        if not chosen.any():
+            return None if end - begin <= _UNINDEXED_BYTES or len(index.offset) == 0 else False
+        positions, offsets = index.position[chosen], index.offset[chosen]
+        at = np.searchsorted(starts, positions)
+        is_start = (at < len(starts)) & (starts[np.minimum(at, len(starts) - 1)] == positions)
+        low = batches.first_offset[run.rows][np.minimum(at, len(starts) - 1)]
+        return bool((is_start & (offsets >= low) & (offsets <= run.last)).all())
+
+    def snapshot(self, offset: int) -> dict[int, ProducerEntry] | None:
+        """The producers of the snapshot at an offset, by id; None if it is missing or malformed."""
+        if offset not in self._snapshots:
+            name = file_name(offset, FileKind.PRODUCER_SNAPSHOT)
+            entries = None
+            if name in self._directory:
+                try:
+                    found = producer_snapshot.read(self._directory.read(name)).entries
+                    entries = {entry.producer_id: entry for entry in found}
+                except FormatError:
+                    entries = None
+            self._snapshots[offset] = entries
+        return self._snapshots[offset]
