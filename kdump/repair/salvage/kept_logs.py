@@ -15,8 +15,8 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
 from kdump.repair.salvage.batch_runs import SequenceSpan, sequence_spans
 from kdump.repair.salvage.foreign import find_foreign, suspect_logs
-from kdump.repair.salvage.holes import Reach, reach_of
 from kdump.repair.salvage.lost_markers import KeptBatches, abort_marker, free_place
+from kdump.repair.salvage.missing_offsets import LogOffsets, offsets_of_log
 from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
@@ -123,7 +123,7 @@ class KeptLogs:
 
     Attributes:
         logs: in that order.
-        reaches: their offsets, as they are on disk, by base offset.
+        log_offsets: their offsets, as they are on disk, by base offset.
 
     Args:
         directory: the directory; its logs are as they are on disk, but for their names.
@@ -136,14 +136,14 @@ class KeptLogs:
     def __init__(self, directory: VirtualDirectory, base_offsets: Iterable[int]) -> None:
         self._directory = directory
         self.logs: list[KeptLog] = []
-        self.reaches: dict[int, Reach] = {}
+        self.log_offsets: dict[int, LogOffsets] = {}
         spans: dict[int, dict[int, SequenceSpan]] = {}
         for base_offset in base_offsets:
             content = directory.content(file_name(base_offset, FileKind.LOG))
             assert isinstance(content, Stored), "a log is a file"
             batches = self._read(base_offset)
             spans[base_offset] = sequence_spans(batches, slice(None))
-            self.reaches[base_offset] = reach_of(base_offset, batches)
+            self.log_offsets[base_offset] = offsets_of_log(base_offset, batches)
             batches = batches.collapsed()
             keep = np.ones(batches.count, np.bool_)
             self.logs.append(KeptLog(base_offset, content, batches, keep))
@@ -169,7 +169,7 @@ class KeptLogs:
     def segments(self) -> list[SalvagedSegment]:
         """The logs as they are to be, in order.
 
-        One that does not begin at its name, or that one before reaches into, gets the name of
+        One that does not begin at its name, or that one before log_offsets into, gets the name of
         its first batch. A marker that is made becomes a log by itself, and so does what lies
         further behind a log's name than its indexes can tell, or behind what another log holds.
         """

@@ -15,7 +15,7 @@ What is kept and what goes, log by log:
 
 Whatever goes is put into a file of its own beside the logs, which Kafka leaves alone, unless it
 is zeroes. Offsets stay as they are: the log has gaps. A gap that was there before, in a log that
-is not compacted, gets an empty file (:mod:`kdump.repair.salvage.holes`).
+is not compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.formats import names
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import decode_header
-from kdump.repair.salvage.holes import missing_ranges
 from kdump.repair.salvage.kept_logs import KeptLog, KeptLogs, SalvagedSegment
 from kdump.repair.salvage.lost_ranges import lost_ranges
+from kdump.repair.salvage.missing_offsets import missing_ranges
 from kdump.repair.salvage.salvage_files import aside_name, resolve_for_salvage
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import Gone, NewBytes
@@ -185,7 +185,7 @@ class _Salvage:
             return outcome
         known = [name for name, file in outcome.files.items() if not isinstance(file, Gone)]
         known += [each.file for each in outcome.report.quarantined if each.file is not None]
-        holes = list(missing_ranges(self._logs.reaches, known))
+        holes = list(missing_ranges(self._logs.log_offsets, known))
         if not holes:
             return outcome
         notes = {hole.file: NewBytes(b"") for hole in holes if hole.file is not None}

@@ -21,7 +21,7 @@ from kdump.target.virtual_directory import file_name
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class LogOffsets:
     """What there is to know of the offsets in a log to find holes.
 
     Attributes:
@@ -39,10 +39,10 @@ class Reach:
     is_thinned: bool
 
 
-def reach_of(base_offset: int, batches: ValidBatches) -> Reach:
+def offsets_of_log(base_offset: int, batches: ValidBatches) -> LogOffsets:
     """Look for holes in a log, whose batches are not collapsed."""
     if not batches.count:
-        return Reach(base_offset, None, base_offset - 1, (), is_thinned=False)
+        return LogOffsets(base_offset, None, base_offset - 1, (), is_thinned=False)
     first, last, records = batches.first_offset, batches.last_offset, batches.records_count
     # A compressed message set of magic 0 or 1 does not say where it begins.
     is_known = records >= 0
@@ -50,19 +50,19 @@ def reach_of(base_offset: int, batches: ValidBatches) -> Reach:
     is_thinned = bool((is_known & (records < last - first + 1)).any())
     holes = tuple(zip((last[rows] + 1).tolist(), (first[rows + 1] - 1).tolist(), strict=True))
     first_offset = int(first[0]) if is_known[0] else None
-    return Reach(base_offset, first_offset, int(last.max()), holes, is_thinned)
+    return LogOffsets(base_offset, first_offset, int(last.max()), holes, is_thinned)
 
 
 def missing_ranges(
-    reaches: Mapping[int, Reach], known: Collection[str]
+    log_offsets: Mapping[int, LogOffsets], known: Collection[str]
 ) -> Iterator[QuarantinedRange]:
     """The holes in a log that was never compacted, each with the empty file that stands for it.
 
     Args:
-        reaches: of the logs as they are on disk, by base offset.
+        log_offsets: of the logs as they are on disk, by base offset.
         known: names of files in the directory; where one was moved aside, the hole is known.
     """
-    logs = [reaches[base] for base in sorted(reaches)]
+    logs = [log_offsets[base] for base in sorted(log_offsets)]
     if any(log.is_thinned for log in logs):
         return
     quarantined = quarantined_bases(known)
@@ -83,7 +83,7 @@ def missing_ranges(
         )
 
 
-def _holes(logs: Sequence[Reach]) -> Iterator[tuple[int, int, int, int]]:
+def _holes(logs: Sequence[LogOffsets]) -> Iterator[tuple[int, int, int, int]]:
     """Base offsets of the logs before and after each hole, and its first and last offset."""
     with_data = [log for log in logs if log.first is not None]
     for log in logs:
