@@ -21,7 +21,7 @@ from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.valid_batches import ValidBatches
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
-from kdump.repair.salvage.batch_runs import BatchRun, SequenceSpan, find_runs, repeats
+from kdump.repair.salvage.log_runs import LogRun, SequenceSpan, find_runs, repeats
 from kdump.repair.salvage.side_files import SideFiles
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -107,7 +107,7 @@ def find_foreign(
     return foreign
 
 
-def _place_doubts(runs: list[BatchRun], bases: list[int]) -> None:
+def _place_doubts(runs: list[LogRun], bases: list[int]) -> None:
     """Add doubts by the names of logs and the offsets of the runs before and after."""
     firsts, lasts = {run.first for run in runs}, {run.last for run in runs}
     lowest, highest = min(firsts), max(lasts)
@@ -133,7 +133,7 @@ def _place_doubts(runs: list[BatchRun], bases: list[int]) -> None:
             run.doubt(_HINT, contradicts=False)
 
 
-def _file_doubts(run: BatchRun, batches: ValidBatches, side_files: SideFiles) -> None:
+def _file_doubts(run: LogRun, batches: ValidBatches, side_files: SideFiles) -> None:
     """Add doubts, and remove some, by the files beside the logs."""
     if side_files.contradicts_epochs(run, batches):
         run.doubt(_CONTRADICTED)
@@ -182,7 +182,7 @@ def _follows(entry: ProducerEntry, span: SequenceSpan) -> bool:
     )
 
 
-def _neighbour_doubts(runs: list[BatchRun]) -> None:
+def _neighbour_doubts(runs: list[LogRun]) -> None:
     """Add doubts, and remove some, by sequence numbers in the runs before and after."""
     wrote = {(producer_id, run.base_offset) for run in runs for producer_id in run.spans}
     writers = Counter(producer_id for producer_id, _ in wrote)
@@ -208,8 +208,8 @@ def _neighbour_doubts(runs: list[BatchRun]) -> None:
 
 
 def _neighbour(
-    runs: list[BatchRun], run: BatchRun, producer_id: int, *, earlier: bool
-) -> BatchRun | None:
+    runs: list[LogRun], run: LogRun, producer_id: int, *, earlier: bool
+) -> LogRun | None:
     """Find the nearest run wholly before or after ``run`` that has a producer's batches."""
     if earlier:
         found = [each for each in runs if each.last < run.first and producer_id in each.spans]
@@ -218,7 +218,7 @@ def _neighbour(
     return min(found, key=lambda each: each.first, default=None)
 
 
-def _continues(earlier: BatchRun, later: BatchRun, producer_id: int) -> bool | None:
+def _continues(earlier: LogRun, later: LogRun, producer_id: int) -> bool | None:
     """Whether a producer's sequence continues from one run to another; None for a new epoch."""
     before, after = earlier.spans[producer_id], later.spans[producer_id]
     if before.last_epoch != after.first_epoch:
@@ -226,9 +226,9 @@ def _continues(earlier: BatchRun, later: BatchRun, producer_id: int) -> bool | N
     return increment_sequence(before.last_sequence, 1) == after.first_sequence
 
 
-def _join_doubts(runs: list[BatchRun]) -> None:
+def _join_doubts(runs: list[LogRun]) -> None:
     """Give runs that continue each other past the name of a log the same doubts and weight."""
-    chains: list[list[BatchRun]] = []
+    chains: list[list[LogRun]] = []
     for run in sorted(runs, key=lambda each: each.place):
         if run.continues:
             chains[-1].append(run)
@@ -241,9 +241,9 @@ def _join_doubts(runs: list[BatchRun]) -> None:
             run.doubts, run.weight = doubts, weight
 
 
-def _without_conflicts(runs: list[BatchRun], logs: Mapping[int, ValidBatches]) -> list[BatchRun]:
+def _without_conflicts(runs: list[LogRun], logs: Mapping[int, ValidBatches]) -> list[LogRun]:
     """Keep one of the runs that have different batches at the same offsets: the least doubtful."""
-    kept: list[BatchRun] = []
+    kept: list[LogRun] = []
     for run in sorted(runs, key=lambda run: (run.doubts, -run.weight, run.first)):
         is_out_of_place = (run.is_outside and run.is_contradicted) or (
             (run.is_misplaced or run.is_replaced) and run.is_strange
@@ -258,12 +258,12 @@ def _without_conflicts(runs: list[BatchRun], logs: Mapping[int, ValidBatches]) -
     return sorted(kept, key=lambda run: (run.first, run.base_offset))
 
 
-def _is_close(run: BatchRun, others: list[BatchRun]) -> bool:
+def _is_close(run: LogRun, others: list[LogRun]) -> bool:
     """Whether a run that goes has hardly more doubts than one that stays instead of it."""
     return any(run.doubts - other.doubts <= _LITTLE for other in others)
 
 
-def _conflict(run: BatchRun, other: BatchRun, logs: Mapping[int, ValidBatches]) -> bool:
+def _conflict(run: LogRun, other: LogRun, logs: Mapping[int, ValidBatches]) -> bool:
     """Whether two runs have different batches at the same offsets, or all of ``run`` is a copy."""
     if not run.overlaps(other) or other.is_alone:
         return False
@@ -274,7 +274,7 @@ def _conflict(run: BatchRun, other: BatchRun, logs: Mapping[int, ValidBatches]) 
     return run.is_twice
 
 
-def _identities(run: BatchRun, other: BatchRun, batches: ValidBatches) -> set[tuple[int, int, int]]:
+def _identities(run: LogRun, other: LogRun, batches: ValidBatches) -> set[tuple[int, int, int]]:
     """First offset, last offset and checksum of the batches of a run that overlap another run."""
     first, last = batches.first_offset[run.rows], batches.last_offset[run.rows]
     within = (first <= other.last) & (last >= other.first)
@@ -282,7 +282,7 @@ def _identities(run: BatchRun, other: BatchRun, batches: ValidBatches) -> set[tu
     return set(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _without_repeats(runs: list[BatchRun]) -> list[BatchRun]:
+def _without_repeats(runs: list[LogRun]) -> list[LogRun]:
     """Keep one of the runs that repeat sequence numbers of a producer."""
     kept = list(runs)
     while True:
@@ -292,7 +292,7 @@ def _without_repeats(runs: list[BatchRun]) -> list[BatchRun]:
         kept.remove(blamed)
 
 
-def _blamed(runs: list[BatchRun]) -> Iterator[BatchRun]:
+def _blamed(runs: list[LogRun]) -> Iterator[LogRun]:
     """The more doubtful of each two runs with the same sequence numbers of a producer."""
     for later in runs:
         for producer_id in later.spans:

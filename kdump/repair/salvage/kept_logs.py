@@ -13,8 +13,8 @@ from kdump.broker.loader.load_report import Cause
 from kdump.broker.loader.valid_batches import ValidBatches, find_valid_batches
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import HEADER_BYTES, BatchHeader, decode_header
-from kdump.repair.salvage.batch_runs import SequenceSpan, sequence_spans
 from kdump.repair.salvage.foreign import find_foreign, suspect_logs
+from kdump.repair.salvage.log_runs import SequenceSpan, sequence_spans
 from kdump.repair.salvage.lost_markers import KeptBatches, abort_marker, free_place
 from kdump.repair.salvage.missing_offsets import LogOffsets, offsets_of_log
 from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches
@@ -169,7 +169,7 @@ class KeptLogs:
     def segments(self) -> list[SalvagedSegment]:
         """The logs as they are to be, in order.
 
-        One that does not begin at its name, or that one before log_offsets into, gets the name of
+        One that does not begin at its name, or that the log before overlaps, gets the name of
         its first batch. A marker that is made becomes a log by itself, and so does what lies
         further behind a log's name than its indexes can tell, or behind what another log holds.
         """

@@ -12,7 +12,7 @@ from kdump.formats.checkpoints import EpochEntry, decode_leader_epoch_checkpoint
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.repair.salvage.batch_runs import BatchRun
+from kdump.repair.salvage.log_runs import LogRun
 from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _UNINDEXED_BYTES: Final = 64 << 10
@@ -46,7 +46,7 @@ class SideFiles:
             return []
         return sorted(entries, key=lambda entry: entry.start_offset)
 
-    def contradicts_epochs(self, run: BatchRun, batches: ValidBatches) -> bool:
+    def contradicts_epochs(self, run: LogRun, batches: ValidBatches) -> bool:
         """Whether a batch has another leader epoch than the checkpoint has for its offset."""
         if not self._epochs or batches.is_collapsed:
             return False
@@ -56,7 +56,7 @@ class SideFiles:
         found = batches.leader_epoch[run.rows]
         return bool(((found >= 0) & (known > 0) & (found != epochs[known])).any())
 
-    def index_agreement(self, run: BatchRun, batches: ValidBatches) -> bool | None:
+    def index_agreement(self, run: LogRun, batches: ValidBatches) -> bool | None:
         """Whether the index entries for a run point to its batches; None if there are none."""
         name = file_name(run.base_offset, FileKind.OFFSET_INDEX)
         if batches.is_collapsed:

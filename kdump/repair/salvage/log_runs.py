@@ -52,7 +52,7 @@ def repeats(before: SequenceSpan, after: SequenceSpan) -> bool:
 
 
 @dataclass(slots=True, eq=False)
-class BatchRun:
+class LogRun:
     """Consecutive batches of one log, with increasing offsets.
 
     Attributes:
@@ -113,14 +113,14 @@ class BatchRun:
             return Cause.DUPLICATE
         return Cause.UNDECIDED if self.is_undecided else Cause.FOREIGN
 
-    def overlaps(self, other: BatchRun) -> bool:
+    def overlaps(self, other: LogRun) -> bool:
         """Whether both runs have an offset in common, as far as their ends tell."""
         return self.first <= other.last and other.first <= self.last
 
 
 def find_runs(
     logs: Mapping[int, ValidBatches], spans: Mapping[int, Mapping[int, SequenceSpan]]
-) -> Iterator[BatchRun]:
+) -> Iterator[LogRun]:
     """Split the logs into runs, in the order of the files.
 
     A run ends where offsets go back or are missing, and where the name of another log begins.
@@ -137,14 +137,14 @@ def find_runs(
             breaks |= has_gap
         edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), batches.count]
         own = int(np.searchsorted(bases, base, side="right"))
-        found: list[BatchRun] = []
+        found: list[LogRun] = []
         for begin, end in itertools.pairwise(edges):
             rows = slice(begin, end)
             touches = bool(found) and int(first[begin]) == found[-1].last + 1
             continues = touches and not found[-1].is_outside
             is_inside = int(logs_before[begin]) == own
             is_named = begin == 0 and int(first[begin]) == base
-            run = BatchRun(
+            run = LogRun(
                 base,
                 rows,
                 int(first[begin]),
