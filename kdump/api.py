@@ -37,6 +37,8 @@ from kdump.log.selection import PartitionSelection
 from kdump.log.sound import Damage
 from kdump.repair.policies import Policy
 from kdump.state.settings import Settings, read_settings, require_accepted
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.tables.batch_tables import BATCH_SCHEMA, batch_tables
 from kdump.tables.kafka_log.columns import arrow_schema
 from kdump.tables.kafka_log.damage import DamagedLogError
@@ -234,7 +236,7 @@ def open_log_dir(path: AnyPath) -> LogDir:
     found = _read_log_directory(Path(path), PartitionSelection())
     properties = found.meta_properties
     return LogDir(
-        path=found.path,
+        path=found.path.local_path,
         is_clean=found.is_clean,
         cluster_id=None if properties is None else properties.cluster_id,
         node_id=None if properties is None else properties.node_id,
@@ -249,7 +251,7 @@ def _log_partition(partition: Partition, found: LogDirectory) -> LogPartition:
         topic=topic,
         number=number,
         state=_STATE_NAMES[partition.state],
-        path=partition.path,
+        path=partition.path.local_path,
         size_bytes=partition.total_bytes,
         segments=tuple(_log_segment(each, partition) for each in partition.segments),
         _partition=partition,
@@ -262,15 +264,15 @@ _STATE_NAMES = {state: state.value.removeprefix("-") or "live" for state in Part
 
 def _log_segment(segment: Segment, partition: Partition) -> LogSegment:
     path = partition.segment_path(segment, segment.log_kind)
-    return LogSegment(segment.base_offset, path, segment.log_bytes, partition)
+    return LogSegment(segment.base_offset, path.local_path, segment.log_bytes, partition)
 
 
 def _read_log_directory(path: Path, selection: PartitionSelection) -> LogDirectory:
-    kind = directories.directory_kind(path)
+    kind = directories.directory_kind(local(path))
     if not kind.is_log_directory:
         raise UsageProblem(f"{path} is not a log directory: it is a {kind.value}")
     return directories.read_log_directory(
-        path,
+        local(path),
         kind,
         # Settings of topics are in the cluster's metadata, whether or not that is selected.
         select=lambda name, key: (
@@ -607,7 +609,7 @@ def _planned_partition(result: recovering.PartitionRecovery) -> PlannedPartition
 
 def _settings(
     found: Sequence[LogDirectory], config: Mapping[str, str] | None
-) -> dict[Path, Settings]:
+) -> dict[Location, Settings]:
     given = dict(config or {})
     require_accepted(given, None)
     return read_settings(found, given)

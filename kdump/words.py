@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -17,18 +16,18 @@ def counted(count: int, one: str, many: str = "") -> str:
     return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
-def shell_command(words: str, paths: Iterable[Path | str]) -> str:
+def shell_command(words: str, paths: Iterable[object]) -> str:
     """A command to copy into a shell: ``kdump``, its words, and paths."""
     import shlex
 
     return f"kdump {words} {shlex.join(map(str, paths))}"
 
 
-def undo_command(log_dir: Path, undo_id: str | int) -> str:
+def undo_command(log_dir: object, undo_id: str | int) -> str:
     """The command that undoes a run."""
     return f"{shell_command('undo', [log_dir])} {undo_id}"
 
 
-def discard_command(log_dir: Path, undo_id: str | int) -> str:
+def discard_command(log_dir: object, undo_id: str | int) -> str:
     """The command that discards the undo data of a run."""
     return f"{shell_command('undo --discard', [log_dir])} {undo_id}"

@@ -18,6 +18,7 @@ from builders import archives, kafka_jars, suite_parts
 from builders.loading import LoaderServer
 from builders.memory import in_memory
 from kdump.engine.spark import SparkEngine
+from kdump.storage.local_disk import local
 from kdump.target.virtual_directory import VirtualDirectory
 
 hypothesis.settings.register_profile(
@@ -171,7 +172,7 @@ def spark(cache: Path) -> Iterator[SparkEngine]:
 @pytest.fixture(scope="session")
 def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirectory:
     """Give the directory of a directory without files."""
-    return VirtualDirectory(tmp_path_factory.mktemp("empty"))
+    return VirtualDirectory(local(tmp_path_factory.mktemp("empty")))
 
 
 def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:

@@ -8,7 +8,6 @@ header can be believed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,8 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.scan.batches import BatchColumns, Column, Flags
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.words import counted
 
 MOST_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -64,9 +65,9 @@ class SegmentScope:
         """Whether it may end as it does when a broker is killed."""
         return self.is_active and not self.is_clean
 
-    def file(self, kind: FileKind) -> Path:
+    def file(self, kind: FileKind) -> Location:
         """Another file of the segment, whether it is there or not."""
-        return Path(self.path.removesuffix(FileKind.LOG.value) + kind.value)
+        return local(self.path.removesuffix(FileKind.LOG.value) + kind.value)
 
     def place(self, position: int, offset: int | None = None) -> Place:
         """A place in the log."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from kdump.check import invariants
@@ -13,7 +12,7 @@ from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.log.directory import LogDirectory
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
 
 _WHAT_AN_EMPTY_ONE_MEANS: Final = {
@@ -67,7 +66,7 @@ def _malformed(name: str) -> str:
     return "a checkpoint cannot be read: a broker takes the whole log directory for failed"
 
 
-def unreadable(path: Path | str, failure: OSError) -> Finding:
+def unreadable(path: Location | str, failure: OSError) -> Finding:
     """The finding for a file or directory that the machine does not give."""
     return invariants.FILE_UNREADABLE.finding(
         Place(str(failure.filename or path)), f"cannot be read: {failure.strerror or failure}"
@@ -145,7 +144,7 @@ def _name_of(directory: LogDirectory, name: str) -> str:
         return name
 
 
-def check_access(directory: Path) -> Iterator[Finding]:
+def check_access(directory: Location) -> Iterator[Finding]:
     """Whether the user to whom a log directory belongs can read and write all that is in it.
 
     That a broker runs as this user is a guess: all that the user cannot read or write is one
@@ -155,16 +154,16 @@ def check_access(directory: Path) -> Iterator[Finding]:
     Raises:
         OSError: the directory itself cannot be looked at.
     """
-    storage = local(directory).storage
+    storage = directory.storage
     if not isinstance(storage, OwnedStorage):
         return
-    owner = storage.ownership(directory)
-    kept_out: list[tuple[Path, Ownership]] = []
+    owner = storage.ownership(directory.path)
+    kept_out: list[tuple[Location, Ownership]] = []
     for around, entry in _owned_entries(storage, directory):
         found = entry.ownership
         if entry.is_link:
             path = around / entry.name
-            yield _link(path, storage.link_target(path))
+            yield _link(path, storage.link_target(path.path))
             found = _followed(storage, path)
         if isinstance(found, OSError):
             yield unreadable(around / entry.name, found)
@@ -174,20 +173,22 @@ def check_access(directory: Path) -> Iterator[Finding]:
         yield _kept_out(kept_out, owner)
 
 
-def _owned_entries(storage: OwnedStorage, directory: Path) -> Iterator[tuple[Path, OwnedEntry]]:
+def _owned_entries(
+    storage: OwnedStorage, directory: Location
+) -> Iterator[tuple[Location, OwnedEntry]]:
     """A log directory and everything in it, down to the files of its partitions.
 
     Each comes with the directory around it.
     """
-    yield directory.parent, storage.owned_entry(directory)
-    for entry in sorted(storage.owned_entries(directory), key=_name):
+    yield directory.parent, storage.owned_entry(directory.path)
+    for entry in sorted(storage.owned_entries(directory.path), key=_name):
         if not entry.name.startswith(names.KDUMP_PREFIX):  # no broker looks at these
             yield directory, entry
         if isinstance(entry.ownership, OSError) or not entry.ownership.is_directory:
             continue
         path = directory / entry.name
         try:
-            files = storage.owned_entries(path)
+            files = storage.owned_entries(path.path)
         except OSError:
             continue  # the partition is among the directory's problems
         for file in sorted(files, key=_name):
@@ -199,14 +200,14 @@ def _name(entry: OwnedEntry) -> str:
     return entry.name
 
 
-def _followed(storage: OwnedStorage, path: Path) -> Ownership | OSError:
+def _followed(storage: OwnedStorage, path: Location) -> Ownership | OSError:
     try:
-        return storage.ownership(path)
+        return storage.ownership(path.path)
     except OSError as failure:
         return failure
 
 
-def _kept_out(kept_out: Sequence[tuple[Path, Ownership]], owner: Ownership) -> Finding:
+def _kept_out(kept_out: Sequence[tuple[Location, Ownership]], owner: Ownership) -> Finding:
     """The finding that the owner of a log directory cannot read or write some files in it."""
     path, status = kept_out[0]
     missing = missing_access(status, owner.user_id, owner.group_id, path.name)
@@ -221,7 +222,7 @@ def _kept_out(kept_out: Sequence[tuple[Path, Ownership]], owner: Ownership) -> F
     )
 
 
-def _link(path: Path, target: str) -> Finding:
+def _link(path: Location, target: str) -> Finding:
     return invariants.SYMBOLIC_LINK.finding(
         Place(str(path)),
         "a symbolic link; a broker follows it, but what it renames or deletes is the link",
@@ -254,7 +255,7 @@ def root_account(directory: LogDirectory) -> ByteAccount:
     """
     damaged = {problem.path.name for problem in directory.problems if problem.is_damage}
     account = ByteAccount()
-    for entry in local(directory.path).entries():
+    for entry in directory.path.entries():
         if entry.error is not None:
             raise entry.error
         if entry.kind is not EntryKind.FILE:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from kdump.check import invariants
@@ -16,11 +14,11 @@ from kdump.formats.index_search import Column
 from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 
 def check_offset_index(
-    path: Path, scope: SegmentScope, into: Collector
+    path: Location, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, OffsetIndex | None]:
     """Check an offset index by itself; gives its entries too, None where it is not there.
 
@@ -54,7 +52,7 @@ def check_offset_index(
 
 
 def check_time_index(
-    path: Path, scope: SegmentScope, into: Collector
+    path: Location, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, TimeIndex | None]:
     """Check a time index by itself; gives its entries too, None where it is not there.
 
@@ -94,7 +92,7 @@ def _behind(offset: Column, other: Column, slot: int, base_offset: int, name: st
 
 
 def _check_size(
-    path: Path, data: bytes, entry_bytes: int, scope: SegmentScope, into: Collector
+    path: Location, data: bytes, entry_bytes: int, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, int]:
     """Check size and padding; gives the account, and how many entries are used."""
     count, trailing = divmod(len(data), entry_bytes)
@@ -116,7 +114,7 @@ def _check_size(
     return ByteAccount(used * entry_bytes, padding * entry_bytes, trailing), used
 
 
-def partial_entry(path: Path, size_bytes: int, entry_bytes: int) -> Finding:
+def partial_entry(path: Location, size_bytes: int, entry_bytes: int) -> Finding:
     """The finding for an index that does not end with an entry."""
     trailing = size_bytes % entry_bytes
     return invariants.INDEX_SIZE.finding(
@@ -128,7 +126,7 @@ def partial_entry(path: Path, size_bytes: int, entry_bytes: int) -> Finding:
 
 
 def check_transaction_index(
-    path: Path, into: Collector
+    path: Location, into: Collector
 ) -> tuple[TransactionIndex | None, ByteAccount]:
     """Check a transaction index by itself; gives what is in it, None where it is not there.
 
@@ -155,7 +153,7 @@ def check_transaction_index(
     return index, ByteAccount(len(data) - index.trailing_bytes, 0, index.trailing_bytes)
 
 
-def used_bytes(path: Path, entry_bytes: int) -> int:
+def used_bytes(path: Location, entry_bytes: int) -> int:
     """How many bytes of an index are whole entries before the padding; 0 where it is not there.
 
     Raises:
@@ -167,8 +165,8 @@ def used_bytes(path: Path, entry_bytes: int) -> int:
     )
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Location) -> bytes | None:
     try:
-        return local(path).read()
+        return path.read()
     except FileNotFoundError:
         return None

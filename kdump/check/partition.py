@@ -24,7 +24,6 @@ from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.index_tail import last_time_entry
 from kdump.log.segment import Segment
-from kdump.storage.local_disk import local
 
 _ENTRY_CODES: Final = frozenset(
     {invariants.OFFSET_INDEX_OFFSET.code, invariants.TIME_INDEX_ENTRY.code}
@@ -273,7 +272,7 @@ class PartitionCheck:
         if segment.time_index_bytes is None or (is_active and not self.scope.is_clean):
             return
         path = self.scope.partition.segment_path(segment, FileKind.TIME_INDEX)
-        with local(path).open_file() as source:
+        with path.open_file() as source:
             entry = last_time_entry(source)
         last = NO_TIMESTAMP if entry is None else entry.timestamp
         if last < self._max_timestamp:

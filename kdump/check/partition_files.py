@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 from typing import Final
 
 from kdump.check import invariants
@@ -19,7 +18,7 @@ from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (
@@ -97,9 +96,9 @@ def check_files(
     return account, has_open_transactions
 
 
-def _size(path: Path) -> int:
+def _size(path: Location) -> int:
     try:
-        return local(path).status().size_bytes
+        return path.status().size_bytes
     except FileNotFoundError:
         return 0
 
@@ -120,7 +119,7 @@ def _check_snapshots(
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
     for file in partition.producer_snapshots:
         path = partition.path / str(OffsetFileName(file.offset, FileKind.PRODUCER_SNAPSHOT))
-        data = local(path).read()
+        data = path.read()
         snapshot = check_snapshot_file(str(path), data)
         if isinstance(snapshot, Finding):
             into.add(snapshot)
@@ -185,7 +184,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
     partition = scope.partition
     path = partition.path / names.PARTITION_METADATA
     try:
-        data = local(path).read()
+        data = path.read()
     except FileNotFoundError:
         if scope.needs_metadata:
             into.add(
@@ -215,7 +214,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
 
 
 def _check_assigned(
-    path: Path, topic_id: str, scope: PartitionScope, cluster: ClusterView, into: Collector
+    path: Location, topic_id: str, scope: PartitionScope, cluster: ClusterView, into: Collector
 ) -> None:
     """The partition is one that the cluster has on this node, and the one that it is named after.
 
@@ -268,10 +267,10 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
     account = ByteAccount()
     if not partition.foreign:
         return account
-    entries = {entry.name: entry for entry in local(partition.path).entries()}
+    entries = {entry.name: entry for entry in partition.path.entries()}
     for name in partition.foreign:
         path = partition.path / name
-        entry = entries.get(name) or local(path).status()
+        entry = entries.get(name) or path.status()
         is_file = entry.kind is EntryKind.FILE and not entry.is_link
         size = entry.size_bytes
         if is_file and names.set_aside_from(name) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 
 from kdump.check.batches import SegmentScope
@@ -17,6 +16,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.state.cluster import ClusterImage
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PartitionScope:
     gap_severity: Severity = Severity.INFO
     needs_metadata: bool = False
     cluster: ClusterView | None = None
-    other: Path | None = None
+    other: Location | None = None
 
     def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
         """Each segment, and what has to be known to check it."""
@@ -92,7 +92,7 @@ def scope_in(
     partition: Partition,
     directory: LogDirectory | None,
     cluster: ClusterImage | None = None,
-    twice: Mapping[Path, Path] = MappingProxyType({}),
+    twice: Mapping[Location, Location] = MappingProxyType({}),
     compaction: bool | None = None,
 ) -> PartitionScope:
     """What the log directory, and its cluster's metadata, say of one of its partitions.

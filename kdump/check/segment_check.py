@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -39,6 +38,7 @@ from kdump.state.markers import NO_MARKERS, read_markers
 from kdump.state.producer_events import EventBuilder
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
@@ -406,10 +406,10 @@ class _PartCheck:
         self.position = skipped.end
 
 
-def _read_first(path: Path, size_bytes: int) -> bytes:
+def _read_first(path: Location, size_bytes: int) -> bytes:
     """The first bytes of an index; nothing where it is not there."""
     try:
-        with local(path).open_file() as file:
+        with path.open_file() as file:
             return read_at(file, 0, size_bytes)
     except FileNotFoundError:
         return b""

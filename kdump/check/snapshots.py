@@ -12,7 +12,6 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, OffsetFileName
 from kdump.formats.producer_snapshot import ProducerEntry, ProducerSnapshot
 from kdump.log.partition import Partition
-from kdump.storage.local_disk import local
 
 
 def check_snapshot(
@@ -38,7 +37,7 @@ def check_snapshot(
     """
     path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        snapshot = producer_snapshot.read(local(path).read())
+        snapshot = producer_snapshot.read(path.read())
     except FileNotFoundError:
         return
     except FormatError:
@@ -76,7 +75,7 @@ def open_transactions(partition: Partition, offset: int) -> dict[int, int]:
     """
     path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        entries = producer_snapshot.read(local(path).read()).entries
+        entries = producer_snapshot.read(path.read()).entries
     except (FileNotFoundError, FormatError):
         return {}
     return {

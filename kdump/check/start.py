@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
@@ -23,7 +22,7 @@ from kdump.scan.batches import Stop, Window
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import expand_window, walk_windows
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _FIRST_FREE_ID: Final = 100
 """Directory ids below it stand for something else in Kafka (``DirectoryId.reserved``)."""
@@ -140,7 +139,7 @@ def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]
 
 def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
     """Every directory has an id of its own."""
-    seen: dict[UUID, Path] = {}
+    seen: dict[UUID, Location] = {}
     for each in directories:
         directory_id = each.meta_properties and each.meta_properties.directory_id
         if not directory_id:
@@ -162,7 +161,7 @@ def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Findin
         seen.setdefault(directory_id, each.path)
 
 
-def check_bootstrap(log_dir: Path) -> Iterator[Finding]:
+def check_bootstrap(log_dir: Location) -> Iterator[Finding]:
     """``bootstrap.checkpoint`` says which metadata version a cluster began with, if it is there.
 
     Only the one beside the cluster's metadata is read. A broker reads batches to the first that is
@@ -170,7 +169,7 @@ def check_bootstrap(log_dir: Path) -> Iterator[Finding]:
     (``BootstrapDirectory``, ``BatchFileReader``).
     """
     path = log_dir / names.BOOTSTRAP_CHECKPOINT
-    if local(path).kind() is not EntryKind.FILE:
+    if path.kind() is not EntryKind.FILE:
         return
     try:
         bootstrap = _read_bootstrap(path)
@@ -207,13 +206,13 @@ class _Bootstrap:
     is_damaged: bool
 
 
-def _read_bootstrap(path: Path) -> _Bootstrap:
+def _read_bootstrap(path: Location) -> _Bootstrap:
     """Read the file once, for what a broker reads and for the checksums that it ignores.
 
     Brokers write magic 2 here.
     """
     has_version = is_damaged = False
-    with local(path).open_file() as source:
+    with path.open_file() as source:
         for step in walk_windows(source, follow_bad=False):
             if isinstance(step, Window):
                 is_valid = step.batches.is_valid & (step.batches.magic == _MAGIC)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
 from kdump.check.findings import Place
 from kdump.formats.transaction_index import ENTRY_BYTES, AbortedTxn, TransactionIndex
 from kdump.state.producers import NO_TRANSACTION
+from kdump.storage.location import Location
 from kdump.words import counted
 
 
 def check_aborted(
-    path: Path,
+    path: Location,
     index: TransactionIndex | None,
     aborted: Iterable[AbortedTxn],
     into: Collector,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from kdump.dump.problems import DumpProblem
 from kdump.formats.java.java_numbers import parse_long
 from kdump.formats.names import FileKind, FileStage, set_aside_from
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _LATER_STAGES: Final = {
     FileStage.CLEANED: (FileStage.CLEANED, FileStage.SWAP, FileStage.LIVE),
@@ -39,8 +39,8 @@ class DumpedFile:
         return cls(text.rstrip("/") or text[:1])
 
     @property
-    def path(self) -> Path:
-        return Path(self.name)
+    def path(self) -> Location:
+        return local(self.name)
 
     @property
     def absolute_name(self) -> str:
@@ -76,13 +76,13 @@ class DumpedFile:
                 return stage
         return FileStage.LIVE
 
-    def neighbour(self, kind: FileKind) -> Path:
+    def neighbour(self, kind: FileKind) -> Location:
         """The file of that kind of the same segment; where there is none, where it should be."""
         wanted = [
             self.path.with_name(f"{self._stem}{kind.value}{stage.value}")
             for stage in _LATER_STAGES[self.stage]
         ]
-        return next((path for path in wanted if local(path).kind() is not None), wanted[0])
+        return next((path for path in wanted if path.kind() is not None), wanted[0])
 
     @property
     def _stem(self) -> str:

@@ -19,7 +19,6 @@ from kdump.dump.report import DumpReport
 from kdump.dump.segment import SegmentOptions, SegmentReading
 from kdump.formats import names
 from kdump.phases import phase
-from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:
     from kdump.dump.workers import Worker
@@ -144,7 +143,7 @@ def dump_rows(
             from kdump.dump import segment_rows
 
             with phase(f"opening {file.name}"):
-                source = local(file.path).open_file()
+                source = file.path.open_file()
             with source:
                 reading = SegmentReading(file, source, options.segment, report)
                 yield from segment_rows.rows(reading, options.segment.text.contents)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -36,8 +35,7 @@ from kdump.scan.batches import (
 from kdump.scan.records import read_records
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
-from kdump.storage.location import StoredFile
+from kdump.storage.location import Location, StoredFile
 
 NO_OFFSET: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -51,14 +49,14 @@ _CROWDED_BLOCK: Final = 64
 _SIDE_WALK_WINDOW_BYTES: Final = 1 << 16
 
 
-def open_log(path: Path, index_path: Path) -> tuple[StoredFile | None, DumpProblem | None]:
+def open_log(path: Location, index_path: Location) -> tuple[StoredFile | None, DumpProblem | None]:
     """Open the log of an index; where there is none, that is the problem.
 
     Raises:
         OSError: when it is there and cannot be opened.
     """
     try:
-        source = local(path).open_file()
+        source = path.open_file()
     except FileNotFoundError:
         return None, DumpProblem(
             index_path, None, "its log is missing, entries are not checked", path.name, "no file"

@@ -20,7 +20,6 @@ from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message, Stop, StopReason
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
 
 Row = dict[str, Any]
 
@@ -37,7 +36,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
     """
     contents = options.text.contents
     yield f"Log starting offset: {file.base_offset or 0}\n".encode()
-    with local(file.path).open_file() as source:
+    with file.path.open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
             if isinstance(entry, Stop):
                 trailing = source.size_bytes - entry.position
@@ -75,7 +74,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
 
 def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[Row]:
     """Rows of type ``message`` (as it lies in the file), ``record`` and ``trailing_bytes``."""
-    with local(file.path).open_file() as source:
+    with file.path.open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
             if isinstance(entry, Stop):
                 if entry.problem is not None:

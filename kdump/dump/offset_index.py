@@ -22,7 +22,6 @@ from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
 from kdump.formats.offset_index import ENTRY_BYTES, OffsetIndex
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
 
 _BLOCK_ENTRIES: Final = 1 << 15
 """How many entries are checked and printed together."""
@@ -37,7 +36,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     Raises:
         OSError: when the index, or a log that is there, cannot be read.
     """
-    index = offset_index.decode(local(file.path).read(), file.base_offset or 0)
+    index = offset_index.decode(file.path.read(), file.base_offset or 0)
     log, log_problem = open_log(file.neighbour(FileKind.LOG), file.path)
     problem = file.base_offset_problem or log_problem
     partial = offset_index.partial_entry(index.size_bytes, ENTRY_BYTES)
@@ -134,7 +133,7 @@ def rows(
 
 
 def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
-    data = local(file.path).read()
+    data = file.path.read()
     index = offset_index.decode(data, file.base_offset or 0)
     padding = offset_index.count_padding(data, ENTRY_BYTES)
     used = len(index.offset) - padding

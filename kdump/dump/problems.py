@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from kdump.formats.errors import FormatError
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,14 +20,14 @@ class DumpProblem:
         found: what is there instead.
     """
 
-    path: Path
+    path: Location
     position: int | None
     what: str
     expected: str | None = None
     found: str | None = None
 
     @classmethod
-    def from_format_error(cls, path: Path, error: FormatError, *, at: int = 0) -> DumpProblem:
+    def from_format_error(cls, path: Location, error: FormatError, *, at: int = 0) -> DumpProblem:
         """The problem that ``error`` is, its position counted from byte ``at`` of ``path``."""
         return cls(
             path,

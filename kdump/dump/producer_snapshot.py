@@ -13,7 +13,6 @@ from kdump.dump.report import DumpReport
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.storage.local_disk import local
 
 
 def dump(file: DumpedFile, report: DumpReport) -> Iterator[str]:
@@ -26,7 +25,7 @@ def dump(file: DumpedFile, report: DumpReport) -> Iterator[str]:
         OSError: when the file cannot be read.
     """
     try:
-        snapshot = producer_snapshot.read(local(file.path).read())
+        snapshot = producer_snapshot.read(file.path.read())
     except FormatError as damage:
         report.remark(damage.what, damage=True)
         return
@@ -58,7 +57,7 @@ def rows(file: DumpedFile, report: DumpReport) -> Iterator[dict[str, object]]:
     Raises:
         OSError: when the file cannot be read.
     """
-    data = local(file.path).read()
+    data = file.path.read()
     try:
         snapshot = producer_snapshot.decode(data)
     except FormatError as damage:

@@ -23,7 +23,6 @@ from kdump.phases import each_during, phase
 from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
 from kdump.scan.walk import Skipped, Step, limited_count, walk_segment
-from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def dump(
     Raises:
         OSError: when the file cannot be read.
     """
-    with local(file.path).open_file() as source:
+    with file.path.open_file() as source:
         yield _opening(file, report)
         reading = SegmentReading(file, source, options, report)
         if workers and options.is_whole and options.deep:

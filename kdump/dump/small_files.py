@@ -22,7 +22,6 @@ from kdump.formats.meta_properties import decode_meta_properties
 from kdump.formats.partition_metadata import decode_partition_metadata
 from kdump.formats.quorum_state import decode_quorum_state
 from kdump.formats.uuids import format_uuid
-from kdump.storage.local_disk import local
 
 Row = dict[str, Any]
 
@@ -92,7 +91,7 @@ def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
         OSError: when the file cannot be read.
     """
     try:
-        yield from READERS[name](local(file.path).read())
+        yield from READERS[name](file.path.read())
     except FormatError as problem:
         report.problem(DumpProblem.from_format_error(file.path, problem))
 

@@ -21,7 +21,6 @@ from kdump.formats import offset_index, time_index
 from kdump.formats.index_search import Column
 from kdump.formats.names import FileKind
 from kdump.formats.time_index import ENTRY_BYTES, TimeIndex
-from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
 
 _BLOCK_ENTRIES: Final = 1 << 15
@@ -37,7 +36,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
     Raises:
         OSError: when the index, or a neighbour that is there, cannot be read.
     """
-    index = time_index.decode(local(file.path).read(), file.base_offset or 0)
+    index = time_index.decode(file.path.read(), file.base_offset or 0)
     count = offset_index.count_before_restart(index.offset, index.base_offset)
     starts, starts_problem = _starts(file, index.offset[:count])
     log, problem = open_log(file.neighbour(FileKind.LOG), file.path)
@@ -74,7 +73,7 @@ def _starts(file: DumpedFile, targets: Column) -> tuple[Column, DumpProblem | No
     path = file.neighbour(FileKind.OFFSET_INDEX)
     starts = np.zeros(len(targets), np.int64)
     try:
-        index = offset_index.decode(local(path).read(), file.base_offset or 0)
+        index = offset_index.decode(path.read(), file.base_offset or 0)
     except FileNotFoundError:
         what = "the offset index beside it is missing"
         return starts, DumpProblem(file.path, None, what, path.name, "no file")
@@ -113,7 +112,7 @@ def _check(
     report.out_of_order_timestamps(name, timestamp[is_late], previous[is_late])
     if found.first_failure is None:
         return None
-    return DumpProblem.from_format_error(log.location.local_path, found.first_failure[1])
+    return DumpProblem.from_format_error(log.location, found.first_failure[1])
 
 
 def rows(
@@ -133,7 +132,7 @@ def rows(
 
 
 def _rows(file: DumpedFile) -> Iterator[dict[str, object]]:
-    data = local(file.path).read()
+    data = file.path.read()
     index = time_index.decode(data, file.base_offset or 0)
     padding = offset_index.count_padding(data, ENTRY_BYTES)
     used = len(index.offset) - padding

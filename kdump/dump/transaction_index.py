@@ -14,7 +14,6 @@ from kdump.dump.problems import DumpProblem
 from kdump.dump.report import DumpReport
 from kdump.formats import transaction_index
 from kdump.formats.transaction_index import TransactionIndex
-from kdump.storage.local_disk import local
 
 
 def dump(file: DumpedFile, report: DumpReport) -> Iterator[str]:
@@ -26,7 +25,7 @@ def dump(file: DumpedFile, report: DumpReport) -> Iterator[str]:
     Raises:
         OSError: when the file cannot be read.
     """
-    index = transaction_index.decode(local(file.path).read())
+    index = transaction_index.decode(file.path.read())
     for entry in index.entries:
         if entry.has_known_version:
             yield (
@@ -54,7 +53,7 @@ def rows(file: DumpedFile, report: DumpReport) -> Iterator[dict[str, object]]:
     Raises:
         OSError: when the file cannot be read.
     """
-    index = transaction_index.decode(local(file.path).read())
+    index = transaction_index.decode(file.path.read())
     for entry in index.entries:
         yield {"type": "aborted_transaction", **asdict(entry)}
     _report_damage(file, index, report)

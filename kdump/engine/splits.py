@@ -14,7 +14,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -28,7 +27,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.resync import is_sound_batch
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 SMALLEST_SPLIT_BYTES: Final = 8 << 20
 """Below this, what a split costs beside its bytes begins to count."""
@@ -78,7 +77,7 @@ def segment_splits(
     cuts: list[int] = []
     # Half as much again as the target is nothing to cut for, and most segments are not opened.
     if not segment.is_0_7 and segment.data_bytes >= target_bytes * 3 // 2:
-        with local(path).open_file() as log:
+        with path.open_file() as log:
             index = _read_entries(
                 partition.segment_path(segment, FileKind.OFFSET_INDEX), segment.base_offset
             )
@@ -105,10 +104,10 @@ class IndexEntries:
     offset: Column
 
 
-def _read_entries(path: Path, base_offset: int) -> IndexEntries | None:
+def _read_entries(path: Location, base_offset: int) -> IndexEntries | None:
     """The entries of an offset index; None where it is missing or cannot be read."""
     try:
-        index = offset_index.decode(local(path).read(), base_offset)
+        index = offset_index.decode(path.read(), base_offset)
     except OSError:
         return None
     points = np.flatnonzero(index.position > 0)

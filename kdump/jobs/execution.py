@@ -18,6 +18,7 @@ from kdump.apply.lock import drop_leftover, hold_locks, keep_leftover
 from kdump.apply.plan import Plan, TargetDirectory, make_plan
 from kdump.errors import KdumpError
 from kdump.phases import phase
+from kdump.storage.location import Location
 from kdump.words import counted, undo_command
 
 
@@ -54,16 +55,21 @@ class Interrupted:
 
 
 @contextlib.contextmanager
-def locked_for_writing(log_dirs: Sequence[Path], writing: Writing) -> Iterator[list[Interrupted]]:
-    """Lock ``log_dirs`` and finish interrupted runs; yields those.
+def locked_for_writing(
+    locations: Iterable[Location], writing: Writing
+) -> Iterator[list[Interrupted]]:
+    """Lock log directories and finish interrupted runs; yields those.
 
     Read the directories inside the context: finishing a run changes them.
 
     Raises:
+        NotLocalError: a directory is not on a local disk.
+        NotLocalError: a directory is not on a local disk.
         LockedError: a broker or another kdump works on a directory.
         KdumpError: an interrupted run cannot be finished.
         OSError: the disk fails.
     """
+    log_dirs = [location.local_path for location in locations]
     if writing.dry_run:
         yield [
             Interrupted(log_dir, each.run.command, is_finished=False, files=each.files)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from kdump.broker.loader.checkpoints import load_context
@@ -123,7 +122,7 @@ def load_split(
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.
     """
-    name = local(partition.path).as_absolute().name
+    name = partition.path.as_absolute().name
     # A copy may have any name, and no line of the checkpoints is about it.
     key = partition.topic_partition or TopicPartition(name, 0)
     topic = settings.topic(key.topic)
@@ -183,7 +182,7 @@ class RecoverJob:
     def run(self, split: LoadSplit, /) -> Outcome:
         """Read the partition; what the machine does not give is an outcome, too."""
         try:
-            partition = read_lone_partition(Path(split.path), split.name)
+            partition = read_lone_partition(local(split.path), split.name)
             if partition.is_0_7:
                 return repair_0_7(partition, split.policy)
             return repair_partition(partition, split.context, split.policy)

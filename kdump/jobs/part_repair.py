@@ -10,7 +10,6 @@ import contextlib
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
@@ -37,6 +36,7 @@ from kdump.repair.rebuild.snapshots import rebuild_snapshots
 from kdump.state.settings import Settings
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
@@ -75,7 +75,7 @@ class PartJob:
     def run(self, split: PartSplit, /) -> Repaired | Unreadable:
         """Read the partition; what the machine does not give is an outcome, too."""
         try:
-            partition = read_lone_partition(Path(split.path), split.name)
+            partition = read_lone_partition(local(split.path), split.name)
             repaired = self._repaired(partition, split)
         except OSError as failure:
             return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
@@ -84,9 +84,7 @@ class PartJob:
         wrong = _damaged_files(split, split.scope)
         if split.part is RepairPart.SNAPSHOTS and wrong:
             # One that is not there takes nothing away.
-            wrong |= {
-                name for name in repaired.files if local(partition.path / name).kind() is None
-            }
+            wrong |= {name for name in repaired.files if (partition.path / name).kind() is None}
         files = {name: file for name, file in repaired.files.items() if name in wrong}
         forgotten = _forgotten(partition, files) if split.part is RepairPart.SNAPSHOTS else ()
         return replace(repaired, files=files, forgotten=forgotten)
@@ -124,7 +122,7 @@ def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[i
     known: set[int] = set()
     for name in files:
         with contextlib.suppress(FormatError, OSError):
-            data = local(partition.path / name).read()
+            data = (partition.path / name).read()
             known |= {entry.producer_id for entry in producer_snapshot.decode(data).entries}
     return tuple(sorted(known - rebuilt))
 
@@ -134,7 +132,7 @@ def _damaged_files(split: PartSplit, scope: PartitionScope) -> set[str]:
     job = VerifyJob(Level.DEFAULT, split.context.now_ms)
     said = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope))
     return {
-        Path(each.place.path).name
+        local(each.place.path).name
         for each in said
         if isinstance(each, Finding) and each.code in _REBUILT and each.severity >= Severity.WARNING
     }
@@ -143,7 +141,7 @@ def _damaged_files(split: PartSplit, scope: PartitionScope) -> set[str]:
 def _without_files(partition: Partition) -> Repaired:
     if partition.state is not PartitionState.DELETE:
         return Repaired({})
-    entries = local(partition.path).entries()
+    entries = partition.path.entries()
     return Repaired({e.name: Gone() for e in entries if e.kind is not EntryKind.DIRECTORY})
 
 
@@ -194,7 +192,7 @@ class PartResult:
 @during("finding out what to repair")
 def repair_parts(
     targets: Sequence[PartTarget],
-    settings: Mapping[Path, Settings],
+    settings: Mapping[Location, Settings],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[PartResult]:
@@ -228,7 +226,9 @@ def _is_remote(target: PartTarget, settings: Settings) -> bool:
     return key is not None and settings.topic(key.topic).remote_storage_enable
 
 
-def _why_unchanged(target: PartTarget, settings: Settings, twice: Mapping[Path, Path]) -> str:
+def _why_unchanged(
+    target: PartTarget, settings: Settings, twice: Mapping[Location, Location]
+) -> str:
     """Why a partition must not be written to; empty where it may be."""
     other = twice.get(target.partition.path)
     if other is not None:
@@ -269,13 +269,17 @@ def _scope(target: PartTarget, settings: Settings) -> PartitionScope | None:
 
 def target_directories(results: Sequence[PartResult]) -> list[TargetDirectory]:
     """What the log directories of partitions should be; those in which nothing changes, too."""
-    files: dict[Path, dict[Path, dict[str, TargetFile]]] = {}
+    files: dict[Location, dict[Location, dict[str, TargetFile]]] = {}
     for result in results:
         target = result.target
         of_directory = files.setdefault(target.directory.path, {})
         if result.files:
             of_directory.setdefault(target.partition.path, {}).update(result.files)
     return [
-        TargetDirectory(path, tuple(TargetPartition(*change) for change in changes.items()), {})
+        TargetDirectory(
+            path.local_path,
+            tuple(TargetPartition(where.local_path, each) for where, each in changes.items()),
+            {},
+        )
         for path, changes in files.items()
     ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
@@ -48,6 +47,8 @@ from kdump.repair.policies import Policy
 from kdump.repair.salvage.recover_0_7 import Recovered07
 from kdump.repair.verdict import VerdictKind, verdict
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
@@ -65,7 +66,7 @@ class RecoverRequest:
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Path, Settings]
+    settings: Mapping[Location, Settings]
     selection: PartitionSelection = EVERYTHING
     policy: Policy = Policy.BROKER
     now_ms: int = 0
@@ -229,7 +230,7 @@ class DirectoryRecovery:
 
     def ends(self, finding: Finding) -> bool:
         """Whether ``finding``, which is about a file in the root, is over afterwards."""
-        path = Path(finding.place.path)
+        path = local(finding.place.path)
         return path.parent == self.directory.path and path.name in self.target.root
 
 
@@ -328,9 +329,9 @@ class _Recovery:
             directory,
             results,
             TargetDirectory(
-                directory.path,
+                directory.path.local_path,
                 tuple(
-                    TargetPartition(each.partition.path, each.files)
+                    TargetPartition(each.partition.path.local_path, each.files)
                     for each in results
                     if each.files
                 ),
@@ -344,7 +345,7 @@ class _Recovery:
         yield from check_directory(directory)
         yield from check_topic_configs(directory, self.request.settings[directory.path].cluster)
         for finding in self.start:
-            if Path(finding.place.path).parent == directory.path:
+            if local(finding.place.path).parent == directory.path:
                 yield finding
 
     def _root(

@@ -6,7 +6,6 @@ They name it and do not repair it: who runs them is about to start the broker.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from kdump.check.collector import Collector
 from kdump.check.directory import check_directory
@@ -20,13 +19,14 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.state.settings import Settings
+from kdump.storage.location import Location
 
 
 @during("checking log directories")
 def severe_findings(
     directories: Sequence[LogDirectory],
-    settings: Mapping[Path, Settings],
-    partitions: Mapping[Path, Sequence[Partition]],
+    settings: Mapping[Location, Settings],
+    partitions: Mapping[Location, Sequence[Partition]],
 ) -> list[Finding]:
     """What is severe about log directories, and about some of their partitions.
 

@@ -20,7 +20,6 @@ from kdump.log.index_tail import (
 from kdump.log.partition import Partition
 from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
-from kdump.storage.local_disk import local
 
 NO_CHECKPOINTS: Final = Checkpoints()
 
@@ -152,9 +151,9 @@ def _read_tail(partition: Partition, segment: Segment) -> _Tail:
         return _Tail(end, latest)
     entry = None
     if segment.time_index_bytes:
-        with local(partition.segment_path(segment, FileKind.TIME_INDEX)).open_file() as index:
+        with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
             entry = last_time_entry(index)
-    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         seekable = SeekableLog.of_segment(partition, segment, log, checks_batches=False)
         start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
         for span in batch_spans(log, start, segment.base_offset):
@@ -185,7 +184,7 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
             return None
         if not segment.log_bytes:
             continue
-        with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
             seekable = SeekableLog.of_segment(partition, segment, log, checks_batches=False)
             span = seekable.find_batch(log_start_offset)
         if span is not None:

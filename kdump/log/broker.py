@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _Broker = tuple[str | None, int]
 _Log = tuple[_Broker | None, TopicPartition, PartitionState]
@@ -31,7 +30,7 @@ def needs_partition_metadata(directory: LogDirectory) -> bool:
     return properties is not None and properties.version >= 1
 
 
-def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Path, Path]:
+def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Location]:
     """The partitions that have more than one directory, by their path: the path of another.
 
     A broker does not start with them ("Duplicate log directories"), and nobody can tell which
@@ -56,24 +55,24 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Path, Path]:
     return {path: other for places in found.values() for path, other in _others(places)}
 
 
-def _others(places: Sequence[_Place]) -> Iterator[tuple[Path, Path]]:
+def _others(places: Sequence[_Place]) -> Iterator[tuple[Location, Location]]:
     """The path of each of a log's directories that has another one, with the path of that."""
     if len(places) == 1:
         return
     # One directory may be named several times, by paths that look different.
     resolved = {
-        partition.path: local(directory.path).resolved() / partition.path.name
+        partition.path: directory.path.resolved() / partition.path.name
         for directory, partition in places
         if _is_loaded(directory, partition)
     }
     for path, place in resolved.items():
         other = next((each for each in resolved.values() if each != place), None)
         if other is not None:
-            yield path, other.local_path
+            yield path, other
 
 
 def _is_loaded(directory: LogDirectory, partition: Partition) -> bool:
     """Whether a broker keeps the log among its own once it has loaded it."""
     if partition.is_cluster_metadata or not needs_partition_metadata(directory):
         return True
-    return local(partition.path / names.PARTITION_METADATA).kind() is not None
+    return (partition.path / names.PARTITION_METADATA).kind() is not None

@@ -19,7 +19,6 @@ from kdump.log.sound import segment_part, sound_windows
 from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
 
 FORMAT_0_7: Final = "Kafka 0.7"
@@ -87,7 +86,7 @@ def survey_partition(partition: Partition) -> tuple[LogContents, list[FileProble
     for segment, following in partition.with_following():
         path = partition.segment_path(segment, segment.log_kind)
         try:
-            with local(path).open_file() as source:
+            with path.open_file() as source:
                 for found in _survey(source, segment, following):
                     if isinstance(found, FormatError):
                         problems.append(FileProblem(path, found))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 from kdump.formats import names
@@ -22,7 +21,7 @@ from kdump.log.partition import Partition, read_partition
 from kdump.log.problems import FileProblem
 from kdump.phases import Phase, phase
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 Offsets = Mapping[TopicPartition, int]
 Value = TypeVar("Value")
@@ -102,7 +101,7 @@ class LogDirectory:
         problems: what could not be read, or is malformed.
     """
 
-    path: Path
+    path: Location
     kind: DirectoryKind
     is_clean: bool
     clean_shutdown: CleanShutdown | None
@@ -116,7 +115,7 @@ class LogDirectory:
     problems: tuple[FileProblem, ...]
 
 
-def directory_kind(path: Path) -> DirectoryKind:
+def directory_kind(path: Location) -> DirectoryKind:
     """What the directory is, by the names in it and, where those leave doubt, one level below.
 
     Raises:
@@ -143,7 +142,7 @@ def directory_kind(path: Path) -> DirectoryKind:
     return DirectoryKind.NOT_KAFKA
 
 
-def read_lone_partition(path: Path, name: str) -> Partition:
+def read_lone_partition(path: Location, name: str) -> Partition:
     """List a partition's directory that is looked at on its own.
 
     Args:
@@ -160,7 +159,7 @@ def read_lone_partition(path: Path, name: str) -> Partition:
     return read_partition(path, parsed.topic_partition, parsed.state)
 
 
-def log_directories_below(path: Path) -> list[Path]:
+def log_directories_below(path: Location) -> list[Location]:
     """The log directories directly inside ``path``, as where several disks are mounted.
 
     Raises:
@@ -176,7 +175,7 @@ def _every(name: str, topic_partition: TopicPartition) -> bool:
 
 
 def read_log_directory(
-    path: Path,
+    path: Location,
     kind: DirectoryKind | None = None,
     *,
     select: Callable[[str, TopicPartition], bool] = _every,
@@ -198,7 +197,7 @@ def read_log_directory(
 
 
 def _read(
-    path: Path,
+    path: Location,
     kind: DirectoryKind,
     select: Callable[[str, TopicPartition], bool],
     listing: Phase,
@@ -271,7 +270,7 @@ def _order(partition: Partition) -> tuple[str, int, int, str]:
 class _Reader:
     """Reads the files in the root of a log directory, and keeps what is wrong with them."""
 
-    def __init__(self, path: Path, files: set[str]) -> None:
+    def __init__(self, path: Location, files: set[str]) -> None:
         self.path = path
         self.files = files
         self.problems: list[FileProblem] = []
@@ -281,7 +280,7 @@ class _Reader:
             return None
         path = self.path / name
         try:
-            return decode(local(path).read())
+            return decode(path.read())
         except (OSError, FormatError) as problem:
             self.problems.append(FileProblem(path, problem))
             return None
@@ -291,10 +290,10 @@ class _Reader:
         return None if entries is None else dict(entries)
 
 
-def _listed(path: Path) -> tuple[set[str], list[str]]:
+def _listed(path: Location) -> tuple[set[str], list[str]]:
     """Names of the files in a directory, and of the directories (links to them are such)."""
     files, directories = set[str](), list[str]()
-    for entry in local(path).entries():
+    for entry in path.entries():
         if entry.kind is EntryKind.DIRECTORY:
             directories.append(entry.name)
         else:
@@ -321,7 +320,7 @@ def _is_0_7_file(name: str) -> bool:
     return parsed is not None and parsed.kind is names.FileKind.LOG_0_7
 
 
-def _kind_or_none(path: Path) -> DirectoryKind | None:
+def _kind_or_none(path: Location) -> DirectoryKind | None:
     """What the directory is; None where it cannot be listed."""
     try:
         return directory_kind(path)

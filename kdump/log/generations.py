@@ -22,7 +22,6 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
 
 Version = tuple[int, ...]
 
@@ -93,7 +92,7 @@ def segment_generations(partition: Partition) -> Counter[str]:
 
 
 def _segment_generation(partition: Partition, segment: Segment) -> Generation:
-    with local(partition.segment_path(segment, segment.log_kind)).open_file() as log:
+    with partition.segment_path(segment, segment.log_kind).open_file() as log:
         prefix = read_at(log, 0, record_batch.PREFIX_BYTES + 1)
         if len(prefix) <= record_batch.PREFIX_BYTES:
             return ANY
@@ -111,7 +110,7 @@ def _segment_generation(partition: Partition, segment: Segment) -> Generation:
 def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterator[Generation]:
     """What the first entries of an offset index show, and the batches that they lead to."""
     try:
-        with local(partition.segment_path(segment, FileKind.OFFSET_INDEX)).open_file() as source:
+        with partition.segment_path(segment, FileKind.OFFSET_INDEX).open_file() as source:
             data = read_at(source, 0, _MOST_ENTRIES * offset_index.ENTRY_BYTES)
     except FileNotFoundError:
         return
@@ -201,4 +200,4 @@ def _of_root(directory: LogDirectory) -> Iterator[Generation]:
 
 
 def _any_has(partitions: Iterable[Partition], name: str) -> bool:
-    return any(local(each.path / name).kind() is not None for each in partitions)
+    return any((each.path / name).kind() is not None for each in partitions)

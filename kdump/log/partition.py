@@ -11,7 +11,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from kdump.formats import names
@@ -21,7 +20,7 @@ from kdump.formats.partition_metadata import PartitionMetadata, decode_partition
 from kdump.formats.quorum_state import QuorumState, decode_quorum_state
 from kdump.log.segment import Segment
 from kdump.storage.entries import SPECIAL_KINDS, EntryKind, special_file_error
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 
 class LeftoverKind(enum.Enum):
@@ -84,7 +83,7 @@ class Partition:
             disk by the name in use; empty for a directory as it is listed.
     """
 
-    path: Path
+    path: Location
     topic_partition: TopicPartition | None
     state: PartitionState
     segments: tuple[Segment, ...]
@@ -130,7 +129,7 @@ class Partition:
         yield from (leftover.name for leftover in self.leftovers)
         yield from self.foreign
 
-    def segment_path(self, segment: Segment, kind: FileKind) -> Path:
+    def segment_path(self, segment: Segment, kind: FileKind) -> Location:
         """One of the files of ``segment``, whether it is there or not."""
         return self.file_path(segment.file_name(kind))
 
@@ -141,7 +140,7 @@ class Partition:
                 return segment
         return None
 
-    def file_path(self, name: str) -> Path:
+    def file_path(self, name: str) -> Location:
         """The file that is used under ``name``, whether it is there or not."""
         return self.path / self.names_on_disk.get(name, name)
 
@@ -176,9 +175,9 @@ class Partition:
         return None if data is None else decode_quorum_state(data)
 
 
-def _read_if_there(path: Path) -> bytes | None:
+def _read_if_there(path: Location) -> bytes | None:
     try:
-        return local(path).read()
+        return path.read()
     except FileNotFoundError:
         return None
 
@@ -202,7 +201,9 @@ _INDEX_KINDS: Final = (
 
 
 def read_partition(
-    path: Path, topic_partition: TopicPartition | None, state: PartitionState = PartitionState.LIVE
+    path: Location,
+    topic_partition: TopicPartition | None,
+    state: PartitionState = PartitionState.LIVE,
 ) -> Partition:
     """List a partition's directory.
 
@@ -217,8 +218,8 @@ def read_partition(
             between is taken as gone.
     """
     listing = _Listing()
-    for entry in local(path).entries():
-        if entry.error is not None:
+    for entry in path.entries():
+        if entry.error is not None and not entry.is_link:
             raise entry.error
         if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
             raise special_file_error(str(path / entry.name), entry.kind)
@@ -228,7 +229,7 @@ def read_partition(
 
 
 def list_partition(
-    path: Path,
+    path: Location,
     topic_partition: TopicPartition | None,
     state: PartitionState,
     files: Iterable[tuple[str, int]],
@@ -289,7 +290,7 @@ class _Listing:
             self.leftovers.append(Leftover(name, kind, size_bytes))
 
     def partition(
-        self, path: Path, topic_partition: TopicPartition | None, state: PartitionState
+        self, path: Location, topic_partition: TopicPartition | None, state: PartitionState
     ) -> Partition:
         return Partition(
             path=path,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from kdump.formats.errors import FormatError
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class FileProblem:
         error: a :class:`FormatError` where its content is damaged, else why it cannot be read.
     """
 
-    path: Path
+    path: Location
     error: FormatError | OSError
 
     @property

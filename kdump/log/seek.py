@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 import numpy as np
@@ -37,7 +36,7 @@ from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 Entry = TypeVar("Entry")
 
@@ -62,8 +61,8 @@ class SeekableLog:
 
     log: ByteSource
     base_offset: int
-    offset_index: Path
-    time_index: Path
+    offset_index: Location
+    time_index: Location
     checks_batches: bool = True
 
     @classmethod
@@ -235,10 +234,10 @@ class SeekableLog:
         return None
 
 
-def _in_index(path: Path, find: Callable[[ByteSource], Entry | None]) -> Entry | None:
+def _in_index(path: Location, find: Callable[[ByteSource], Entry | None]) -> Entry | None:
     """What a lookup in an index finds; None if the index cannot be read."""
     try:
-        with local(path).open_file() as index:
+        with path.open_file() as index:
             return find(index)
     except OSError:
         return None
@@ -274,7 +273,7 @@ def is_older(
     """
     if not segment.time_index_bytes or following is None:
         return False
-    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         largest = SeekableLog.of_segment(partition, segment, log).largest_timestamp()
     return largest is not None and largest < timestamp_ms
 
@@ -302,7 +301,7 @@ def offset_of_time(
             continue
         if is_older(partition, segment, following, timestamp_ms):
             continue
-        with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
             seekable = SeekableLog.of_segment(partition, segment, log)
             start = seekable.start_of(start_offset, timestamp_ms)
             for step in sound_windows(log, segment_part(segment, following, start)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from kdump.formats import internal_topics, record_batch
@@ -19,7 +18,7 @@ from kdump.log.partition import Partition
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
 from kdump.scan.walk import MessageSet, Skipped, walk_segment
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _FRAME_VERSION: Final = 1
 _TOPIC: Final = "TOPIC_RECORD"
@@ -278,9 +277,9 @@ def _batches(partition: Partition) -> Iterator[tuple[LogEnd, RecordColumns]]:
             yield end, columns
 
 
-def _columns_in(path: Path, first_offset: int) -> Iterator[RecordColumns]:
+def _columns_in(path: Location, first_offset: int) -> Iterator[RecordColumns]:
     selection = Selection(from_offset=first_offset)
-    with local(path).open_file() as source:
+    with path.open_file() as source:
         for step in walk_segment(source, with_records=True, selection=selection, follow_bad=True):
             if isinstance(step, RecordColumns):
                 if step.problems or not step.batches.is_valid.all():

@@ -21,7 +21,6 @@ from kdump.state.markers import read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
 from kdump.state.producers import OpenTxn, Producers
 from kdump.state.transaction_outcomes import log_path
-from kdump.storage.local_disk import local
 
 
 def usable_snapshots(
@@ -103,7 +102,7 @@ def _events_in(
     partition: Partition, segment: Segment, following: Segment | None
 ) -> Iterator[ProducerEvent | Damage]:
     """What the producers did in a segment, and the damage, in order."""
-    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         for step in sound_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
@@ -135,7 +134,7 @@ def _trusted_entries(
     offset = segment.base_offset
     name = str(names.OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
-        entries = producer_snapshot.read(local(partition.file_path(name)).read()).entries
+        entries = producer_snapshot.read(partition.file_path(name).read()).entries
     except (FormatError, OSError):
         return None
     evidence = _Evidence()

@@ -15,7 +15,6 @@ import enum
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from kdump.errors import KdumpError, UsageProblem
@@ -43,7 +42,7 @@ from kdump.state.config_keys import (
     require_accepted_by_brokers,
     require_accepted_by_topics,
 )
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
@@ -287,12 +286,12 @@ class ClusterMetadata:
         image: the metadata.
     """
 
-    path: Path
+    path: Location
     cluster_id: str | None
     image: ClusterImage
 
 
-def read_cluster_metadata(path: Path) -> ClusterMetadata:
+def read_cluster_metadata(path: Location) -> ClusterMetadata:
     """Read the metadata in the log directory ``path``, or in its ``__cluster_metadata-0``.
 
     Raises:
@@ -300,8 +299,8 @@ def read_cluster_metadata(path: Path) -> ClusterMetadata:
         KdumpError: it cannot be read to its end.
         OSError: a file cannot be read.
     """
-    is_partition = local(path).as_absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
-    root = local(path).as_absolute().parent.local_path if is_partition else path
+    is_partition = path.as_absolute().name == f"{names.CLUSTER_METADATA_TOPIC}-0"
+    root = path.as_absolute().parent if is_partition else path
     directory = read_log_directory(
         root,
         DirectoryKind.LOG_DIRECTORY,
@@ -325,7 +324,7 @@ def read_settings(
     given: Configs | None = None,
     broker: Configs | None = None,
     metadata: ClusterMetadata | None = None,
-) -> dict[Path, Settings]:
+) -> dict[Location, Settings]:
     """Read the settings of each log directory's broker, by path of the directory.
 
     The cluster's metadata is read from the directories that hold a copy; the newest valid copy
@@ -342,9 +341,9 @@ def read_settings(
         UsageProblem: the broker's file, or ``metadata``, belongs to another broker or cluster.
         OSError: a cluster's metadata cannot be read.
     """
-    belongs: dict[Path, tuple[str | Path, int | None]] = {}
-    images: dict[str | Path, ClusterImage] = {}
-    copies: dict[str | Path, list[Partition]] = defaultdict(list)
+    belongs: dict[Location, tuple[str | Location, int | None]] = {}
+    images: dict[str | Location, ClusterImage] = {}
+    copies: dict[str | Location, list[Partition]] = defaultdict(list)
     for directory in directories:
         properties = directory.meta_properties
         cluster_id = None if properties is None else properties.cluster_id

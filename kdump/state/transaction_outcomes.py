@@ -140,7 +140,7 @@ def transactional_rows(batches: BatchColumns) -> Column:
 
 
 def log_path(window: Window) -> str:
-    """Path of the log that a window was read from."""
+    """Location of the log that a window was read from."""
     assert isinstance(window.source, StoredFile)
     return str(window.source.location)
 

@@ -53,7 +53,7 @@ class Entry(NamedTuple):
         modified_ns: when a file was last modified, in nanoseconds since the epoch; 0 for anything
             else.
         hole_bytes: how many bytes of a file were never written; 0 if too few to be worth skipping.
-        error: why nothing is known but the name.
+        error: why an entry cannot be looked at; None for a link to nothing.
     """
 
     name: str

@@ -207,9 +207,11 @@ def _listed(found: os.DirEntry[str]) -> Entry | None:
             return Entry(found.name, EntryKind.DIRECTORY)
         return _entry(found.name, found.stat(), found.is_symlink())
     except OSError as failure:
+        is_missing = isinstance(failure, FileNotFoundError)
         if found.is_symlink():
-            return Entry(found.name, EntryKind.BROKEN_LINK, is_link=True)
-        if isinstance(failure, FileNotFoundError):
+            error = None if is_missing else failure
+            return Entry(found.name, EntryKind.BROKEN_LINK, is_link=True, error=error)
+        if is_missing:
             return None
         return Entry(found.name, EntryKind.UNKNOWN, error=failure)
 

@@ -15,7 +15,6 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.sound import Damage, OnDamage, segment_part, sound_windows
 from kdump.scan.batches import BatchColumns, Column
-from kdump.storage.local_disk import local
 
 BATCH_SCHEMA: Final = pa.schema(
     [
@@ -84,7 +83,7 @@ def _segment_tables(
     to_offset: int | None,
     on_damage: OnDamage,
 ) -> Iterator[pa.RecordBatch]:
-    with local(partition.segment_path(segment, FileKind.LOG)).open_file() as log:
+    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         for step in sound_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 on_damage(step)

@@ -12,15 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from kdump.formats.names import FileKind
 from kdump.scan.source import data_ranges, end_of_data, read_at
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
-from kdump.storage.location import StoredFile
+from kdump.storage.location import Location, StoredFile
 from kdump.target.refusal import Refused
 from kdump.target.snapshot_listing import SnapshotListing
 from kdump.target.target_file import (
@@ -148,11 +146,11 @@ class VirtualDirectory:
         OSError: the directory cannot be listed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Location) -> None:
         self.path = path
         self._on_disk: dict[str, int] = {}
         directories = set()
-        for entry in local(path).entries():
+        for entry in path.entries():
             if entry.error is not None:
                 raise entry.error
             if entry.kind is EntryKind.FILE:
@@ -280,12 +278,12 @@ class VirtualDirectory:
             yield BytesSource(content.data + bytes(content.padding_bytes))
             return
         if isinstance(content, Stored):
-            with local(self.path / content.name).open_file() as file:
+            with (self.path / content.name).open_file() as file:
                 yield _range(file, content)
             return
         with ExitStack() as stack:
             files = {
-                name: stack.enter_context(local(self.path / name).open_file())
+                name: stack.enter_context((self.path / name).open_file())
                 for name in dict.fromkeys(piece.name for piece in content.pieces)
             }
             yield JoinedSource([_range(files[piece.name], piece) for piece in content.pieces])
@@ -331,7 +329,7 @@ class VirtualDirectory:
         """What is made anew is often what is there, but for the padding."""
         if self._on_disk.get(name, -1) < len(data):
             return NewBytes(data)
-        with local(self.path / name).open_file() as source:
+        with (self.path / name).open_file() as source:
             is_there = read_at(source, 0, len(data)) == data
         return self._kept(name, len(data)) if is_there else NewBytes(data)
 

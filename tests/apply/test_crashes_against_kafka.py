@@ -22,6 +22,7 @@ from kdump.formats import names
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import read_log_directory
+from kdump.storage.local_disk import local
 
 STATES_OF_A_CASE: Final = 24
 
@@ -36,7 +37,7 @@ class Gallery:
 
     def add(self, log_dir: Path, name: str) -> Path:
         """Put the partition of ``log_dir`` there; gives where it is now."""
-        directory = read_log_directory(log_dir)
+        directory = read_log_directory(local(log_dir))
         home = self.path / ("clean" if directory.is_clean else "crashed")
         home.mkdir(parents=True, exist_ok=True)
         shutil.copytree(log_dir / PARTITION, home / f"{name}-0")

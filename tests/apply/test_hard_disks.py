@@ -31,7 +31,7 @@ from kdump.apply.apply import apply_plan
 from kdump.apply.files import free_bytes_at
 from kdump.formats import names
 from kdump.log.partition import read_partition
-from kdump.storage.local_disk import LocalFile
+from kdump.storage.local_disk import LocalFile, local
 
 PAGE_BYTES = 4096
 NOBODY = 65534
@@ -188,7 +188,7 @@ def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
 
     monkeypatch.undo()
     assert kdump("retain", *EVERY_TOPIC, "--free", "1", root).exit_status == 0
-    assert not read_partition(root / "users-0", None).leftovers
+    assert not read_partition(local(root / "users-0"), None).leftovers
     assert kdump("verify", root).exit_status == 0
     assert last_values(root / "users-0") == {k: v for k, v in expected.items() if k is not None}
 

@@ -14,6 +14,7 @@ from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats.checkpoints import decode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
@@ -28,7 +29,7 @@ def directory_of(path: Path) -> LogDirectory:
     )
     for name in ("orders-0", "orders-1"):
         write_partition(path / name, {0: joined(batches(4))})
-    return read_log_directory(path)
+    return read_log_directory(local(path))
 
 
 def outcomes_of(directory: LogDirectory) -> dict[TopicPartition, Recovered | Refusal]:
@@ -99,7 +100,9 @@ def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -
     ):
         write_partition(tmp_path / name, {0: b""})
 
-    loaded = [p.topic_partition for p in read_log_directory(tmp_path).partitions if is_loaded(p)]
+    loaded = [
+        p.topic_partition for p in read_log_directory(local(tmp_path)).partitions if is_loaded(p)
+    ]
 
     assert loaded == [B]
 
@@ -111,7 +114,7 @@ def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, Target
     """What becomes of the checkpoints over one log of twelve records that begins at 10."""
     write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
     write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})
-    return rebuilt_root(read_log_directory(path))
+    return rebuilt_root(read_log_directory(local(path)))
 
 
 def test_a_recovery_point_behind_the_end_of_the_log_is_lowered(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,6 +30,7 @@ from kdump.formats.compression import Codec, decompress
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import Column, Flags, Window, read_windows
 from kdump.scan.records import RecordColumns
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refused
 from kdump.target.virtual_directory import BytesSource
 
@@ -49,7 +48,7 @@ def segment(txn_batches: TxnBatches = NO_TXN_BATCHES) -> ScannedSegment:
     """Four extents of ten offsets and a hundred bytes each."""
     rows = [(at * 100, at * 100 + 100, at * 10, at * 10 + 9, 2, 10) for at in range(4)]
     discardable = np.ones(len(txn_batches.position), np.bool_)
-    return ScannedSegment(Path("a.log"), 0, Extents.of_rows(rows), txn_batches, discardable, True)
+    return ScannedSegment(local("a.log"), 0, Extents.of_rows(rows), txn_batches, discardable, True)
 
 
 def txns(*rows: tuple[int, int, int, int, Marker]) -> TxnBatches:
@@ -89,7 +88,7 @@ def test_the_end_of_the_range_is_read() -> None:
 def test_a_message_may_lie_before_the_offset_of_the_one_that_wraps_it() -> None:
     rows = [(0, 100, 9, 9, 1, 10), (100, 200, 19, 19, 1, 10)]
     wrapped = ScannedSegment(
-        Path("a.log"), 0, Extents.of_rows(rows), NO_TXN_BATCHES, np.empty(0, np.bool_), True
+        local("a.log"), 0, Extents.of_rows(rows), NO_TXN_BATCHES, np.empty(0, np.bool_), True
     )
 
     parts, _ = parts_to_rewrite(wrapped, rules([11]))

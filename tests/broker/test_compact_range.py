@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
 from kdump.broker.cleaner.cleanable_range import CleanableRange, Hold, cleanable_range
 from kdump.broker.cleaner.segment_groups import group_segments
 from kdump.state.settings import TopicSettings
+from kdump.storage.local_disk import local
 
 NOW_MS = 1_000_000
 
@@ -30,7 +29,7 @@ def log(
     """A log whose time indexes are empty, so that the times of its files count."""
     segments = tuple(SegmentFiles(base, 100, 0, 0, modified_ms + base) for base in base_offsets)
     return CompactedLog(
-        path=Path("nowhere"),
+        path=local("nowhere"),
         segments=segments,
         log_start_offset=start,
         log_end_offset=end,

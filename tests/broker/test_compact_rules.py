@@ -103,7 +103,7 @@ def steps(path: Path, base_offset: int = 0) -> list[RecordColumns]:
 
 
 def begun_round(path: Path, settings: TopicSettings | None = None) -> Round:
-    directory = read_log_directory(path, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     context = load_context(directory, PARTITION, now_ms=NOW_MS)
     begun = begin_round(directory.partitions[0], context, settings or TopicSettings(), None)
     assert isinstance(begun, Round)

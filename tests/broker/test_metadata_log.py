@@ -15,6 +15,7 @@ from kdump.broker.loader.loader import LoadContext, Recovered
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, KeptUpTo, NewBytes
 
@@ -32,7 +33,7 @@ def partition(path: Path, *snapshots: str, base_offset: int = 0) -> Path:
 
 def loaded(path: Path, policy: Policy = Policy.BROKER) -> Recovered | Refusal:
     context = LoadContext(is_clean=True, recovery_point=12)
-    return repair_partition(read_lone_partition(path, path.name), context, policy)
+    return repair_partition(read_lone_partition(local(path), path.name), context, policy)
 
 
 def recovered(path: Path, policy: Policy = Policy.BROKER) -> Recovered:

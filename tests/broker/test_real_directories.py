@@ -16,6 +16,7 @@ from builders.trees import of_present_partitions
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats.names import CLUSTER_METADATA_TOPIC, LEADER_EPOCH_CHECKPOINT
 from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +76,7 @@ def test_the_checkpoints_end_as_the_real_brokers(
     recover(ours, OWN_SETTINGS)
 
     real, made = (
-        read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints
+        read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY).checkpoints
         for path in (fixtures / "out" / after, ours)
     )
 

@@ -20,6 +20,7 @@ from kdump.broker.retention.retention_outcome import LoadedLog, Retained, load_l
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import Checkpoints, DirectoryKind, read_log_directory
 from kdump.state.settings import Settings, TopicSettings
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential
 
@@ -57,7 +58,7 @@ def differences(arena: Arena, refused: Mapping[str, str]) -> list[str]:
 
 
 def checkpoints(path: Path) -> Checkpoints:
-    return read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints
+    return read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY).checkpoints
 
 
 def deleted_segments(outcomes: Mapping[TopicPartition, object]) -> int:
@@ -109,7 +110,7 @@ def test_records_are_deleted_as_the_request_deletes_them(
 
 def delete_before(path: Path, settings: TopicSettings, offset: int) -> set[str]:
     """Delete in all partitions; gives the names of those where that is refused."""
-    directory = read_log_directory(path, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     outcomes, refusing = {}, set()
     for partition in directory.partitions:
         key = partition.topic_partition
@@ -123,6 +124,6 @@ def delete_before(path: Path, settings: TopicSettings, offset: int) -> set[str]:
         except RecordsNotDeletableError:
             refusing.add(str(key))
             continue
-        apply_target(partition.path, outcomes[key].files)
+        apply_target(partition.path.local_path, outcomes[key].files)
     apply_target(path, retained_root(directory, outcomes))
     return refusing

@@ -33,6 +33,7 @@ from kdump.formats.names import TopicPartition
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.state.config_keys import CleanupPolicy
 from kdump.state.settings import TopicSettings
+from kdump.storage.local_disk import local
 from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 ORDERS = TopicPartition("orders", 0)
@@ -57,7 +58,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def loaded(log_dir: Path, high_watermark: int | None = 18) -> LoadedLog:
-    directory = read_log_directory(log_dir)
+    directory = read_log_directory(local(log_dir))
     (partition,) = directory.partitions
     found = load_log(partition.path, load_context(directory, ORDERS, now_ms=NOW_MS), high_watermark)
     assert isinstance(found, LoadedLog), found
@@ -74,7 +75,7 @@ def lines(target: TargetFile) -> dict[TopicPartition, int]:
 
 
 def root_after(log_dir: Path, log: LoadedLog, settings: TopicSettings) -> dict[str, TargetFile]:
-    directory: LogDirectory = read_log_directory(log_dir)
+    directory: LogDirectory = read_log_directory(local(log_dir))
     return retained_root(directory, {ORDERS: retained(log, settings, NOW_MS).outcome})
 
 
@@ -111,7 +112,7 @@ def test_the_lines_of_other_partitions_and_the_marker_stay(log_dir: Path) -> Non
     assert root == {}
     log = loaded(log_dir)
     outcome = without_records_before(log, NOTHING_OLD, 8)
-    root = retained_root(read_log_directory(log_dir), {ORDERS: outcome})
+    root = retained_root(read_log_directory(local(log_dir)), {ORDERS: outcome})
     assert lines(root[names.LOG_START_OFFSET_CHECKPOINT]) == {
         ORDERS: 8,
         TopicPartition("others", 3): 2,
@@ -123,7 +124,7 @@ def test_a_broker_started_in_between_lets_the_log_begin_where_it_is_to_begin(
     log_dir: Path,
 ) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
-    first = lines(log_starts_first(read_log_directory(log_dir), {ORDERS: outcome}))
+    first = lines(log_starts_first(read_log_directory(local(log_dir)), {ORDERS: outcome}))
     assert first == {ORDERS: 18, TopicPartition("others", 3): 2}
     for path in sorted((log_dir / "orders-0").glob("*.log"), reverse=True):
         path.unlink()

@@ -21,6 +21,7 @@ from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.rebuild.leftovers import resolve_leftovers
 from kdump.repair.verdict import VerdictKind, verdict
+from kdump.storage.local_disk import local
 
 FIRST, SECOND = log_name(0), log_name(12)
 
@@ -46,7 +47,7 @@ def lost(path: Path, **context: Any) -> list[tuple[str, int | None, int | None, 
 
 def salvaged(path: Path, **context: Any) -> dict[str, bytes]:
     outcome = repair_partition(
-        read_lone_partition(path, path.name), LoadContext(**context), Policy.SALVAGE
+        read_lone_partition(local(path), path.name), LoadContext(**context), Policy.SALVAGE
     )
     assert isinstance(outcome, Recovered), outcome
     apply_target(path, outcome.files)
@@ -89,7 +90,7 @@ def test_a_swap_cut_anywhere_loses_nothing_when_salvaged(
         {0: joined(each[6:])[:cut]},
     )
     context: dict[str, Any] = {"is_clean": is_clean, "is_compacted": True}
-    broker = repair_partition(read_lone_partition(path, path.name), LoadContext(**context))
+    broker = repair_partition(read_lone_partition(local(path), path.name), LoadContext(**context))
     assert isinstance(broker, Recovered)
     copy = tmp_path / "copy-0"
     shutil.copytree(path, copy)
@@ -200,7 +201,7 @@ def test_a_damaged_old_log_loses_only_what_is_valid_in_it(tmp_path: Path) -> Non
 def test_resolving_leaves_a_partition_whose_swap_would_lose_records(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4))}, {0: b""})
 
-    repaired = resolve_leftovers(read_lone_partition(path, path.name), LoadContext())
+    repaired = resolve_leftovers(read_lone_partition(local(path), path.name), LoadContext())
 
     assert dict(repaired.files) == {}
     assert "12 records" in str(repaired.refusals[0])
@@ -262,7 +263,7 @@ def test_salvage_keeps_the_records_that_only_a_deleted_swap_has(tmp_path: Path) 
 def test_leftovers_are_not_resolved_where_records_would_be_lost(tmp_path: Path) -> None:
     path = dropped(tmp_path, {0: keyed(0, b"a")}, keyed(4, b"x"))
 
-    found = resolve_leftovers(read_lone_partition(path, path.name), LoadContext())
+    found = resolve_leftovers(read_lone_partition(local(path), path.name), LoadContext())
 
     assert not found.files
     assert "--policy salvage" in str(found.refusals[0])

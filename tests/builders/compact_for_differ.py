@@ -25,6 +25,8 @@ from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom
 
@@ -33,7 +35,7 @@ def compact(
     path: Path, given: Mapping[str, str], *, now_ms: int, topic: str = "*"
 ) -> dict[TopicPartition, Compacted | Refusal]:
     """Compact the partitions of the log directory ``path`` in place; gives what became of each."""
-    directory = read_log_directory(path, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     settings = Settings(given=dict(given))
     outcomes: dict[TopicPartition, Compacted | Refusal] = {}
     for partition in directory.partitions:
@@ -50,9 +52,12 @@ def compact(
         outcome = begun if isinstance(begun, Refusal) else compact_round(begun)
         outcomes[name] = outcome
         if isinstance(outcome, Compacted):
-            apply_target(partition.path, outcome.files)
+            apply_target(partition.path.local_path, outcome.files)
             for file, modified_ms in outcome.modified_ms.items():
-                os.utime(partition.path / file, ns=(modified_ms * 10**6, modified_ms * 10**6))
+                os.utime(
+                    (partition.path / file).local_path,
+                    ns=(modified_ms * 10**6, modified_ms * 10**6),
+                )
     done = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Compacted)}
     apply_target(path, compacted_root(directory, done))
     return outcomes
@@ -83,7 +88,7 @@ def compact_round(begun: Round) -> Compacted | Refusal:
     return begun.finish([write_group(group) for group in groups])
 
 
-def live_of(scanned: Mapping[Path, Sequence[ScannedPart]]) -> tuple[LiveRecords, int]:
+def live_of(scanned: Mapping[Location, Sequence[ScannedPart]]) -> tuple[LiveRecords, int]:
     """The live records of a log, and how many distinct keys it has."""
     parts = [part for found in scanned.values() for part in found]
     return live_records((part.mapped for part in parts), (part.unmapped for part in parts))
@@ -93,12 +98,12 @@ def write_group(group: GroupToRewrite) -> RewrittenGroup | Refusal:
     """Write the new log of ``group`` under its name of that time, if it is to be used."""
     rewriter = GroupRewriter(group)
     staged = group.path / staged_name(group.base_offset)
-    with staged.open("wb") as file:
-        for data in _bytes_of(rewriter.pieces(), group.path):
+    with staged.local_path.open("wb") as file:
+        for data in _bytes_of(rewriter.pieces(), group.path.local_path):
             file.write(data)
     outcome = rewriter.outcome
     if isinstance(outcome, Refusal) or outcome.is_unchanged:
-        staged.unlink()
+        staged.local_path.unlink()
     return outcome
 
 

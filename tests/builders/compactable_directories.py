@@ -60,7 +60,9 @@ def varied_directory(path: Path, seed: int, count: int = 4) -> Path:
 def closed(path: Path) -> Path:
     """Let the log directory be as a broker leaves it that has replicated all, and stops."""
     recover(path)
-    offsets = read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints.recovery_points
+    offsets = read_log_directory(
+        local(path), DirectoryKind.LOG_DIRECTORY
+    ).checkpoints.recovery_points
     lines = [OffsetEntry(partition, end) for partition, end in (offsets or {}).items()]
     (path / names.REPLICATION_OFFSET_CHECKPOINT).write_bytes(encode_offset_checkpoint(lines))
     return path

@@ -85,9 +85,11 @@ class CleaningArena:
         deleted.
         """
         shutil.copytree(directory, self.base)
-        for partition in read_log_directory(self.base, DirectoryKind.LOG_DIRECTORY).partitions:
+        for partition in read_log_directory(
+            local(self.base), DirectoryKind.LOG_DIRECTORY
+        ).partitions:
             if partition.state is not PartitionState.LIVE or partition.is_cluster_metadata:
-                shutil.rmtree(partition.path)
+                shutil.rmtree(partition.path.local_path)
         (self.base / names.CLEANER_OFFSET_CHECKPOINT).unlink(missing_ok=True)
 
     def set_checkpoints(self, rng: random.Random) -> None:
@@ -128,7 +130,7 @@ class CleaningArena:
             if not isinstance(outcome, Refusal):
                 found.extend(f"{partition}: {what}" for what in self._differences(str(partition)))
         kafka, kdump = (
-            read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints
+            read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY).checkpoints
             for path in (self.theirs, self.ours)
         )
         for name in ("recovery_points", "log_start_offsets", "cleaner_offsets"):
@@ -149,7 +151,7 @@ class CleaningArena:
                 path.unlink()
 
     def _ends(self) -> dict[TopicPartition, int]:
-        checkpoints = read_log_directory(self.base, DirectoryKind.LOG_DIRECTORY).checkpoints
+        checkpoints = read_log_directory(local(self.base), DirectoryKind.LOG_DIRECTORY).checkpoints
         return dict(checkpoints.recovery_points or {})
 
     def _differences(self, name: str) -> Iterator[str]:

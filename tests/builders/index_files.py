@@ -49,7 +49,7 @@ class Segment:
 
     def write(self, suffix: str, content: bytes) -> DumpedFile:
         file = self.file(suffix)
-        file.path.write_bytes(content)
+        file.path.local_path.write_bytes(content)
         return file
 
     def write_indexed(self, batches: Sequence[bytes]) -> None:

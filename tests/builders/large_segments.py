@@ -9,6 +9,7 @@ from pathlib import Path
 from builders import batches, index_files, log_directories
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
+from kdump.storage.local_disk import local
 
 RECORDS_EACH = 3
 _BASE_OFFSET = struct.Struct(">q")
@@ -59,4 +60,4 @@ def write(
     (path / log_directories.file_name(0, FileKind.LOG)).write_bytes(segment.log)
     if index is not None:
         (path / log_directories.file_name(0, FileKind.OFFSET_INDEX)).write_bytes(index)
-    return read_partition(path, TopicPartition(topic, 0), PartitionState.LIVE)
+    return read_partition(local(path), TopicPartition(topic, 0), PartitionState.LIVE)

@@ -28,6 +28,7 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.clean_shutdown import encode_clean_shutdown
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 TOPIC: Final = "case"
@@ -125,7 +126,7 @@ class Arena:
             _write(self.base / f"{TOPIC}-{number}", random_partitions.random_logs(rng))
         self._server.load(self.base, self.settings, Clock())
         (self.base / names.CLEAN_SHUTDOWN_MARKER).unlink(missing_ok=True)
-        ends = read_log_directory(self.base, DirectoryKind.LOG_DIRECTORY).checkpoints
+        ends = read_log_directory(local(self.base), DirectoryKind.LOG_DIRECTORY).checkpoints
         offsets: dict[str, dict[TopicPartition, int]] = {
             names.RECOVERY_POINT_CHECKPOINT: {},
             names.LOG_START_OFFSET_CHECKPOINT: {},
@@ -196,10 +197,10 @@ class Arena:
 
     def _compare_root(self, refused: set[str]) -> list[str]:
         kafka, kdump = (
-            read_log_directory(path, DirectoryKind.LOG_DIRECTORY).checkpoints
+            read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY).checkpoints
             for path in (self.theirs, self.ours)
         )
-        before = read_log_directory(self.base, DirectoryKind.LOG_DIRECTORY).checkpoints
+        before = read_log_directory(local(self.base), DirectoryKind.LOG_DIRECTORY).checkpoints
         found = []
         for checkpoint in ("recovery_points", "log_start_offsets", "high_watermarks"):
             expected = dict(getattr(kafka, checkpoint) or {})

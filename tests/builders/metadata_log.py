@@ -12,6 +12,7 @@ from builders.log_directories import write_partition
 from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.partition import Partition, read_partition
+from kdump.storage.local_disk import local
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -86,7 +87,7 @@ def write_metadata_log(log_dir: Path, values: Iterable[bytes], *, epoch: int = 0
     )
     topic = names.CLUSTER_METADATA_TOPIC
     path = write_partition(log_dir / f"{topic}-0", {0: log})
-    return read_partition(path, TopicPartition(topic, 0), PartitionState.LIVE)
+    return read_partition(local(path), TopicPartition(topic, 0), PartitionState.LIVE)
 
 
 def _numbers(numbers: Sequence[int]) -> bytes:

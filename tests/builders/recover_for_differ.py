@@ -18,6 +18,7 @@ from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 INTERVAL: Final = "index.interval.bytes"
@@ -35,7 +36,7 @@ def recover(
 
     ``settings`` are those of all topics, or of each by name.
     """
-    directory = read_log_directory(path, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     outcomes = {}
     for partition in directory.partitions:
         if not is_loaded(partition) or partition.topic_partition is None:
@@ -52,7 +53,7 @@ def recover(
         outcome = recover_partition(partition, context)
         outcomes[partition.topic_partition] = outcome
         if isinstance(outcome, Recovered):
-            apply_target(partition.path, outcome.files)
+            apply_target(partition.path.local_path, outcome.files)
     apply_target(path, recovered_root(directory, outcomes))
     return outcomes
 

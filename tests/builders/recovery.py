@@ -16,13 +16,14 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.directory import read_lone_partition
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 
 def load(path: Path, *, interval_bytes: int = 4096, **context: Any) -> Recovered | Refusal:
     """Recover the partition in ``path``, with what ``LoadContext`` takes."""
     settings = IndexSettings(interval_bytes=interval_bytes)
-    partition = read_lone_partition(path, "orders-0")
+    partition = read_lone_partition(local(path), "orders-0")
     return recover_partition(partition, LoadContext(settings=settings, **context))
 
 

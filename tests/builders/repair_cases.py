@@ -19,6 +19,7 @@ from kdump.broker.loader.loader import Recovered, recover_partition
 from kdump.formats import names
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, NewBytes, RenamedFrom, TargetFile
 
 PARTITION: Final = "orders-0"
@@ -29,7 +30,7 @@ FAR: Final = 2**31 + 500
 
 def wanted_recovery(log_dir: Path) -> TargetDirectory:
     """What a starting broker makes of the directory."""
-    directory = read_log_directory(log_dir, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(log_dir), DirectoryKind.LOG_DIRECTORY)
     outcomes = {}
     changes = []
     for partition in directory.partitions:
@@ -38,7 +39,7 @@ def wanted_recovery(log_dir: Path) -> TargetDirectory:
             outcome = recover_partition(partition, context)
             outcomes[partition.topic_partition] = outcome
             if isinstance(outcome, Recovered):
-                changes.append(TargetPartition(partition.path, outcome.files))
+                changes.append(TargetPartition(partition.path.local_path, outcome.files))
     return TargetDirectory(log_dir, tuple(changes), recovered_root(directory, outcomes))
 
 

@@ -16,6 +16,7 @@ from kdump.broker.retention.retention_outcome import Retained, load_log, retaine
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.settings import Settings, TopicSettings
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 
@@ -23,7 +24,7 @@ def retain(
     path: Path, settings: TopicSettings, now_ms: int
 ) -> dict[TopicPartition, Retained | Refusal]:
     """Apply retention to the log directory ``path`` in place; gives what was made of each."""
-    directory = read_log_directory(path, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     high_watermarks = directory.checkpoints.high_watermarks or {}
     found: dict[TopicPartition, Retained | Refusal] = {}
     for partition in directory.partitions:
@@ -36,7 +37,7 @@ def retain(
             found[key] = loaded
             continue
         found[key] = outcome = retained(loaded, settings, now_ms)
-        apply_target(partition.path, outcome.outcome.files)
+        apply_target(partition.path.local_path, outcome.outcome.files)
     outcomes = {key: each.outcome for key, each in found.items() if isinstance(each, Retained)}
     apply_target(path, retained_root(directory, outcomes))
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BytesSource:
-    """A :class:`kdump.scan.source.ByteSource` over bytes."""
+    """A :class:`kdump.storage.byte_source.ByteSource` over bytes."""
 
     data: bytes
 

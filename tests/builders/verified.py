@@ -26,6 +26,7 @@ from kdump.formats.transaction_index import AbortedTxn
 from kdump.jobs.verify.verify import VerifyEvent, VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
+from kdump.storage.local_disk import local
 
 NOW_MS: Final = BASE_TIMESTAMP_MS + 60_000
 END_OFFSET: Final = 18
@@ -196,7 +197,7 @@ def said_of(
     given: Mapping[str, str] = MappingProxyType({}),
 ) -> list[VerifyEvent]:
     """Give all that verify says of log directories."""
-    directories = [read_log_directory(root) for root in roots]
+    directories = [read_log_directory(local(root)) for root in roots]
     targets = [VerifyTarget(each, root) for root in directories for each in root.partitions]
     request = VerifyRequest(targets, directories, level, now_ms, read_settings(directories, given))
     return list(verify(request, options))

@@ -25,6 +25,7 @@ from kdump.check.part import Level
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_offset_checkpoint
 from kdump.jobs.verify.verify_partition import PartitionReport
+from kdump.storage.local_disk import local
 
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 
@@ -151,7 +152,7 @@ def found(log_dir: Path, level: Level) -> tuple[dict[str, list[Finding]], dict[s
             findings[name] = [
                 each
                 for each in pending
-                if path in (Path(each.place.path), Path(each.place.path).parent)
+                if path in (local(each.place.path), local(each.place.path).parent)
             ]
             verdicts[name] = said.verdict_kind
             pending = []

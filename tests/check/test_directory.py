@@ -23,6 +23,7 @@ from kdump.formats import names
 from kdump.formats.names import TopicPartition
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import read_partition
+from kdump.storage.local_disk import local
 from kdump.storage.ownership import Ownership
 
 
@@ -147,7 +148,7 @@ def test_a_partition_that_is_not_the_brokers_is_severe(
     cluster: ClusterView, code: str | None, tmp_path: Path
 ) -> None:
     path = LogModel().write(tmp_path / "logs")
-    partition = read_partition(path, TopicPartition("orders", 0))
+    partition = read_partition(local(path), TopicPartition("orders", 0))
     check = PartitionCheck(PartitionScope(partition, cluster=cluster), Level.QUICK)
     found = [each.code for each in check.finish() if each.severity is Severity.SEVERE]
     assert found == ([] if code is None else [code])

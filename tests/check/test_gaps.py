@@ -19,6 +19,7 @@ from kdump.jobs.verify.verify import VerifyRequest, VerifyTarget, verify
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
+from kdump.storage.local_disk import local
 
 HOLE = {0: 6, 12: 6}
 """Records by segment: 6 to 11 are missing."""
@@ -42,7 +43,7 @@ def with_hole() -> dict[int, bytes]:
 def found(
     path: Path, *codes: str, policy: str | None = None
 ) -> tuple[list[Finding], PartitionReport]:
-    directory = read_log_directory(path)
+    directory = read_log_directory(local(path))
     given = {} if policy is None else {"cleanup.policy": policy}
     settings = read_settings([directory], given)
     targets = [VerifyTarget(each, directory) for each in directory.partitions]

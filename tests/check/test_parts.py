@@ -23,11 +23,12 @@ from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.partition import read_partition
+from kdump.storage.local_disk import local
 
 
 def checked(path: Path, cuts: Sequence[int]) -> tuple[list[Finding], PartitionCheck]:
     """Give the findings of a partition whose first segment is checked in parts."""
-    partition = read_partition(path, TopicPartition("orders", 0))
+    partition = read_partition(local(path), TopicPartition("orders", 0))
     scope = PartitionScope(partition, is_clean=True)
     check = PartitionCheck(scope, Level.DEEP)
     findings: list[Finding] = []

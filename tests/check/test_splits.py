@@ -18,6 +18,7 @@ from kdump.jobs.verify import verify as pipeline
 from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget
 from kdump.log.directory import read_log_directory
 from kdump.state.settings import read_settings
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ BY_WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 def verified(
     log_dir: Path, options: EngineOptions
 ) -> tuple[list[Finding], ByteAccount, int, int | None]:
-    found = read_log_directory(log_dir)
+    found = read_log_directory(local(log_dir))
     targets = [VerifyTarget(partition, found) for partition in found.partitions]
     request = VerifyRequest(targets, [found], Level.DEEP, NOW_MS, read_settings([found]))
     said = list(pipeline.verify(request, options))

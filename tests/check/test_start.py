@@ -10,6 +10,7 @@ import pytest
 from kdump.check.findings import Severity
 from kdump.check.start import check_bootstrap
 from kdump.formats import names
+from kdump.storage.local_disk import local
 
 CHECKSUM_BYTE = 17
 """Of the first batch's checksum."""
@@ -22,7 +23,7 @@ def bootstrap(fixtures: Path, tmp_path: Path) -> Path:
 
 
 def severities(path: Path) -> list[Severity]:
-    return [finding.severity for finding in check_bootstrap(path.parent)]
+    return [finding.severity for finding in check_bootstrap(local(path.parent))]
 
 
 def test_nothing_is_said_of_what_a_broker_wrote(bootstrap: Path) -> None:
@@ -36,7 +37,7 @@ def test_a_checksum_that_does_not_match_may_not_keep_a_broker_from_starting(
     content[CHECKSUM_BYTE] ^= 1
     bootstrap.write_bytes(content)
 
-    (finding,) = check_bootstrap(bootstrap.parent)
+    (finding,) = check_bootstrap(local(bootstrap.parent))
 
     assert finding.severity is Severity.ERROR
     assert "may not start" in finding.what

@@ -442,7 +442,7 @@ def test_a_read_error_names_the_file_and_the_byte(
     def failing(*_: object) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("kdump.scan.source.os.preadv", failing)
+    monkeypatch.setattr("kdump.storage.local_disk.os.preadv", failing)
     outcome = dump(segment)
     assert outcome.exit_status == OPERATIONAL_ERROR
     assert b"Input/output error (reading at byte 0)" in outcome.stderr

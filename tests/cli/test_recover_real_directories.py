@@ -17,6 +17,7 @@ from builders.trees import contents_of, of_present_partitions, tree_of
 from kdump.apply.undo import undo
 from kdump.formats import names
 from kdump.log.directory import DirectoryKind, read_log_directory
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow
 
@@ -67,7 +68,7 @@ def test_a_killed_brokers_directories_end_as_its_next_start_left_them(
         assert found.keys() == expected.keys()
         assert [name for name in expected if found[name] != expected[name]] == []
         real, made = (
-            read_log_directory(path, DirectoryKind.LOG_DIRECTORY)
+            read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
             for path in (fixtures / "out" / after / log_dir, tmp_path / log_dir)
         )
         for name in ("recovery_points", "log_start_offsets"):

@@ -24,6 +24,7 @@ from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import TopicPartition
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.repair.policies import Policy, repair_partition
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.differential
 
@@ -33,20 +34,20 @@ SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
 
 def salvage(directory: Path) -> dict[TopicPartition, Recovered]:
     """Salvage every partition in place; those whose metadata Kafka cannot read are removed."""
-    listed = read_log_directory(directory, DirectoryKind.LOG_DIRECTORY)
+    listed = read_log_directory(local(directory), DirectoryKind.LOG_DIRECTORY)
     outcomes = {}
     for partition in listed.partitions:
         assert partition.topic_partition is not None
         context = load_context(listed, partition.topic_partition, SETTINGS)
-        before = files_of(partition.path)
+        before = files_of(partition.path.local_path)
         outcome = repair_partition(partition, context, Policy.SALVAGE)
         if not isinstance(outcome, Recovered):
             assert outcome.file == names.PARTITION_METADATA, (partition.path.name, outcome)
-            shutil.rmtree(partition.path)
+            shutil.rmtree(partition.path.local_path)
             continue
-        apply_target(partition.path, outcome.files)
+        apply_target(partition.path.local_path, outcome.files)
         outcomes[partition.topic_partition] = outcome
-        _account_for_batches(before, files_of(partition.path), outcome)
+        _account_for_batches(before, files_of(partition.path.local_path), outcome)
     return outcomes
 
 

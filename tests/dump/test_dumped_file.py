@@ -6,6 +6,7 @@ import pytest
 
 from kdump.dump.dumped_file import DumpedFile
 from kdump.formats.names import FileKind, FileStage
+from kdump.storage.local_disk import local
 
 
 @pytest.mark.parametrize(
@@ -53,16 +54,16 @@ def test_a_neighbour_is_in_the_same_stage(tmp_path: Path) -> None:
     swap = tmp_path / "7.log.swap"
     swap.touch()
     file = DumpedFile.named(str(tmp_path / "7.index.swap"))
-    assert file.neighbour(FileKind.LOG) == swap
+    assert file.neighbour(FileKind.LOG) == local(swap)
 
 
 def test_a_neighbour_may_be_one_stage_on(tmp_path: Path) -> None:
     swap = tmp_path / "7.log.swap"
     swap.touch()
     file = DumpedFile.named(str(tmp_path / "7.index.cleaned"))
-    assert file.neighbour(FileKind.LOG) == swap
+    assert file.neighbour(FileKind.LOG) == local(swap)
 
 
 def test_a_neighbour_that_is_nowhere_is_where_it_should_be(tmp_path: Path) -> None:
     file = DumpedFile.named(str(tmp_path / "7.index.swap"))
-    assert file.neighbour(FileKind.LOG) == tmp_path / "7.log.swap"
+    assert file.neighbour(FileKind.LOG) == local(tmp_path / "7.log.swap")

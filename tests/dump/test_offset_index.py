@@ -62,7 +62,7 @@ def test_an_index_without_entries_is_empty(segment: Segment) -> None:
 def test_padding_behind_the_entries_is_not_printed(segment: Segment) -> None:
     whole = dump(segment)
     file = segment.file(".index")
-    segment.write(".index", file.path.read_bytes() + bytes(800))
+    segment.write(".index", file.path.local_path.read_bytes() + bytes(800))
     text, said = dump(segment)
     assert text == whole[0]
     assert not said.report.damaged
@@ -107,7 +107,7 @@ def test_padding_beside_an_empty_log_prints_nothing_and_is_a_problem(segment: Se
 
 def test_entries_are_printed_without_a_log(segment: Segment) -> None:
     whole = dump(segment)
-    segment.file(".log").path.unlink()
+    segment.file(".log").path.local_path.unlink()
     text, said = dump(segment)
     assert text == whole[0]
     (line,) = said.lines
@@ -120,7 +120,7 @@ def test_entries_are_printed_without_a_log(segment: Segment) -> None:
 def test_a_partial_entry_is_ignored_and_told(segment: Segment) -> None:
     whole = dump(segment)
     file = segment.file(".index")
-    segment.write(".index", file.path.read_bytes() + b"\1\2\3")
+    segment.write(".index", file.path.local_path.read_bytes() + b"\1\2\3")
     text, said = dump(segment)
     assert text == whole[0]
     (line,) = said.lines
@@ -145,7 +145,7 @@ def test_a_partial_entry_fails_the_sanity_check_and_is_told_once(segment: Segmen
 
 def test_dumping_writes_nothing(segment: Segment) -> None:
     segment.write(".index", bytes(13))
-    segment.file(".log").path.unlink()
+    segment.file(".log").path.local_path.unlink()
     before = {path.name: path.read_bytes() for path in segment.directory.iterdir()}
     dump(segment)
     assert {path.name: path.read_bytes() for path in segment.directory.iterdir()} == before
@@ -155,7 +155,7 @@ def test_rows_have_every_field_and_one_for_the_padding(segment: Segment) -> None
     at_100 = Segment(segment.directory, 100)
     at_100.write_indexed(batches(2, base_offset=100))
     file = at_100.file(".index")
-    at_100.write(".index", file.path.read_bytes() + bytes(16))
+    at_100.write(".index", file.path.local_path.read_bytes() + bytes(16))
     said = Said()
     assert list(offset_index.rows(file, PLAIN, said.report)) == [
         {

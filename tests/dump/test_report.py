@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +8,7 @@ from hypothesis import strategies as st
 from builders.index_files import Said
 from kdump.dump.problems import DumpProblem
 from kdump.dump.report import JavaHashOrder, Pairs, java_string_hash
+from kdump.storage.local_disk import local
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 PAIRS = st.lists(st.lists(st.tuples(INT64, INT64), max_size=5), max_size=5)
@@ -100,7 +99,7 @@ def test_no_mismatches_are_no_damage() -> None:
 def test_a_problem_is_said_at_once_on_one_line() -> None:
     said = Said()
     said.report.problem(
-        DumpProblem(Path("a.log"), 17, "batch length is impossible", "14 or more", "3")
+        DumpProblem(local("a.log"), 17, "batch length is impossible", "14 or more", "3")
     )
     assert said.lines == [
         "a.log: byte 17: batch length is impossible, expected 14 or more, found 3"
@@ -110,7 +109,7 @@ def test_a_problem_is_said_at_once_on_one_line() -> None:
 
 def test_a_problem_of_a_whole_file_names_no_byte() -> None:
     assert (
-        str(DumpProblem(Path("a.log"), None, "its log is missing")) == "a.log: its log is missing"
+        str(DumpProblem(local("a.log"), None, "its log is missing")) == "a.log: its log is missing"
     )
 
 

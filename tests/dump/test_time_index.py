@@ -118,7 +118,9 @@ def test_a_search_may_begin_where_no_batch_does(segment: Segment) -> None:
 
 def test_padding_behind_the_entries_is_not_printed(segment: Segment) -> None:
     whole = dump(segment)
-    segment.write(".timeindex", segment.file(".timeindex").path.read_bytes() + bytes(1200))
+    segment.write(
+        ".timeindex", segment.file(".timeindex").path.local_path.read_bytes() + bytes(1200)
+    )
     text, said = dump(segment)
     assert text == whole[0]
     assert not said.report.damaged
@@ -129,7 +131,7 @@ def test_damage_behind_the_batches_is_a_problem_and_the_entries_are_checked(
 ) -> None:
     whole = dump(segment)
     log = segment.file(".log")
-    segment.write(".log", log.path.read_bytes() + bytes(100))
+    segment.write(".log", log.path.local_path.read_bytes() + bytes(100))
     text, said = dump(segment)
     assert text == whole[0]
     assert len(said.lines) == 1
@@ -141,7 +143,7 @@ def test_a_batch_without_room_for_its_header_harms_only_a_search_that_gets_there
 ) -> None:
     log = segment.file(".log")
     short = bytes(8) + (20).to_bytes(4) + bytes(4) + b"\2" + bytes(15)
-    segment.write(".log", log.path.read_bytes() + short)
+    segment.write(".log", log.path.local_path.read_bytes() + short)
     assert dump(segment)[1].lines == []
     segment.write(".timeindex", time_index_bytes([(T0 + 5, 5), (T0 + 20, 20)]))
     (line,) = dump(segment)[1].lines
@@ -150,7 +152,7 @@ def test_a_batch_without_room_for_its_header_harms_only_a_search_that_gets_there
 
 def test_records_that_do_not_decode_are_a_problem(segment: Segment) -> None:
     log = segment.file(".log")
-    damaged = bytearray(log.path.read_bytes())
+    damaged = bytearray(log.path.local_path.read_bytes())
     damaged[SIZE + 61] = 0x7F
     segment.write(".log", bytes(damaged))
     text, said = dump(segment)
@@ -161,7 +163,7 @@ def test_records_that_do_not_decode_are_a_problem(segment: Segment) -> None:
 
 def test_entries_are_printed_without_a_log(segment: Segment) -> None:
     whole = dump(segment)
-    segment.file(".log").path.unlink()
+    segment.file(".log").path.local_path.unlink()
     text, said = dump(segment)
     assert text == whole[0]
     assert "its log is missing" in said.lines[0]
@@ -169,12 +171,12 @@ def test_entries_are_printed_without_a_log(segment: Segment) -> None:
 
 def test_entries_are_checked_without_an_offset_index(segment: Segment) -> None:
     whole = dump(segment)
-    segment.file(".index").path.unlink()
+    segment.file(".index").path.local_path.unlink()
     text, said = dump(segment)
     assert text == whole[0]
     assert len(said.lines) == 1
     assert "the offset index beside it is missing" in said.lines[0]
-    assert not segment.file(".index").path.exists()
+    assert not segment.file(".index").path.local_path.exists()
 
 
 def test_a_sound_index_passes_the_sanity_check(segment: Segment) -> None:
@@ -184,7 +186,7 @@ def test_a_sound_index_passes_the_sanity_check(segment: Segment) -> None:
 
 
 def test_padding_fails_the_sanity_check(segment: Segment) -> None:
-    segment.write(".timeindex", segment.file(".timeindex").path.read_bytes() + bytes(12))
+    segment.write(".timeindex", segment.file(".timeindex").path.local_path.read_bytes() + bytes(12))
     text, said = dump(segment, SANITY_CHECK)
     assert text == ""
     assert "byte 36: last entry of the time index is earlier than the first" in said.lines[0]
@@ -192,7 +194,7 @@ def test_padding_fails_the_sanity_check(segment: Segment) -> None:
 
 def test_a_partial_entry_is_ignored_and_told(segment: Segment) -> None:
     whole = dump(segment)
-    segment.write(".timeindex", segment.file(".timeindex").path.read_bytes() + b"\0")
+    segment.write(".timeindex", segment.file(".timeindex").path.local_path.read_bytes() + b"\0")
     text, said = dump(segment)
     assert text == whole[0]
     assert "index ends in a partial entry" in said.lines[0]
@@ -202,7 +204,7 @@ def test_rows_have_every_field_and_one_for_the_padding(tmp_path: Path) -> None:
     segment = Segment(tmp_path, 100)
     segment.write_indexed(batches(2, base_offset=100))
     file = segment.file(".timeindex")
-    segment.write(".timeindex", file.path.read_bytes() + bytes(24))
+    segment.write(".timeindex", file.path.local_path.read_bytes() + bytes(24))
     said = Said()
     assert list(time_index.rows(file, PLAIN, said.report)) == [
         {

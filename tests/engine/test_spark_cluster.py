@@ -75,7 +75,7 @@ def said(
     for name in ("bin", "jars"):
         (home / name).symlink_to(Path(pyspark.__file__).parent / name)
     (folder / "mounts").mkdir()
-    (folder / "mounts" / "0").symlink_to(partition.path)
+    (folder / "mounts" / "0").symlink_to(partition.path.local_path)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home))
         done = in_a_fresh_process(

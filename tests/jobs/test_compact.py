@@ -39,6 +39,7 @@ from kdump.jobs.compact.tasks import RewriteJob, ScanJob, rewrite_splits, scan_s
 from kdump.jobs.execution import Writing
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
 
 KNOWN = {
     "cleanup.policy": "compact",
@@ -57,9 +58,9 @@ def compacted(
     **given: str,
 ) -> DirectoryCompaction:
     """Compact all of ``root``; settings by Kafka's names, dots as underscores."""
-    directory = read_log_directory(root, DirectoryKind.LOG_DIRECTORY)
+    directory = read_log_directory(local(root), DirectoryKind.LOG_DIRECTORY)
     settings = Settings(KNOWN | {name.replace("_", "."): value for name, value in given.items()})
-    request = CompactRequest([directory], {root: settings}, now_ms=NOW_MS)
+    request = CompactRequest([directory], {local(root): settings}, now_ms=NOW_MS)
     (result,) = compact_on(engine or LocalEngine(1), request, writing, files)
     return result
 
@@ -135,10 +136,10 @@ def test_how_the_work_is_cut_makes_no_difference(
 
 def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
     root = plain_directory(quick_path / "logs")
-    (partition,) = read_log_directory(root).partitions
+    (partition,) = read_log_directory(local(root)).partitions
     begun = wave.Wave(
-        CompactRequest([], {root: Settings()}, now_ms=NOW_MS),
-        read_log_directory(root),
+        CompactRequest([], {local(root): Settings()}, now_ms=NOW_MS),
+        read_log_directory(local(root)),
         LocalEngine(1),
         swapping.Discarder(),
     )._begun(partition)

@@ -26,6 +26,7 @@ from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import DirectoryKind, read_log_directory
 from kdump.repair.verdict import verdict
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
 
 COUNT = 60
 NOW_MS = 1_800_000_000_000
@@ -71,7 +72,10 @@ def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
         logs = random_partitions.random_logs(rng) if rng.random() < 0.3 else plain_logs(rng)
         write(root / f"case-{number}", logs)
     recover(root)
-    ends = read_log_directory(root, DirectoryKind.LOG_DIRECTORY).checkpoints.recovery_points or {}
+    ends = (
+        read_log_directory(local(root), DirectoryKind.LOG_DIRECTORY).checkpoints.recovery_points
+        or {}
+    )
     if not is_clean:
         (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
     said: dict[str, dict[TopicPartition, int]] = {
@@ -166,7 +170,7 @@ def test_of_zeroes_that_were_never_written_checks_and_rules_say_the_same(
     recover(tmp_path)
     (tmp_path / names.CLEAN_SHUTDOWN_MARKER).unlink()
     log.write_bytes(log.read_bytes() + bytes(size_bytes))
-    directory = read_log_directory(tmp_path)
+    directory = read_log_directory(local(tmp_path))
     outcome = RecoverJob().run(load_split(directory.partitions[0], directory, Settings()))
     assert isinstance(outcome, Recovered)
 

@@ -22,6 +22,7 @@ from kdump.log.selection import PartitionSelection
 from kdump.repair.policies import Policy
 from kdump.state.cluster import ClusterImage, ClusterTopic
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
 
 HERE = EngineOptions(EngineChoice.LOCAL, processes=1)
 WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
@@ -49,7 +50,10 @@ def root(tmp_path: Path) -> Path:
 
 
 def request(root: Path, **options: object) -> RecoverRequest:
-    return RecoverRequest([read_log_directory(root)], {root: Settings()}, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
+    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
+    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
+    directory, settings = read_log_directory(local(root)), {local(root): Settings()}
+    return RecoverRequest([directory], settings, now_ms=NOW_MS, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -58,7 +62,7 @@ def test_workers_come_to_the_same(root: Path) -> None:
 
 
 def test_spark_comes_to_the_same(root: Path, spark: SparkEngine) -> None:
-    directory = read_log_directory(root)
+    directory = read_log_directory(local(root))
     splits = [load_split(each, directory, Settings()) for each in directory.partitions]
 
     found = dict(spark.run(RecoverJob(), splits))
@@ -67,7 +71,7 @@ def test_spark_comes_to_the_same(root: Path, spark: SparkEngine) -> None:
 
 
 def test_what_tasks_are_given_and_give_can_be_pickled(root: Path) -> None:
-    directory = read_log_directory(root)
+    directory = read_log_directory(local(root))
     split = load_split(directory.partitions[0], directory, Settings())
     outcome = RecoverJob().run(split)
     assert pickle.loads(pickle.dumps((RecoverJob(), split, outcome))) == (
@@ -102,7 +106,7 @@ def test_the_largest_partition_comes_first_and_only_what_is_read_counts(root: Pa
 
 
 def test_of_a_clean_directory_nothing_is_read_to_the_end(tmp_path: Path) -> None:
-    directory = read_log_directory(LogModel().write(tmp_path / "logs").parent)
+    directory = read_log_directory(local(LogModel().write(tmp_path / "logs").parent))
     (partition,) = directory.partitions
 
     assert load_split(partition, directory, Settings()).size_bytes == 0
@@ -135,7 +139,7 @@ def test_the_offsets_that_the_checkpoints_will_have_are_told(root: Path) -> None
 
 
 def test_a_topics_own_settings_decide(root: Path) -> None:
-    directory = read_log_directory(root)
+    directory = read_log_directory(local(root))
     settings = Settings(given={"index.interval.bytes": "7", "segment.index.bytes": "80"})
 
     split = load_split(directory.partitions[0], directory, settings)
@@ -144,7 +148,7 @@ def test_a_topics_own_settings_decide(root: Path) -> None:
 
 
 def test_what_the_machine_does_not_give_is_an_outcome(root: Path) -> None:
-    directory: LogDirectory = read_log_directory(root)
+    directory: LogDirectory = read_log_directory(local(root))
     split: Split = load_split(directory.partitions[0], directory, Settings())
     for path in (root / "damaged-0").iterdir():
         path.unlink()

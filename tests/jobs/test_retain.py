@@ -31,6 +31,7 @@ from kdump.jobs.retain.segment_deletion import (
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.state.settings import Settings
+from kdump.storage.local_disk import local
 from kdump.target.target_file import NewBytes
 
 REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
@@ -68,8 +69,9 @@ def _made_earlier(batch: bytes) -> bytes:
 
 def request(*roots: Path, **options: object) -> RetainRequest:
     fields: dict[str, object] = {"selection": PartitionSelection(("*",)), "now_ms": ALL_IS_OLD_MS}
-    settings = dict.fromkeys(roots, options.pop("settings", OLD))
-    directories = [read_log_directory(root) for root in roots]
+    locations = list(map(local, roots))
+    settings = dict.fromkeys(locations, options.pop("settings", OLD))
+    directories = list(map(read_log_directory, locations))
     return RetainRequest(directories, settings, **(fields | options))  # type: ignore[arg-type]
 
 
@@ -120,7 +122,7 @@ def test_what_tasks_are_given_and_give_is_small(roots: tuple[Path, Path]) -> Non
 
 
 def split_of(root: Path, rule: DeletionRule) -> DeleteSegmentsSplit:
-    directory = read_log_directory(root)
+    directory = read_log_directory(local(root))
     (partition,) = directory.partitions
     return delete_segments_split(
         partition, directory, OLD, rule, now_ms=ALL_IS_OLD_MS, is_replicated=False
@@ -172,7 +174,7 @@ def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
 
     (result,) = retain(request(*roots, selection=PartitionSelection(("pay*",))))
 
-    assert result.directory.path == younger
+    assert result.directory.path == local(younger)
     with pytest.raises(NotCleanError):
         retain(request(*roots))
 

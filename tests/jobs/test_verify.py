@@ -22,6 +22,7 @@ from kdump.jobs.verify import verify as pipeline
 from kdump.jobs.verify.verify import VerifyEvent, VerifySummary
 from kdump.jobs.verify.verify_partition import PartitionReport
 from kdump.log.directory import read_log_directory
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +161,7 @@ def test_the_verdict_is_what_the_real_broker_then_did(
 
 def test_the_log_ends_where_the_real_broker_then_ended_it(crash: tuple[Path, Path]) -> None:
     before, after = crash
-    ends = read_log_directory(after).checkpoints.recovery_points
+    ends = read_log_directory(local(after)).checkpoints.recovery_points
     assert ends is not None
     for name, report in reports_on(before, Level.DEFAULT).items():
         partition = names.parse_partition_directory_name(name).topic_partition

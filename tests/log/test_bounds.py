@@ -14,13 +14,14 @@ from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import Checkpoints, directory_kind, read_log_directory
 from kdump.log.partition import Partition, read_partition
+from kdump.storage.local_disk import local
 
 ORDERS = TopicPartition("orders", 0)
 CLEAN = ("clean", "clean-mv39", "recovered", "leftover-4-swap-complete-recovered")
 
 
 def listed(path: Path, state: PartitionState = PartitionState.LIVE) -> Partition:
-    return read_partition(path, ORDERS, state)
+    return read_partition(local(path), ORDERS, state)
 
 
 def checkpoints(start: int | None = None, recovery: int | None = None) -> Checkpoints:
@@ -212,8 +213,8 @@ def test_a_brokers_own_answers_are_found_on_its_disk(
     manifest = json.loads((fixtures / "out" / f"manifest.{name}.json").read_text())
     compared = 0
     for path in sorted((fixtures / "out" / name).iterdir()):
-        kind = directory_kind(path)
-        found = read_log_directory(path, kind)
+        kind = directory_kind(local(path))
+        found = read_log_directory(local(path), kind)
         for partition in found.partitions:
             if partition.state is not PartitionState.LIVE or partition.is_cluster_metadata:
                 continue

@@ -12,10 +12,11 @@ from kdump.formats.names import TopicPartition
 from kdump.log.contents import LogContents, survey_partition
 from kdump.log.partition import read_partition
 from kdump.log.problems import FileProblem
+from kdump.storage.local_disk import local
 
 
 def survey(path: Path) -> tuple[LogContents, list[FileProblem]]:
-    return survey_partition(read_partition(path, TopicPartition("orders", 0)))
+    return survey_partition(read_partition(local(path), TopicPartition("orders", 0)))
 
 
 def test_batches_of_all_segments_are_counted(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ def test_zeroes_are_padding_only_at_the_end_of_the_log(tmp_path: Path) -> None:
 
 def test_a_file_that_is_gone_is_a_problem_and_no_damage(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "p", {0: b"".join(batches(1))})
-    partition = read_partition(path, TopicPartition("orders", 0))
+    partition = read_partition(local(path), TopicPartition("orders", 0))
     (path / "00000000000000000000.log").unlink()
     contents, problems = survey_partition(partition)
     assert contents == LogContents()

@@ -20,6 +20,8 @@ from kdump.log.directory import (
     read_log_directory,
 )
 from kdump.log.partition import Partition, read_partition
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 ROOT = Path("/data")
 LOG_0_7 = {"00000000000.kafka": b""}
@@ -34,31 +36,31 @@ def pretended_disk(fs: FakeFilesystem) -> None:
 class TestKind:
     def test_checkpoints_make_a_log_directory(self) -> None:
         write_log_directory(ROOT)
-        assert directory_kind(ROOT) is DirectoryKind.LOG_DIRECTORY
+        assert directory_kind(local(ROOT)) is DirectoryKind.LOG_DIRECTORY
 
     def test_a_formatted_one_needs_no_partition(self) -> None:
         (ROOT / names.META_PROPERTIES).write_bytes(b"")
-        assert directory_kind(ROOT) is DirectoryKind.LOG_DIRECTORY
+        assert directory_kind(local(ROOT)) is DirectoryKind.LOG_DIRECTORY
 
     def test_one_partition_is_enough(self) -> None:
         write_partition(ROOT / "orders-0", {0: b""})
-        assert directory_kind(ROOT) is DirectoryKind.LOG_DIRECTORY
+        assert directory_kind(local(ROOT)) is DirectoryKind.LOG_DIRECTORY
 
     def test_the_clusters_metadata_alone_make_a_metadata_directory(self) -> None:
         write_partition(ROOT / "__cluster_metadata-0", {0: b""})
         (ROOT / names.META_PROPERTIES).write_bytes(b"")
-        assert directory_kind(ROOT) is DirectoryKind.METADATA_DIRECTORY
+        assert directory_kind(local(ROOT)) is DirectoryKind.METADATA_DIRECTORY
 
     def test_a_broker_that_also_has_the_metadata_has_a_log_directory(self) -> None:
         write_partition(ROOT / "__cluster_metadata-0", {0: b""})
         write_log_directory(ROOT)
-        assert directory_kind(ROOT) is DirectoryKind.LOG_DIRECTORY
+        assert directory_kind(local(ROOT)) is DirectoryKind.LOG_DIRECTORY
 
     @pytest.mark.parametrize("name", ["orders-0", "orders_0"])
     def test_files_of_0_7_make_one_of_0_7(self, name: str) -> None:
         write_partition(ROOT / name, others=LOG_0_7)
-        assert directory_kind(ROOT) is DirectoryKind.LOG_DIRECTORY_0_7
-        assert directory_kind(ROOT / name) is DirectoryKind.PARTITION_0_7
+        assert directory_kind(local(ROOT)) is DirectoryKind.LOG_DIRECTORY_0_7
+        assert directory_kind(local(ROOT / name)) is DirectoryKind.PARTITION_0_7
 
     @pytest.mark.parametrize(
         "name",
@@ -72,24 +74,24 @@ class TestKind:
     )
     def test_any_file_of_a_partition_makes_a_partition(self, name: str) -> None:
         (ROOT / name).write_bytes(b"")
-        assert directory_kind(ROOT) is DirectoryKind.PARTITION
+        assert directory_kind(local(ROOT)) is DirectoryKind.PARTITION
 
     def test_names_alone_are_nothing_of_kafkas(self) -> None:
         (ROOT / "some-1").mkdir()
         (ROOT / ".lock").write_bytes(b"")
         (ROOT / "notes.txt").write_bytes(b"")
-        assert directory_kind(ROOT) is DirectoryKind.NOT_KAFKA
+        assert directory_kind(local(ROOT)) is DirectoryKind.NOT_KAFKA
 
     def test_log_directories_are_found_one_level_below(self) -> None:
         for name in ("d2", "d1"):
             write_log_directory(ROOT / name)
         (ROOT / "other").mkdir()
-        assert directory_kind(ROOT) is DirectoryKind.NOT_KAFKA
-        assert log_directories_below(ROOT) == [ROOT / "d1", ROOT / "d2"]
+        assert directory_kind(local(ROOT)) is DirectoryKind.NOT_KAFKA
+        assert log_directories_below(local(ROOT)) == [local(ROOT / "d1"), local(ROOT / "d2")]
 
     def test_a_directory_that_is_not_there_is_an_os_error(self) -> None:
         with pytest.raises(FileNotFoundError):
-            directory_kind(ROOT / "gone")
+            directory_kind(local(ROOT / "gone"))
 
 
 class TestLogDirectory:
@@ -101,7 +103,7 @@ class TestLogDirectory:
             log_start_offsets={orders: 3},
             high_watermarks={orders: 8},
         )
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert found.meta_properties is not None
         assert found.meta_properties.node_id == 7
         assert found.checkpoints.recovery_points == {orders: 9}
@@ -112,34 +114,36 @@ class TestLogDirectory:
 
     def test_the_marker_says_that_it_was_left_cleanly(self) -> None:
         write_log_directory(ROOT)
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert (found.is_clean, found.has_lock_file) == (True, False)
         assert found.clean_shutdown == CleanShutdown(0, 301)
 
     def test_without_the_marker_it_was_not(self) -> None:
         write_log_directory(ROOT, clean=False)
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert (found.is_clean, found.has_lock_file) == (False, True)
         assert found.clean_shutdown is None
 
     def test_a_marker_that_cannot_be_read_still_counts(self) -> None:
         write_log_directory(ROOT)
         (ROOT / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"garbage")
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert found.is_clean
-        assert [problem.path for problem in found.problems] == [ROOT / names.CLEAN_SHUTDOWN_MARKER]
+        assert [problem.path for problem in found.problems] == [
+            local(ROOT / names.CLEAN_SHUTDOWN_MARKER)
+        ]
 
     def test_a_missing_checkpoint_is_none_and_no_problem(self) -> None:
         write_log_directory(ROOT)
         (ROOT / names.REPLICATION_OFFSET_CHECKPOINT).unlink()
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert found.checkpoints.high_watermarks is None
         assert found.problems == ()
 
     def test_a_malformed_checkpoint_is_none_and_a_problem(self) -> None:
         write_log_directory(ROOT)
         (ROOT / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\n1\norders 0\n")
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert found.checkpoints.recovery_points is None
         (problem,) = found.problems
         assert isinstance(problem.error, FormatError)
@@ -152,7 +156,7 @@ class TestLogDirectory:
         write_log_directory(ROOT)
         for name in ("b-0", "a-10", "a-2", "a-2.ab-future", "a-2.cd-delete", "c-0.ef-stray"):
             write_partition(ROOT / name)
-        assert [(p.path.name, p.state) for p in read_log_directory(ROOT).partitions] == [
+        assert [(p.path.name, p.state) for p in read_log_directory(local(ROOT)).partitions] == [
             ("a-2", PartitionState.LIVE),
             ("a-2.ab-future", PartitionState.FUTURE),
             ("a-2.cd-delete", PartitionState.DELETE),
@@ -167,7 +171,7 @@ class TestLogDirectory:
         (ROOT / names.REMOTE_INDEX_CACHE).mkdir()
         (ROOT / "notes.txt").write_bytes(b"")
         (ROOT / "recovery-point-offset-checkpoint.tmp").write_bytes(b"")
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert found.partitions == ()
         assert found.refused == ("lost+found",)
         assert found.foreign == ("notes.txt",)
@@ -176,7 +180,7 @@ class TestLogDirectory:
         write_log_directory(ROOT)
         for name in ("a-0", "b-0"):
             write_partition(ROOT / name)
-        found = read_log_directory(ROOT, select=lambda _, partition: partition.topic == "b")
+        found = read_log_directory(local(ROOT), select=lambda _, partition: partition.topic == "b")
         assert [partition.path.name for partition in found.partitions] == ["b-0"]
 
     def test_a_partition_that_cannot_be_listed_is_a_problem(
@@ -187,14 +191,14 @@ class TestLogDirectory:
             write_partition(ROOT / name)
 
         def refuse_a(
-            path: Path, topic_partition: TopicPartition, state: PartitionState
+            path: Location, topic_partition: TopicPartition, state: PartitionState
         ) -> Partition:
             if path.name == "a-0":
                 raise PermissionError(13, "Permission denied", str(path))
             return read_partition(path, topic_partition, state)
 
         monkeypatch.setattr("kdump.log.directory.read_partition", refuse_a)
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert [partition.path.name for partition in found.partitions] == ["b-0"]
         assert found.unreadable == ("a-0",)
         (problem,) = found.problems
@@ -206,13 +210,13 @@ class TestLogDirectory:
         write_partition(Path("/other/disk"), {0: b"1"})
         (ROOT / "orders-0").symlink_to("/other/disk")
         (ROOT / "circle-0").symlink_to("circle-0")
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert [p.topic_partition for p in found.partitions] == [TopicPartition("orders", 0)]
         assert found.foreign == ("circle-0",)
 
     def test_partitions_of_0_7_may_be_named_with_an_underscore(self) -> None:
         write_partition(ROOT / "orders_1", others=LOG_0_7)
-        found = read_log_directory(ROOT)
+        found = read_log_directory(local(ROOT))
         assert [p.topic_partition for p in found.partitions] == [TopicPartition("orders", 1)]
 
 
@@ -222,4 +226,4 @@ def test_names_that_are_not_utf_8_are_kept(fs: FakeFilesystem) -> None:
     fs.resume()
     write_log_directory(ROOT)
     write_partition(ROOT / name, {0: b""})
-    assert read_log_directory(ROOT).refused == (name,)
+    assert read_log_directory(local(ROOT)).refused == (name,)

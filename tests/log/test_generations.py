@@ -8,6 +8,7 @@ import pytest
 
 from kdump.log.directory import read_log_directory
 from kdump.log.generations import Generation, broker_generation, segment_generations
+from kdump.storage.local_disk import local
 
 GENERATIONS = {
     "0.8.2.2": ("3.6 or earlier", {"0.8 to 0.9"}),
@@ -22,7 +23,7 @@ GENERATIONS = {
 
 @pytest.mark.parametrize("version", GENERATIONS)
 def test_a_directory_shows_its_generation(fixtures: Path, version: str) -> None:
-    directory = read_log_directory(fixtures / "old" / version / "clean")
+    directory = read_log_directory(local(fixtures / "old" / version / "clean"))
     broker, segments = GENERATIONS[version]
     assert str(broker_generation(directory)) == broker
     found = set().union(*map(segment_generations, directory.partitions))

@@ -13,6 +13,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
 from kdump.log.partition import Leftover, LeftoverKind, Partition, read_partition
 from kdump.log.segment import Segment
+from kdump.storage.local_disk import local
 
 PATH = Path("/data/orders-0")
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("fs")
 
 
 def read(path: Path = PATH) -> Partition:
-    return read_partition(path, TopicPartition("orders", 0))
+    return read_partition(local(path), TopicPartition("orders", 0))
 
 
 def test_segments_are_logs_and_the_indexes_beside_them() -> None:
@@ -112,7 +113,10 @@ def test_segments_of_0_7_keep_their_names() -> None:
         (0, 1, f"{0:020d}.kafka"),
         (512, 2, "00000000512.kafka"),
     ]
-    assert partition.segment_path(partition.segments[1], FileKind.LOG_0_7).read_bytes() == b"12"
+    assert (
+        partition.segment_path(partition.segments[1], FileKind.LOG_0_7).local_path.read_bytes()
+        == b"12"
+    )
 
 
 def test_the_small_files_are_read_when_asked_for() -> None:
@@ -127,7 +131,7 @@ def test_the_small_files_are_read_when_asked_for() -> None:
 
 def test_small_files_that_are_missing_are_none() -> None:
     PATH.mkdir(parents=True)
-    partition = read_partition(PATH, TopicPartition("orders", 0), PartitionState.STRAY)
+    partition = read_partition(local(PATH), TopicPartition("orders", 0), PartitionState.STRAY)
     assert partition.read_metadata() is None
     assert partition.read_leader_epochs() is None
 

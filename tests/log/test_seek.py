@@ -58,7 +58,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def seekable(folder: Path, log: ByteSource, **how: bool) -> SeekableLog:
-    return SeekableLog(log, BASE_OFFSET, folder / "index", folder / "timeindex", **how)
+    return SeekableLog(
+        log, BASE_OFFSET, local(folder / "index"), local(folder / "timeindex"), **how
+    )
 
 
 @pytest.mark.parametrize("checks_batches", [True, False])
@@ -88,7 +90,9 @@ def test_reading_for_a_time_begins_after_records_that_are_all_older(folder: Path
 
 def test_an_index_of_another_segment_leads_to_the_first_byte(folder: Path) -> None:
     with local(folder / "log").open_file() as source:
-        other = SeekableLog(source, BASE_OFFSET + 1, folder / "index", folder / "timeindex")
+        other = SeekableLog(
+            source, BASE_OFFSET + 1, local(folder / "index"), local(folder / "timeindex")
+        )
         assert other.position_after_times_below(777_777) == 0
 
 

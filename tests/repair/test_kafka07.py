@@ -31,7 +31,7 @@ def partition(path: Path, *logs: bytes) -> Partition:
     for log in logs:
         (directory / f"{base:020d}.kafka").write_bytes(log)
         base += len(log)
-    return read_partition(directory, TopicPartition("orders", 0))
+    return read_partition(local(directory), TopicPartition("orders", 0))
 
 
 def damaged_at(position: int) -> bytes:
@@ -106,13 +106,13 @@ def test_no_valid_message_is_lost(tmp_path: Path, seed: int) -> None:
     for _ in range(rng.randrange(1, 4)):
         log = rng.choice(damage.ANY_FILE)(rng, log)
     listed = partition(tmp_path, bytes(log))
-    before = messages_of(listed.path)
+    before = messages_of(listed.path.local_path)
 
     outcome = repair_0_7(listed, Policy.SALVAGE)
-    apply_target(listed.path, outcome.files)
+    apply_target(listed.path.local_path, outcome.files)
 
-    assert messages_of(listed.path) == before
-    kept = sum(file.stat().st_size for file in listed.path.glob("[0-9]*.kafka"))
+    assert messages_of(listed.path.local_path) == before
+    kept = sum(file.stat().st_size for file in listed.path.local_path.glob("[0-9]*.kafka"))
     assert kept + sum(aside.size_bytes for aside in outcome.report.quarantined) == len(log)
     assert _is_settled(repair_0_7(read_partition(listed.path, None), Policy.SALVAGE))
 

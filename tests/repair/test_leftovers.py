@@ -17,6 +17,7 @@ from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.log.directory import read_lone_partition
 from kdump.repair.rebuild.leftovers import resolve_leftovers
 from kdump.repair.rebuild.repaired import Repaired
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, RenamedFrom
 
@@ -30,7 +31,7 @@ HAPPENINGS = (
 
 
 def resolved(path: Path) -> Repaired:
-    return resolve_leftovers(read_lone_partition(path, path.name), LoadContext())
+    return resolve_leftovers(read_lone_partition(local(path), path.name), LoadContext())
 
 
 def partition(path: Path) -> Path:
@@ -104,7 +105,7 @@ def _left_by_recovery(path: Path) -> dict[str, bytes] | Refusal:
     copy.mkdir()
     for file in path.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
-    outcome = recover_partition(read_lone_partition(copy, copy.name), LoadContext())
+    outcome = recover_partition(read_lone_partition(local(copy), copy.name), LoadContext())
     if isinstance(outcome, Recovered):
         apply_target(copy, outcome.files)
     left = {file.name: file.read_bytes() for file in copy.iterdir()}

@@ -20,6 +20,7 @@ from kdump.log.partition import Partition
 from kdump.repair.rebuild.epoch_checkpoint import rebuild_leader_epochs
 from kdump.repair.rebuild.rebuild_index import rebuild_indexes
 from kdump.repair.rebuild.snapshots import rebuild_snapshots
+from kdump.storage.local_disk import local
 
 INDEXES = (".index", ".timeindex", ".txnindex")
 SEEDS = range(25)
@@ -40,7 +41,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def listed(directory: Path) -> Partition:
-    return read_lone_partition(directory, directory.name)
+    return read_lone_partition(local(directory), directory.name)
 
 
 def snapshots(directory: Path) -> dict[str, set[ProducerEntry]]:

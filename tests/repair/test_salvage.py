@@ -21,6 +21,7 @@ from kdump.formats.record_batch import CRC_START, LENGTH_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.verdict import VerdictKind, verdict
+from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, JoinedFrom, Kept, KeptUpTo
 
 FIRST, SECOND, THIRD = log_name(0), log_name(12), log_name(24)
@@ -43,7 +44,9 @@ def changed(log: bytes, position: int) -> bytes:
 
 
 def salvaged(path: Path, policy: Policy = Policy.SALVAGE, **context: Any) -> Recovered:
-    outcome = repair_partition(read_lone_partition(path, path.name), LoadContext(**context), policy)
+    outcome = repair_partition(
+        read_lone_partition(local(path), path.name), LoadContext(**context), policy
+    )
     assert isinstance(outcome, Recovered), outcome
     return outcome
 
@@ -129,7 +132,7 @@ def test_zeroes_are_cut_and_not_set_aside(tmp_path: Path) -> None:
 
 def test_space_that_was_never_written_is_cut_as_a_broker_does_it(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4)) + bytes(4096)})
-    listed = read_lone_partition(path, path.name)
+    listed = read_lone_partition(local(path), path.name)
 
     assert salvaged(path) == recover_partition(listed, LoadContext())
 
@@ -148,7 +151,7 @@ def test_a_torn_batch_at_the_end_is_set_aside(tmp_path: Path) -> None:
 def test_a_sound_partition_is_left_as_a_broker_leaves_it(tmp_path: Path) -> None:
     path = partition(tmp_path, {base: joined(log) for base, log in three_segments().items()})
     context = LoadContext(recovery_point=20)
-    listed = read_lone_partition(path, path.name)
+    listed = read_lone_partition(local(path), path.name)
 
     assert repair_partition(listed, context, Policy.SALVAGE) == recover_partition(listed, context)
 
@@ -368,6 +371,6 @@ def test_no_valid_batch_is_lost(tmp_path: Path, seed: int) -> None:
     assert not any(cut.loss.batches for cut in outcome.report.cuts)
     made = sum(len(batch) for batch in kept if batch not in b"".join(files.values()))
     assert sum(map(len, files.values())) == sum(map(len, kept)) - made + went
-    again = repair_partition(read_lone_partition(path, path.name), LoadContext())
+    again = repair_partition(read_lone_partition(local(path), path.name), LoadContext())
     assert isinstance(again, Recovered)
     assert not again.report.loses_data

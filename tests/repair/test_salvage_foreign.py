@@ -25,6 +25,7 @@ from kdump.formats.names import leading_offset
 from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.verdict import VerdictKind, verdict
+from kdump.storage.local_disk import local
 
 SETTINGS: Final = IndexSettings(interval_bytes=200)
 CONTEXT: Final = LoadContext(settings=SETTINGS)
@@ -65,7 +66,7 @@ def whole(path: Path, writer: Writer, sizes: list[list[int]]) -> Files:
             log.append(writer.batch(offset, count))
             offset += count
         (path / log_name(base_offset)).write_bytes(joined(log))
-    outcome = repair_partition(read_lone_partition(path, path.name), CONTEXT)
+    outcome = repair_partition(read_lone_partition(local(path), path.name), CONTEXT)
     assert isinstance(outcome, Recovered), outcome
     apply_target(path, outcome.files)
     files = {file.name: file.read_bytes() for file in path.iterdir()}
@@ -121,7 +122,7 @@ HAPPENINGS: Final = (copied_in, copied_over, copied_behind, there_twice, appende
 
 
 def salvaged(path: Path) -> Recovered:
-    outcome = repair_partition(read_lone_partition(path, path.name), CONTEXT, Policy.SALVAGE)
+    outcome = repair_partition(read_lone_partition(local(path), path.name), CONTEXT, Policy.SALVAGE)
     assert isinstance(outcome, Recovered), outcome
     return outcome
 
@@ -138,7 +139,7 @@ def require_clean(path: Path) -> None:
     """Verify finds no damage, and a broker takes nothing off a log."""
     damage = findings_in(path.parent, level=Level.DEFAULT, at_least=Severity.ERROR)
     assert [each for each in damage if each.code != "partition-metadata-missing"] == []
-    again = repair_partition(read_lone_partition(path, path.name), CONTEXT)
+    again = repair_partition(read_lone_partition(local(path), path.name), CONTEXT)
     assert isinstance(again, Recovered), again
     assert not again.report.loses_data
 

@@ -14,6 +14,7 @@ from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.storage.local_disk import local
 
 TWO_SEGMENTS = {base: joined(batches(4, base_offset=base)) for base in (0, 12)}
 
@@ -160,7 +161,7 @@ def test_zeroes_that_took_the_place_of_records_are_a_loss(tmp_path: Path) -> Non
     each = batches(4)
     log = joined(each[:1], bytes(len(each[1])), each[2:])
     path = write_partition(tmp_path / "orders-0", {0: log})
-    listed = read_lone_partition(path, path.name)
+    listed = read_lone_partition(local(path), path.name)
     outcome = repair_partition(listed, LoadContext(), Policy.SALVAGE)
 
     assert verdict(outcome, Policy.SALVAGE).kind is VerdictKind.LOSS
@@ -169,7 +170,7 @@ def test_zeroes_that_took_the_place_of_records_are_a_loss(tmp_path: Path) -> Non
 def test_what_salvaging_makes_up_and_leaves_out_is_said(tmp_path: Path) -> None:
     each = [of_producer(0, transactional=True), of_producer(2, sequence=1)]
     path = write_partition(tmp_path / "orders-0", {0: joined(each)})
-    listed = read_lone_partition(path, path.name)
+    listed = read_lone_partition(local(path), path.name)
     outcome = repair_partition(listed, LoadContext(log_start_offset=50), Policy.SALVAGE)
 
     sentence = verdict(outcome, Policy.SALVAGE).sentence

@@ -70,7 +70,7 @@ def test_only_what_was_written_is_looked_through_for_the_end_of_data(sparse: Pat
 
 
 def test_parts_of_files_know_their_holes_too(sparse: Path) -> None:
-    directory = VirtualDirectory(sparse.parent)
+    directory = VirtualDirectory(local(sparse.parent))
     size = sparse.stat().st_size
     pieces = (Stored(sparse.name, 1 << 20, TERABYTE), Stored(sparse.name, 0, size))
     with directory.open_content(Joined(pieces)) as source:
@@ -122,7 +122,7 @@ def _without_cost(answer: bytes) -> bytes:
 
 
 def test_a_terabyte_that_was_never_written_is_no_work_for_spark(sparse: Path) -> None:
-    partition = read_partition(sparse.parent, None)
+    partition = read_partition(local(sparse.parent), None)
     assert partition.log_bytes > TERABYTE
     assert chosen(DEFAULT_OPTIONS, partition.data_bytes) is EngineChoice.LOCAL
 

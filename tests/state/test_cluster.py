@@ -22,6 +22,7 @@ from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPar
 from kdump.formats.uuids import format_uuid
 from kdump.log.partition import read_partition
 from kdump.state.cluster import ClusterImage, read_cluster_image
+from kdump.storage.local_disk import local
 
 
 def image(tmp_path: Path, *values: bytes) -> ClusterImage:
@@ -86,22 +87,24 @@ def test_brokers_are_known_by_number_and_all_of_them_by_no_name(tmp_path: Path) 
 def test_damage_leaves_nothing_to_rely_on(tmp_path: Path) -> None:
     partition = write_metadata_log(tmp_path, [topic_record("t", 1), topic_record("u", 2)])
     log = partition.path / partition.segments[0].log_name
-    data = bytearray(log.read_bytes())
+    data = bytearray(log.local_path.read_bytes())
     data[30] ^= 1
-    log.write_bytes(data)
+    log.local_path.write_bytes(data)
     assert read_cluster_image(partition) is None
 
 
 def test_of_a_log_that_holds_nothing_but_rubbish_nothing_is_known(tmp_path: Path) -> None:
     partition = write_metadata_log(tmp_path, [topic_record("t", 1)])
     log = partition.path / partition.segments[0].log_name
-    log.write_bytes(b"rubbish" * 20)
+    log.local_path.write_bytes(b"rubbish" * 20)
     assert read_cluster_image(partition) is None
 
 
 def test_a_real_cluster_is_read_from_its_snapshot_and_log(fixtures: Path) -> None:
     path = fixtures / "out" / "clean-mv39" / "meta" / f"{CLUSTER_METADATA_TOPIC}-0"
-    partition = read_partition(path, TopicPartition(CLUSTER_METADATA_TOPIC, 0), PartitionState.LIVE)
+    partition = read_partition(
+        local(path), TopicPartition(CLUSTER_METADATA_TOPIC, 0), PartitionState.LIVE
+    )
     found = read_cluster_image(partition)
     assert found is not None
     assert {name: dict(topic.configs) for name, topic in found.topics.items()}["old-feat"] == {

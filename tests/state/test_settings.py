@@ -37,6 +37,7 @@ from kdump.state.settings import (
     read_settings,
     require_accepted,
 )
+from kdump.storage.local_disk import local
 
 NOTHING: Configs = {}
 
@@ -320,7 +321,7 @@ def directory(
             ],
             epoch=epoch,
         )
-    return read_log_directory(path)
+    return read_log_directory(local(path))
 
 
 def retention_by_name(*directories: LogDirectory) -> dict[str, int]:
@@ -355,7 +356,7 @@ def test_a_directory_of_no_cluster_has_nothing_but_its_own_metadata(tmp_path: Pa
 
 def test_damaged_metadata_does_not_hide_another_copy_of_it(tmp_path: Path) -> None:
     sound, damaged = (directory(tmp_path / name, "one", 11) for name in "ab")
-    (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
+    (log,) = (damaged.path / "__cluster_metadata-0").local_path.glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
     assert retention_by_name(damaged, sound) == retention_by_name(sound, damaged)
     assert retention_by_name(damaged, sound) == {"a": 11, "b": 11}
@@ -378,7 +379,7 @@ def test_the_newest_copy_of_the_metadata_counts_only_if_it_is_whole(tmp_path: Pa
         directory(tmp_path / "a", "one", 11),
         directory(tmp_path / "b", "one", 22, epoch=1),
     )
-    (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
+    (log,) = (damaged.path / "__cluster_metadata-0").local_path.glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
     assert retention_by_name(damaged, old) == {"a": 11, "b": 11}
 
@@ -418,7 +419,7 @@ def test_where_no_metadata_lies_none_can_be_read(tmp_path: Path) -> None:
 
 def test_metadata_that_is_named_has_to_be_whole(tmp_path: Path) -> None:
     damaged = directory(tmp_path / "a", "one", 11)
-    (log,) = (damaged.path / "__cluster_metadata-0").glob("*.log")
+    (log,) = (damaged.path / "__cluster_metadata-0").local_path.glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
     with pytest.raises(KdumpError, match="damaged or incomplete"):
         read_cluster_metadata(damaged.path)

@@ -412,7 +412,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give a partition with a segment that is cut into several splits."""
     segment = LargeSegment.of(600)
     path = tmp_path_factory.mktemp("large")
-    return large_segments.write(path, segment, index=segment.index()).path
+    return large_segments.write(path, segment, index=segment.index()).path.local_path
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (5, 6), (700, 900), (899, 1799), (1799, 1800)])

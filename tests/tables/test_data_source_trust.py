@@ -42,6 +42,7 @@ from kdump.formats import producer_snapshot
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.contents import LogContents, survey_partition
 from kdump.log.directory import read_lone_partition
+from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.damage import DamagedLogError
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
@@ -241,7 +242,7 @@ def random_partition(rng: random.Random, path: Path) -> bool:
 
 def survey(path: Path) -> LogContents | None:
     """What ``info --deep`` counts; None where it says that something is damaged."""
-    partition = as_loaded(read_lone_partition(path, path.name))
+    partition = as_loaded(read_lone_partition(local(path), path.name))
     contents, problems = survey_partition(partition)
     return None if problems else contents
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refused
 from kdump.target.snapshot_listing import SnapshotListing
 from kdump.target.virtual_directory import VirtualDirectory, Written
@@ -22,7 +23,7 @@ NAMES = st.sampled_from(
 def test_the_listing_is_that_of_the_names_that_are_there(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
 ) -> None:
-    directory = VirtualDirectory(tmp_path_factory.getbasetemp()).only(())
+    directory = VirtualDirectory(local(tmp_path_factory.getbasetemp())).only(())
     for change, name in changes:
         if change == "put":
             directory.put(name, Written(b""))
@@ -38,7 +39,7 @@ def test_the_listing_is_that_of_the_names_that_are_there(
 
 
 def test_a_name_without_an_offset_is_refused_when_the_directory_is_listed(tmp_path: Path) -> None:
-    directory = VirtualDirectory(tmp_path)
+    directory = VirtualDirectory(local(tmp_path))
     directory.list_snapshots()
 
     directory.put("any.snapshot", Written(b""))

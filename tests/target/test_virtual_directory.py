@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kdump.scan.source import read_at
+from kdump.storage.local_disk import local
 from kdump.target.target_file import (
     CopiedFrom,
     Gone,
@@ -25,7 +26,7 @@ def directory(tmp_path: Path) -> VirtualDirectory:
     (tmp_path / "a").write_bytes(b"0123456789")
     (tmp_path / "b").write_bytes(b"abcdefghij")
     (tmp_path / "directory").mkdir()
-    return VirtualDirectory(tmp_path)
+    return VirtualDirectory(local(tmp_path))
 
 
 def test_what_is_not_touched_is_kept(directory: VirtualDirectory) -> None:
@@ -90,7 +91,7 @@ def test_a_part_of_a_file_reads_as_a_file_of_its_own(directory: VirtualDirectory
 
 
 def test_a_file_that_became_shorter_is_noticed(directory: VirtualDirectory) -> None:
-    (directory.path / "a").write_bytes(b"0")
+    (directory.path / "a").local_path.write_bytes(b"0")
 
     with pytest.raises(OSError, match="became shorter"):
         directory.read("a")

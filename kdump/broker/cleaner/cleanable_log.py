@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from kdump.broker.loader.loader import Recovered
 from kdump.formats import offset_index, time_index
@@ -14,7 +13,7 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
 from kdump.state.settings import TopicSettings
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.virtual_directory import file_name
 
 
@@ -58,7 +57,7 @@ class CompactedLog:
         with_aborted_txns: the segments whose transaction index holds anything.
     """
 
-    path: Path
+    path: Location
     segments: tuple[SegmentFiles, ...]
     log_start_offset: int
     log_end_offset: int
@@ -102,7 +101,7 @@ class CompactedLog:
         """
         if segment.time_index_bytes:
             path = self.path / file_name(segment.base_offset, FileKind.TIME_INDEX)
-            with local(path).open_file() as source:
+            with path.open_file() as source:
                 last = last_time_entry(source)
             if last is not None and last.timestamp >= 0:
                 return last.timestamp
@@ -130,7 +129,7 @@ def loaded_log(
             size_bytes=segment.log_bytes,
             offset_index_bytes=_whole(segment.offset_index_bytes, offset_index.ENTRY_BYTES),
             time_index_bytes=_whole(segment.time_index_bytes, time_index.ENTRY_BYTES),
-            modified_ms=local(path).status().modified_ms,
+            modified_ms=path.status().modified_ms,
         )
         segments.append(files)
         if segment.transaction_index_bytes:

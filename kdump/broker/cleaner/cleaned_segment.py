@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -23,6 +22,7 @@ from kdump.broker.loader.loaded_segment import SEGMENT_KINDS, IndexSettings, Loa
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import VirtualDirectory, Written, file_name
@@ -44,7 +44,7 @@ class GroupToRewrite:
         modified_ms: when the last of them was modified, which the outcome is said to be.
     """
 
-    path: Path
+    path: Location
     base_offsets: tuple[int, ...]
     parts: tuple[PartToRewrite, ...]
     passed_over: Amount

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from kdump.broker.cleaner.cleaned_transactions import TxnBatches
 from kdump.broker.cleaner.record_retention import RetentionRules
 from kdump.scan.batches import Column, Flags
 from kdump.size_groups import size_groups
+from kdump.storage.location import Location
 
 LARGEST_PART_BYTES: Final = 16 << 20
 """How much is rewritten at once, about: what comes of it is held in memory."""
@@ -97,7 +97,7 @@ class PartToRewrite:
         rules: what decides about the batches.
     """
 
-    path: Path
+    path: Location
     ranges: tuple[tuple[int, int], ...]
     discardable: Column
     keeps_legacy_tombstones: bool
@@ -122,7 +122,7 @@ class ScannedSegment:
         keeps_legacy_tombstones: as :attr:`PartToRewrite.keeps_legacy_tombstones`.
     """
 
-    path: Path
+    path: Location
     base_offset: int
     extents: Extents
     txn_batches: TxnBatches

@@ -26,7 +26,6 @@ from kdump.scan.batches import BatchColumns, Column, Flags, Window, read_windows
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.markers import is_control
-from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import CopiedFrom
 from kdump.target.virtual_directory import BytesSource
@@ -92,7 +91,7 @@ class _Rewriter:
         Raises:
             Refused: Kafka's cleaner fails on the part.
         """
-        with local(self.part.path).open_file() as source:
+        with self.part.path.open_file() as source:
             for start, end in self.part.ranges:
                 for window in read_windows(source, start, end, checksums=False):
                     for run in expand_window(window, with_records=False):

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -51,7 +50,7 @@ from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.log.partition import Partition
 from kdump.state.settings import TopicSettings
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, TargetFile
 from kdump.target.virtual_directory import file_name
@@ -164,7 +163,9 @@ class Round:
             if part.mapped_position is not None
         ]
 
-    def parts_to_scan(self, surveyed: Mapping[Path, TxnBatches] | None = None) -> list[PartToScan]:
+    def parts_to_scan(
+        self, surveyed: Mapping[Location, TxnBatches] | None = None
+    ) -> list[PartToScan]:
         """All of each segment.
 
         Args:
@@ -190,7 +191,7 @@ class Round:
             for segment in self.segments
         ]
 
-    def disorder(self, scanned: Mapping[Path, Sequence[ScannedPart]]) -> Refusal | None:
+    def disorder(self, scanned: Mapping[Location, Sequence[ScannedPart]]) -> Refusal | None:
         """Why records cannot be told apart by their offsets; None if they can.
 
         Args:
@@ -210,7 +211,7 @@ class Round:
         return None
 
     def groups_to_rewrite(
-        self, scanned: Mapping[Path, Sequence[ScannedPart]], live: LiveRecords
+        self, scanned: Mapping[Location, Sequence[ScannedPart]], live: LiveRecords
     ) -> Iterator[GroupToRewrite]:
         """What to write.
 
@@ -333,14 +334,14 @@ class Round:
         return files
 
     def _holds(self, name: str, data: bytes) -> bool:
-        location = local(self.log.path / name)
+        location = self.log.path / name
         return (
             location.kind() is not None
             and location.status().size_bytes == len(data)
             and location.read() == data
         )
 
-    def _path(self, segment: SegmentFiles) -> Path:
+    def _path(self, segment: SegmentFiles) -> Location:
         return self.log.path / segment.log_name
 
     def _indexed_position(self, segment: SegmentFiles) -> int:
@@ -348,13 +349,13 @@ class Round:
         first_dirty = self.cleanable.first_dirty_offset
         if segment.base_offset >= first_dirty or not segment.offset_index_bytes:
             return 0
-        data = local(self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX)).read()
+        data = (self.log.path / file_name(segment.base_offset, FileKind.OFFSET_INDEX)).read()
         index = offset_index.decode(data, segment.base_offset)
         return offset_index.lookup(index, first_dirty)[1]
 
     def _aborted_batches(
-        self, surveyed: Mapping[Path, TxnBatches]
-    ) -> dict[Path, np.ndarray[tuple[int], np.dtype[np.int64]]]:
+        self, surveyed: Mapping[Location, TxnBatches]
+    ) -> dict[Location, np.ndarray[tuple[int], np.dtype[np.int64]]]:
         """Base offsets of the dirty batches whose transactions were aborted, by log."""
         transactions = CleanedTransactions()
         first_dirty, end = self.cleanable.first_dirty_offset, self.cleanable.end_offset
@@ -378,7 +379,7 @@ class Round:
 
     def _aborted_txns(self, segment: SegmentFiles) -> tuple[AbortedTxn, ...]:
         path = self.log.path / file_name(segment.base_offset, FileKind.TRANSACTION_INDEX)
-        return transaction_index.decode(local(path).read()).entries
+        return transaction_index.decode(path.read()).entries
 
     def _legacy_delete_horizon_ms(self) -> int:
         """Segments modified later than this keep their tombstones of magic 0 and 1."""

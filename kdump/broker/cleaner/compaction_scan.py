@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_win
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.markers import is_control
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal, Refused
 
 _NOT_MAPPED: Final = 2**63 - 1
@@ -49,7 +48,7 @@ class PartToScan:
             aborted; rising.
     """
 
-    path: Path
+    path: Location
     start: int = 0
     end: int | None = None
     mapped_position: int | None = None
@@ -121,7 +120,7 @@ def survey_part(part: PartToScan) -> TxnBatches | Refusal:
 
 def _windows(part: PartToScan) -> Iterator[Window]:
     buffer = new_buffer(_WINDOW_BYTES)
-    with local(part.path).open_file() as source:
+    with part.path.open_file() as source:
         for window in read_windows(
             source, part.start, part.end, window_bytes=_WINDOW_BYTES, buffer=buffer
         ):

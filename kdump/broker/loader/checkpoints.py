@@ -19,7 +19,6 @@ from kdump.log.bounds import read_bounds
 from kdump.log.directory import LogDirectory, Offsets
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
-from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
@@ -116,7 +115,7 @@ def recovered_root(
         and all(map(_is_kept, recovered.values()))
         and checkpoints.recovery_points == recovery_points
         and checkpoints.log_start_offsets == log_starts
-        and all(local(directory.path / name).kind() is None for name in temporary)
+        and all((directory.path / name).kind() is None for name in temporary)
     )
     if is_settled:
         return {}

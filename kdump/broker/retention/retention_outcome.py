@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
@@ -32,7 +31,7 @@ from kdump.scan.source import read_at
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state_manager import snapshot_name
 from kdump.state.settings import TopicSettings
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import (
@@ -73,7 +72,7 @@ class LoadedLog:
         log: what retention looks at.
     """
 
-    path: Path
+    path: Location
     loaded: Recovered
     log: RetainableLog
     _directory: VirtualDirectory
@@ -129,7 +128,9 @@ def _changed(files: Mapping[str, TargetFile]) -> dict[str, TargetFile]:
     return {name: each for name, each in files.items() if not isinstance(each, Kept)}
 
 
-def load_log(path: Path, context: LoadContext, high_watermark: int | None) -> LoadedLog | Refusal:
+def load_log(
+    path: Location, context: LoadContext, high_watermark: int | None
+) -> LoadedLog | Refusal:
     """Load a partition as a broker does before it looks for old segments.
 
     Args:
@@ -200,7 +201,7 @@ def _modified_ms(directory: VirtualDirectory, log_name: str, context: LoadContex
     content = directory.content(log_name)
     if not isinstance(content, Stored):
         return context.now_ms
-    return local(directory.path / content.name).status().modified_ms
+    return (directory.path / content.name).status().modified_ms
 
 
 def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:
@@ -296,7 +297,7 @@ def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
         loaded.path / file_name(segment.base_offset, kind)
         for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     )
-    with local(log).open_file() as source:
+    with log.open_file() as source:
         indexed = SeekableLog(source, segment.base_offset, offset_index, time_index)
         largest_ms = indexed.largest_timestamp()
         return indexed.read_largest_timestamp() if largest_ms is None else largest_ms

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kdump.cli.options.parameters import parse_integer, paths_argument
+from kdump.cli.options.parameters import LocationParameter, parse_integer, paths_argument
 from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import Event
@@ -29,6 +28,7 @@ from kdump.formats import names
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState, TopicPartition, parse_partition_directory_name
 from kdump.phases import phase
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.jobs.execution import PlanResult
@@ -63,7 +63,7 @@ def command() -> None:
     """Show, set and rebuild the offset checkpoints in the root of log directories."""
 
 
-def _log_dirs(paths: Sequence[Path]) -> tuple[list[Path], ExitStatus]:
+def _log_dirs(paths: Sequence[Location]) -> tuple[list[Location], ExitStatus]:
     from kdump.cli.shared.directories import Diagnostics, find_log_directories
 
     diagnostics = Diagnostics()
@@ -75,7 +75,9 @@ def _log_dirs(paths: Sequence[Path]) -> tuple[list[Path], ExitStatus]:
 @paths_argument("LOG_DIR")
 @selection_options
 @output_option
-def show(paths: Sequence[Path], selection: PartitionSelection, output: OutputFormat) -> ExitStatus:
+def show(
+    paths: Sequence[Location], selection: PartitionSelection, output: OutputFormat
+) -> ExitStatus:
     """Show the offsets of each partition in the four checkpoints."""
     from kdump.cli.shared.directories import Diagnostics
     from kdump.log.directory import read_log_directory
@@ -163,12 +165,12 @@ class LineParameter(click.ParamType[Line]):
 
 
 @command.command("set")
-@click.argument("log_dir", metavar="LOG_DIR", type=click.Path(readable=False, path_type=Path))
+@click.argument("log_dir", metavar="LOG_DIR", type=LocationParameter(readable=False))
 @click.argument("checkpoint", metavar="CHECKPOINT", type=click.Choice(list(CHECKPOINTS)))
 @click.argument("lines", metavar="LINE...", nargs=-1, required=True, type=LineParameter())
 @repair_options
 def set_lines(
-    log_dir: Path, checkpoint: str, lines: Sequence[Line], repair: RepairArguments
+    log_dir: Location, checkpoint: str, lines: Sequence[Line], repair: RepairArguments
 ) -> ExitStatus:
     """Set lines of a checkpoint and leave the others unchanged.
 
@@ -235,7 +237,7 @@ def _require_reached(directory: LogDirectory, name: str, lines: Iterable[Line]) 
 @selection_options
 @repair_options
 def rebuild(
-    paths: Sequence[Path], selection: PartitionSelection, repair: RepairArguments
+    paths: Sequence[Location], selection: PartitionSelection, repair: RepairArguments
 ) -> ExitStatus:
     """Rebuild recovery points and log start offsets from the logs themselves."""
     from kdump.broker.loader.checkpoints import rebuilt_root
@@ -250,7 +252,7 @@ def rebuild(
 
 
 def _write(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     repair: RepairArguments,
     command_name: str,
     target_root: Callable[[LogDirectory], Mapping[str, TargetFile]],
@@ -273,7 +275,9 @@ def _write(
             diagnostics.report_unreadable(directory)
         status |= diagnostics.status
         with phase("reading the ends of logs"):
-            targets = [TargetDirectory(each.path, (), target_root(each)) for each in found]
+            targets = [
+                TargetDirectory(each.path.local_path, (), target_root(each)) for each in found
+            ]
         done = plan_and_apply(targets, writing)
     operations = Operations(done)
     with open_report(repair.output_format, done) as printer:

@@ -7,7 +7,6 @@ import dataclasses
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,6 +27,7 @@ from kdump.cli.output.write_report import (
     outcome_notes,
 )
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.jobs.compact.request import CompactRequest
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @config_options
 @engine_options
 def command(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     selection: PartitionSelection,
     all_compacted: bool,
     force: bool,
@@ -100,7 +100,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = deletion.writing("compact")
-    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         request = _request(
             log_dirs,
             config,
@@ -172,7 +172,7 @@ def _outcome_notes(outcomes: Iterable[str]) -> Iterator[None]:
 
 
 def _request(
-    log_dirs: Mapping[Path, DirectoryKind], config: ConfigArguments, request: CompactRequest
+    log_dirs: Mapping[Location, DirectoryKind], config: ConfigArguments, request: CompactRequest
 ) -> CompactRequest:
     """Return ``request`` with the log directories as they are now."""
     from kdump.log.broker import partitions_twice

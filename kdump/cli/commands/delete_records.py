@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +20,7 @@ from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.write_report import Operations, finding_events, interrupted_event, open_report
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @deletion_options
 @config_options
 def command(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     selection: PartitionSelection,
     before: int,
     deletion: DeletionArguments,
@@ -77,7 +77,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = deletion.writing("delete-records")
-    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         directory, partition = _selected(directories, selection)
         settings = config.settings_of(directories)

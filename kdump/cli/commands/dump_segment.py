@@ -25,7 +25,6 @@ from kdump.cli.output.rendering import (
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
 from kdump.storage.entries import EntryKind
-from kdump.storage.local_disk import local
 
 if TYPE_CHECKING:
     from kdump.dump.contents import Contents
@@ -271,7 +270,7 @@ def _workers(
         return contextlib.nullcontext(())
     from kdump.dump.workers import start_workers
 
-    statuses = (local(file.path).status() for file in files if _entry_kind(file) is not None)
+    statuses = (file.path.status() for file in files if _entry_kind(file) is not None)
     return start_workers(options.segment.text, sum(each.size_bytes for each in statuses))
 
 
@@ -376,7 +375,7 @@ def _kind(file: DumpedFile) -> DumpKind | None:
 
 
 def _entry_kind(file: DumpedFile) -> EntryKind | None:
-    return local(file.path).kind()
+    return file.path.kind()
 
 
 def _unreadable(file: DumpedFile, failure: OSError) -> ExitStatus:

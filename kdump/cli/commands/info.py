@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
 from kdump.phases import phase
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics, LonePartition
@@ -76,7 +77,7 @@ COLUMNS: Final = (
     metavar="DIR...",
     nargs=-1,
     required=True,
-    type=click.Path(file_okay=False, readable=False, path_type=Path),
+    type=LocationParameter(file_okay=False, readable=False),
 )
 @click.option(
     "--deep",
@@ -86,7 +87,7 @@ COLUMNS: Final = (
 @selection_options
 @output_option
 def command(
-    directories: Sequence[Path], deep: bool, selection: PartitionSelection, output: OutputFormat
+    directories: Sequence[Location], deep: bool, selection: PartitionSelection, output: OutputFormat
 ) -> ExitStatus:
     """Show what a directory is, whether it was shut down cleanly, and its totals.
 
@@ -113,7 +114,7 @@ def command(
 
 
 def _rows(
-    paths: Iterable[Path], deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
+    paths: Iterable[Location], deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Iterator[Row]:
     for path in paths:
         try:
@@ -127,7 +128,7 @@ def _rows(
 
 
 def _row(
-    path: Path, deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
+    path: Location, deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Row | None:
     """Return the row of a directory; None for a partition that is not selected."""
     from kdump.cli.shared.directories import (
@@ -181,7 +182,7 @@ def _log_directory_fields(
     if found.clean_shutdown and found.clean_shutdown.broker_epoch is not None:
         fields["broker_epoch"] = found.clean_shutdown.broker_epoch
     fields |= {
-        "in_use_by": holder_of(found.path) if found.has_lock_file else None,
+        "in_use_by": holder_of(found.path.local_path) if found.has_lock_file else None,
         "has_lock_file": found.has_lock_file,
         "broker_generation": str(broker_generation(found)),
         "topics": len({p.topic_partition.topic for p in found.partitions if p.topic_partition}),

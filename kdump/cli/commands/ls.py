@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus
 from kdump.phases import phase
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
@@ -86,7 +87,7 @@ Leftovers  leftover files: deleted, swap, cleaned, orphan (an index without its
     metavar="DIR...",
     nargs=-1,
     required=True,
-    type=click.Path(file_okay=False, readable=False, path_type=Path),
+    type=LocationParameter(file_okay=False, readable=False),
 )
 @selection_options
 @click.option(
@@ -100,7 +101,7 @@ Leftovers  leftover files: deleted, swap, cleaned, orphan (an index without its
 @click.option("--reverse", is_flag=True, help="Reverse the order: largest first.")
 @output_option
 def command(
-    directories: Sequence[Path],
+    directories: Sequence[Location],
     selection: PartitionSelection,
     sort_key: str,
     reverse: bool,
@@ -130,7 +131,7 @@ def command(
     return diagnostics.status
 
 
-def _rows(path: Path, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
+def _rows(path: Location, selection: PartitionSelection, diagnostics: Diagnostics) -> Iterator[Row]:
     """Yield the rows of a log directory, or the single row of a partition."""
     from kdump.cli.shared.directories import read_lone_partition
     from kdump.log.directory import directory_kind, read_log_directory

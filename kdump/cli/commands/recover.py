@@ -6,7 +6,6 @@ import enum
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -35,6 +34,7 @@ from kdump.cli.output.write_report import (
     report_failures,
 )
 from kdump.errors import ExitStatus
+from kdump.storage.location import Location
 from kdump.words import counted, shell_command, undo_command
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 @config_options
 @engine_options
 def command(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     policy_name: RecoverPolicy,
     selection: PartitionSelection,
     now_ms: int | None,
@@ -111,7 +111,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = repair.writing("recover")
-    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         require_selected(selection, directories)
         request = RecoverRequest(
@@ -184,11 +184,11 @@ class RecoveryReport:
 
     def _partition_event(self, result: PartitionRecovery) -> Event:
         path = result.partition.path
-        row = partition_row(result) | {"operations": self._operations.rows(path)}
+        row = partition_row(result) | {"operations": self._operations.rows(path.local_path)}
         kind, _ = result.verdict
         self.lossy += kind == _LOSS
         self.unserved += kind == _REFUSED or result.becomes_stray
-        planned = self._operations.lines(path) if self._repair.dry_run else []
+        planned = self._operations.lines(path.local_path) if self._repair.dry_run else []
         counts = list(self._findings.more())
         if kind in _BAD or result.becomes_stray:
             self.losses += [*_verdict_lines(result, self._repair), *planned]
@@ -208,8 +208,8 @@ class RecoveryReport:
                 " some damage is left: the next start, or run, recovers all logs as after a crash"
             )
         if self._repair.dry_run:
-            lines += self._operations.lines(path)
-        operations = self._operations.rows(path)
+            lines += self._operations.lines(path.local_path)
+        operations = self._operations.rows(path.local_path)
         row = {**directory_row(result), **plan_row(done), "operations": operations}
         return Event("directory", row, lines)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -25,6 +24,7 @@ from kdump.cli.output.write_report import (
 )
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.formats import names
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 @config_options
 @engine_options
 def command(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     selection: PartitionSelection,
     free_bytes: int | None,
     explain: bool,
@@ -85,7 +85,7 @@ def command(
     if not log_dirs:
         return diagnostics.status
     writing = deletion.writing("retain")
-    with locked_for_writing(list(log_dirs), writing) as interrupted, without_garbage_collection():
+    with locked_for_writing(log_dirs, writing) as interrupted, without_garbage_collection():
         directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
         settings = config.settings_of(directories)
         request = RetainRequest(

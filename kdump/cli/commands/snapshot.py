@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,6 +13,7 @@ from kdump.cli.options.parameters import paths_argument
 from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import selection_options
 from kdump.errors import ExitStatus
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
@@ -31,7 +31,7 @@ def command() -> None:
 @config_options
 @engine_options
 def rebuild(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     selection: PartitionSelection,
     repair: RepairArguments,
     config: ConfigArguments,

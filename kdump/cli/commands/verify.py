@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +19,7 @@ from kdump.cli.output.rendering import format_option
 from kdump.cli.output.verify_output import VerifyFormat, open_verify_printer
 from kdump.cli.shared.verification import Verification
 from kdump.errors import ExitStatus, UsageProblem
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.selection import PartitionSelection
@@ -79,7 +79,7 @@ class RepairPolicy(enum.Enum):
 @config_options
 @engine_options
 def command(
-    paths: Sequence[Path],
+    paths: Sequence[Location],
     quick: bool,
     deep: bool,
     max_record_bytes: int | None,

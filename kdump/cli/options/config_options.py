@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kdump.cli.options.parameters import PropertyParameter
+from kdump.cli.options.parameters import LocationParameter, PropertyParameter
 from kdump.errors import KdumpError
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
@@ -33,10 +34,10 @@ class ConfigArguments:
 
     given: Mapping[str, str]
     broker: Mapping[str, str] | None
-    metadata: Path | None = None
+    metadata: Location | None = None
     words: tuple[str, ...] = ()
 
-    def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Path, Settings]:
+    def settings_of(self, directories: Iterable[LogDirectory]) -> dict[Location, Settings]:
         """Return the settings that apply to each log directory, by its path.
 
         Raises what :func:`~kdump.state.settings.read_settings` raises.
@@ -58,7 +59,7 @@ def config_options(command: Command) -> Command:
         *args: Any,
         given: Sequence[tuple[str, str]],
         server_properties: Path | None,
-        metadata: Path | None,
+        metadata: Location | None,
         **others: Any,
     ) -> Any:
         from kdump.state.settings import require_accepted
@@ -83,7 +84,7 @@ def config_options(command: Command) -> Command:
         click.option(
             "--metadata",
             metavar="DIR",
-            type=click.Path(readable=False, path_type=Path),
+            type=LocationParameter(readable=False),
             help="Read the cluster's metadata from __cluster_metadata-0 in DIR (default: from the "
             "log directories themselves).",
         ),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+
+from kdump.storage.local_disk import local
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -141,6 +142,13 @@ def max_record_bytes_option(command: Command) -> Command:
     )(command)
 
 
+class LocationParameter(click.Path):
+    """A file or directory to read, as a location."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return local(str(super().convert(value, param, ctx)))
+
+
 def paths_argument(metavar: str) -> Callable[[Command], Command]:
     """Add one or more paths, as the argument ``paths``; they are opened later."""
     return click.argument(
@@ -148,5 +156,5 @@ def paths_argument(metavar: str) -> Callable[[Command], Command]:
         metavar=f"{metavar}...",
         nargs=-1,
         required=True,
-        type=click.Path(readable=False, path_type=Path),
+        type=LocationParameter(readable=False),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from kdump.errors import UsageProblem
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.log.directory import LogDirectory
@@ -78,7 +78,7 @@ def require_selected(selection: PartitionSelection, directories: Iterable[LogDir
         raise nothing_selected(selection, [each.path for each in found])
 
 
-def nothing_selected(selection: PartitionSelection, paths: Iterable[Path]) -> UsageProblem:
+def nothing_selected(selection: PartitionSelection, paths: Iterable[Location]) -> UsageProblem:
     """Return the error for a selection that matches no partition."""
     named = shlex.join(map(str, paths))
     problem = (

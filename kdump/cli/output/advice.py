@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.options.selection_options import selection_words
 from kdump.log.selection import PartitionSelection
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MAX_NAMED: Final = 8
 
 def salvage_command(
     selection: Sequence[str],
-    log_dirs: Iterable[Path],
+    log_dirs: Iterable[Location],
     options: Sequence[str],
     *,
     dry_run: bool = False,
@@ -66,13 +66,15 @@ class AdvisingPrinter:
         options: the configuration options, as typed.
     """
 
-    def __init__(self, shown: VerifyPrinter, paths: Sequence[Path], options: Sequence[str]) -> None:
+    def __init__(
+        self, shown: VerifyPrinter, paths: Sequence[Location], options: Sequence[str]
+    ) -> None:
         self._shown = shown
         self._paths = paths
         self._options = options
         self._pending: list[Finding] = []
-        self._found: dict[Path, tuple[str, set[str]]] = {}
-        self._damaged_log_dirs: dict[Path, None] = {}
+        self._found: dict[Location, tuple[str, set[str]]] = {}
+        self._damaged_log_dirs: dict[Location, None] = {}
         self._losing: dict[str, None] = {}
 
     def finding(self, finding: Finding) -> None:
@@ -98,8 +100,8 @@ class AdvisingPrinter:
     def _take_log_dirs(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             if finding.severity.is_damage:
-                path = Path(finding.place.path)
-                named = [each for each in self._paths if path.is_relative_to(each)]
+                path = local(finding.place.path)
+                named = [each for each in self._paths if path.path.is_relative_to(each.path)]
                 self._damaged_log_dirs[named[0] if named else path.parent] = None
 
     def emit_text(self, lines: Iterable[str]) -> None:
@@ -113,9 +115,9 @@ class AdvisingPrinter:
         """
         from kdump.check.invariants import INVARIANTS, Remedy
 
-        damaged: list[Path] = []
-        holed: list[Path] = []
-        others: list[Path] = []
+        damaged: list[Location] = []
+        holed: list[Location] = []
+        others: list[Location] = []
         for path, (kind, codes) in self._found.items():
             if not codes or kind == _LOSS:
                 continue
@@ -141,19 +143,19 @@ class AdvisingPrinter:
                 f" if there is none, keep every valid batch: {self._command(damaged)}"
             )
 
-    def _command(self, partitions: Sequence[Path]) -> str:
+    def _command(self, partitions: Sequence[Location]) -> str:
         named = [path for path in self._paths if _is_directory(path) and path not in self._found]
         log_dirs = [*named, *(_parent(path) for path in partitions if path.parent not in named)]
-        names = [local(path).as_absolute().name for path in partitions]
+        names = [path.as_absolute().name for path in partitions]
         return salvage_command(_selecting(names), log_dirs, self._options)
 
 
-def _is_directory(path: Path) -> bool:
-    return local(path).kind() is EntryKind.DIRECTORY
+def _is_directory(path: Location) -> bool:
+    return path.kind() is EntryKind.DIRECTORY
 
 
-def _parent(path: Path) -> Path:
-    return path.parent if path.name else local(path).as_absolute().parent.local_path
+def _parent(path: Location) -> Location:
+    return path.parent if path.name else path.as_absolute().parent
 
 
 def preview_advice(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from kdump.storage.location import Location
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -100,9 +100,9 @@ class Unchanged:
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
-        self._paths: dict[str, list[Path]] = {}
+        self._paths: dict[str, list[Location]] = {}
 
-    def take(self, path: Path, why: str) -> None:
+    def take(self, path: Location, why: str) -> None:
         """Add a partition or a log directory that is left unchanged."""
         self._paths.setdefault(why, []).append(path)
 

@@ -63,8 +63,8 @@ class DeletionReport:
                 self.unchanged.take(path, why)
             lines = list(_partition_lines(partition, self._deletion, explain=self._explain))
             if self._deletion.dry_run:
-                lines += self._operations.lines(path)
-            row = partition_row(partition) | {"operations": self._operations.rows(path)}
+                lines += self._operations.lines(path.local_path)
+            row = partition_row(partition) | {"operations": self._operations.rows(path.local_path)}
             yield Event("partition", row, self._listed.take(lines))
         yield self._directory_event(result, done)
 
@@ -80,12 +80,12 @@ class DeletionReport:
             *_freed_lines(result, done, self._deletion),
         ]
         if self._deletion.dry_run:
-            lines += self._operations.lines(path)
+            lines += self._operations.lines(path.local_path)
         row = {
             "log_dir": str(path),
             "freed_bytes": _freed_bytes([result]),
             **plan_row(done),
-            "operations": self._operations.rows(path),
+            "operations": self._operations.rows(path.local_path),
         }
         return Event("directory", row, lines)
 

@@ -8,7 +8,6 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, TypeVar
 
 from kdump.cli.output.events import write_line
@@ -26,7 +25,7 @@ from kdump.log.bounds import LogBounds, read_bounds
 from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 Value = TypeVar("Value")
 
@@ -37,11 +36,11 @@ class Diagnostics:
     def __init__(self) -> None:
         self.status = ExitStatus.SOUND
 
-    def report(self, path: Path, problem: FormatError | OSError | str) -> None:
+    def report(self, path: Location, problem: FormatError | OSError | str) -> None:
         """Report that ``path`` cannot be read (an OSError) or is damaged (anything else)."""
         if isinstance(problem, OSError):
             self._report(
-                Path(problem.filename or path),
+                problem.filename or path,
                 problem.strerror or str(problem),
                 ExitStatus.OPERATIONAL_ERROR,
             )
@@ -74,21 +73,21 @@ class Diagnostics:
                 what = "no partition can have this name; move the directory elsewhere"
             self.report(found.path / name, what)
 
-    def refuse(self, path: Path) -> None:
+    def refuse(self, path: Location) -> None:
         """Report that ``path`` is not a log directory or a partition."""
         what = "not a Kafka log directory or partition"
         if inside := directory.log_directories_below(path):
             what += f"; it contains log directories: {' '.join(map(str, inside))}"
         self._report(path, what, ExitStatus.OPERATIONAL_ERROR)
 
-    def _report(self, path: Path, what: str, status: ExitStatus) -> None:
+    def _report(self, path: Location, what: str, status: ExitStatus) -> None:
         self.status |= status
         write_line(f"kdump: {path}: {what}", sys.stderr)
 
 
 def find_log_directories(
-    paths: Iterable[Path], diagnostics: Diagnostics
-) -> dict[Path, DirectoryKind]:
+    paths: Iterable[Location], diagnostics: Diagnostics
+) -> dict[Location, DirectoryKind]:
     """Find the log directories among ``paths``, each once, with their kinds.
 
     Other paths are reported.
@@ -96,7 +95,7 @@ def find_log_directories(
     Raises:
         UsageProblem: a path is the directory of a partition.
     """
-    found: dict[Path, DirectoryKind] = {}
+    found: dict[Location, DirectoryKind] = {}
     for path in paths:
         try:
             with phase(f"listing {path}"):
@@ -106,11 +105,11 @@ def find_log_directories(
             continue
         if kind.is_partition:
             raise UsageProblem(
-                f"{path} is a partition: name its log directory, {local(path).as_absolute().parent}"
+                f"{path} is a partition: name its log directory, {path.as_absolute().parent}"
             )
         if not kind.is_log_directory:
             diagnostics.refuse(path)
-        elif not any(local(path).is_same(local(other)) for other in found):
+        elif not any(path.is_same(other) for other in found):
             found[path] = kind
     return found
 
@@ -145,19 +144,20 @@ class LonePartition:
     log_directory: LogDirectory | None
 
 
-def read_lone_partition(path: Path) -> LonePartition:
+def read_lone_partition(path: Location) -> LonePartition:
     """Read a partition, and the log directory around it.
 
     Raises:
         OSError: the partition's directory cannot be listed.
     """
-    named = local(path).as_absolute()
+    named = path.as_absolute()
     if named.name in ("", ".."):
         named = named.resolved()
     partition = directory.read_lone_partition(path, named.name)
     try:
         around = directory.read_log_directory(
-            named.parent.local_path, select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC
+            named.parent,
+            select=lambda _name, key: key.topic == CLUSTER_METADATA_TOPIC,
         )
     except OSError:
         return LonePartition(partition, None)
@@ -165,7 +165,7 @@ def read_lone_partition(path: Path) -> LonePartition:
 
 
 def readable(
-    path: Path, read: Callable[[], Value | None], diagnostics: Diagnostics
+    path: Location, read: Callable[[], Value | None], diagnostics: Diagnostics
 ) -> Value | None:
     """Return what ``read`` returns for the file ``path``; report a failure and return None."""
     try:
@@ -194,7 +194,7 @@ def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | Non
     except swapped_partition.UnfinishedSwapError as failure:
         diagnostics.report_failure(failure)
     except OSError as failure:
-        diagnostics.report(Path(failure.filename or partition.path), failure)
+        diagnostics.report(failure.filename or partition.path, failure)
     return None
 
 
@@ -215,6 +215,6 @@ def bounds_fields(
                 partition, log_directory.checkpoints, is_clean=log_directory.is_clean
             )
     except OSError as failure:
-        diagnostics.report(Path(failure.filename or partition.path), failure)
+        diagnostics.report(failure.filename or partition.path, failure)
         return dict.fromkeys(_BOUNDS)
     return {name: getattr(bounds, name) for name in _BOUNDS}

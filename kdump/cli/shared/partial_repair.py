@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kdump.cli.options.repair_options import RepairArguments
@@ -30,6 +29,7 @@ from kdump.formats.names import FileKind, PartitionState
 from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.words import counted
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ class NamedPath:
         base_offset: base offset of the segment; None for all segments.
     """
 
-    log_dir: Path
+    log_dir: Location
     partition: str | None = None
     base_offset: int | None = None
 
 
 def find_named_paths(
-    paths: Iterable[Path], diagnostics: Diagnostics, *, segments: bool = False
+    paths: Iterable[Location], diagnostics: Diagnostics, *, segments: bool = False
 ) -> list[NamedPath]:
     """Find log directories and partitions, and with ``segments`` also logs of segments.
 
@@ -78,23 +78,22 @@ def find_named_paths(
     return found
 
 
-def _named(path: Path, *, segments: bool) -> NamedPath | None:
+def _named(path: Location, *, segments: bool) -> NamedPath | None:
     from kdump.log.directory import directory_kind
 
-    location = local(path).as_absolute()
+    location = path.as_absolute()
     # A partition that is a symbolic link belongs to the directory that the link is in.
     is_plain = location.name not in ("", "..")
     location = location.parent.resolved() / location.name if is_plain else location.resolved()
-    absolute = location.local_path
-    if segments and local(path).status().kind is not EntryKind.DIRECTORY:
+    if segments and path.status().kind is not EntryKind.DIRECTORY:
         parsed = names.parse_offset_file_name(path.name)
         if parsed is None or parsed.kind is not FileKind.LOG:
             return None
-        return NamedPath(absolute.parents[1], absolute.parent.name, parsed.offset)
+        return NamedPath(location.parent.parent, location.parent.name, parsed.offset)
     kind = directory_kind(path)
     if kind.is_partition:
-        return NamedPath(absolute.parent, absolute.name)
-    return NamedPath(absolute) if kind.is_log_directory else None
+        return NamedPath(location.parent, location.name)
+    return NamedPath(location) if kind.is_log_directory else None
 
 
 def in_use(part: RepairPart) -> dict[PartitionState, RepairPart]:
@@ -151,7 +150,7 @@ def run_parts(
     with open_report(repair.output_format, done) as printer:
         for earlier in interrupted:
             printer.emit(interrupted_event(earlier))
-        failed = {each.plan.path for each in done if each.failure is not None}
+        failed = {local(each.plan.path) for each in done if each.failure is not None}
         results = [each for each in results if each.target.directory.path not in failed]
         for result in results:
             losses += _loss_lines(result)
@@ -177,7 +176,7 @@ def run_parts(
     return preview_status(status) if repair.dry_run else status
 
 
-def _read(log_dir: Path, named: Iterable[NamedPath]) -> LogDirectory:
+def _read(log_dir: Location, named: Iterable[NamedPath]) -> LogDirectory:
     """Read a log directory: the named partitions and the cluster's metadata."""
     from kdump.log.directory import read_log_directory
 
@@ -253,7 +252,7 @@ def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
         "refusals": [],
         "leftovers": [],
         "forgotten_producers": [],
-        "operations": operations.rows(path),
+        "operations": operations.rows(path.local_path),
     }
     if isinstance(outcome, Unreadable):
         row["refusals"] = [refusal_row(outcome)]
@@ -284,7 +283,7 @@ def _change_lines(
     result: PartResult, operations: Operations, repair: RepairArguments
 ) -> Sequence[str]:
     path = result.target.partition.path
-    changes = operations.lines(path)
+    changes = operations.lines(path.local_path)
     if changes:
         return [f"{path}: {counted(len(changes), 'change')}", *changes]
     return [f"{path}: nothing to change"] if repair.verbose and not result.files else []

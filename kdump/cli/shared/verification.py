@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kdump.cli.options.config_options import ConfigArguments
@@ -13,6 +12,8 @@ from kdump.cli.options.engine_options import EngineArguments
 from kdump.cli.options.selection_options import nothing_selected
 from kdump.errors import ExitStatus
 from kdump.phases import phase
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding, Severity
@@ -41,7 +42,7 @@ class Verification:
             default.
     """
 
-    paths: Sequence[Path]
+    paths: Sequence[Location]
     selection: PartitionSelection
     level: Level
     now_ms: int
@@ -98,18 +99,18 @@ class Verification:
 
     def _settings(
         self, directories: Sequence[LogDirectory], diagnostics: Diagnostics
-    ) -> Mapping[Path, Settings]:
+    ) -> Mapping[Location, Settings]:
         try:
             return self.config.settings_of(directories)
         except OSError as failure:
             # Everything else can still be verified without the cluster's metadata.
-            diagnostics.report(Path(failure.filename), failure)
+            diagnostics.report(local(failure.filename), failure)
             bare = [dataclasses.replace(each, partitions=()) for each in directories]
             return self.config.settings_of(bare)
 
 
 def _find(
-    paths: Iterable[Path], selection: PartitionSelection, diagnostics: Diagnostics
+    paths: Iterable[Location], selection: PartitionSelection, diagnostics: Diagnostics
 ) -> tuple[list[VerifyTarget], list[LogDirectory]]:
     """The partitions to verify, and the log directories.
 
@@ -120,13 +121,12 @@ def _find(
     from kdump.jobs.verify.verify import VerifyTarget, segment_alone
     from kdump.log.directory import directory_kind, read_log_directory
     from kdump.storage.entries import EntryKind
-    from kdump.storage.local_disk import local
 
     targets: list[VerifyTarget] = []
     directories: list[LogDirectory] = []
     for path in paths:
         try:
-            if local(path).kind() is not EntryKind.DIRECTORY:
+            if path.kind() is not EntryKind.DIRECTORY:
                 alone = segment_alone(path)
                 if alone is None:
                     diagnostics.report(path, OSError("not a segment's log or a directory"))

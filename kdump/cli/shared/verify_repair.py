@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Final
 
 from kdump.check.findings import Finding
@@ -32,6 +31,7 @@ from kdump.jobs.verify.minimal_repair import (
 )
 from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.repair.policies import Policy
+from kdump.storage.location import Location
 
 MAX_ROUNDS: Final = 5
 """One repair may enable the next: checkpoints, leftover files, data, what is derived from it."""
@@ -109,7 +109,7 @@ def _preview_status(
 
 
 def _repairs(
-    log_dirs: Iterable[Path],
+    log_dirs: Iterable[Location],
     findings: Iterable[Finding],
     verification: Verification,
     policy: Policy,

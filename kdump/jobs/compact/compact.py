@@ -10,7 +10,6 @@ import contextlib
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from kdump.apply.files import DISK, Files
@@ -27,6 +26,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.size_groups import size_groups
+from kdump.storage.location import Location
 from kdump.words import undo_command
 
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
@@ -126,7 +126,7 @@ def compact_on(
     for directory in request.directories:
         for partition in directory.partitions:
             if request.selects(directory, partition) and _is_written(request, directory, partition):
-                require_in_place(partition.path)
+                require_in_place(partition.path.local_path)
     found: list[DirectoryCompaction] = []
     for directory in request.directories:
         writer = Discarder() if writing.dry_run else Swapper(directory, writing, files)
@@ -149,7 +149,7 @@ def outcome_line(result: DirectoryCompaction) -> str:
     return f"{path}: compacted{_how_to_undo(path, result.undos)}"
 
 
-def _how_to_undo(log_dir: Path, undos: Sequence[str]) -> str:
+def _how_to_undo(log_dir: Location, undos: Sequence[str]) -> str:
     return f"; to undo: {undo_command(log_dir, undos[-1])}" if undos else ""
 
 

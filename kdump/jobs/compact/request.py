@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from kdump.broker.cleaner.compaction_preview import Preview
 from kdump.broker.cleaner.compaction_round import Compacted
@@ -19,6 +18,7 @@ from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.config_keys import DELETE_RETENTION_MS, MIN_COMPACTION_LAG_MS
 from kdump.state.settings import Settings, TopicSettings
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 
@@ -62,13 +62,13 @@ class CompactRequest:
     """
 
     directories: Sequence[LogDirectory] = ()
-    settings: Mapping[Path, Settings] = field(default_factory=dict)
+    settings: Mapping[Location, Settings] = field(default_factory=dict)
     selection: PartitionSelection = EVERYTHING
     all_compacted: bool = False
     force: bool = False
     is_replicated: bool = False
     now_ms: int = 0
-    twice: Collection[Path] = ()
+    twice: Collection[Location] = ()
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def selects(self, directory: LogDirectory, partition: Partition) -> bool:

@@ -30,6 +30,7 @@ from kdump.formats.names import FileKind, TopicPartition
 from kdump.jobs.execution import Writing
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import LeftoverKind, Partition
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import CopiedFrom, Gone, TargetFile
 from kdump.target.virtual_directory import file_name
@@ -102,8 +103,8 @@ class Swapper:
     writing: Writing
     files: Files = DISK
     _undos: list[str] = field(default_factory=list)
-    _pending: dict[Path, dict[str, TargetFile]] = field(default_factory=dict)
-    _swapped: dict[Path, set[str]] = field(default_factory=dict)
+    _pending: dict[Location, dict[str, TargetFile]] = field(default_factory=dict)
+    _swapped: dict[Location, set[str]] = field(default_factory=dict)
     _staged: list[Path] = field(default_factory=list)
     _staged_bytes: int = 0
     _completed: dict[TopicPartition, Compacted] = field(default_factory=dict)
@@ -141,7 +142,7 @@ class Swapper:
             return no_space
         staged = group.path / staged_name(group.base_offset)
         try:
-            outcome = self._staged_group(group, staged, rewritten)
+            outcome = self._staged_group(group, staged.local_path, rewritten)
         except OSError as failure:
             if failure.errno != errno.ENOSPC:
                 raise
@@ -160,10 +161,12 @@ class Swapper:
     ) -> RewrittenGroup | Refusal:
         rewriter = GroupRewriter(group)
         log = group.path / file_name(group.base_offset, FileKind.LOG)
-        content = _content(rewriter, rewritten, group.path)
+        content = _content(rewriter, rewritten, group.path.local_path)
         try:
             modified_ns = group.modified_ms * _NS_PER_MS
-            stage_file(staged, content, like=log, modified_ns=modified_ns, files=self.files)
+            stage_file(
+                staged, content, like=log.local_path, modified_ns=modified_ns, files=self.files
+            )
         except _NotToBeUsed:
             return rewriter.outcome
         outcome = rewriter.outcome
@@ -187,7 +190,9 @@ class Swapper:
             KdumpError: it cannot be done; says what to do.
             OSError: something cannot be read.
         """
-        changes = tuple(TargetPartition(path, files) for path, files in self._pending.items())
+        changes = tuple(
+            TargetPartition(path.local_path, files) for path, files in self._pending.items()
+        )
         plan = self._plan(changes)
         self._pending.clear()
         # From here on they are apply's.
@@ -208,7 +213,7 @@ class Swapper:
         root = compacted_root(self.directory, self._completed)
         # The marker of a clean stop stays: every state in between is one that a loading broker
         # resolves, and without it segments that nobody asked about would be recovered.
-        return make_plan(TargetDirectory(self.directory.path, changes, root))
+        return make_plan(TargetDirectory(self.directory.path.local_path, changes, root))
 
     def _without_space_for(self, group: GroupToRewrite) -> NoSpace | None:
         needed_bytes = _most_bytes(group)
@@ -229,7 +234,7 @@ class Swapper:
         return None
 
     def _free_bytes(self) -> int:
-        return free_bytes_at(self.directory.path)
+        return free_bytes_at(self.directory.path.local_path)
 
 
 def _most_bytes(group: GroupToRewrite) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches
@@ -22,6 +21,8 @@ from kdump.engine.splits import segment_splits
 from kdump.jobs.loading import Unreadable
 from kdump.log.partition import Partition
 from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 
@@ -29,7 +30,7 @@ from kdump.target.refusal import Refusal
 class ScanSplit(Split):
     """A part of a log to be looked through."""
 
-    part: PartToScan = field(default_factory=lambda: PartToScan(Path()))
+    part: PartToScan = field(default_factory=lambda: PartToScan(local("")))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +61,7 @@ class KeyPiece:
         unmapped: as :attr:`ScannedPart.unmapped`.
     """
 
-    log: Path
+    log: Location
     mapped: KeyedRecords
     unmapped: KeyedRecords
 
@@ -106,9 +107,9 @@ class ScanJob:
             for bucket in mapped.keys() | unmapped.keys()
         }
 
-    def reduce(self, pieces: Sequence[KeyPiece], /) -> dict[Path, LiveKeys]:
+    def reduce(self, pieces: Sequence[KeyPiece], /) -> dict[Location, LiveKeys]:
         """What is live, by the directory of the partition."""
-        by_log: dict[Path, list[KeyPiece]] = defaultdict(list)
+        by_log: dict[Location, list[KeyPiece]] = defaultdict(list)
         for piece in pieces:
             by_log[piece.log].append(piece)
         return {

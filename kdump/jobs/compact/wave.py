@@ -7,7 +7,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, Protocol
 
 from kdump.broker.cleaner.cleaned_segment import GroupToRewrite, RewrittenGroup
@@ -46,6 +45,7 @@ from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
+from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 SCANNED_BYTES: Final = 128 << 20
@@ -98,8 +98,8 @@ class _Work:
     partition: Partition
     key: TopicPartition
     begun: Round
-    scanned: dict[Path, list[ScannedPart]] = field(default_factory=lambda: defaultdict(list))
-    surveyed: dict[Path, TxnBatches] | None = None
+    scanned: dict[Location, list[ScannedPart]] = field(default_factory=lambda: defaultdict(list))
+    surveyed: dict[Location, TxnBatches] | None = None
     groups: list[GroupToRewrite] = field(default_factory=list)
     live: list[LiveKeys] = field(default_factory=list)
     problem: CompactionProblem | None = None
@@ -294,5 +294,5 @@ def _chunks(
         yield found
 
 
-def _unreadable(path: Path, failure: OSError) -> Unreadable:
+def _unreadable(path: Location, failure: OSError) -> Unreadable:
     return Unreadable(failure.filename or str(path), failure.strerror or str(failure))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from kdump.broker.retention.record_deletion import RecordsNotDeletableError, without_records_before
 from kdump.broker.retention.retention import Reason, RetainableSegment
@@ -28,6 +27,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import during
 from kdump.state.settings import Settings
+from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 from kdump.target.virtual_directory import file_name
 
@@ -52,7 +52,7 @@ class DeleteRecordsRequest:
     before: int
     now_ms: int
     is_replicated: bool = False
-    twice: Collection[Path] = ()
+    twice: Collection[Location] = ()
 
 
 @during("finding out what to delete")

@@ -28,6 +28,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Leftover, LeftoverKind, Partition
 from kdump.repair.verdict import Verdict
 from kdump.state.settings import TopicSettings
+from kdump.storage.location import Location
 from kdump.target.target_file import Gone, TargetFile
 from kdump.target.virtual_directory import file_name
 
@@ -220,7 +221,7 @@ def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
 
 
 def why_not_deleted(
-    result: PartitionDeletion, *, is_policy_needed: bool, twice: Collection[Path]
+    result: PartitionDeletion, *, is_policy_needed: bool, twice: Collection[Location]
 ) -> NotDeleted | None:
     """Why no segment of a log may go, whatever lets it go; None where one may.
 
@@ -256,9 +257,11 @@ def directory_result(
         directory,
         tuple(results),
         TargetDirectory(
-            directory.path,
+            directory.path.local_path,
             tuple(
-                TargetPartition(each.partition.path, each.files) for each in changed if each.files
+                TargetPartition(each.partition.path.local_path, each.files)
+                for each in changed
+                if each.files
             ),
             root,
             first,
@@ -271,13 +274,13 @@ def _may_go_early(result: PartitionDeletion) -> Iterator[tuple[Path, ...]]:
     """The files of the segments that go; but the last of a log says where that goes on."""
     assert result.log is not None
     for leftover in result.dropped_leftovers:
-        yield (result.partition.path / leftover.name,)
+        yield ((result.partition.path / leftover.name).local_path,)
     for segment in result.log.segments[:-1]:
         target = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
         if not isinstance(result.files.get(target[0]), Gone):
             return
         yield tuple(
-            result.partition.path / name
+            (result.partition.path / name).local_path
             for name in target
             if isinstance(result.files.get(name), Gone)
         )

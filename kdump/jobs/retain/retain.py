@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from kdump.broker.loader.checkpoints import is_loaded
 from kdump.broker.retention.free_space import choose_to_free
@@ -42,6 +41,7 @@ from kdump.log.partition import Partition
 from kdump.log.selection import PartitionSelection
 from kdump.phases import during
 from kdump.state.settings import Settings
+from kdump.storage.location import Location
 from kdump.words import counted
 
 
@@ -59,7 +59,7 @@ class RetainRequest:
     """
 
     directories: Sequence[LogDirectory]
-    settings: Mapping[Path, Settings]
+    settings: Mapping[Location, Settings]
     selection: PartitionSelection
     now_ms: int
     is_replicated: bool = False
@@ -107,7 +107,10 @@ def retain(
 
 
 def _asked(
-    request: RetainRequest, directory: LogDirectory, partition: Partition, twice: Collection[Path]
+    request: RetainRequest,
+    directory: LogDirectory,
+    partition: Partition,
+    twice: Collection[Location],
 ) -> PartitionDeletion:
     """A partition before anybody has looked at it."""
     assert partition.topic_partition is not None
@@ -153,7 +156,7 @@ def _decided(asked: PartitionDeletion, result: DeleteSegmentsResult | None) -> P
 
 
 def _why_unchanged(
-    request: RetainRequest, result: PartitionDeletion, twice: Collection[Path]
+    request: RetainRequest, result: PartitionDeletion, twice: Collection[Location]
 ) -> NotDeleted | None:
     name, topic = result.topic_partition.topic, result.settings
     is_named = request.selection.names(result.topic_partition)

@@ -7,7 +7,6 @@ out only that is given back by which all partitions together are decided on, and
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, Protocol
 
 from kdump.broker.loader.loader import LoadContext
@@ -26,6 +25,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 from kdump.state.settings import Settings, TopicSettings
+from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 _READ_BYTES: Final = 4096
@@ -180,7 +180,7 @@ class DeleteSegmentsJob:
 def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
     """Load a partition in which a broker would have nothing to put right; else say what."""
     try:
-        loaded = load_log(Path(split.path), split.context, split.high_watermark)
+        loaded = load_log(local(split.path), split.context, split.high_watermark)
     except OSError as failure:
         return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
     if isinstance(loaded, Refusal):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from kdump.apply.plan import TargetDirectory, TargetPartition
@@ -75,12 +74,12 @@ class RepairableFindings:
         """Take a finding, if it is worth a remedy and has one."""
         remedy = INVARIANTS[finding.code].remedy
         if remedy is not Remedy.NONE and finding.severity >= Severity.WARNING:
-            path = Path(finding.place.path)
+            path = local(finding.place.path)
             self.by_directory[_directory_of(finding)][remedy].add(path.name)
 
-    def of(self, directory: Path) -> Mapping[Remedy, set[str]]:
+    def of(self, directory: Location) -> Mapping[Remedy, set[str]]:
         """Those in a directory: the names of files by remedy."""
-        return self.by_directory.get(local(directory).resolved(), {})
+        return self.by_directory.get(directory.resolved(), {})
 
 
 def _directory_of(finding: Finding) -> Location:
@@ -103,7 +102,7 @@ class RepairSettings:
         progress: who is told.
     """
 
-    settings: Mapping[Path, Settings]
+    settings: Mapping[Location, Settings]
     policy: Policy = Policy.BROKER
     now_ms: int = 0
     options: EngineOptions = DEFAULT_OPTIONS
@@ -176,7 +175,7 @@ class _DirectoryRepair:
         findings: RepairableFindings,
         directory: LogDirectory,
         settings_of_repair: RepairSettings,
-        twice: Collection[Path],
+        twice: Collection[Location],
         others: Sequence[LogDirectory],
     ) -> None:
         self.findings = findings
@@ -197,7 +196,7 @@ class _DirectoryRepair:
             root |= rebuilt_root(self.directory)
         if root:
             # What these files say decides what becomes of the partitions.
-            return MinimalRepair(TargetDirectory(path, (), root), loses_records=False)
+            return MinimalRepair(TargetDirectory(path.local_path, (), root), loses_records=False)
         recovered = self._recovered()
         files = {partition.path: outcome.files for partition, outcome in recovered}
         files |= self._derived(files.keys())
@@ -208,8 +207,10 @@ class _DirectoryRepair:
             for partition_path, each in files.items()
         }
         target = TargetDirectory(
-            path,
-            tuple(TargetPartition(*change) for change in changes.items() if change[1]),
+            path.local_path,
+            tuple(
+                TargetPartition(where.local_path, each) for where, each in changes.items() if each
+            ),
             self._root(recovered),
         )
         policy = self.settings_of_repair.policy
@@ -281,10 +282,10 @@ class _DirectoryRepair:
 
     # What can be derived
 
-    def _derived(self, done: Iterable[Path]) -> dict[Path, dict[str, TargetFile]]:
+    def _derived(self, done: Iterable[Location]) -> dict[Location, dict[str, TargetFile]]:
         """What becomes of the files of all other partitions, by their path."""
         taken = set(done)
-        files: dict[Path, dict[str, TargetFile]] = defaultdict(dict)
+        files: dict[Location, dict[str, TargetFile]] = defaultdict(dict)
         targets = [target for target in self._targets() if target.partition.path not in taken]
         settings_of_repair = self.settings_of_repair
         for result in repair_parts(

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import (
@@ -53,7 +52,7 @@ from kdump.processes.worker_pool import usable_cpus
 from kdump.repair.verdict import Verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
 from kdump.state.settings import Settings
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ class VerifyRequest:
     directories: Sequence[LogDirectory]
     level: Level
     now_ms: int
-    settings: Mapping[Path, Settings]
+    settings: Mapping[Location, Settings]
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
 
@@ -205,7 +204,9 @@ class _Verification:
                         self.not_decoded += said.not_decoded
                     yield said
 
-    def _pieces(self, target: VerifyTarget, size_bytes: int, twice: Mapping[Path, Path]) -> _Pieces:
+    def _pieces(
+        self, target: VerifyTarget, size_bytes: int, twice: Mapping[Location, Location]
+    ) -> _Pieces:
         partition, directory = target.partition, target.directory
         if directory is None:
             return _Pieces(self.job, scope_in(partition, None), None, size_bytes)
@@ -323,7 +324,7 @@ def _load_split(
     return load_split(partition, directory, settings)
 
 
-def segment_alone(path: Path) -> VerifyTarget | None:
+def segment_alone(path: Location) -> VerifyTarget | None:
     """A single segment by the path of its log, as a partition that has no other.
 
     None where the file has not the name of a log.
@@ -331,11 +332,11 @@ def segment_alone(path: Path) -> VerifyTarget | None:
     Raises:
         OSError: its directory cannot be listed, or it is not there.
     """
-    local(path).status()
+    path.status()
     parsed = names.parse_offset_file_name(path.name)
     if parsed is None or parsed.kind not in (FileKind.LOG, FileKind.LOG_0_7):
         return None
-    partition = read_lone_partition(path.parent, local(path).as_absolute().parent.name)
+    partition = read_lone_partition(path.parent, path.as_absolute().parent.name)
     segments = tuple(each for each in partition.segments if each.log_name == path.name)
     if not segments:
         return None

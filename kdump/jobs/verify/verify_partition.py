@@ -11,7 +11,6 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from kdump.check.batches import SegmentScope
 from kdump.check.directory import unreadable
@@ -35,6 +34,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.storage.local_disk import local
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class SegmentSplit(Split):
     scope: SegmentScope = field(default_factory=lambda: SegmentScope("", 0))
 
 
-_NOWHERE = Partition(Path(), None, PartitionState.LIVE, (), (), (), (), (), 0)
+_NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from kdump.log.segment import Segment
 from kdump.repair.policies import Policy
 from kdump.repair.salvage.salvage_files import aside_name
 from kdump.scan.walk_0_7 import Skipped, valid_messages
-from kdump.storage.local_disk import local
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, TargetFile
 from kdump.target.virtual_directory import RangeSource, Stored, VirtualDirectory
 
@@ -84,7 +83,7 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
 
 def _cut(partition: Partition, segment: Segment) -> LogCut | None:
     """Where a segment ends with its last valid message, if bytes follow."""
-    with local(partition.path / segment.log_name).open_file() as source:
+    with (partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
             if isinstance(step, Skipped):
                 loss = _loss(partition, segment, step.start)
@@ -97,7 +96,7 @@ def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
     messages = sound_bytes = 0
     first_offset: int | None = None
     last_offset: int | None = None
-    with local(partition.path / segment.log_name).open_file() as source:
+    with (partition.path / segment.log_name).open_file() as source:
         rest = RangeSource(source, start, source.size_bytes - start)
         for step in valid_messages(rest):
             if isinstance(step, Skipped):
@@ -165,7 +164,7 @@ def _ranges(partition: Partition, segment: Segment) -> tuple[list[tuple[int, int
 
 def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Skipped | None]]:
     start = end = 0
-    with local(partition.path / segment.log_name).open_file() as source:
+    with (partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
             if not isinstance(step, Skipped):
                 end = step.position + step.size_bytes

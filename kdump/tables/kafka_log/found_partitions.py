@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
@@ -18,6 +17,7 @@ from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 from kdump.tables.kafka_log.options import SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 
@@ -58,7 +58,7 @@ def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[Foun
     found = [
         each
         for path in options.paths
-        for each in _found(Path(path), options, filters, there)
+        for each in _found(local(path), options, filters, there)
         if options.topics.has(each.topic_partition)
     ]
     _refuse_missing(options, there)
@@ -76,12 +76,12 @@ def _refuse_missing(options: SourceOptions, there: AbstractSet[TopicPartition]) 
 
 
 def _found(
-    path: Path, options: SourceOptions, filters: PushedFilters, there: set[TopicPartition]
+    path: Location, options: SourceOptions, filters: PushedFilters, there: set[TopicPartition]
 ) -> Iterator[FoundPartition]:
     """What is to be read of a path; all partitions that it has are added to ``there``."""
-    entry_kind = local(path).kind()
+    entry_kind = path.kind()
     if entry_kind is None:
-        raise UsageProblem(f"{local(path).as_absolute()} does not exist")
+        raise UsageProblem(f"{path.as_absolute()} does not exist")
     if entry_kind is EntryKind.FILE:
         yield from _alone(_segment_alone(path), there)
         return
@@ -104,20 +104,20 @@ def _alone(found: FoundPartition, there: set[TopicPartition]) -> Iterator[FoundP
     yield found
 
 
-def _named(path: Path) -> Path:
+def _named(path: Location) -> Location:
     """The path with a name that can be read as Kafka gave it; links keep theirs."""
-    named = local(path).as_absolute()
-    return (local(path).resolved() if named.name in ("", "..") else named).local_path
+    named = path.as_absolute()
+    return path.resolved() if named.name in ("", "..") else named
 
 
-def _partition_alone(path: Path) -> FoundPartition:
+def _partition_alone(path: Location) -> FoundPartition:
     named = _named(path)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
     return FoundPartition(partition, *_offsets_of(named.parent, key), partition.segments, key)
 
 
-def _segment_alone(path: Path) -> FoundPartition:
+def _segment_alone(path: Location) -> FoundPartition:
     """A single log, whatever stage its name says that it is at."""
     named = _named(path)
     parsed = names.parse_offset_file_name(named.name)
@@ -133,7 +133,7 @@ def _segment_alone(path: Path) -> FoundPartition:
     if segment is None:
         segment = Segment(
             base_offset=parsed.offset,
-            log_bytes=local(path).status().size_bytes,
+            log_bytes=path.status().size_bytes,
             offset_index_bytes=None,
             time_index_bytes=None,
             transaction_index_bytes=None,
@@ -149,7 +149,7 @@ def _segment_alone(path: Path) -> FoundPartition:
 
 
 def _in_log_directory(
-    path: Path,
+    path: Location,
     kind: DirectoryKind,
     options: SourceOptions,
     filters: PushedFilters,
@@ -178,7 +178,7 @@ def _in_log_directory(
             yield FoundPartition(loaded, *_checkpointed(found, key), loaded.segments, key)
 
 
-def _offsets_of(log_dir: Path, key: TopicPartition | None) -> tuple[int, int | None]:
+def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int | None]:
     """Where a partition's log begins and up to where it was flushed, by ``log_dir`` around it."""
     if key is None:
         return FIRST_OFFSET, FIRST_OFFSET

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.formats import names
@@ -12,10 +11,10 @@ from kdump.formats.names import FileKind, FileStage
 from kdump.log.directory import read_lone_partition
 from kdump.log.sound import LogPart, segment_part, sound_windows
 from kdump.state.transaction_outcomes import Step
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 
-def read_ahead(log: Path, part: LogPart) -> Iterator[Step]:
+def read_ahead(log: Location, part: LogPart) -> Iterator[Step]:
     """The batches and the damage of a segment from a part on, then those of the segments after it.
 
     Args:
@@ -25,21 +24,21 @@ def read_ahead(log: Path, part: LogPart) -> Iterator[Step]:
     Raises:
         OSError: a log cannot be read.
     """
-    with local(log).open_file() as source:
+    with log.open_file() as source:
         for step in sound_windows(source, replace(part, end=None)):
             yield Step(step, part.end is not None and step.start >= part.end)
     for path, later in _logs_after(log):
-        with local(path).open_file() as source:
+        with path.open_file() as source:
             for step in sound_windows(source, later):
                 yield Step(step, True)
 
 
-def _logs_after(log: Path) -> list[tuple[Path, LogPart]]:
+def _logs_after(log: Location) -> list[tuple[Location, LogPart]]:
     """The logs after this one in the partition as a starting broker loads it.
 
     None follow a leftover file that is not loaded.
     """
-    partition = as_loaded(read_lone_partition(log.parent, local(log).as_absolute().parent.name))
+    partition = as_loaded(read_lone_partition(log.parent, log.as_absolute().parent.name))
     segment = partition.segment_of(log.name)
     base_offset = None if segment is None else segment.base_offset
     if segment is None:

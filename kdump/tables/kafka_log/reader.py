@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -111,7 +110,7 @@ class _SplitReader:
         )
         self.outcomes: TransactionOutcomes | None = None
         if needs_states:
-            ahead = read_ahead(Path(split.path), split.part)
+            ahead = read_ahead(local(split.path), split.part)
             self.outcomes = TransactionOutcomes(ahead, self._met_ahead)
         self.damages = 0
         self.damaged_bytes = 0

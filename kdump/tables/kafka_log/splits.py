@@ -219,7 +219,7 @@ class _Planner:
         key = self.found.topic_partition
         origin = RecordOrigin(key.topic if key else None, key.partition if key else None, str(path))
         if len(pieces) > 1 or segment.base_offset < from_offset:
-            with local(path).open_file() as log:
+            with path.open_file() as log:
                 start = 0
                 if segment.base_offset < from_offset:
                     start = SeekableLog.of_segment(self.partition, segment, log).position_of(
