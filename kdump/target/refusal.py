@@ -1,4 +1,4 @@
-"""That Kafka cannot load a partition, and why."""
+"""Refusals: why Kafka cannot load a partition."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _IO_EXCEPTIONS: Final = ("FileNotFoundException", "FileSystemException", "NoSuch
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Kafka's loading ends with an exception; a broker then does not start, or drops the disk.
+    """Why Kafka aborts loading with an exception: the broker does not start, or drops the disk.
 
     Attributes:
-        reason: what the loader cannot cope with, a sentence without a full stop.
-        file: name of the file in the partition's directory that it lies in.
-        exception: the simple name of what Kafka throws; empty where it is kdump that refuses.
-        position: byte of the file, where one can be named.
+        reason: what is wrong, a sentence without a full stop.
+        file: name of the file in the partition's directory.
+        exception: simple class name of Kafka's exception; empty if kdump itself refuses.
+        position: byte of the file, if one can be named.
     """
 
     reason: str
@@ -26,7 +26,7 @@ class Refusal:
 
     @property
     def is_io_error(self) -> bool:
-        """Whether Kafka throws an ``IOException``: over it, an unflushed segment is emptied."""
+        """Whether it is an ``IOException``: then Kafka empties an unflushed segment."""
         return self.exception in _IO_EXCEPTIONS
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class Refusal:
 
 
 class Refused(Exception):
-    """Carries a :class:`Refusal` out of the steps of loading; it never leaves this layer."""
+    """Carries a :class:`Refusal` to the function that returns it; never leaves the rules."""
 
     def __init__(self, reason: str, file: str, exception: str, position: int | None = None) -> None:
         super().__init__(reason)

@@ -1,8 +1,8 @@
-"""The producer snapshots of a directory by offset, as one state of its producers knows them.
+"""The producer snapshots of a directory by offset, as a producer state manager knows them.
 
-Kafka lists them each time that it makes such a state, once for every segment that it recovers.
-Listing, looking for the newest and looking for those out of range stay cheap here with tens of
-thousands of them.
+Kafka lists them each time it creates a state manager, which is once for every segment that it
+recovers. Here listing them, and finding the newest or those out of range, stays cheap with tens of
+thousands of snapshots.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from kdump.target.refusal import Refused
 
 
 class SnapshotListing:
-    """File names by offset; where two names say one offset, the later of them (``ConcurrentMap``).
+    """File names by offset; of two names with one offset, the later one (``ConcurrentMap``).
 
     Args:
-        names: in the order in which the machine lists them.
+        names: in the order in which the file system lists them.
 
     Raises:
         Refused: a name has no offset.
@@ -32,7 +32,7 @@ class SnapshotListing:
         return len(self._names)
 
     def copy(self) -> SnapshotListing:
-        """The same, to be changed apart from this one."""
+        """An independent copy."""
         copied = SnapshotListing()
         copied._names = self._names.copy()
         copied._offsets = self._offsets.copy()
@@ -45,45 +45,45 @@ class SnapshotListing:
 
     @property
     def newest_offset(self) -> int | None:
-        """The greatest offset; None where there is no snapshot."""
+        """The greatest offset; None if there is no snapshot."""
         return self._offsets[-1] if self._offsets else None
 
     def name_at(self, offset: int) -> str:
-        """Name of the snapshot at ``offset``, which has to be there."""
+        """Name of the snapshot at ``offset``, which must exist."""
         return self._names[offset]
 
     def outside(self, above: int, to: int) -> list[int]:
-        """The offsets that are not above ``above``, and those above ``to``; rising."""
+        """Offsets at or below ``above``, and those above ``to``; rising."""
         low = bisect_right(self._offsets, above)
         return self._offsets[:low] + self._offsets[max(low, bisect_right(self._offsets, to)) :]
 
     def at_or_below(self, offset: int) -> Iterator[str]:
-        """Names of the snapshots at ``offset`` and below it, the newest first."""
+        """Names of the snapshots at or below ``offset``, the newest first."""
         for at in range(bisect_right(self._offsets, offset) - 1, -1, -1):
             yield self._names[self._offsets[at]]
 
     def put(self, offset: int, name: str) -> None:
-        """Know of ``name``, instead of another one at its offset."""
+        """Add ``name``, replacing another one at its offset."""
         if offset not in self._names:
             insort(self._offsets, offset)
         self._names[offset] = name
 
     def try_put(self, name: str) -> bool:
-        """The same by the name alone; gives whether that has an offset."""
+        """Add ``name`` at the offset in it; returns whether it has one."""
         offset = _parse_offset(name)
         if offset is not None:
             self.put(offset, name)
         return offset is not None
 
     def forget(self, offset: int) -> str | None:
-        """Know no more of the snapshot at ``offset``; gives its name, if there was one."""
+        """Remove the snapshot at ``offset``; returns its name, if there was one."""
         name = self._names.pop(offset, None)
         if name is not None:
             del self._offsets[bisect_left(self._offsets, offset)]
         return name
 
     def forget_name(self, name: str) -> None:
-        """Know no more of the snapshot ``name``, if it is one of them."""
+        """Remove the snapshot ``name``, if it is listed."""
         offset = _parse_offset(name)
         if offset is not None and self._names.get(offset) == name:
             self.forget(offset)

@@ -1,7 +1,8 @@
-"""A partition's directory as the loader changes it: names and what would be under them.
+"""The virtual directory on which rules work: a partition's directory in memory.
 
-Nothing is written and no segment is held: what is under a name is a range of a file that is on
-disk, or bytes that were made. In the end the difference to the disk is the wanted state.
+Rules create, rename, truncate and delete files in it as Kafka does on disk. Nothing is written, and
+no segment is held in memory: the content of a file is a range of a file on disk, or new bytes. In
+the end :meth:`VirtualDirectory.target_files` is the difference to the disk: the target state.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ INDEX_SUFFIXES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The bytes from ``start`` to ``end`` of the file ``name`` as it is on disk."""
+    """The bytes from ``start`` to ``end`` of the file ``name`` on disk."""
 
     name: str
     start: int
@@ -55,7 +56,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Bytes that loading makes, and how many zeroes are behind them."""
+    """New bytes, and a number of zeroes after them."""
 
     data: bytes
     padding_bytes: int = 0
@@ -67,7 +68,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Ranges of files one behind the other; two or more, none of them empty."""
+    """Concatenated ranges of files; two or more, none of them empty."""
 
     pieces: tuple[Stored, ...]
 
@@ -140,7 +141,7 @@ class BytesSource:
 
 
 class VirtualDirectory:
-    """The regular files of the directory ``path`` by name, and what loading makes of them.
+    """The regular files of the directory ``path``, which rules can change.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -161,20 +162,20 @@ class VirtualDirectory:
         self._contents: dict[str, Content] = {
             name: Stored(name, 0, size) for name, size in self._on_disk.items()
         }
-        # As the machine lists them: of two snapshots at one offset, Kafka takes the latter.
-        # The listing is kept up to date with them, but for such two.
+        # In the order of the file system: of two snapshots at one offset, Kafka uses the later one.
+        # The listing is kept up to date, except with two such snapshots.
         self._snapshot_names = {n: None for n in self._on_disk if n.endswith(SNAPSHOT_SUFFIX)}
         self._listing: SnapshotListing | None = None
 
     def copy(self) -> VirtualDirectory:
-        """The same, to be changed apart from this one."""
+        """An independent copy."""
         copied = self._empty()
         copied._contents = dict(self._contents)
         copied._snapshot_names = dict(self._snapshot_names)
         return copied
 
     def only(self, names: Iterable[str]) -> VirtualDirectory:
-        """The files of ``names`` that are there, to be changed apart from this one."""
+        """An independent copy with only those of ``names`` that exist."""
         part = self._empty()
         for name in names:
             if name in self._contents:
@@ -195,14 +196,14 @@ class VirtualDirectory:
         return name in self._contents
 
     def is_directory(self, name: str) -> bool:
-        """Whether ``name`` is a directory, of which nothing here is changed."""
+        """Whether ``name`` is a directory; directories are never changed."""
         return name in self._directories
 
     def require_no_directory(self, name: str, exception: str) -> None:
-        """Refuse a directory where Kafka opens a file.
+        """Refuse a directory with the name of a file that Kafka opens.
 
         Raises:
-            Refused: it is one; Kafka throws ``exception``.
+            Refused: ``name`` is a directory; Kafka throws ``exception``.
         """
         if name in self._directories:
             raise Refused("a directory is in the place of a file", name, exception)
@@ -212,18 +213,18 @@ class VirtualDirectory:
         return sorted(self._contents)
 
     def all_names(self) -> list[str]:
-        """The same, and the names on disk that are not there any more."""
+        """The same, and the names on disk that have been removed."""
         return sorted(self._on_disk.keys() | self._contents.keys())
 
     def snapshot_names(self) -> list[str]:
-        """Names that end as those of producer snapshots, as the machine lists them."""
+        """Names with the suffix of producer snapshots, in the order of the file system."""
         return list(self._snapshot_names)
 
     def list_snapshots(self) -> SnapshotListing:
-        """The producer snapshots by offset, as they are now; copy it to keep it.
+        """The current producer snapshots by offset; copy it to keep it.
 
         Raises:
-            Refused: a file that ends as a snapshot does has a name without an offset.
+            Refused: the name of a snapshot has no offset.
         """
         if self._listing is None or len(self._listing) != len(self._snapshot_names):
             self._listing = SnapshotListing(self._snapshot_names)
@@ -236,7 +237,7 @@ class VirtualDirectory:
         return self._contents[name].size_bytes
 
     def put(self, name: str, content: Content) -> None:
-        """Let ``name`` have ``content``, whether or not it was there.
+        """Set the content of ``name``, which may or may not exist.
 
         Raises:
             Refused: ``name`` is a directory.
@@ -249,7 +250,7 @@ class VirtualDirectory:
                 self._listing = None
 
     def remove(self, name: str) -> bool:
-        """Take ``name`` away; gives whether it was there."""
+        """Remove ``name``; returns whether it existed."""
         if name in self._snapshot_names:
             del self._snapshot_names[name]
             if self._listing is not None:
@@ -257,23 +258,23 @@ class VirtualDirectory:
         return self._contents.pop(name, None) is not None
 
     def rename(self, name: str, new_name: str) -> None:
-        """Let what is under ``name`` be under ``new_name``, instead of what was there."""
+        """Rename ``name`` to ``new_name``, replacing that."""
         content = self._contents[name]
         self.remove(name)
         self.put(new_name, content)
 
     def truncate(self, name: str, size_bytes: int) -> None:
-        """Cut to ``size_bytes``, if there is more."""
+        """Truncate to ``size_bytes``, if it is larger."""
         if size_bytes < self.size_bytes(name):
             self.put(name, part_of(self._contents[name], 0, size_bytes))
 
     def open(self, name: str) -> AbstractContextManager[ByteSource]:
-        """What is under ``name``, for reading."""
+        """Open ``name`` for reading."""
         return self.open_content(self._contents[name])
 
     @contextmanager
     def open_content(self, content: Content) -> Iterator[ByteSource]:
-        """``content``, for reading."""
+        """Open ``content`` for reading."""
         if isinstance(content, Written):
             yield BytesSource(content.data + bytes(content.padding_bytes))
             return
@@ -289,17 +290,17 @@ class VirtualDirectory:
             yield JoinedSource([_range(files[piece.name], piece) for piece in content.pieces])
 
     def end_of_data(self, content: Content) -> int:
-        """How many bytes of ``content`` there are before nothing but zeroes follows."""
+        """The size of ``content`` without trailing zeroes."""
         with self.open_content(content) as source:
             return end_of_data(source, 0, source.size_bytes)
 
     def read(self, name: str) -> bytes:
-        """All that is under ``name``; for small files."""
+        """The whole content of ``name``; for small files."""
         with self.open(name) as source:
             return read_at(source, 0, source.size_bytes)
 
     def target_files(self) -> dict[str, TargetFile]:
-        """What becomes of each file that was there or is there, by name."""
+        """The target state of every file on disk or in this directory, by name."""
         uses = Counter(
             piece.name for content in self._contents.values() for piece in _pieces(content)
         )
@@ -326,7 +327,7 @@ class VirtualDirectory:
         return Kept() if size_bytes == self._on_disk[name] else KeptUpTo(size_bytes)
 
     def _target_bytes(self, name: str, data: bytes) -> TargetFile:
-        """What is made anew is often what is there, but for the padding."""
+        """Rebuilt bytes often equal those on disk, apart from padding."""
         if self._on_disk.get(name, -1) < len(data):
             return NewBytes(data)
         with (self.path / name).open_file() as source:
@@ -335,13 +336,13 @@ class VirtualDirectory:
 
 
 def file_name(offset: int, kind: FileKind) -> str:
-    """Name of a file at ``offset``; Java puts the sign in front of all twenty digits."""
+    """Name of a file at ``offset``; a sign comes before all twenty digits, as in Java."""
     sign = "-" if offset < 0 else ""
     return f"{sign}{abs(offset):020d}{kind.value}"
 
 
 def part_of(content: Content, start: int, end: int) -> Content:
-    """The bytes from ``start`` to ``end`` of what ``content`` stands for."""
+    """The bytes from ``start`` to ``end`` of ``content``."""
     if isinstance(content, Stored):
         return Stored(content.name, content.start + start, content.start + end)
     if isinstance(content, Joined):
@@ -351,7 +352,7 @@ def part_of(content: Content, start: int, end: int) -> Content:
 
 
 def join(pieces: Iterable[Stored]) -> Stored | Joined:
-    """``pieces`` one behind the other; there is at least one."""
+    """Concatenate ``pieces``; there is at least one."""
     joined: list[Stored] = []
     for piece in pieces:
         last = joined[-1] if joined else None
@@ -365,7 +366,7 @@ def join(pieces: Iterable[Stored]) -> Stored | Joined:
 
 
 def _pieces(content: Content) -> tuple[Stored, ...]:
-    """The ranges of files that ``content`` is made of."""
+    """The file ranges in ``content``."""
     if isinstance(content, Joined):
         return content.pieces
     return (content,) if isinstance(content, Stored) else ()
@@ -383,14 +384,14 @@ def _part_of_joined(content: Joined, start: int, end: int) -> Content:
 
 
 def _range(source: StoredFile, piece: Stored) -> RangeSource:
-    # A file that became shorter since it was listed is not the one that was looked at.
+    # A file that has become shorter since it was listed has been replaced or truncated.
     if source.size_bytes < piece.end:
         raise OSError(f"{source.location} became shorter while it was read")
     return RangeSource(source, piece.start, piece.size_bytes)
 
 
 def require_readable_length(name: str, size_bytes: int) -> None:
-    """Refuse a segment that is longer than Kafka's positions can tell.
+    """Refuse a segment that is larger than Kafka's positions allow.
 
     Raises:
         Refused: it is (``FileRecords``).

@@ -58,10 +58,10 @@ def txns(*rows: tuple[int, int, int, int, Marker]) -> TxnBatches:
 
 
 def test_only_extents_with_something_that_may_stay_are_read() -> None:
-    parts, passed_over = parts_to_rewrite(segment(), rules([12, 25]))
+    parts, skipped = parts_to_rewrite(segment(), rules([12, 25]))
 
     assert [part.ranges for part in parts] == [((100, 300),)]
-    assert passed_over == Amount(200, 4, 20)
+    assert skipped == Amount(200, 4, 20)
 
 
 def test_an_extent_with_the_last_batch_of_a_producer_is_read() -> None:

@@ -21,8 +21,8 @@ from kdump.broker.retention.record_deletion import (
 from kdump.broker.retention.retention import RetainableSegment
 from kdump.broker.retention.retention_outcome import (
     LoadedLog,
+    interim_log_starts,
     load_log,
-    log_starts_first,
     retained,
     retained_root,
     wrongly_old,
@@ -124,7 +124,7 @@ def test_a_broker_started_in_between_lets_the_log_begin_where_it_is_to_begin(
     log_dir: Path,
 ) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
-    first = lines(log_starts_first(read_log_directory(local(log_dir)), {ORDERS: outcome}))
+    first = lines(interim_log_starts(read_log_directory(local(log_dir)), {ORDERS: outcome}))
     assert first == {ORDERS: 18, TopicPartition("others", 3): 2}
     for path in sorted((log_dir / "orders-0").glob("*.log"), reverse=True):
         path.unlink()

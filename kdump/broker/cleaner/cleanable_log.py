@@ -1,4 +1,4 @@
-"""What compaction looks at of a log that a broker has loaded: its segments, and its settings."""
+"""A loaded log, as compaction sees it: its segments, offsets and settings."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from kdump.target.virtual_directory import file_name
 
 @dataclass(frozen=True, slots=True)
 class SegmentFiles:
-    """One segment of a log, by what its files are like.
+    """One segment of a log, by sizes and times of its files.
 
     Attributes:
         base_offset: from the name of its log.
         size_bytes: of the log.
-        offset_index_bytes: of the offset index's whole entries; 0 where there is none.
-        time_index_bytes: of the time index's, likewise.
-        modified_ms: when the log was last modified, as Java tells it.
+        offset_index_bytes: of the whole entries of the offset index; 0 if there is none.
+        time_index_bytes: of the whole entries of the time index; 0 if there is none.
+        modified_ms: modification time of the log, as Java returns it.
     """
 
     base_offset: int
@@ -42,19 +42,19 @@ class SegmentFiles:
 
 @dataclass(frozen=True, slots=True)
 class CompactedLog:
-    """A log as the cleaner finds it when its broker has loaded it.
+    """A log as the cleaner finds it after the broker has loaded it.
 
     Attributes:
         path: the partition's directory.
         segments: by base offset; the last one is active.
-        log_start_offset: where the log begins.
-        log_end_offset: where it ends, exclusive.
+        log_start_offset: first offset of the log.
+        log_end_offset: end of the log, exclusive.
         high_watermark: between those two.
-        first_unstable_offset: where the first transaction begins whose outcome is open.
-        producers: whose last batches are not to go.
+        first_unstable_offset: first offset of the first open transaction; None if there is none.
+        producers: the active producers, whose last batches must stay.
         settings: of the topic.
         now_ms: the clock.
-        with_aborted_txns: the segments whose transaction index holds anything.
+        with_aborted_txns: the segments whose transaction index is not empty.
     """
 
     path: Location
@@ -74,14 +74,14 @@ class CompactedLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to where every transaction has ended, at most to the high watermark."""
+        """Start of the first open transaction, at most the high watermark."""
         unstable = self.first_unstable_offset
         if unstable is None:
             return self.high_watermark
         return min(self.high_watermark, max(unstable, self.log_start_offset))
 
     def between(self, start: int, end: int) -> tuple[SegmentFiles, ...]:
-        """From the segment that holds ``start`` to the last that begins below ``end``.
+        """From the segment that contains ``start`` to the last with a base offset below ``end``.
 
         Follows ``LogSegments.values``; ``end`` is not below ``start``.
         """
@@ -91,9 +91,9 @@ class CompactedLog:
         return self.segments[first : bisect_left(self.segments, end, key=_base_offset)]
 
     def largest_timestamp_ms(self, segment: SegmentFiles) -> int:
-        """Of the records of a segment that is not active, as its time index tells it.
+        """Largest timestamp of a segment that is not active, from its time index.
 
-        Where that holds no time, the modification of the log counts
+        If the index has no timestamp, the modification time of the log counts
         (``LogSegment.largestTimestamp``).
 
         Raises:
@@ -115,10 +115,10 @@ def loaded_log(
     settings: TopicSettings,
     now_ms: int,
 ) -> CompactedLog:
-    """The log of ``partition`` as a broker has it once ``loaded`` says how it loads.
+    """The log of ``partition`` after a broker has loaded it.
 
     Raises:
-        OSError: a segment's log is not there any more.
+        OSError: the log of a segment has disappeared.
     """
     segments = []
     with_aborted_txns = []
@@ -159,11 +159,11 @@ def _whole(size_bytes: int | None, entry_bytes: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last that a log has of a producer (``LastRecord``).
+    """The last record of a producer in a log (``LastRecord``).
 
     Attributes:
-        last_data_offset: of its last batch of data; None where only a marker is left of it.
-        epoch: its latest.
+        last_data_offset: last offset of its last data batch; None if only a marker is left.
+        epoch: its latest epoch.
     """
 
     last_data_offset: int | None

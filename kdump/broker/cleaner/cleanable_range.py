@@ -1,4 +1,4 @@
-"""From where to where a log may be compacted, and what keeps it from going on.
+"""Find the range of a log that can be compacted, and what limits it.
 
 Follows ``LogCleanerManager.cleanableOffsets`` and ``LogToClean``.
 """
@@ -12,30 +12,30 @@ from kdump.broker.cleaner.cleanable_log import CompactedLog
 
 
 class Hold(enum.Enum):
-    """What the range ends at."""
+    """What limits the range."""
 
     HIGH_WATERMARK = "high watermark"
-    """What lies behind it may not be replicated yet."""
+    """Records after it may not be replicated yet."""
     OPEN_TRANSACTION = "open transaction"
-    """Nobody knows yet whether it will be aborted."""
+    """It is unknown whether it will be aborted."""
     ACTIVE_SEGMENT = "active segment"
-    """It is still written to, so it is never compacted."""
+    """It is still being written, so it is never compacted."""
     COMPACTION_LAG = "compaction lag"
     """Its records are younger than ``min.compaction.lag.ms``."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanableRange:
-    """The offsets that a round of compaction goes over.
+    """The offsets that a round of compaction processes.
 
     Attributes:
-        first_dirty_offset: first one whose key removes earlier records of that key.
-        first_uncleanable_offset: first one that may not be removed.
-        end_offset: base offset of the segment that holds that one: only whole segments are
-            compacted, so this is where the range ends.
-        held_by: what the range ends at.
-        held_at: the offset of that; may lie below the first dirty one.
-        is_reset: whether the checkpoint did not fit the log, so that all is dirty again.
+        first_dirty_offset: the first offset that was not compacted yet.
+        first_uncleanable_offset: the first offset that may not be compacted.
+        end_offset: base offset of the segment with that offset: only whole segments are compacted,
+            so the range ends here, exclusive.
+        held_by: what limits the range.
+        held_at: offset of that limit; can be below the first dirty offset.
+        is_reset: whether the checkpoint did not fit the log, so the whole log is dirty again.
     """
 
     first_dirty_offset: int
@@ -47,16 +47,17 @@ class CleanableRange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no whole segment to go over."""
+        """Whether there is no whole segment to compact."""
         return self.end_offset <= self.first_dirty_offset
 
 
 def cleanable_range(log: CompactedLog, cleaner_offset: int | None) -> CleanableRange:
-    """The range of ``log``, of which the cleaner has been over what is below ``cleaner_offset``.
+    """Find the cleanable range of ``log``.
 
     Args:
         log: the log.
-        cleaner_offset: what ``cleaner-offset-checkpoint`` says; None where it has no line.
+        cleaner_offset: from ``cleaner-offset-checkpoint``, where the last round stopped; None if it
+            has no line.
 
     Raises:
         OSError: a time index cannot be read.
@@ -87,7 +88,7 @@ def cleanable_range(log: CompactedLog, cleaner_offset: int | None) -> CleanableR
 
 
 def _first_young_segment(log: CompactedLog, first_dirty_offset: int) -> int | None:
-    """Base offset of the first that holds a record younger than the lag; None if none does."""
+    """Base offset of the first segment with a record younger than the lag; None if none has."""
     lag_ms = log.settings.min_compaction_lag_ms
     if lag_ms <= 0 or first_dirty_offset > log.active_base_offset:
         return None

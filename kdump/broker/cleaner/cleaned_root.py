@@ -1,4 +1,4 @@
-"""What compaction changes in the root of a log directory.
+"""The checkpoints in the root of a log directory after compaction.
 
 Follows ``LogCleanerManager.updateCheckpoints``, and ``LogManager.shutdown`` as
 :mod:`kdump.broker.loader.checkpoints` does.
@@ -19,11 +19,11 @@ from kdump.target.target_file import NewBytes, TargetFile
 def compacted_root(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, Compacted]
 ) -> dict[str, TargetFile]:
-    """What becomes of the checkpoints in the root of ``directory``.
+    """The target state of the checkpoints in the root of ``directory``.
 
     Args:
-        directory: as it is, stopped cleanly; the marker of that stays as it is.
-        outcomes: of the partitions that were compacted; the lines of others stay.
+        directory: the log directory, after a clean shutdown; its marker stays unchanged.
+        outcomes: of the compacted partitions; the lines of others stay.
 
     Returns:
         The checkpoints that change, by name.
@@ -40,13 +40,13 @@ def compacted_root(
             log_starts[topic_partition] = loaded.checkpointed_log_start_offset
         if outcome.cleaner_offset is not None:
             cleaner_offsets[topic_partition] = outcome.cleaner_offset
-    wanted: tuple[tuple[str, Offsets | None, dict[TopicPartition, int]], ...] = (
+    lines: tuple[tuple[str, Offsets | None, dict[TopicPartition, int]], ...] = (
         (names.RECOVERY_POINT_CHECKPOINT, checkpoints.recovery_points, recovery_points),
         (names.LOG_START_OFFSET_CHECKPOINT, checkpoints.log_start_offsets, log_starts),
         (names.CLEANER_OFFSET_CHECKPOINT, checkpoints.cleaner_offsets, cleaner_offsets),
     )
     return {
         name: NewBytes(encode_offset_checkpoint(OffsetEntry(*line) for line in after.items()))
-        for name, before, after in wanted
+        for name, before, after in lines
         if after != dict(before or {})
     }

@@ -1,7 +1,7 @@
-"""The segment that takes the place of a group of segments, with its indexes.
+"""Write the segment that replaces a group of segments, with its indexes.
 
-Its content comes in pieces, one behind the other, and when the last one has been taken, the
-indexes are known. Batches that stay as they are are named, not copied.
+Its content is produced in consecutive pieces; after the last one the indexes are known. Unchanged
+batches are referenced as ranges of the old log, not copied.
 
 Follows ``Cleaner.cleanSegments``.
 """
@@ -32,22 +32,22 @@ _INT32_MAX: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class GroupToRewrite:
-    """Segments that become one.
+    """Segments that are merged into one.
 
     Attributes:
         path: the partition's directory.
         base_offsets: of the segments.
-        parts: what of them is read again, in order.
-        passed_over: how much is not, because nothing of it stays.
-        aborted_txns: what the transaction index is to hold.
+        parts: the parts that must be read again, in order.
+        skipped: amount of data that need not be read, because nothing of it stays.
+        aborted_txns: entries of the new transaction index.
         settings: of the indexes.
-        modified_ms: when the last of them was modified, which the outcome is said to be.
+        modified_ms: modification time of the last of them, which the new segment gets.
     """
 
     path: Location
     base_offsets: tuple[int, ...]
     parts: tuple[PartToRewrite, ...]
-    passed_over: Amount
+    skipped: Amount
     aborted_txns: tuple[AbortedTxn, ...]
     settings: IndexSettings
     modified_ms: int
@@ -60,19 +60,19 @@ class GroupToRewrite:
 
 @dataclass(frozen=True, slots=True)
 class RewrittenGroup:
-    """What became of a group, but for the content itself.
+    """A rewritten group, without the content of the new log.
 
     Attributes:
         base_offset: of the new segment.
-        replaced: base offsets of those that it replaces, the same among them.
-        before: how much was in them.
-        after: how much is in the new one.
-        tombstones_dropped: how many went because their time was over.
+        replaced: base offsets of the segments that it replaces, including its own.
+        before: amount of data in them.
+        after: amount of data in the new segment.
+        tombstones_dropped: number of tombstones that were past their delete horizon.
         offset_index: content of the file.
-        time_index: likewise.
-        transaction_index: likewise; empty where there is no file.
-        modified_ms: when the new segment is said to have been modified.
-        is_unchanged: whether its log is that of its one old segment, byte for byte.
+        time_index: content of the file.
+        transaction_index: content of the file; empty if there is none.
+        modified_ms: modification time of the new segment.
+        is_unchanged: whether it replaces one segment with an identical log.
     """
 
     base_offset: int
@@ -90,7 +90,7 @@ class RewrittenGroup:
 class GroupRewriter:
     """Rewrites one group, once.
 
-    Take all of :meth:`pieces`, and then the :attr:`outcome`.
+    Consume all of :meth:`pieces`, then read :attr:`outcome`.
     """
 
     def __init__(self, group: GroupToRewrite) -> None:
@@ -99,19 +99,19 @@ class GroupRewriter:
 
     @property
     def outcome(self) -> RewrittenGroup | Refusal:
-        """What became of the group; or why Kafka's cleaner cannot rewrite it."""
-        assert self._outcome is not None, "not all pieces have been taken"
+        """The rewritten group; or why Kafka's cleaner cannot rewrite it."""
+        assert self._outcome is not None, "not all pieces have been consumed"
         return self._outcome
 
     def pieces(
         self, rewritten: Iterable[Iterable[Chunk] | Refusal] | None = None
     ) -> Iterator[Piece]:
-        """The content of the new log; it is not complete where the outcome is a refusal.
+        """The content of the new log; incomplete if the outcome is a refusal.
 
-        Where the new log is to be the old one, its name is the only piece.
+        If the new log equals the old one, a range of that is the only piece.
 
         Args:
-            rewritten: what was made of each part, in order; made here if not given.
+            rewritten: the rewritten parts, in order; rewritten here if not given.
 
         Raises:
             OSError: an old log cannot be read.
@@ -127,7 +127,7 @@ class GroupRewriter:
 
 
 def _coalesced(pieces: Iterator[Piece]) -> Iterator[Piece]:
-    """Put ranges that follow one another together."""
+    """Join adjacent ranges."""
     pending: CopiedFrom | None = None
     for piece in pieces:
         if not isinstance(piece, CopiedFrom):
@@ -146,13 +146,13 @@ def _coalesced(pieces: Iterator[Piece]) -> Iterator[Piece]:
 
 
 class _NewSegment:
-    """What has been written so far."""
+    """The new segment, as far as it is written."""
 
     def __init__(self, group: GroupToRewrite) -> None:
         self._group = group
         self._segment = _cleaned_segment(group)
         self._builder = IndexBuilder(group.base_offset, group.settings.interval_bytes)
-        self._before = group.passed_over
+        self._before = group.skipped
         self._after = Amount()
         self._tombstones_dropped = 0
         self._is_unchanged = len(group.base_offsets) == 1
@@ -201,7 +201,7 @@ class _NewSegment:
         )
 
     def _take(self, batches: BatchColumns, records: int) -> None:
-        """Take batches as they are written into the indexes.
+        """Add written batches to the indexes.
 
         Raises:
             Refused: they do not fit.
@@ -231,7 +231,7 @@ class _NewSegment:
 
 
 def _cleaned_segment(group: GroupToRewrite) -> LoadedSegment:
-    """The new segment while it is written, empty."""
+    """The new segment, still empty."""
     directory = VirtualDirectory(group.path)
     suffix = FileStage.CLEANED.value
     for kind in SEGMENT_KINDS:

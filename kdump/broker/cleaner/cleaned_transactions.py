@@ -1,7 +1,7 @@
-"""What the cleaner knows of transactions while it goes through a log.
+"""The transactions of a log, as the cleaner tracks them.
 
-Only batches of transactions and markers tell it something, so they alone are collected
-(:class:`TxnBatches`); what follows from them is then found for a whole log at once.
+Only transactional batches and control batches matter. They are collected (:class:`TxnBatches`), and
+then evaluated for a whole log at once.
 
 Follows ``CleanedTransactionMetadata`` and ``LocalLog.collectAbortedTransactions``.
 """
@@ -25,14 +25,14 @@ from kdump.target.refusal import Refused
 
 
 class Marker(enum.IntEnum):
-    """What a batch is to transactions; the first two values are those of the record's key."""
+    """Kind of a batch in a transaction; the first two values are those in the record's key."""
 
     ABORT = ABORT
     COMMIT = COMMIT
     OTHER = 2
-    """A control record about something else."""
+    """Another control record."""
     EMPTY = 3
-    """A control batch whose record is gone."""
+    """A control batch without a record: compaction has removed it."""
     NONE = 4
     """Data."""
 
@@ -52,7 +52,7 @@ class TxnBatches:
 
     @classmethod
     def joined(cls, parts: Iterable[TxnBatches]) -> TxnBatches:
-        """Those of neighbouring parts as one."""
+        """Concatenate those of consecutive parts."""
         columns = list(zip(*(part.columns for part in parts), strict=True))
         return cls(*map(np.concatenate, columns)) if columns else NO_TXN_BATCHES
 
@@ -68,10 +68,10 @@ NO_TXN_BATCHES = TxnBatches(*(np.empty(0, np.int64) for _ in range(5)))
 
 
 def txn_batches(window: Window, log_name: str) -> TxnBatches:
-    """Those of ``window``.
+    """Collect those of ``window``.
 
     Raises:
-        Refused: the record of a control batch cannot be read.
+        Refused: the record of a control batch cannot be decoded.
     """
     batches = window.batches
     is_marker = is_control(batches)
@@ -89,7 +89,7 @@ def txn_batches(window: Window, log_name: str) -> TxnBatches:
 
 
 def is_transactional(batches: BatchColumns) -> Flags:
-    """Which of them are part of a transaction, its marker included."""
+    """Which batches are part of a transaction, including its marker."""
     return _has_flag(batches, record_batch.TRANSACTIONAL_FLAG)
 
 
@@ -113,7 +113,7 @@ def _marker(window: Window, row: int, log_name: str) -> Marker:
 
 @dataclass(slots=True)
 class _Ongoing:
-    """An aborted transaction whose marker has not come yet."""
+    """An aborted transaction before its marker."""
 
     txn: AbortedTxn
     has_batches: bool = False
@@ -121,11 +121,11 @@ class _Ongoing:
 
 @dataclass(slots=True)
 class CleanedTransactions:
-    """The transactions that are open where the cleaner is.
+    """The transactions that are open at the cleaner's current position.
 
     Attributes:
-        kept: the aborted transactions whose markers were come by since that was last emptied,
-            and of which batches were still there: what the transaction index is to hold.
+        kept: the aborted transactions whose markers have been passed since this was last cleared,
+            and that still had batches: the entries of the new transaction index.
     """
 
     kept: list[AbortedTxn] = field(default_factory=list)
@@ -135,15 +135,15 @@ class CleanedTransactions:
     _committed: set[int] = field(default_factory=set)
 
     def add(self, aborted: Iterable[AbortedTxn]) -> None:
-        """Take in transactions that are known to be aborted from where they begin."""
+        """Add aborted transactions; each counts from its first offset on."""
         for txn in aborted:
             heapq.heappush(self._coming, (txn.first_offset, self._added, txn))
             self._added += 1
 
     def discardable(self, batches: TxnBatches) -> Flags:
-        """Go over ``batches``; gives for each whether transactions need it no more.
+        """Process ``batches``; returns for each whether no transaction needs it any more.
 
-        That is data of aborted transactions, and markers of which no batch was left.
+        Those are data of aborted transactions, and markers of transactions without batches.
         """
         found = [
             self._is_aborted(producer_id, last_offset)
@@ -185,12 +185,12 @@ class CleanedTransactions:
 def collect_aborted(
     indexes: Iterable[Iterable[AbortedTxn]], log_start_offset: int, end_offset: int
 ) -> list[AbortedTxn]:
-    """The aborted transactions of which data may lie below ``end_offset``.
+    """The aborted transactions that may have data below ``end_offset``.
 
     Args:
-        indexes: the entries of the transaction indexes of one segment and all behind it.
-        log_start_offset: where the log begins.
-        end_offset: of what is looked at, exclusive.
+        indexes: the transaction index entries of a segment and of all segments after it.
+        log_start_offset: of the log.
+        end_offset: of the range, exclusive.
     """
     found = []
     for entries in indexes:

@@ -1,8 +1,8 @@
-"""Keys with the offsets at which they stand, and which of those are the last.
+"""Find the last offset of each key of a log.
 
-The last offset of a key is found in Arrow columns: each part of a log is reduced to its distinct
-keys, and those of neighbouring parts are merged. Keys are compared as they are, where Kafka's
-``SkimpyOffsetMap`` compares hashes, and there may be any number of them.
+Works on Arrow columns: each part of a log is reduced to its distinct keys, and consecutive parts
+are merged. The keys themselves are compared, where Kafka's ``SkimpyOffsetMap`` compares hashes, and
+their number is not limited.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kdump.scan.batches import Column, Flags
 
 KEY_TYPE: Final = pa.large_binary()
 MOST_HELD_KEYS: Final = 1 << 20
-"""From so many on, keys that were collected are reduced to distinct ones."""
+"""When this many keys are collected, they are reduced to distinct ones."""
 
 _WORD_BYTES: Final = 8
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
-"""Of the first bytes of a word, by how many they are."""
+"""Masks of the first bytes of a word, by number of bytes."""
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _LONGEST_HASHED_BYTES: Final = 1024
-"""If a key is longer, keys are not looked at in words, and fall into buckets by their length."""
+"""If a key is longer, keys are not compared by words, and hashed by their length alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class KeyedRecords:
 
     @classmethod
     def joined(cls, parts: Sequence[KeyedRecords]) -> KeyedRecords:
-        """Those of neighbouring parts, one behind the other."""
+        """Concatenate those of consecutive parts."""
         if not parts:
             return NO_RECORDS
         return cls(
@@ -60,22 +60,22 @@ class KeyedRecords:
         )
 
     def last_of_each_key(self) -> KeyedRecords:
-        """One record for each key, its last; in the order in which the keys come up first."""
+        """The last record of each key, in the order of the first occurrence of the keys."""
         row = _last_rows(self.key)
         key = self.key.take(pa.array(row))
         return KeyedRecords(key, self.offset[row], self.is_tombstone[row])
 
     def in_buckets(self, buckets: int) -> dict[int, KeyedRecords]:
-        """The same by the buckets that keys fall into, of which there are ``buckets``.
+        """Divide the records into ``buckets`` by their keys.
 
-        All records of a key are in one bucket, whoever asks.
+        All records of a key get the same bucket, in every process.
         """
         if not self.count:
             return {}
         if buckets == 1:
             return {0: self}
         hashes = _hashes(_sizes(self.key), _words(self.key))
-        # Numbers of two bytes are sorted by radix, as buckets are few.
+        # NumPy sorts two-byte numbers by radix; usually there are few buckets.
         kind = np.uint16 if buckets <= 1 << 16 else np.uint32
         bucket = (hashes % np.uint64(buckets)).astype(kind)
         order = np.argsort(bucket, kind="stable")
@@ -93,10 +93,10 @@ NO_RECORDS: Final = KeyedRecords(
 
 
 def _last_rows(key: pa.Array) -> Column:
-    """The last row of each distinct key, in the order in which the keys come up first.
+    """The last row of each distinct key, in the order of the first occurrence of the keys.
 
-    Keys are told apart by their hashes, if they prove to be equal where these are: Arrow goes
-    through integers several times as fast as through bytes.
+    Keys are distinguished by hashes, if keys with equal hashes prove to be equal: Arrow encodes
+    integers several times as fast as bytes.
     """
     words = list(_words(key))
     if words:
@@ -109,23 +109,23 @@ def _last_rows(key: pa.Array) -> Column:
 
 
 def _last_of_each(values: pa.Array) -> tuple[npt.NDArray[np.int32], Column]:
-    """Which of its distinct values each row has, and the last row of each of these."""
+    """The code of the distinct value of each row, and the last row of each code."""
     encoded = values.dictionary_encode()
     codes: npt.NDArray[np.int32] = encoded.indices.to_numpy()
     row = np.empty(len(encoded.dictionary), np.int64)
-    # Of several values for one place, the last one stays.
+    # With several values for one index, NumPy keeps the last.
     row[codes] = np.arange(len(codes))
     return codes, row
 
 
 Words = tuple[Column | slice, npt.NDArray[np.uint64]]
-"""Which keys are so long, and the next eight bytes of those as a number."""
+"""The keys that are long enough, and their next eight bytes as a number."""
 
 
 def _words(key: pa.Array) -> Iterator[Words]:
-    """The bytes of all keys of a large_binary array, eight of each at a time.
+    """The bytes of all keys of a large_binary array, eight bytes of each at a time.
 
-    Nothing where they are long.
+    Yields nothing if a key is too long.
     """
     size = _sizes(key)
     longest = int(size.max(initial=0))
@@ -140,7 +140,7 @@ def _words(key: pa.Array) -> Iterator[Words]:
     rows: Column | slice = slice(None)
     for step in range(0, longest, _WORD_BYTES):
         if is_one_size:
-            # A view of every so many bytes.
+            # A strided view.
             words = np.ndarray(len(key), "<u8", padded, step, (longest,))
             mask = _MASKS[min(longest - step, _WORD_BYTES)]
         else:
@@ -152,13 +152,13 @@ def _words(key: pa.Array) -> Iterator[Words]:
 
 
 def _sizes(key: pa.Array) -> Column:
-    """How many bytes each key of a large_binary array has."""
+    """Sizes of the keys of a large_binary array, in bytes."""
     sizes: Column = pc.binary_length(key).to_numpy()
     return sizes
 
 
 def _hashes(size: Column, words: Iterable[Words]) -> npt.NDArray[np.uint64]:
-    """A number for each key, the same for equal ones."""
+    """A hash of each key."""
     hashes = size.astype(np.uint64)
     for rows, word in words:
         mixed = (hashes[rows] ^ word) * _ODD
@@ -167,7 +167,7 @@ def _hashes(size: Column, words: Iterable[Words]) -> npt.NDArray[np.uint64]:
 
 
 def _are_equal(size: Column, words: Iterable[Words], other: Column) -> bool:
-    """Whether each key is equal to that in the row ``other``."""
+    """Whether each key equals the key in its row ``other``."""
     if not (size == size[other]).all():
         return False
     for rows, word in words:
@@ -185,7 +185,7 @@ class LastOffsets:
     """Collects records in the order of their offsets, and keeps the last one of each key.
 
     Args:
-        most_held_keys: from so many on, what was collected is reduced.
+        most_held_keys: number of collected keys at which they are reduced to distinct ones.
     """
 
     def __init__(self, most_held_keys: int = MOST_HELD_KEYS) -> None:
@@ -196,7 +196,7 @@ class LastOffsets:
     def add(self, records: KeyedRecords) -> None:
         self._parts.append(records)
         self._held += records.count
-        # Where most keys are distinct, what is left is not gone over again at every turn.
+        # If most keys are distinct, they are not reduced again each time.
         if self._held >= max(self._most_held_keys, self._parts[0].count):
             self._parts = [self.reduced()]
             self._held = 0
@@ -208,7 +208,7 @@ class LastOffsets:
 
 @dataclass(frozen=True, slots=True)
 class LiveRecords:
-    """The records with a key that no later one replaces, by offset.
+    """The records with a key that no later record replaces, by offset.
 
     Attributes:
         offset: int64 of shape (n,), rising.
@@ -220,7 +220,7 @@ class LiveRecords:
 
     @classmethod
     def joined(cls, parts: Iterable[LiveRecords]) -> LiveRecords:
-        """Those of all ``parts``, whose offsets are not in turn."""
+        """Merge those of all ``parts``, whose offsets may overlap."""
         found = list(parts)
         if len(found) < 2:
             return found[0] if found else NO_LIVE_RECORDS
@@ -235,14 +235,14 @@ class LiveRecords:
         return LiveRecords(self.offset[low:high], self.is_tombstone[low:high])
 
     def count_between(self, start: Column, end: Column) -> tuple[Column, Column]:
-        """How many are at or above each ``start`` and below its ``end``, and tombstones of them."""
+        """Numbers of records and of tombstones from each ``start`` to its ``end``, exclusive."""
         low = np.searchsorted(self.offset, start)
         high = np.searchsorted(self.offset, end)
         tombstones = np.concatenate(([0], np.cumsum(self.is_tombstone)))
         return high - low, tombstones[high] - tombstones[low]
 
     def has(self, offset: Column) -> Flags:
-        """Whether each ``offset`` is that of one of them."""
+        """Whether each ``offset`` is that of a live record."""
         if not len(self.offset):
             return np.zeros(len(offset), np.bool_)
         at = np.searchsorted(self.offset, offset)
@@ -259,8 +259,8 @@ def live_records(
     """The live records of a log, and how many distinct keys it has.
 
     Args:
-        mapped: of each dirty part of the log, in their order, the last record of each key.
-        unmapped: the other records that have one: they replace none, but are replaced.
+        mapped: the last record of each key, for each dirty part of the log, in order.
+        unmapped: the other records with a key: they do not replace others, but can be replaced.
     """
     last = KeyedRecords.joined(list(mapped)).last_of_each_key()
     offsets, tombstones = [last.offset], [last.is_tombstone]

@@ -1,7 +1,7 @@
-"""Which parts of a log have to be read again to be rewritten.
+"""Find the parts of a log that must be read again to be rewritten.
 
-What was scanned is known in :class:`Extents` of about two megabytes. Where none of their records
-stays, they are passed over: of a log that was not compacted for long, that is most of it.
+A scan yields :class:`Extents` of about two megabytes. Extents without a record that stays are
+skipped: most of a log that was not compacted for a long time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kdump.size_groups import size_groups
 from kdump.storage.location import Location
 
 LARGEST_PART_BYTES: Final = 16 << 20
-"""How much is rewritten at once, about: what comes of it is held in memory."""
+"""Approximate size of a part. The rewritten part is held in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """How much there is of a log, or of a part of it."""
+    """Amount of data in a log, or in a part of one."""
 
     size_bytes: int = 0
     batches: int = 0
@@ -40,15 +40,16 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """Runs of whole batches that lie one behind the other in a log; each column is of shape (n,).
+    """Ranges of consecutive whole batches of a log; each column is of shape (n,).
 
     Attributes:
-        start: byte at which the first batch begins.
-        end: byte behind the last one.
-        first_offset: base offset of the first batch; a message that wraps others has its own.
+        start: position of the first batch.
+        end: end of the last batch, exclusive.
+        first_offset: base offset of the first batch; for a compressed message set, that of the
+            wrapper.
         last_offset: of the last batch.
-        batches: how many.
-        records: how many.
+        batches: number of batches.
+        records: number of records.
     """
 
     start: Column
@@ -60,13 +61,13 @@ class Extents:
 
     @classmethod
     def of_rows(cls, rows: Iterable[tuple[int, ...]]) -> Extents:
-        """From a row of values for each."""
+        """Make extents from rows of values."""
         table = np.array(list(rows), np.int64).reshape(-1, len(cls.__slots__))
         return cls(*table.T)
 
     @classmethod
     def joined(cls, parts: Iterable[Extents]) -> Extents:
-        """Those of neighbouring parts as one."""
+        """Concatenate those of consecutive parts."""
         columns = [[getattr(part, name) for name in cls.__slots__] for part in parts]
         if not columns:
             return cls.of_rows([])
@@ -77,7 +78,7 @@ class Extents:
         return len(self.start)
 
     def amount(self, rows: Flags | slice = slice(None)) -> Amount:
-        """How much is in them, or in some of them."""
+        """Amount of data in all extents, or in some of them."""
         size_bytes = self.end[rows] - self.start[rows]
         return Amount(
             int(size_bytes.sum()), int(self.batches[rows].sum()), int(self.records[rows].sum())
@@ -86,15 +87,15 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class PartToRewrite:
-    """A part of a segment that is read again.
+    """A part of a segment that must be read again.
 
     Attributes:
         path: the log.
-        ranges: from which byte to which; whole batches, in order.
-        discardable: where the batches begin that transactions need no more; rising.
-        keeps_legacy_tombstones: whether the segment is too young for tombstones of magic 0 and 1
-            to go.
-        rules: what decides about the batches.
+        ranges: byte ranges of whole batches, in order.
+        discardable: positions of the batches that no transaction needs any more, rising.
+        keeps_legacy_tombstones: whether the segment is too young to drop tombstones of magic 0
+            and 1.
+        rules: which records and batches stay.
     """
 
     path: Location
@@ -105,20 +106,20 @@ class PartToRewrite:
 
     @property
     def size_bytes(self) -> int:
-        """How much there is to be read."""
+        """How many bytes are read."""
         return sum(end - start for start, end in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedSegment:
-    """What is known of one segment.
+    """One segment after its scan.
 
     Attributes:
         path: its log.
-        base_offset: from the name of that.
+        base_offset: from the name of the log.
         extents: all of its batches.
-        txn_batches: those that transactions are about.
-        discardable: which of these transactions need no more.
+        txn_batches: its transactional and control batches.
+        discardable: which of those no transaction needs any more.
         keeps_legacy_tombstones: as :attr:`PartToRewrite.keeps_legacy_tombstones`.
     """
 
@@ -131,7 +132,7 @@ class ScannedSegment:
 
     @property
     def end_offset(self) -> int:
-        """One above its last offset; the base offset where it holds no batch."""
+        """One above its last offset; the base offset if it has no batch."""
         last = self.extents.last_offset
         return int(last[-1]) + 1 if len(last) else self.base_offset
 
@@ -139,9 +140,9 @@ class ScannedSegment:
 def parts_to_rewrite(
     segment: ScannedSegment, rules: RetentionRules
 ) -> tuple[list[PartToRewrite], Amount]:
-    """What of ``segment`` has to be read again, and how much is passed over."""
+    """The parts of ``segment`` that must be read again, and the amount that is skipped."""
     extents = segment.extents
-    # A message that wraps others begins where the batch before it ends, and no later.
+    # The first offset of a compressed message set is at least one above the batch before it.
     first_offset = np.concatenate(([segment.base_offset], extents.last_offset[:-1] + 1))
     first_offset = first_offset[: extents.count]
     is_gone = _are_gone(segment, first_offset, rules)
@@ -165,7 +166,7 @@ def parts_to_rewrite(
 
 
 def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRules) -> Flags:
-    """Which extents hold no batch that could stay, by what is known without reading them."""
+    """Which extents cannot contain a batch that stays, as far as the scan shows."""
     extents = segment.extents
     live, _ = rules.live.count_between(first_offset, extents.last_offset + 1)
     last_data = np.array(
@@ -187,7 +188,7 @@ def _are_gone(segment: ScannedSegment, first_offset: Column, rules: RetentionRul
 
 
 def _ranges(extents: Extents, rows: list[int]) -> Iterator[tuple[int, int]]:
-    """From which byte to which, neighbours as one."""
+    """Byte ranges of the extents ``rows``; adjacent ones are joined."""
     start = end = int(extents.start[rows[0]])
     for row in rows:
         if int(extents.start[row]) != end:

@@ -1,4 +1,4 @@
-"""What a round of compaction does to a partition, in figures for people."""
+"""Sum up what a round of compaction does to a partition, for people."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from kdump.broker.cleaner.compaction_scan import ScannedPart
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What becomes of the segments that a round goes over.
+    """The segments of a round, before and after.
 
     Attributes:
-        cleanable: the range, and what holds it back.
-        before: how much is in the segments.
-        after: how much is left of it.
-        segments_before: how many they are.
-        segments_after: how many are left.
-        keys_before: how many distinct keys they hold.
-        keys_after: how many of those are left: a key goes with its last tombstone.
-        records_without_key: how many records go because they have no key.
-        tombstones_before: how many records have no value.
-        tombstones_dropped: how many keys' last records were one whose time is over.
+        cleanable: the range, and what limits it.
+        before: amount of data in the segments.
+        after: amount of data that is left.
+        segments_before: number of segments.
+        segments_after: number of segments that are left.
+        keys_before: number of distinct keys.
+        keys_after: number of keys that are left: a key is removed with its last tombstone.
+        records_without_key: number of records that are removed because they have no key.
+        tombstones_before: number of records without a value.
+        tombstones_dropped: number of tombstones that are past their delete horizon.
     """
 
     cleanable: CleanableRange
@@ -41,7 +41,7 @@ class Preview:
 
     @property
     def freed_bytes(self) -> int:
-        """Of logs; indexes shrink likewise."""
+        """Freed bytes of logs; indexes shrink as well."""
         return self.before.size_bytes - self.after.size_bytes
 
 
@@ -52,8 +52,8 @@ def preview(
 
     Args:
         begun: the round.
-        scanned: what was found in all parts of its segments.
-        keys: how many distinct keys that makes.
+        scanned: the scans of all parts of its segments.
+        keys: number of distinct keys in them.
         compacted: the outcome.
     """
     parts: Sequence[ScannedPart] = list(scanned)

@@ -1,16 +1,16 @@
-"""A round of compaction over one partition, in steps that can be taken anywhere.
+"""A round of compaction of one partition, in steps that can run in other processes.
 
 1. :func:`begin_round` loads the partition as a broker does, and finds the range and the groups.
-2. Where transactions were aborted (:attr:`Round.needs_survey`), the parts of
+2. If transactions were aborted (:attr:`Round.needs_survey`), the parts of
    :meth:`Round.parts_to_survey` are surveyed.
-3. The parts of :meth:`Round.parts_to_scan` are scanned; a part may be cut into smaller ones where
-   a batch begins. :meth:`Round.disorder` looks for what makes that useless.
+3. The parts of :meth:`Round.parts_to_scan` are scanned; a part may be divided at the start of a
+   batch. :meth:`Round.disorder` checks that offsets rise across parts.
 4. :meth:`Round.groups_to_rewrite` says what to write, and each group is rewritten.
-5. :meth:`Round.finish` says what becomes of the partition's files.
+5. :meth:`Round.finish` returns the target state of the partition's files.
 
-Steps 2 to 4 are pure functions of values that can be pickled: of a part (``scan.survey_part``,
-``scan.scan_part``), or of a group (``segment.GroupRewriter``), whose parts can be rewritten apart
-(``rewrite.rewrite_part``).
+Steps 2 to 4 are pure functions of values that can be pickled: of a part (``survey_part``,
+``scan_part``), or of a group (``GroupRewriter``), whose parts can be rewritten separately
+(``rewrite_part``).
 
 Follows ``Cleaner.doClean``, ``UnifiedLog.replaceSegments`` and what ``LogManager`` does before and
 after.
@@ -63,13 +63,13 @@ class Compacted:
     """A partition as a round of compaction leaves it.
 
     Attributes:
-        files: what becomes of each file, by name. A log that is new is renamed from a file that
-            has yet to be written: the same name with ``.cleaned`` behind it.
-        loaded: what a broker makes of the partition when it loads it, before it compacts it.
-        cleaner_offset: what the cleaner's checkpoint then says; None where it stays as it is.
-        groups: what became of the groups that are replaced.
-        modified_ms: when files are said to have been modified, by name.
-        stopped_by: why the groups behind those are left as they are; None where there are none.
+        files: target state of each file, by name. A new log is renamed from a file that is not
+            written yet: the same name with the suffix ``.cleaned``.
+        loaded: the partition as a broker loads it, before it compacts it.
+        cleaner_offset: the new line in the cleaner's checkpoint; None if it does not change.
+        groups: the replaced groups.
+        modified_ms: modification times that files get, by name.
+        stopped_by: why the groups after those are not compacted; None if all are.
     """
 
     files: dict[str, TargetFile]
@@ -81,7 +81,7 @@ class Compacted:
 
 
 def staged_name(base_offset: int) -> str:
-    """What the log of a new segment is called while it is written."""
+    """Name of the log of a new segment while it is written."""
     return file_name(base_offset, FileKind.LOG) + FileStage.CLEANED.value
 
 
@@ -91,13 +91,13 @@ def begin_round(
     settings: TopicSettings,
     cleaner_offset: int | None,
 ) -> Round | Refusal:
-    """Load ``partition``, and find what there is to be compacted.
+    """Load ``partition``, and find what can be compacted.
 
     Args:
         partition: the partition; its log was closed cleanly.
-        context: what loading it depends on; says the high watermark and the clock.
+        context: for loading it; has the high watermark and the clock.
         settings: of the topic.
-        cleaner_offset: what ``cleaner-offset-checkpoint`` says; None where it has no line.
+        cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
 
     Returns:
         The round; or why the partition cannot be loaded, or has to be recovered first.
@@ -122,13 +122,13 @@ def begin_round(
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of compaction over one partition.
+    """A round of compaction of one partition.
 
     Attributes:
-        log: the log as it is.
-        loaded: what loading the partition does to it.
-        cleanable: the range.
-        groups: the segments that become one each; none where there is nothing to be done.
+        log: the log before compaction.
+        loaded: the partition as a broker loads it.
+        cleanable: the cleanable range.
+        groups: groups of segments, each of which is merged; none if there is nothing to compact.
         context: with which the partition was loaded.
     """
 
@@ -140,12 +140,12 @@ class Round:
 
     @property
     def segments(self) -> list[SegmentFiles]:
-        """Those that are compacted."""
+        """The segments that are compacted."""
         return [segment for group in self.groups for segment in group]
 
     @property
     def needs_survey(self) -> bool:
-        """Whether it has to be known of which transactions dirty batches are, to scan them."""
+        """Whether a survey is needed: dirty batches may be of aborted transactions."""
         cleanable = self.cleanable
         return bool(self.groups) and bool(
             self._collect_aborted(cleanable.first_dirty_offset, cleanable.end_offset)
@@ -169,7 +169,7 @@ class Round:
         """All of each segment.
 
         Args:
-            surveyed: the outcome of the survey, by log; None where there was none.
+            surveyed: the outcome of the survey, by log; None if there was none.
 
         Raises:
             OSError: an index cannot be read.
@@ -192,10 +192,10 @@ class Round:
         ]
 
     def disorder(self, scanned: Mapping[Location, Sequence[ScannedPart]]) -> Refusal | None:
-        """Why records cannot be told apart by their offsets; None if they can.
+        """Why offsets do not identify records; None if they do.
 
         Args:
-            scanned: what was found in the parts of each log, in their order.
+            scanned: the scanned parts of each log, in order.
         """
         bases = [segment.base_offset for segment in self.segments]
         ends = [*bases[1:], self.cleanable.end_offset]
@@ -213,11 +213,11 @@ class Round:
     def groups_to_rewrite(
         self, scanned: Mapping[Location, Sequence[ScannedPart]], live: LiveRecords
     ) -> Iterator[GroupToRewrite]:
-        """What to write.
+        """The groups to rewrite.
 
         Args:
-            scanned: what was found in the parts of each log, in their order; keys are not looked
-                at, and there is no :meth:`disorder` in it.
+            scanned: the scanned parts of each log, in order; keys are not needed, and there is no
+                :meth:`disorder`.
             live: the live records of all logs.
         """
         transactions = CleanedTransactions()
@@ -231,7 +231,7 @@ class Round:
         for group in self.groups:
             transactions.kept.clear()
             parts: list[PartToRewrite] = []
-            passed_over = Amount()
+            skipped = Amount()
             for at, segment in enumerate(group):
                 found = self._scanned_segment(
                     segment, group[at + 1 : at + 2], scanned[self._path(segment)], transactions
@@ -239,12 +239,12 @@ class Round:
                 own_live = live.between(segment.base_offset, found.end_offset)
                 own, gone = parts_to_rewrite(found, replace(rules, live=own_live))
                 parts.extend(own)
-                passed_over += gone
+                skipped += gone
             yield GroupToRewrite(
                 path=self.log.path,
                 base_offsets=tuple(segment.base_offset for segment in group),
                 parts=tuple(parts),
-                passed_over=passed_over,
+                skipped=skipped,
                 aborted_txns=tuple(transactions.kept),
                 settings=self.context.settings,
                 modified_ms=group[-1].modified_ms,
@@ -257,7 +257,7 @@ class Round:
         parts: Sequence[ScannedPart],
         transactions: CleanedTransactions,
     ) -> ScannedSegment:
-        """What is known of a segment, when ``transactions`` have gone over those before it."""
+        """A scanned segment; ``transactions`` have processed the segments before it."""
         batches = TxnBatches.joined(part.txn_batches for part in parts)
         found = ScannedSegment(
             path=self._path(segment),
@@ -272,12 +272,11 @@ class Round:
         return replace(found, discardable=transactions.discardable(batches))
 
     def finish(self, outcomes: Sequence[RewrittenGroup | Refusal] = ()) -> Compacted:
-        """What becomes of the partition's files.
+        """The target state of the partition's files.
 
         Args:
-            outcomes: of all groups, in their order, or of the first ones. Kafka's cleaner ends at
-                the first group that it cannot rewrite: it and those behind it are left as they
-                are.
+            outcomes: of all groups, in order, or of the first ones. Kafka's cleaner stops at the
+                first group that it cannot rewrite: that one and those after it stay unchanged.
 
         Raises:
             OSError: an index cannot be read.
@@ -303,7 +302,7 @@ class Round:
         return Compacted(files, self.loaded, cleaner_offset, tuple(groups), modified_ms, stopped_by)
 
     def files_of(self, group: RewrittenGroup) -> dict[str, TargetFile]:
-        """What becomes of the files that one group is about, whatever becomes of the others.
+        """The target state of the files of one group, independent of the others.
 
         Raises:
             OSError: an index cannot be read.
@@ -345,7 +344,7 @@ class Round:
         return self.log.path / segment.log_name
 
     def _indexed_position(self, segment: SegmentFiles) -> int:
-        """From where on Kafka reads a segment to come upon the first dirty offset."""
+        """Position from which Kafka reads a segment to find the first dirty offset."""
         first_dirty = self.cleanable.first_dirty_offset
         if segment.base_offset >= first_dirty or not segment.offset_index_bytes:
             return 0

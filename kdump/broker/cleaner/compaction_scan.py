@@ -1,6 +1,6 @@
-"""What compaction has to know of a part of a log: keys, transactions, and that it is sound.
+"""Scan a part of a log for compaction: its keys and transactions; refuse damage.
 
-A pure function of a part of one segment, so that parts can be gone over anywhere at once.
+The outcome depends on that part of one segment alone, so parts can be scanned in parallel.
 
 Follows ``Cleaner.buildOffsetMapForSegment``.
 """
@@ -31,7 +31,7 @@ from kdump.target.refusal import Refusal, Refused
 
 _NOT_MAPPED: Final = 2**63 - 1
 _WINDOW_BYTES: Final = 2 << 20
-"""Measured: more batches side by side take less time, until they leave the cache."""
+"""Measured: larger windows are faster as long as they fit the CPU cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class PartToScan:
 
     Attributes:
         path: the log.
-        start: byte at which a batch begins.
-        end: byte behind the last batch; None for the end of the file.
-        mapped_position: byte from which on batches are dirty; None where none is.
-        first_dirty_offset: records below it replace none.
-        aborted: base offsets of dirty batches that do not count, because their transactions were
-            aborted; rising.
+        start: position of a batch.
+        end: end of the last batch, exclusive; None for the end of the file.
+        mapped_position: position of the first dirty batch; None if there is none.
+        first_dirty_offset: records below it do not replace others.
+        aborted: base offsets of dirty batches whose transactions were aborted, rising; they do not
+            count.
     """
 
     path: Location
@@ -58,15 +58,15 @@ class PartToScan:
 
 @dataclass(frozen=True, slots=True)
 class ScannedPart:
-    """What was found in a part of a segment's log.
+    """The scan of a part of a segment's log.
 
     Attributes:
-        mapped: of the dirty records, the last one of each key.
+        mapped: the last dirty record of each key.
         unmapped: the other records with a key.
-        txn_batches: what transactions are about.
-        extents: where its batches are, and how much of them there is.
-        records_without_key: how many records of data have none.
-        tombstones: how many have no value.
+        txn_batches: its transactional and control batches.
+        extents: positions and amounts of its batches.
+        records_without_key: number of data records without a key.
+        tombstones: number of records without a value.
     """
 
     mapped: KeyedRecords
@@ -77,22 +77,22 @@ class ScannedPart:
     tombstones: int
 
     def without_keys(self) -> ScannedPart:
-        """The same, when it is known which records are live: keys take most of the space."""
+        """The same without keys, which take most of the memory, once live records are known."""
         return replace(self, mapped=NO_RECORDS, unmapped=NO_RECORDS)
 
 
 def scan_part(
     part: PartToScan, largest_record_bytes: int = LARGEST_RECORD_BYTES
 ) -> ScannedPart | Refusal:
-    """Go over all batches and records of ``part``.
+    """Scan all batches and records of ``part``.
 
     Args:
-        part: what is read.
+        part: the part.
         largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
 
     Returns:
-        What is in it; or why it cannot be compacted, because it is damaged, or Kafka's cleaner
-        fails on it.
+        The scan; or why the part cannot be compacted: it is damaged, or Kafka's cleaner fails on
+        it.
 
     Raises:
         OSError: the log cannot be read.
@@ -107,7 +107,7 @@ def scan_part(
 
 
 def survey_part(part: PartToScan) -> TxnBatches | Refusal:
-    """Only what transactions are about, by the headers of the batches.
+    """Find only the transactional and control batches of ``part``, by their headers.
 
     Raises:
         OSError: the log cannot be read.
@@ -124,15 +124,15 @@ def _windows(part: PartToScan) -> Iterator[Window]:
         for window in read_windows(
             source, part.start, part.end, window_bytes=_WINDOW_BYTES, buffer=buffer
         ):
-            _require_sound(window, part.path.name)
+            _require_valid(window, part.path.name)
             yield window
 
 
-def _require_sound(window: Window, log_name: str) -> None:
-    """Refuse damaged batches: compaction would give them a checksum that holds.
+def _require_valid(window: Window, log_name: str) -> None:
+    """Refuse damaged batches: compaction would give them a valid checksum.
 
     Raises:
-        Refused: there is one, or the file does not end with a batch.
+        Refused: a batch is damaged, or the file does not end with a batch.
     """
     batches = window.batches
     if not batches.is_valid.all():
@@ -155,7 +155,7 @@ def _refused_stop(stop: Stop, problem: FormatError, log_name: str) -> Refused:
 
 
 class _Scan:
-    """What was found so far."""
+    """A scan in progress."""
 
     def __init__(self, part: PartToScan, largest_record_bytes: int) -> None:
         self._part = part
@@ -201,7 +201,7 @@ class _Scan:
         )
 
     def _require_rising(self, window: Window) -> None:
-        """Refuse offsets that do not rise: there would be no telling records apart by them."""
+        """Refuse offsets that do not rise: they would not identify records."""
         batches = window.batches
         previous = np.concatenate(([self._last_offset], batches.last_offset[:-1]))
         bad = np.flatnonzero((batches.base_offset <= previous) | (batches.last_offset_delta < 0))
@@ -241,7 +241,7 @@ class _Scan:
             self._unmapped.append(_keyed(columns, is_unmapped, is_tombstone))
 
     def _require_in_batch(self, columns: RecordColumns) -> None:
-        """Refuse records whose offsets do not rise, or leave those of their batch."""
+        """Refuse records whose offsets do not rise, or are not in the range of their batch."""
         offset, batches = columns.offset, columns.batches
         is_bad = offset > batches.last_offset[columns.batch]
         is_bad |= offset < batches.base_offset[columns.batch]

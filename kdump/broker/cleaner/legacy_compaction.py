@@ -1,6 +1,6 @@
-"""Messages of magic 0 and 1 that become batches of magic 2.
+"""Convert messages of magic 0 and 1 to batches of magic 2: the cleaner writes nothing else.
 
-The cleaner writes no others. Follows ``MemoryRecords.filterTo``.
+Follows ``MemoryRecords.filterTo``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kdump.target.refusal import Refused
 
 
 def live_messages(found: MessageSet, rules: RetentionRules) -> list[Message]:
-    """The messages that no later one replaces."""
+    """The messages that no later message replaces."""
     offsets = np.array([message.offset for message in found.messages], np.int64)
     is_live = rules.live.has(offsets)
     return [message for message, stays in zip(found.messages, is_live, strict=True) if stays]
@@ -28,7 +28,7 @@ def live_messages(found: MessageSet, rules: RetentionRules) -> list[Message]:
 def rewritten(
     found: MessageSet, kept: list[Message], rules: RetentionRules, log_name: str
 ) -> NewBatch:
-    """A batch of magic 2 with the messages ``kept``, of which there are some.
+    """Write a batch of magic 2 with the messages ``kept``; there is at least one.
 
     Raises:
         Refused: Kafka's cleaner fails on them.
@@ -73,7 +73,7 @@ def rewritten(
 
 
 def _outer_flags(batches: BatchColumns) -> int:
-    """Codec and type of time; magic 0 has no times, and is taken to be the producer's."""
+    """Codec and timestamp type; magic 0 has no timestamps and counts as create time."""
     mask = record_batch.CODEC_MASK
     if batches.magic[0] > 0:
         mask |= record_batch.LOG_APPEND_TIME_FLAG

@@ -1,7 +1,7 @@
-"""Batches of magic 2 that are written anew, because not all of their records stay.
+"""Rewrite batches of magic 2 without the records that compaction removes.
 
-Follows ``MemoryRecords.buildRetainedRecordsInto`` and ``MemoryRecordsBuilder``. What a batch is
-given back is in columns: of a record that stays, the bytes from its key on are as they were.
+Follows ``MemoryRecords.buildRetainedRecordsInto`` and ``MemoryRecordsBuilder``. Works on columns:
+the bytes of a record from its key on are copied unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
 from kdump.target.refusal import Refused
 
 IsKept = Callable[[RecordColumns, Column], Flags]
-"""Which records stay, given the row of the window in which each batch is."""
+"""Which records stay, given the row in the window of each batch."""
 
 _BINARY: Final = pa.large_binary()
 _CRC: Final = struct.Struct(">I")
@@ -49,9 +49,9 @@ class _Body:
     """The records of one batch so far.
 
     Attributes:
-        base_timestamp: against which their times are counted; None before the first.
+        base_timestamp: of the batch; None before the first record.
         max_timestamp: the largest so far.
-        count: how many.
+        count: number of records.
         pieces: their bytes, in order.
     """
 
@@ -62,7 +62,7 @@ class _Body:
 
 
 def refused_records(problem: FormatError, log_name: str, position: int) -> Refused:
-    """Why a batch is not compacted whose records cannot be decoded.
+    """The refusal of a batch whose records cannot be decoded.
 
     Args:
         problem: what is wrong.
@@ -83,13 +83,13 @@ def rebuilt_batches(
     *,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> list[NewBatch]:
-    """Write every batch of ``window`` anew with the records that stay; each has some.
+    """Rewrite every batch of ``window`` with the records that stay; each has at least one.
 
     Args:
         window: the batches, all of magic 2.
         horizon_ms: the delete horizon of each; :data:`NO_HORIZON` for none.
-        is_kept: tells which records stay.
-        log_name: for what is refused.
+        is_kept: which records stay.
+        log_name: for refusals.
         largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
 
     Raises:
@@ -114,7 +114,7 @@ def rebuilt_batches(
 
 
 def emptied_batches(batches: BatchColumns) -> list[NewBatch]:
-    """The headers of ``batches`` alone, saying that there are no records behind them."""
+    """The headers of ``batches``, with a record count of 0."""
     found = []
     for row in range(batches.count):
         header = _header(batches, row, 0)
@@ -125,7 +125,7 @@ def emptied_batches(batches: BatchColumns) -> list[NewBatch]:
 
 
 def _require_producers(batches: BatchColumns, log_name: str) -> None:
-    """Refuse what no producer can have written; Kafka's builder of batches does."""
+    """Refuse what no producer can have written, as ``MemoryRecordsBuilder`` does."""
     has_producer = batches.producer_id >= 0
     flags = batches.attributes
     is_transactional = (flags & record_batch.TRANSACTIONAL_FLAG) != 0
@@ -176,7 +176,7 @@ def _add(bodies: list[_Body], columns: RecordColumns, kept: Column, log_name: st
 def _encoded(
     columns: RecordColumns, kept: Column, timestamp_delta: Column
 ) -> tuple[memoryview, Column]:
-    """The bytes of records one behind the other, and where each begins and the last ends."""
+    """The concatenated bytes of records, and the edges between them."""
     offset_delta = columns.offset[kept] - columns.batches.base_offset[columns.batch[kept]]
     key_start, end = columns.key_start[kept], columns.end[kept]
     fields = [
@@ -194,7 +194,7 @@ def _encoded(
 
 
 def _varints(values: Column) -> tuple[Bytes, Column]:
-    """Each value zig-zag-coded, in a row of bytes of its own, and how many of them count."""
+    """Zig-zag varints: a row of bytes for each value, and how many of them are used."""
     raw = ((values << 1) ^ (values >> 63)).view(np.uint64)
     size = np.ones(len(values), np.int64)
     for step in range(1, MAX_VARLONG_BYTES):
@@ -210,7 +210,7 @@ def _varints(values: Column) -> tuple[Bytes, Column]:
 
 
 def _joined_columns(fields: list[tuple[Bytes, Column]]) -> pa.Array:
-    """Fields of several bytes each, one behind the other for every row, as a large_binary array."""
+    """Concatenate the fields of each row, as a large_binary array."""
     rows = np.concatenate([row for row, _ in fields], axis=1)
     used = np.concatenate([np.arange(row.shape[1]) < size[:, None] for row, size in fields], axis=1)
     edges = np.zeros(len(rows) + 1, np.int64)
@@ -239,7 +239,7 @@ def _finished(batches: BatchColumns, row: int, body: _Body, horizon_ms: Column) 
 
 
 def _header(batches: BatchColumns, row: int, records_count: int) -> npt.NDArray[np.void]:
-    """The header of a batch as it was, but for its records, times, size and checksum."""
+    """The header of a batch without its record count, timestamps, size and checksum."""
     header = np.zeros((), record_batch.HEADER_DTYPE)
     for name in (
         "base_offset",
@@ -257,7 +257,7 @@ def _header(batches: BatchColumns, row: int, records_count: int) -> npt.NDArray[
 
 
 def _sealed(header: npt.NDArray[np.void], content: bytes | memoryview) -> bytes:
-    """Header and content as one, with the size and the checksum that they have."""
+    """Join header and content, and set size and checksum."""
     header["length"] = record_batch.HEADER_BYTES - record_batch.LOG_OVERHEAD_BYTES + len(content)
     batch = bytearray(header.tobytes())
     batch += content

@@ -1,4 +1,4 @@
-"""What becomes of each batch when a log is compacted.
+"""Decide which records and batches compaction keeps.
 
 Follows the ``RecordFilter`` of ``Cleaner.cleanInto`` and ``MemoryRecords.filterTo``.
 """
@@ -21,28 +21,28 @@ NO_HORIZON = -1
 
 
 class Fate(enum.IntEnum):
-    """What becomes of a batch."""
+    """What compaction does with a batch."""
 
     DROPPED = 0
     COPIED = 1
-    """Every byte of it stays."""
+    """It stays unchanged."""
     EMPTIED = 2
-    """Its header stays, for the offsets and the producer in it."""
+    """Only its header stays, for its offsets and its producer."""
     REBUILT = 3
-    """Some of its records stay, or it is given a delete horizon."""
+    """Some of its records stay, or it gets a delete horizon."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionRules:
-    """What decides about batches and records, wherever in the log they are.
+    """The rules for batches and records of a whole log.
 
     Attributes:
-        live: the records that no later one replaces.
+        live: the records that no later record replaces.
         last_records: of the active producers, by producer id.
         end_offset: of the round, exclusive.
         now_ms: the clock.
         delete_retention_ms: how long tombstones and markers stay once nothing else needs them;
-            None where that is not known, and none is given a delete horizon.
+            None if unknown: then no batch gets a delete horizon.
     """
 
     live: LiveRecords
@@ -53,13 +53,13 @@ class RetentionRules:
 
     @property
     def new_horizon_ms(self) -> int:
-        """Of batches that have none; :data:`NO_HORIZON` where they are given none."""
+        """Horizon for batches without one; :data:`NO_HORIZON` if they get none."""
         if self.delete_retention_ms is None:
             return NO_HORIZON
         return self.now_ms + self.delete_retention_ms
 
     def keeps_empty(self, batches: BatchColumns) -> Flags:
-        """Which batches stay although no record of them does."""
+        """Which batches stay although none of their records does."""
         is_last: Flags = batches.last_offset + 1 == self.end_offset
         known = np.array(sorted(self.last_records), np.int64)
         if not len(known):
@@ -77,14 +77,14 @@ class RetentionRules:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """What becomes of n batches of magic 2; each column is of shape (n,).
+    """The fates of n batches of magic 2; each column is of shape (n,).
 
     Attributes:
         fate: values of :class:`Fate`.
         records_count: how many records stay.
-        horizon_ms: the delete horizon of those that are rebuilt; :data:`NO_HORIZON` for none.
-        drops_tombstones: whether tombstones go, for their time is over.
-        tombstones_dropped: how many that are.
+        horizon_ms: delete horizon of rebuilt batches; :data:`NO_HORIZON` for none.
+        drops_tombstones: whether tombstones are dropped: the delete horizon is over.
+        tombstones_dropped: how many tombstones are dropped.
     """
 
     fate: Column
@@ -95,12 +95,12 @@ class Fates:
 
 
 def fates_of(batches: BatchColumns, discardable: Flags, rules: RetentionRules) -> Fates:
-    """Decide about ``batches``, all of magic 2.
+    """Decide the fates of ``batches``.
 
     Args:
-        batches: the batches.
-        discardable: which of them transactions need no more.
-        rules: all else that decides.
+        batches: the batches, all of magic 2.
+        discardable: which of them no transaction needs any more.
+        rules: the other rules.
     """
     control = is_control(batches)
     has_horizon = (batches.attributes & record_batch.DELETE_HORIZON_FLAG) != 0

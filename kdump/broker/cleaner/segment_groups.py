@@ -1,4 +1,4 @@
-"""Which segments become one.
+"""Group the segments that compaction merges into one.
 
 Follows ``Cleaner.groupSegmentsBySize``.
 """
@@ -19,12 +19,12 @@ _INT32_MAX: Final = 2**31 - 1
 def group_segments(
     segments: Sequence[SegmentFiles], settings: TopicSettings, end_offset: int
 ) -> list[Group]:
-    """Put neighbours together as long as no file of the outcome can become too large.
+    """Group consecutive segments as long as no file of the result can become too large.
 
     Args:
-        segments: those to be compacted, by base offset.
+        segments: the segments to compact, by base offset.
         settings: of the topic.
-        end_offset: where they end, exclusive.
+        end_offset: end of the last one, exclusive.
     """
     limits = (
         settings.largest_segment_bytes,
@@ -37,7 +37,7 @@ def group_segments(
         following = segments[at + 1].base_offset if at + 1 < len(segments) else end_offset
         own = (segment.size_bytes, segment.offset_index_bytes, segment.time_index_bytes)
         together = tuple(map(sum, zip(sizes, own, strict=True)))
-        # An empty segment adds no offsets; else one would be left every 2**31 offsets.
+        # An empty segment has no offsets: otherwise one would remain every 2**31 offsets.
         is_near = (
             not groups
             or segment.size_bytes == 0

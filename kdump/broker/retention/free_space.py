@@ -1,4 +1,4 @@
-"""The choice behind ``kdump retain --free``: which old segments to give up for so many bytes."""
+"""Choose the old segments that ``kdump retain --free`` deletes to free space."""
 
 from __future__ import annotations
 
@@ -14,32 +14,31 @@ class FreeChoice:
     """Which segments to delete.
 
     Attributes:
-        counts: of each log, how many of its first segments go.
-        freed_bytes: on disk, of all of them.
-        wanted_bytes: how much was asked for.
+        counts: for each log, how many of its first segments are deleted.
+        freed_bytes: disk space that this frees.
+        required_bytes: disk space that was requested.
     """
 
     counts: tuple[int, ...]
     freed_bytes: int
-    wanted_bytes: int
+    required_bytes: int
 
     @property
     def is_enough(self) -> bool:
-        """Whether that frees what was asked for: no more can go than what is replicated."""
-        return self.freed_bytes >= self.wanted_bytes
+        """Whether that is as much as requested: only replicated segments are deleted."""
+        return self.freed_bytes >= self.required_bytes
 
 
-def choose_to_free(logs: Sequence[RetainableLog], wanted_bytes: int) -> FreeChoice:
-    """The fewest segments that free ``wanted_bytes``, in the order of retention.
+def choose_to_free(logs: Sequence[RetainableLog], required_bytes: int) -> FreeChoice:
+    """Choose the fewest segments that free ``required_bytes``, in the order of retention.
 
-    That is the order of the moments at which their age would let them go, if all logs had the
-    same ``retention.ms``: each log from its first segment on, and of all first segments the one
-    with the oldest of largest timestamps. What is not replicated is not touched.
+    That is the order in which their age would delete them if all logs had the same
+    ``retention.ms``: each log from its first segment up, and of all first segments the one whose
+    largest timestamp is oldest. Segments that are not replicated are never chosen.
 
     Args:
-        logs: those that may be shortened; of internal and compacted topics none, unless they are
-            meant.
-        wanted_bytes: how much to free.
+        logs: the logs to choose from; those of internal and compacted topics only if selected.
+        required_bytes: how much to free.
     """
     counts = [0] * len(logs)
     freed_bytes = 0
@@ -53,9 +52,9 @@ def choose_to_free(logs: Sequence[RetainableLog], wanted_bytes: int) -> FreeChoi
     for number, log in enumerate(logs):
         if log.segments:
             offer(number, log.segments[0].timestamp_ms)
-    while waiting and freed_bytes < wanted_bytes:
+    while waiting and freed_bytes < required_bytes:
         oldest_ms, number = heapq.heappop(waiting)
         freed_bytes += logs[number].segments[counts[number]].disk_bytes
         counts[number] += 1
         offer(number, oldest_ms)
-    return FreeChoice(tuple(counts), freed_bytes, wanted_bytes)
+    return FreeChoice(tuple(counts), freed_bytes, required_bytes)

@@ -1,7 +1,7 @@
-"""Raising a partition's log start offset, as the request DeleteRecords does.
+"""Delete records before an offset, as the request DeleteRecords does.
 
-Follows ``Partition.deleteRecordsOnLeader``, and the next look for old segments, which then deletes
-those that lie below.
+Follows ``Partition.deleteRecordsOnLeader``, which raises the log start offset, and the next check
+for old segments, which deletes those below it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kdump.errors import KdumpError
 from kdump.state.settings import TopicSettings
 
 TO_HIGH_WATERMARK: Final = -1
-"""In place of an offset: all that is replicated (``DeleteRecordsRequest.HIGH_WATERMARK``)."""
+"""Instead of an offset: the high watermark (``DeleteRecordsRequest.HIGH_WATERMARK``)."""
 
 
 class RecordsNotDeletableError(KdumpError):
@@ -25,13 +25,13 @@ class RecordsNotDeletableError(KdumpError):
 def without_records_before(
     loaded: LoadedLog, settings: TopicSettings, offset: int
 ) -> RetainedPartition:
-    """The partition once the records before ``offset`` are deleted.
+    """The partition after deleting the records before ``offset``.
 
-    An offset below where the log begins already changes nothing.
+    An offset at or below the log start offset changes nothing.
 
     Raises:
         RecordsNotDeletableError: the topic is only compacted, or the offset is above the high
-            watermark, or no offset.
+            watermark, or negative.
     """
     name = loaded.path.name
     if settings.is_compacted and not settings.is_deleted:
@@ -39,15 +39,15 @@ def without_records_before(
             f"{name}: the topic is only compacted, and its records cannot be deleted by offset"
         )
     log = loaded.log
-    wanted = log.high_watermark if offset == TO_HIGH_WATERMARK else offset
-    if wanted < 0:
+    start_offset = log.high_watermark if offset == TO_HIGH_WATERMARK else offset
+    if start_offset < 0:
         raise RecordsNotDeletableError(f"{name}: {offset} is no offset")
-    if wanted > log.high_watermark:
+    if start_offset > log.high_watermark:
         why = "" if log.has_high_watermark else ", as replication-offset-checkpoint has no line"
         raise RecordsNotDeletableError(
             f"{name}: offset {offset} is above the high watermark, which is"
             f" {log.high_watermark}{why}"
         )
-    start = max(wanted, log.log_start_offset)
+    start = max(start_offset, log.log_start_offset)
     count = below_log_start(replace(log, log_start_offset=start))
     return loaded.delete_first(count, start)

@@ -1,8 +1,8 @@
-"""Which of a log's segments retention deletes, and why it keeps the others.
+"""Decide which segments of a log retention deletes, and why it keeps the others.
 
-Follows ``UnifiedLog.deleteOldSegments``: from the oldest segment on, first what lies below the log
-start offset, then what is too much by size, then what is too old, each until a segment is met that
-stays. Pure: what a log is like comes in, what becomes of each segment goes out.
+Follows ``UnifiedLog.deleteOldSegments``: from the oldest segment on, it deletes first those below
+the log start offset, then those over the size limit, then those over the age limit, each until a
+segment stays. Pure functions from the log to the fate of each segment.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kdump.state.settings import TopicSettings
 
 @dataclass(frozen=True, slots=True)
 class RetainableSegment:
-    """A segment, as retention looks at it.
+    """A segment, as retention sees it.
 
     Attributes:
         base_offset: from its name.
         size_bytes: of its log, which is what Kafka counts.
         disk_bytes: of its log and its indexes.
-        timestamp_ms: its largest timestamp, as its time index says it; where there is none, when
-            its log was last modified.
-        has_timestamp: whether it is the former.
+        timestamp_ms: its largest timestamp, from its time index; if there is none, the
+            modification time of its log.
+        has_timestamp: whether it is from the time index.
     """
 
     base_offset: int
@@ -37,15 +37,15 @@ class RetainableSegment:
 
 @dataclass(frozen=True, slots=True)
 class RetainableLog:
-    """A log, as retention looks at it.
+    """A log, as retention sees it.
 
     Attributes:
         segments: by base offset; the last one is active.
-        log_start_offset: where it begins.
-        log_end_offset: where it ends, exclusive.
-        high_watermark: up to where it is known to be replicated.
-        has_high_watermark: whether ``replication-offset-checkpoint`` says it; if not, the log
-            start offset stands in for it, and nothing behind that goes.
+        log_start_offset: first offset of the log.
+        log_end_offset: end of the log, exclusive.
+        high_watermark: up to which the log is known to be replicated.
+        has_high_watermark: whether ``replication-offset-checkpoint`` has a line for it; if not, the
+            log start offset is used, and nothing after it is deleted.
     """
 
     segments: tuple[RetainableSegment, ...]
@@ -55,7 +55,7 @@ class RetainableLog:
     has_high_watermark: bool = True
 
     def upper_bound(self, at: int) -> int:
-        """The offset behind the segment at that place."""
+        """Base offset of the next segment, or the log end offset."""
         return self.segments[at + 1].base_offset if self.has_next(at) else self.log_end_offset
 
     def has_next(self, at: int) -> bool:
@@ -63,13 +63,13 @@ class RetainableLog:
         return at + 1 < len(self.segments)
 
     def is_deletable(self, at: int) -> bool:
-        """Whether a segment could go at all: it is replicated, and not empty and active."""
+        """Whether a segment can be deleted at all: replicated, and not the empty active one."""
         is_empty_active = not self.has_next(at) and not self.segments[at].size_bytes
         return self.high_watermark >= self.upper_bound(at) and not is_empty_active
 
 
 class Reason(enum.Enum):
-    """Why a segment goes, or stays; the value says it in words."""
+    """Why a segment is deleted or kept; the value is the reason in words."""
 
     BELOW_LOG_START = "it lies below the log start offset"
     OVER_SIZE = "the log is larger than retention.bytes"
@@ -91,13 +91,13 @@ class Reason(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFate:
-    """What becomes of a segment.
+    """Whether a segment is deleted, and why.
 
     Attributes:
-        segment: which.
-        reason: why.
-        goes_at_ms: the first moment at which its age lets it go; None where it goes now, or where
-            time alone does not do it.
+        segment: the segment.
+        reason: why it is deleted or kept.
+        goes_at_ms: the first time at which its age deletes it; None if it is deleted now, or if
+            time alone will not delete it.
     """
 
     segment: RetainableSegment
@@ -110,7 +110,7 @@ class SegmentFate:
 
 
 def fates(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[SegmentFate, ...]:
-    """What becomes of each segment of ``log`` when a broker applies retention at ``now_ms``."""
+    """The fate of each segment of ``log`` when a broker applies retention at ``now_ms``."""
     reasons = _deletions(log, settings, now_ms)
     found = [
         SegmentFate(segment, reason) for segment, reason in zip(log.segments, reasons, strict=False)
@@ -124,14 +124,14 @@ def fates(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[Seg
 
 
 def below_log_start(log: RetainableLog) -> int:
-    """How many segments lie below the log start offset: they go whatever the policy."""
+    """How many segments are below the log start offset: any policy deletes them."""
     return _count_from(
         log, 0, lambda at: log.has_next(at) and log.upper_bound(at) <= log.log_start_offset
     )
 
 
 def _deletions(log: RetainableLog, settings: TopicSettings, now_ms: int) -> list[Reason]:
-    """The reasons of the segments that go, which are the first ones."""
+    """The reasons of the deleted segments, which are the first ones."""
     reasons = [Reason.BELOW_LOG_START] * below_log_start(log)
     if settings.is_deleted:
         reasons += [Reason.OVER_SIZE] * _over_size(log, len(reasons), settings.retention_bytes)
@@ -161,7 +161,7 @@ def _over_age(log: RetainableLog, first: int, retention_ms: int, now_ms: int) ->
 
 
 def _count_from(log: RetainableLog, first: int, goes: Callable[[int], bool]) -> int:
-    """How many segments in a row from ``first`` on may go, and do."""
+    """How many consecutive segments from ``first`` on are deletable and deleted."""
     at = first
     while at < len(log.segments) and log.is_deletable(at) and goes(at):
         at += 1
@@ -171,7 +171,7 @@ def _count_from(log: RetainableLog, first: int, goes: Callable[[int], bool]) -> 
 def _why_kept(
     log: RetainableLog, at: int, settings: TopicSettings, now_ms: int
 ) -> tuple[Reason, int | None]:
-    """Why a segment stays by itself, and the first moment at which it would not."""
+    """Why a segment is kept, and the first time at which it would not be."""
     segment = log.segments[at]
     if not log.has_next(at) and not segment.size_bytes:
         return Reason.EMPTY_ACTIVE, None
@@ -190,7 +190,7 @@ def _why_kept(
 
 
 def held_back(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple[Reason, ...]:
-    """What keeps segments that would go now if it were not for that."""
+    """The reasons that keep segments which would be deleted now otherwise."""
     count = len(_deletions(log, settings, now_ms))
     return tuple(
         reason
@@ -202,7 +202,7 @@ def held_back(log: RetainableLog, settings: TopicSettings, now_ms: int) -> tuple
 def _without_holds(
     log: RetainableLog, settings: TopicSettings, now_ms: int
 ) -> Iterator[tuple[Reason, RetainableLog, TopicSettings]]:
-    """Each thing that may keep segments, and how it would be without that."""
+    """Each reason that may keep segments, with log and settings without it."""
     if log.high_watermark < log.log_end_offset:
         mark = Reason.HIGH_WATERMARK if log.has_high_watermark else Reason.NO_HIGH_WATERMARK
         yield mark, replace(log, high_watermark=log.log_end_offset), settings

@@ -1,7 +1,7 @@
-"""What retention leaves of a partition: the first segments gone, and the log beginning behind them.
+"""Apply retention to a partition: delete its first segments, and raise its log start offset.
 
-Goes on where loading ends (``kdump.broker.loader.loader``): a broker loads the directory, applies
-retention and stops cleanly. Follows ``UnifiedLog.deleteSegments`` and
+Continues after loading (``kdump.broker.loader.loader``): a broker loads the directory, applies
+retention and shuts down cleanly. Follows ``UnifiedLog.deleteSegments`` and
 ``UnifiedLog.maybeIncrementLogStartOffset``.
 """
 
@@ -47,13 +47,13 @@ _TIMESTAMP: Final = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class RetainedPartition:
-    """What is left of a partition.
+    """A partition after its first segments are deleted.
 
     Attributes:
-        files: what becomes of those that do not stay as they are, by name.
-        log_start_offset: where the log begins.
-        recovery_point: what the recovery point checkpoint then says.
-        checkpointed_log_start_offset: what the log start checkpoint then says; None for no line.
+        files: target state of the files that change, by name.
+        log_start_offset: first offset of the log.
+        recovery_point: the new line in the recovery point checkpoint.
+        checkpointed_log_start_offset: the new line in the log start checkpoint; None for no line.
     """
 
     files: dict[str, TargetFile]
@@ -64,12 +64,12 @@ class RetainedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """A partition as a broker has loaded it, from which segments can be taken.
+    """A partition as a broker has loaded it, whose first segments can be deleted.
 
     Attributes:
         path: its directory.
-        loaded: what loading leaves of it.
-        log: what retention looks at.
+        loaded: the partition after loading.
+        log: the log as retention sees it.
     """
 
     path: Location
@@ -79,12 +79,12 @@ class LoadedLog:
 
     @property
     def is_as_left(self) -> bool:
-        """Whether loading it changes nothing but what it changes at one start or another anyway.
+        """Whether loading changes nothing but producer snapshots, or the log is empty.
 
-        At its first start after segments went a broker drops a producer snapshot that they leave
-        behind; of an empty log it drops and makes one by turns, and forgets the leader epoch.
-        Nobody who runs retention has asked for that, and a second run would not find the directory
-        as the first one left it.
+        After segments were deleted, the next start of a broker deletes a producer snapshot of
+        theirs. In an empty log each start deletes or creates one, and drops the leader epoch.
+        Retention does not do that: nobody has asked for it, and a second run would find new changes
+        each time.
         """
         is_empty = not any(segment.size_bytes for segment in self.log.segments)
         return is_empty or all(
@@ -92,12 +92,12 @@ class LoadedLog:
         )
 
     def delete_first(self, count: int, log_start_offset: int | None = None) -> RetainedPartition:
-        """What is left once the first ``count`` segments are gone.
+        """Delete the first ``count`` segments.
 
         Args:
-            count: how many; where that is all of them, an empty one takes their place.
-            log_start_offset: where the log is to begin, if that is not where its first segment
-                does; it never begins sooner than before.
+            count: number of segments; if that is all of them, an empty segment replaces them.
+            log_start_offset: the new log start offset, if it is not the base offset of the first
+                remaining segment; it is never lowered.
         """
         segments = self.log.segments
         directory = self._directory.copy()
@@ -131,13 +131,12 @@ def _changed(files: Mapping[str, TargetFile]) -> dict[str, TargetFile]:
 def load_log(
     path: Location, context: LoadContext, high_watermark: int | None
 ) -> LoadedLog | Refusal:
-    """Load a partition as a broker does before it looks for old segments.
+    """Load a partition as a broker does before it deletes old segments.
 
     Args:
         path: of its directory.
-        context: what its log directory says of it.
-        high_watermark: what ``replication-offset-checkpoint`` says, or the operator; None where
-            nobody does.
+        context: for loading it.
+        high_watermark: from ``replication-offset-checkpoint`` or the operator; None if unknown.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -169,7 +168,7 @@ def _segment(
 ) -> RetainableSegment:
     log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
     timestamp_ms = _last_timestamp(directory, file_name(base_offset, FileKind.TIME_INDEX))
-    # Where an index holds no time, the file's own counts (``LogSegment.largestTimestamp``).
+    # If the index has no timestamp, that of the file counts (``LogSegment.largestTimestamp``).
     has_timestamp = timestamp_ms is not None and timestamp_ms >= 0
     if timestamp_ms is None or not has_timestamp:
         timestamp_ms = _modified_ms(directory, log, context)
@@ -185,7 +184,7 @@ def _segment(
 
 
 def _last_timestamp(directory: VirtualDirectory, name: str) -> int | None:
-    """Of the last entry of a time index, which is the largest of its segment."""
+    """Timestamp of the last entry of a time index, which is the largest of its segment."""
     if name not in directory:
         return None
     last = directory.size_bytes(name) // time_index.ENTRY_BYTES - 1
@@ -197,7 +196,7 @@ def _last_timestamp(directory: VirtualDirectory, name: str) -> int | None:
 
 
 def _modified_ms(directory: VirtualDirectory, log_name: str, context: LoadContext) -> int:
-    """When a log was last modified; a log that loading makes is as new as can be."""
+    """Modification time of a log; a log that loading creates is modified now."""
     content = directory.content(log_name)
     if not isinstance(content, Stored):
         return context.now_ms
@@ -205,19 +204,19 @@ def _modified_ms(directory: VirtualDirectory, log_name: str, context: LoadContex
 
 
 def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:
-    """Roll the log: a segment that holds nothing yet, as it is when it is closed."""
+    """Roll the log: add an empty, closed segment."""
     for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         directory.put(file_name(base_offset, kind), Written(b""))
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What retention leaves of a partition.
+    """A partition after retention.
 
     Attributes:
         outcome: the partition afterwards.
-        fates: what becomes of each segment, and why.
-        held_back: what keeps segments that would go now otherwise.
+        fates: for each segment, whether it is deleted, and why.
+        held_back: what keeps segments that would be deleted now otherwise.
     """
 
     outcome: RetainedPartition
@@ -230,7 +229,7 @@ class Retained:
 
     @property
     def freed_bytes(self) -> int:
-        """On disk, of the logs and indexes that go."""
+        """Disk space of the deleted logs and indexes, in bytes."""
         return sum(fate.segment.disk_bytes for fate in self.deleted)
 
 
@@ -248,9 +247,9 @@ def retained(loaded: LoadedLog, settings: TopicSettings, now_ms: int) -> Retaine
 def wrongly_old(
     loaded: LoadedLog, fates: Iterable[SegmentFate], settings: TopicSettings, now_ms: int
 ) -> RetainableSegment | None:
-    """The first segment whose age alone deletes it, though one of its records is younger.
+    """The first segment that is deleted by age although one of its records is younger.
 
-    Its time index says less than its records then: it is damaged, or was made for another log.
+    Then its time index is damaged, or belongs to another log.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -267,11 +266,11 @@ def wrongly_old(
 
 
 def dated_by_records(loaded: LoadedLog) -> RetainableLog | RetainableSegment:
-    """The log with the times of its records, whatever its time indexes say.
+    """The log with the timestamps of its records, whatever its time indexes say.
 
-    A broker believes them, and deletes a segment too early or too late where they are damaged;
-    what is deleted for space alone, and in the order of age, must not depend on that. An index is
-    used where its last entry is true of the batch that it names.
+    A broker trusts time indexes, and deletes a segment too early or too late if they are damaged.
+    Deleting the oldest segments to free space must not depend on that. An index is used if its last
+    entry matches the batch that it points to.
 
     Returns:
         The log; or the first segment with damaged records, whose age cannot be known.
@@ -286,13 +285,13 @@ def dated_by_records(loaded: LoadedLog) -> RetainableLog | RetainableSegment:
         largest_ms = _largest_ms(loaded, segment)
         if largest_ms is None:
             return segment
-        if largest_ms >= 0:  # records of magic 0 have no time
+        if largest_ms >= 0:  # records of magic 0 have no timestamp
             segments[at] = replace(segment, timestamp_ms=largest_ms, has_timestamp=True)
     return replace(loaded.log, segments=tuple(segments))
 
 
 def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
-    """The largest time of the records of a segment; None where some of them are damaged."""
+    """The largest timestamp of the records of a segment; None if some are damaged."""
     log, offset_index, time_index = (
         loaded.path / file_name(segment.base_offset, kind)
         for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
@@ -303,14 +302,14 @@ def _largest_ms(loaded: LoadedLog, segment: RetainableSegment) -> int | None:
         return indexed.read_largest_timestamp() if largest_ms is None else largest_ms
 
 
-def log_starts_first(
+def interim_log_starts(
     directory: LogDirectory, outcomes: Mapping[TopicPartition, RetainedPartition]
 ) -> TargetFile:
-    """What ``log-start-offset-checkpoint`` has to say before anything is deleted.
+    """The content of ``log-start-offset-checkpoint`` before anything is deleted.
 
-    A broker that is started while segments go finds a log with a hole, or none. By this it lets
-    the log begin where it is to begin all the same: what is deleted is never shown again, and no
-    offset is given twice.
+    A broker that is started while segments are being deleted finds a log with a hole, or no log.
+    With this checkpoint it still starts the log at its new start offset: deleted records are never
+    served again, and no offset is assigned twice.
     """
     log_starts = dict(directory.checkpoints.log_start_offsets or {})
     for key, outcome in outcomes.items():
@@ -328,16 +327,16 @@ def retained_root(
     outcomes: Mapping[TopicPartition, RetainedPartition],
     stale: frozenset[TopicPartition] = frozenset(),
 ) -> dict[str, TargetFile]:
-    """What becomes of the files in the root of a directory that was left by a clean stop.
+    """The target state of the files in the root of a directory after a clean shutdown.
 
-    It stays clean, and the marker stays all the while: every state in between is one of a clean
-    stop, so a broker that is started then does not recover segments that nobody asked about. This
-    is what the directory holds in the end; :func:`log_starts_first` is what it has to hold before.
+    The clean shutdown marker stays all the time: every state in between is clean, so a broker that
+    is started then does not recover segments. :func:`interim_log_starts` is the content of the log
+    start checkpoint while segments are being deleted.
 
     Args:
-        directory: as it is.
+        directory: the log directory.
         outcomes: of the partitions that change; the lines of others stay.
-        stale: other partitions whose line about the log start says nothing.
+        stale: other partitions whose log start line has no effect.
 
     Returns:
         The checkpoints that change, by name.

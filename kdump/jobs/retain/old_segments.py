@@ -17,7 +17,7 @@ from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.retention.retention import Reason, RetainableLog, RetainableSegment
 from kdump.broker.retention.retention_outcome import (
     RetainedPartition,
-    log_starts_first,
+    interim_log_starts,
     retained_root,
 )
 from kdump.errors import ExitStatus, KdumpError
@@ -316,4 +316,4 @@ def _root(
     root = retained_root(directory, outcomes, stale)
     if not outcomes:
         return {}, root
-    return {names.LOG_START_OFFSET_CHECKPOINT: log_starts_first(directory, outcomes)}, root
+    return {names.LOG_START_OFFSET_CHECKPOINT: interim_log_starts(directory, outcomes)}, root
