@@ -1,4 +1,4 @@
-"""Where only salvage keeps valid batches, the very command for it is said."""
+"""The command that keeps valid batches is suggested if no other does."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ def log_dir(tmp_path: Path) -> Path:
     return path
 
 
-def test_verify_names_the_command_for_a_damaged_batch_that_was_flushed(log_dir: Path) -> None:
+def test_verify_suggests_salvage_for_a_flushed_damaged_batch(log_dir: Path) -> None:
     expected = f"{SALVAGE} --partition orders-0 {shlex.quote(str(log_dir))}"
 
     assert lines("verify", log_dir)[-1].endswith(f"keep every valid batch: {expected}")
     assert lines("verify", log_dir / "orders-0")[-1].endswith(expected)
 
 
-def test_verify_repair_names_it_too_as_it_leaves_the_batch(log_dir: Path) -> None:
+def test_verify_repair_suggests_it_too_and_leaves_the_batch(log_dir: Path) -> None:
     outcome = run("verify", "--repair", log_dir)
 
     assert outcome.exit_status & ExitStatus.DAMAGE_LEFT
     assert f"{SALVAGE} --partition orders-0" in outcome.stdout.decode().splitlines()[-1]
 
 
-def test_a_preview_of_recovery_says_that_it_does_not_look_at_flushed_segments(
+def test_a_preview_of_recovery_says_that_flushed_segments_are_not_checked(
     log_dir: Path,
 ) -> None:
     quoted = shlex.quote(str(log_dir))
@@ -93,7 +93,7 @@ def test_a_preview_of_a_refusal_names_the_command(tmp_path: Path) -> None:
     assert any(line.endswith(expected) for line in lines("recover", "--dry-run", path))
 
 
-def test_the_command_that_is_named_leaves_nothing_to_advise(log_dir: Path) -> None:
+def test_after_the_suggested_command_nothing_is_suggested(log_dir: Path) -> None:
     words = shlex.split(lines("verify", log_dir)[-1].partition("batch: kdump ")[2])
 
     assert run(*words).exit_status & ExitStatus.REPAIRED
@@ -110,7 +110,7 @@ def test_configuration_is_part_of_the_command(tmp_path: Path) -> None:
     assert last.endswith(f"{SALVAGE} --partition orders-0 {given} {path}")
 
 
-def test_nothing_is_advised_for_a_tail_that_was_not_written_to_its_end(tmp_path: Path) -> None:
+def test_nothing_is_suggested_for_a_torn_tail(tmp_path: Path) -> None:
     path = write(tmp_path / "d1")
     log = path / "orders-0" / "00000000000000000006.log"
     log.write_bytes(log.read_bytes()[:-3])
@@ -120,7 +120,7 @@ def test_nothing_is_advised_for_a_tail_that_was_not_written_to_its_end(tmp_path:
     assert not any("keep every valid batch" in line for line in lines("verify", path))
 
 
-def test_programs_are_not_told(log_dir: Path) -> None:
+def test_programs_get_no_suggestion(log_dir: Path) -> None:
     assert SALVAGE not in run("verify", "--output", "jsonl", log_dir).stdout.decode()
 
 
@@ -154,7 +154,7 @@ def test_a_directory_with_deleted_partitions_only_is_previewed_too(tmp_path: Pat
     assert previewed(path) == [str(path)]
 
 
-def test_damage_of_a_directory_is_no_damage_of_its_first_partition(log_dir: Path) -> None:
+def test_damage_of_a_directory_is_not_counted_for_its_first_partition(log_dir: Path) -> None:
     flip(log_dir)  # back to what it was
     damage_the_recovery_points(log_dir)
 

@@ -1,4 +1,4 @@
-"""kdump keeps its memory small, whatever a file holds or claims to hold."""
+"""kdump's memory stays small, whatever a file contains or claims."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ BOMB_CODECS = [Codec.GZIP, Codec.LZ4, Codec.ZSTD]
 
 
 @pytest.mark.parametrize("codec", BOMB_CODECS)
-def test_a_bomb_behind_the_last_record_is_damage(tmp_path: Path, codec: Codec) -> None:
+def test_a_bomb_after_the_last_record_is_damage(tmp_path: Path, codec: Codec) -> None:
     """Zeroes are empty records without an end: the batch says that it has one record."""
     body = packed_zeroes(codec, varint(6) + b"\0\0\0\1\1\0", BOMB_BYTES)
     run = dump(tmp_path, batch_of(codec, body, 1), "--print-data-log")
@@ -152,9 +152,7 @@ def test_a_record_of_hundreds_of_mebibytes_is_not_decoded(tmp_path: Path, codec:
 
 
 @pytest.mark.parametrize("codec", BOMB_CODECS)
-def test_a_bomb_is_not_unpacked_where_records_are_not_asked_for(
-    tmp_path: Path, codec: Codec
-) -> None:
+def test_a_bomb_is_not_unpacked_if_records_are_not_printed(tmp_path: Path, codec: Codec) -> None:
     body = packed_zeroes(codec, b"", BOMB_BYTES)
     run = dump(tmp_path, batch_of(codec, body, 1))
     assert run.exit_status == 0
@@ -249,7 +247,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, options: tuple[str, 
 @pytest.mark.parametrize(
     ("command", "option"), [("dump-segment", "--deep-iteration"), ("verify", "--deep")]
 )
-def test_of_many_malformed_batches_no_more_is_held_than_of_one(
+def test_many_malformed_batches_take_no_more_memory_than_one(
     tmp_path: Path, command: str, option: str
 ) -> None:
     """Each batch unpacks to some megabytes of zeroes, which are no records."""

@@ -1,4 +1,4 @@
-"""What people are shown fits on their screen, and what matters most is the last of it."""
+"""Output for people fits on the screen, and the most important lines come last."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_lines_fit_on_a_narrow_terminal(many: Path, line: str) -> None:
     assert [each for each in lines if len(each) > 60 and " " in each.strip()] == []
 
 
-def test_a_narrow_listing_loses_the_topic_id_first(many: Path) -> None:
+def test_a_narrow_listing_hides_the_topic_id_first(many: Path) -> None:
     def titles(columns: int) -> set[str]:
         return set(run_on_terminal(["ls", "d"], many, columns)[0].split())
 
@@ -130,7 +130,7 @@ def test_partitions_without_loss_are_counted_after_twenty(many: Path) -> None:
     assert "… and 1 more partition without loss (--verbose shows all)" in lines
 
 
-def test_programs_are_told_everything(many: Path) -> None:
+def test_programs_get_everything(many: Path) -> None:
     said = [
         json.loads(line) for line in lines_of(many, "recover", "--dry-run", "--output=jsonl", "d")
     ]
@@ -185,7 +185,7 @@ def test_warnings_of_many_files_are_counted_and_damage_is_not() -> None:
     assert list(brief.rest()) == ["warning: … 80 more times [some-code] (--verbose shows all)"]
 
 
-def test_a_command_to_copy_is_never_broken() -> None:
+def test_a_command_to_copy_is_never_wrapped() -> None:
     line = "d: 3 changes made; to undo: kdump undo '/data/a directory with a long name' 1"
 
     assert wrapped(line, 40).splitlines() == [
@@ -194,7 +194,7 @@ def test_a_command_to_copy_is_never_broken() -> None:
     ]
 
 
-def test_a_path_is_never_broken() -> None:
+def test_a_path_is_never_wrapped() -> None:
     path = "/data/" + "x" * 60
     assert f"{path}:" in wrapped(f"error: {path}: something is wrong with it", 40).split()
 
@@ -218,7 +218,7 @@ def test_an_undo_lists_twenty_files_and_counts_the_others(tmp_path: Path) -> Non
     assert brief[-1] == f"… and {more} more files (--verbose lists all)"
 
 
-def test_what_is_left_for_one_reason_is_counted_after_twenty(tmp_path: Path) -> None:
+def test_partitions_left_for_one_reason_are_counted_after_twenty(tmp_path: Path) -> None:
     write_partitions(tmp_path / "d", COUNT)
     run_kdump(["recover", "--no-undo", "d"], tmp_path)
 

@@ -1,4 +1,4 @@
-"""``kdump compact`` keeps the last record of each key, says so before, and leaves what it must."""
+"""``kdump compact`` keeps the latest record of each key, with an exact preview."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ EVERY_TOPIC = (
     "--config=cleanup.policy=compact",
     "--config=remote.storage.enable=false",
 )
-"""All topics, with what has to be known of them to take them by a pattern."""
+"""All topics, with the configuration that a pattern requires."""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a log directory that was left cleanly, with two partitions."""
+    """Give a clean log directory with two partitions."""
     return plain_directory(tmp_path / "logs", ("orders", "users"))
 
 
@@ -45,11 +45,11 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 
 def files_of(root: Path) -> dict[str, Seen]:
-    """Give all that is to be seen of files; directories are younger when a lock was in them."""
+    """Give contents and metadata of files; a lock changes the times of directories."""
     return {path: seen for path, seen in tree_of(root).items() if seen.content is not None}
 
 
-def test_a_dry_run_says_what_goes_and_changes_nothing(root: Path) -> None:
+def test_a_dry_run_previews_and_changes_nothing(root: Path) -> None:
     before = tree_of(root)
 
     partition, _, summary = rows(root, "--topic", "users", "--dry-run")
@@ -63,7 +63,7 @@ def test_a_dry_run_says_what_goes_and_changes_nothing(root: Path) -> None:
     assert summary["expected_seconds"] >= summary["seconds"]
 
 
-def test_what_a_run_does_is_what_the_dry_run_said(root: Path) -> None:
+def test_a_run_does_what_the_dry_run_previewed(root: Path) -> None:
     said = rows(root, *EVERY_TOPIC, "--dry-run")
     logs = sum(path.stat().st_size for path in root.rglob("*.log"))
 
@@ -94,13 +94,13 @@ def test_a_compacted_directory_is_sound_clean_and_compacted(root: Path) -> None:
     assert files_of(root) == before
 
 
-def test_other_topics_stay_as_they_are(root: Path) -> None:
+def test_other_topics_are_unchanged(root: Path) -> None:
     before = tree_of(root / "orders-0")
     compact(root, "--topic", "users")
     assert tree_of(root / "orders-0") == before
 
 
-def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
+def test_with_undo_data_it_can_be_undone(root: Path) -> None:
     before = files_of(root)
 
     found = compact(root, *EVERY_TOPIC, "--undo")
@@ -111,7 +111,7 @@ def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
     assert files_of(root) == before
 
 
-def test_a_directory_that_was_not_left_cleanly_is_refused(root: Path) -> None:
+def test_a_directory_after_an_unclean_shutdown_is_refused(root: Path) -> None:
     (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
     before = files_of(root)
 
@@ -141,7 +141,7 @@ def test_recovery_and_compaction_go_together(root: Path) -> None:
     assert run_kdump(["verify", str(root)], root).exit_status == 0
 
 
-def test_a_partition_in_two_directories_is_left(root: Path, tmp_path: Path) -> None:
+def test_a_partition_in_two_directories_is_left_unchanged(root: Path, tmp_path: Path) -> None:
     other = plain_directory(tmp_path / "other")
     before = tree_of(root / "users-0"), tree_of(other / "users-0")
 
@@ -152,7 +152,7 @@ def test_a_partition_in_two_directories_is_left(root: Path, tmp_path: Path) -> N
     assert (tree_of(root / "users-0"), tree_of(other / "users-0")) == before
 
 
-def test_a_pattern_takes_no_topic_of_which_too_little_is_known(root: Path) -> None:
+def test_a_pattern_selects_no_topic_with_unknown_configuration(root: Path) -> None:
     before = files_of(root)
 
     for known, said in (
@@ -165,7 +165,7 @@ def test_a_pattern_takes_no_topic_of_which_too_little_is_known(root: Path) -> No
     assert files_of(root) == before
 
 
-def test_what_is_not_known_of_a_topic_is_named(root: Path) -> None:
+def test_unknown_properties_of_a_topic_are_named(root: Path) -> None:
     by_pattern = compact(root, *EVERY_TOPIC, "--dry-run").stdout.decode()
     known = ("--config=min.compaction.lag.ms=0", "--config=delete.retention.ms=1")
 
@@ -185,14 +185,14 @@ def with_tombstone(path: Path) -> Path:
 
 
 def compact_twice(root: Path, *topics: str) -> dict[bytes | None, bytes | None]:
-    """Compact, and again as if it had never been done a month later; gives what is left."""
+    """Compact, and again a month later as if for the first time; give what is left."""
     for now_ms in (NOW_MS, NOW_MS + 30 * 86_400_000):
         (root / names.CLEANER_OFFSET_CHECKPOINT).unlink(missing_ok=True)
         run_kdump(["compact", str(root), *topics, f"--now={now_ms}"], root)
     return last_values(root / "users-0")
 
 
-def test_by_a_default_that_nobody_set_no_tombstone_goes(tmp_path: Path) -> None:
+def test_no_tombstone_is_deleted_by_a_mere_default(tmp_path: Path) -> None:
     known = "--config=delete.retention.ms=86400000"
 
     assert b"key" in compact_twice(with_tombstone(tmp_path / "a"), *EVERY_TOPIC)
@@ -213,7 +213,7 @@ def test_a_partition_with_leftovers_is_refused(root: Path, suffix: str) -> None:
     assert len(list((root / "orders-0").glob("*.log"))) == 2
 
 
-def test_new_segments_that_were_never_complete_are_removed(root: Path) -> None:
+def test_incomplete_new_segments_are_removed(root: Path) -> None:
     (root / "users-0" / f"{0:020d}.log.cleaned").write_bytes(b"half")
     (root / "users-0" / f"{20:020d}.timeindex.cleaned").write_bytes(b"half")
 
@@ -230,7 +230,7 @@ def test_new_segments_that_were_never_complete_are_removed(root: Path) -> None:
         ("remote.storage.enable=true", "remote.storage.enable"),
     ],
 )
-def test_topics_that_are_not_to_be_compacted_are_refused(root: Path, config: str, why: str) -> None:
+def test_topics_without_compaction_are_refused(root: Path, config: str, why: str) -> None:
     before = tree_of(root / "users-0")
 
     found = compact(root, "--topic", "users", "--config", config)
@@ -240,13 +240,13 @@ def test_topics_that_are_not_to_be_compacted_are_refused(root: Path, config: str
     assert tree_of(root / "users-0") == before
 
 
-def test_a_topic_that_is_not_compacted_is_compacted_by_force(root: Path) -> None:
+def test_force_compacts_a_topic_without_compaction(root: Path) -> None:
     given = ("--config", "cleanup.policy=delete", "--force")
     assert compact(root, "--topic", "users", *given).exit_status == 0
     assert len(list((root / "users-0").glob("*.log"))) == 2
 
 
-def test_what_the_checkpoint_does_not_speak_of_is_not_compacted(root: Path) -> None:
+def test_a_partition_without_a_high_watermark_is_not_compacted(root: Path) -> None:
     (root / names.REPLICATION_OFFSET_CHECKPOINT).unlink()
 
     partition, *_ = rows(root, "--topic", "users", "--dry-run")
@@ -258,7 +258,7 @@ def test_what_the_checkpoint_does_not_speak_of_is_not_compacted(root: Path) -> N
     assert trusted["freed_bytes"] > 0
 
 
-def test_a_log_with_a_damaged_batch_is_left_as_it_is(root: Path) -> None:
+def test_a_log_with_a_damaged_batch_is_unchanged(root: Path) -> None:
     log = root / "users-0" / f"{20:020d}.log"
     content = bytearray(log.read_bytes())
     content[-3] ^= 1
@@ -284,7 +284,7 @@ def test_a_log_with_a_damaged_batch_is_left_as_it_is(root: Path) -> None:
         (("--topic", "users", "--recover", "--dry-run"), b"kdump recover --dry-run"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(root: Path, args: tuple[str, ...], said: bytes) -> None:
+def test_conflicting_options_are_refused(root: Path, args: tuple[str, ...], said: bytes) -> None:
     found = compact(root, *args)
     assert found.exit_status == 16
     assert said in found.stderr
@@ -300,7 +300,9 @@ def test_the_manual_names_every_field(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_real_broker_left_is_compacted_and_sound(fixtures: Path, tmp_path: Path) -> None:
+def test_the_directory_of_a_real_broker_is_compacted_and_sound(
+    fixtures: Path, tmp_path: Path
+) -> None:
     shutil.copytree(fixtures / "out" / "clean", tmp_path, dirs_exist_ok=True)
     for log_dir in ("d1", "d2"):
         (tmp_path / log_dir / names.CLEANER_OFFSET_CHECKPOINT).unlink()

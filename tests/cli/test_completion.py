@@ -1,4 +1,4 @@
-"""The shells complete kdump's words."""
+"""Shells complete kdump's commands and options."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_options_are_completed() -> None:
 
 
 @pytest.mark.parametrize("command", ["dump-segment", "ls"])
-def test_kinds_of_output_are_completed(command: str) -> None:
+def test_output_formats_are_completed(command: str) -> None:
     assert completions(command, "--output", "js") == {"json", "jsonl"}
 
 
@@ -74,9 +74,7 @@ def test_names_of_kafkas_decoder_classes_are_completed(option: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_script_is_one_that_its_shell_can_read(
-    shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_shell_can_read_its_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     assert run(["completion", shell]) == ExitStatus.SOUND
@@ -110,6 +108,6 @@ def test_fish_completes_a_command() -> None:
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_another_shell_is_a_mistake_in_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_shell_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", "csh"]) == ExitStatus.USAGE
     assert "csh" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from kdump.formats.names import FileKind
 from kdump.log.partition import Partition
 
 IN_TURN = pytest.mark.parametrize("order", [1, -1], ids=["in order", "backwards"])
-"""Whichever of the log directories is named last, what it says is not said of the others."""
+"""Orders of the directories: the last one must not decide for the others."""
 
 
 def clusters(
@@ -42,7 +42,7 @@ def clusters(
 
 
 def of_orders(said: Sequence[dict[str, object]], field: str) -> dict[object, object]:
-    """Give what is said of ``orders``, by the log directory."""
+    """Give a field of ``orders`` by log directory."""
     return {
         row["log_dir"]: row[field]
         for row in of_type(list(said), "partition")
@@ -56,7 +56,7 @@ def indexed(root: Path) -> bool:
 
 
 @IN_TURN
-def test_retain_goes_by_the_retention_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+def test_retain_uses_the_retention_of_the_own_cluster(tmp_path: Path, order: int) -> None:
     roots = clusters(tmp_path, "retention.ms", "1000", "-1", None)
 
     now = f"--now={BASE_TIMESTAMP_MS + 10**12}"
@@ -68,7 +68,7 @@ def test_retain_goes_by_the_retention_of_the_own_cluster(tmp_path: Path, order: 
 
 
 @IN_TURN
-def test_compact_goes_by_the_policy_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+def test_compact_uses_the_policy_of_the_own_cluster(tmp_path: Path, order: int) -> None:
     roots = clusters(tmp_path, "cleanup.policy", "compact", "delete", None)
 
     by_name = rows_of("compact", *roots[::order], "--topic=orders", "--dry-run")
@@ -81,7 +81,7 @@ def test_compact_goes_by_the_policy_of_the_own_cluster(tmp_path: Path, order: in
 
 
 @IN_TURN
-def test_recover_goes_by_the_index_interval_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+def test_recover_uses_the_index_interval_of_the_own_cluster(tmp_path: Path, order: int) -> None:
     model = LogModel(is_clean=False)
     roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None, model=model)
     for root in roots:
@@ -93,7 +93,7 @@ def test_recover_goes_by_the_index_interval_of_the_own_cluster(tmp_path: Path, o
 
 
 @IN_TURN
-def test_verify_foretells_a_start_by_the_index_size_of_the_own_cluster(
+def test_verify_predicts_a_start_with_the_index_size_of_the_own_cluster(
     tmp_path: Path, order: int
 ) -> None:
     roots = clusters(tmp_path, "segment.index.bytes", "8", "4096", None)
@@ -110,7 +110,7 @@ def test_verify_foretells_a_start_by_the_index_size_of_the_own_cluster(
     [("rebuild-index",), ("verify", "--repair")],
     ids=" ".join,
 )
-def test_indexes_are_made_by_the_interval_of_the_own_cluster(
+def test_indexes_are_rebuilt_with_the_interval_of_the_own_cluster(
     tmp_path: Path, command: tuple[str, ...], order: int
 ) -> None:
     roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None)
@@ -123,7 +123,7 @@ def test_indexes_are_made_by_the_interval_of_the_own_cluster(
 
 
 @pytest.mark.parametrize("what", ["orders-0", "orders-0/00000000000000000000.log"])
-def test_what_is_named_alone_goes_by_the_cluster_of_the_directory_around_it(
+def test_a_single_partition_uses_the_cluster_of_its_log_directory(
     tmp_path: Path, what: str
 ) -> None:
     roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None)
@@ -136,7 +136,7 @@ def test_what_is_named_alone_goes_by_the_cluster_of_the_directory_around_it(
 
 
 @pytest.mark.parametrize("args", [("orders-0",), (".", "--topic", "orders")], ids=" ".join)
-def test_verify_reads_the_metadata_of_the_cluster_where_that_is_not_meant(
+def test_verify_reads_the_cluster_metadata_even_if_it_is_not_selected(
     tmp_path: Path, args: tuple[str, ...]
 ) -> None:
     (root,) = clusters(tmp_path, "segment.index.bytes", "8")
@@ -148,7 +148,7 @@ def test_verify_reads_the_metadata_of_the_cluster_where_that_is_not_meant(
     ]
 
 
-def test_of_a_segment_alone_no_start_is_foretold(tmp_path: Path) -> None:
+def test_no_start_is_predicted_for_a_single_segment(tmp_path: Path) -> None:
     (root,) = clusters(tmp_path, "segment.index.bytes", "8")
 
     said = rows_of("verify", file(root / "orders-0", 0, FileKind.LOG))
@@ -157,7 +157,7 @@ def test_of_a_segment_alone_no_start_is_foretold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [("orders-0",), (".", "--topic", "orders"), (".",)], ids=" ".join)
-def test_verify_goes_on_where_the_metadata_of_the_cluster_cannot_be_read(
+def test_verify_continues_if_the_cluster_metadata_cannot_be_read(
     tmp_path: Path, args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root,) = clusters(tmp_path, "segment.index.bytes", "8")

@@ -1,4 +1,4 @@
-"""``kdump delete-records`` raises where a log begins, as far as a broker would."""
+"""``kdump delete-records`` moves the log start offset, as a broker does."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_log_begins_at_the_offset_and_the_directory_stays_clean(
     assert contents_of(root) == deleted
 
 
-def test_all_that_is_replicated_can_be_deleted(root: Path) -> None:
+def test_everything_replicated_can_be_deleted(root: Path) -> None:
     write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), 15)
 
     assert delete(root, -1).exit_status == 0
@@ -78,7 +78,7 @@ def test_all_that_is_replicated_can_be_deleted(root: Path) -> None:
     assert verify(root) == 0
 
 
-def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
+def test_with_undo_data_it_can_be_undone(root: Path) -> None:
     before = contents_of(root)
 
     delete(root, 13, "--undo")
@@ -88,7 +88,7 @@ def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
     assert contents_of(root) == before
 
 
-def test_an_offset_below_where_the_log_begins_changes_nothing(root: Path) -> None:
+def test_an_offset_before_the_log_start_changes_nothing(root: Path) -> None:
     delete(root, 13)
     before = contents_of(root)
 
@@ -97,7 +97,7 @@ def test_an_offset_below_where_the_log_begins_changes_nothing(root: Path) -> Non
     assert contents_of(root) == before
 
 
-def test_nothing_above_the_high_watermark_is_deleted_but_on_the_operators_word(root: Path) -> None:
+def test_nothing_after_the_high_watermark_is_deleted_unless_it_is_assumed(root: Path) -> None:
     write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), None)
     before = contents_of(root)
 
@@ -128,7 +128,7 @@ def test_what_a_broker_refuses_is_refused(root: Path) -> None:
     assert contents_of(root) == before
 
 
-def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) -> None:
+def test_a_compacted_log_is_kept_if_its_policy_is_unknown(root: Path) -> None:
     write_line(root, names.CLEANER_OFFSET_CHECKPOINT, ("orders", 0), 12)
     before = contents_of(root)
 
@@ -137,7 +137,7 @@ def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) ->
     assert contents_of(root) == before
 
 
-def test_nothing_is_deleted_from_a_topic_of_which_the_policy_is_not_known(root: Path) -> None:
+def test_nothing_is_deleted_from_a_topic_with_an_unknown_policy(root: Path) -> None:
     before = contents_of(root)
 
     outcome = run("delete-records", root, *NAMED, "--before=5")
@@ -165,7 +165,7 @@ def test_the_metadata_on_another_disk_says_the_policy(
         assert is_deleted is (policy == "delete")
 
 
-def test_a_partition_in_two_directories_is_left(root: Path) -> None:
+def test_a_partition_in_two_directories_is_left_unchanged(root: Path) -> None:
     other = LogModel().write(root.parent / "other").parent
     before = contents_of(root.parent)
 
@@ -177,9 +177,7 @@ def test_a_partition_in_two_directories_is_left(root: Path) -> None:
 
 
 @pytest.mark.parametrize("number", ["00", "+0", "0_0", " 0", "\u0660", "2147483648", "-0"])
-def test_a_number_that_is_not_written_as_kafka_writes_it_is_refused(
-    root: Path, number: str
-) -> None:
+def test_a_number_in_another_form_than_kafkas_is_refused(root: Path, number: str) -> None:
     before = contents_of(root)
 
     partition = (f"--partition=orders-{number}", "--before=5")
@@ -199,7 +197,7 @@ def test_a_number_that_is_not_written_as_kafka_writes_it_is_refused(
         (("--partition=0",), b"one partition at a time: --partition 0 matches 2"),
     ],
 )
-def test_exactly_one_partition_has_to_be_selected(
+def test_exactly_one_partition_must_be_selected(
     root: Path, args: tuple[str, ...], message: bytes
 ) -> None:
     second_partition(root, "payments-0", {})
@@ -212,7 +210,7 @@ def test_exactly_one_partition_has_to_be_selected(
     assert contents_of(root) == before
 
 
-def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path) -> None:
+def test_a_directory_after_an_unclean_shutdown_must_be_recovered_first(root: Path) -> None:
     (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
 
     outcome = delete(root, 5)
@@ -221,7 +219,7 @@ def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path) -> 
     assert f"run 'kdump recover {root}' first" in outcome.stderr.decode()
 
 
-def test_what_a_dry_run_says_is_what_is_done(root: Path) -> None:
+def test_a_run_does_what_its_dry_run_previewed(root: Path) -> None:
     args = (root, *ORDERS, "--before", "13")
 
     foretold = rows_of("delete-records", "--dry-run", *args)

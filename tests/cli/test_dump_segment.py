@@ -1,4 +1,4 @@
-"""``kdump dump-segment`` as a person or a script meets it: options, forms, damage, exit status.
+"""``kdump dump-segment``: options, formats, damage, exit status.
 
 That its text equals the official tool's is shown by ``tests/test_golden.py`` and
 ``tests/differential``.
@@ -60,11 +60,11 @@ def test_files_may_be_named_with_commas_and_as_arguments(segment: Path) -> None:
     assert dumped == [f"Dumping {NAME}".encode(), f"Dumping {other.name}".encode()]
 
 
-def test_no_file_is_wrong_usage(tmp_path: Path) -> None:
+def test_no_file_is_a_usage_error(tmp_path: Path) -> None:
     assert run_kdump(["dump-segment"], tmp_path).exit_status == USAGE
 
 
-def test_a_missing_file_does_not_keep_the_next_from_being_read(segment: Path) -> None:
+def test_after_a_missing_file_the_next_is_read(segment: Path) -> None:
     outcome = run_kdump(["dump-segment", "missing.log", NAME], segment.parent)
     assert outcome.exit_status == OPERATIONAL_ERROR
     assert outcome.stderr == b"kdump: missing.log: No such file or directory\n"
@@ -80,7 +80,7 @@ def test_a_directory_is_refused_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".swap", ".cleaned", ".deleted"])
-def test_leftovers_are_read_like_what_they_were(segment: Path, suffix: str) -> None:
+def test_leftover_files_are_read_like_the_originals(segment: Path, suffix: str) -> None:
     plain = dump(segment)
     left = segment.rename(segment.with_name(NAME + suffix))
     outcome = dump(left)
@@ -88,7 +88,7 @@ def test_leftovers_are_read_like_what_they_were(segment: Path, suffix: str) -> N
     assert outcome.exit_status == SOUND
 
 
-def test_bytes_that_were_set_aside_are_read_like_the_file_that_they_were_in(segment: Path) -> None:
+def test_quarantined_bytes_are_read_like_their_original_file(segment: Path) -> None:
     plain = dump(segment)
     aside = segment.rename(segment.with_name(f"damaged-{NAME}-0-{segment.stat().st_size}"))
     outcome = dump(aside)
@@ -176,7 +176,7 @@ def test_a_key(tmp_path: Path) -> None:
     assert offsets(path, "--key", "ключ") == [1]
 
 
-def test_text_shows_only_batches_with_a_wanted_record(segment: Path) -> None:
+def test_text_shows_only_batches_with_a_selected_record(segment: Path) -> None:
     text = dump(segment, "--print-data-log", "--from-offset", "7", "--to-offset", "8").stdout
     assert [line.split()[:3] for line in text.splitlines()[2:]] == [
         [b"baseOffset:", b"6", b"lastOffset:"],
@@ -184,7 +184,7 @@ def test_text_shows_only_batches_with_a_wanted_record(segment: Path) -> None:
     ]
 
 
-def test_an_index_that_holds_is_used(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_valid_index_is_used(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = segment.stat().st_size // 10
     write_index(segment, [(14, 4 * size), (23, 7 * size)])
     # What stands in front of the indexed batch is not read: it may as well be nothing at all.
@@ -194,9 +194,7 @@ def test_an_index_that_holds_is_used(segment: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("entries", [[(23, 5)], [(22, 7)], [(23, 7), (14, 4)], [(23, 10**6)]])
-def test_an_index_that_does_not_hold_is_left_aside(
-    segment: Path, entries: list[tuple[int, int]]
-) -> None:
+def test_a_damaged_index_is_not_used(segment: Path, entries: list[tuple[int, int]]) -> None:
     size = segment.stat().st_size // 10
     write_index(segment, [(offset, place * size) for offset, place in entries])
     assert offsets(segment, "--from-offset", "25") == [25, 26, 27, 28, 29]
@@ -207,7 +205,7 @@ def write_index(segment: Path, entries: list[tuple[int, int]]) -> None:
 
 
 @pytest.mark.parametrize("option", ["--from-time", "--to-time"])
-def test_a_time_that_is_none_is_wrong_usage(segment: Path, option: str) -> None:
+def test_an_invalid_time_is_a_usage_error(segment: Path, option: str) -> None:
     assert dump(segment, option, "yesterday").exit_status == USAGE
 
 
@@ -231,7 +229,7 @@ def test_a_value_decoder_by_name(tmp_path: Path, decoder: str, shown: str) -> No
     assert outcome.stdout.decode().endswith(f" key: k payload: {shown}\n")
 
 
-def test_a_decoder_that_is_none_is_wrong_usage(segment: Path) -> None:
+def test_an_unknown_decoder_is_a_usage_error(segment: Path) -> None:
     for decoder in ("com.example.Decoder", "binascii:nothing", "no.such.module:function"):
         outcome = dump(segment, "--key-decoder-class", decoder)
         assert outcome.exit_status == USAGE
@@ -267,7 +265,7 @@ def own_decoder(folder: Path, code: str) -> str:
         "",
     ],
 )
-def test_a_decoder_that_cannot_be_loaded_is_wrong_usage(
+def test_a_decoder_that_cannot_be_loaded_is_a_usage_error(
     tmp_path: Path, segment: Path, code: str
 ) -> None:
     outcome = dump(segment, "--value-decoder-class", own_decoder(tmp_path, code))
@@ -277,7 +275,7 @@ def test_a_decoder_that_cannot_be_loaded_is_wrong_usage(
 
 
 @pytest.mark.parametrize("name", [":x", ".:x", "..a:x", "a..b:x", "gone.py:x", ":", "binascii:"])
-def test_a_decoder_without_a_sensible_name_is_wrong_usage(segment: Path, name: str) -> None:
+def test_a_decoder_with_a_malformed_name_is_a_usage_error(segment: Path, name: str) -> None:
     outcome = dump(segment, "--value-decoder-class", name)
     assert outcome.exit_status == USAGE
     assert outcome.stderr.count(b"\n") == 1
@@ -363,7 +361,7 @@ def test_json_is_one_array_of_what_jsonl_has(segment: Path) -> None:
     assert whole == rows(segment)
 
 
-def test_csv_has_a_head_and_a_line_a_row(segment: Path) -> None:
+def test_csv_has_a_header_and_a_line_for_each_row(segment: Path) -> None:
     text = dump(segment, "--output", "csv").stdout.decode()
     found = list(csv.DictReader(io.StringIO(text)))
     assert [row["type"] for row in found].count("record") == 30
@@ -385,7 +383,7 @@ def test_every_field_of_a_row_has_a_column(segment: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["text", "jsonl"])
-def test_a_torn_tail_exits_4_and_shows_what_is_there(segment: Path, output: str) -> None:
+def test_a_torn_tail_exits_4_and_the_rest_is_printed(segment: Path, output: str) -> None:
     with segment.open("r+b") as file:
         file.truncate(segment.stat().st_size - 1)
     outcome = dump(segment, "--output", output)
@@ -402,7 +400,7 @@ def test_a_wrong_checksum_exits_4(segment: Path) -> None:
     assert outcome.exit_status == DAMAGE_LEFT
 
 
-def test_zeroes_are_told_with_place_expected_and_found(segment: Path) -> None:
+def test_zeroes_are_reported_with_place_expected_and_found(segment: Path) -> None:
     size = segment.stat().st_size
     with segment.open("ab") as file:
         file.write(bytes(1_000))
@@ -415,7 +413,7 @@ def test_zeroes_are_told_with_place_expected_and_found(segment: Path) -> None:
     assert outcome.exit_status == DAMAGE_LEFT
 
 
-def test_follow_bad_goes_on_behind_the_damage(segment: Path) -> None:
+def test_follow_bad_continues_after_the_damage(segment: Path) -> None:
     size = segment.stat().st_size // 10
     data = segment.read_bytes()
     segment.write_bytes(data[: 3 * size] + bytes(size) + data[4 * size :])
@@ -427,7 +425,7 @@ def test_follow_bad_goes_on_behind_the_damage(segment: Path) -> None:
     assert outcome.exit_status == DAMAGE_LEFT
 
 
-def test_a_file_full_of_damage_is_not_told_batch_by_batch(tmp_path: Path) -> None:
+def test_a_file_full_of_damage_is_not_reported_batch_by_batch(tmp_path: Path) -> None:
     parts = batches(100, 1)
     path = tmp_path / NAME
     path.write_bytes(b"".join(part[:57] + (9).to_bytes(4) + part[61:] for part in parts))
@@ -517,7 +515,7 @@ def test_control_characters_are_escaped_on_a_terminal(tmp_path: Path, on_a_termi
     assert rb"key: \x1b[2J payload: line\nline" in shown
 
 
-def test_control_characters_go_into_a_pipe_as_they_are(tmp_path: Path) -> None:
+def test_control_characters_are_written_to_a_pipe_unchanged(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(batch([record(0, b"\x1b[2J", b"line\nline")]))
     assert dump(path, "--print-data-log").stdout.endswith(b"key: \x1b[2J payload: line\nline\n")

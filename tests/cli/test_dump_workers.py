@@ -1,4 +1,4 @@
-"""``kdump dump-segment`` with several processes that make the text: as with one, but sooner."""
+"""``kdump dump-segment`` with several processes prints the same as with one."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ CONTENTS = {
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS)
 @pytest.mark.parametrize("options", [["--print-data-log"], ["--deep-iteration"]])
-def test_the_outcome_is_that_of_one_process(
+def test_the_outcome_is_the_same_as_with_one_process(
     tmp_path: Path, content: list[bytes], options: list[str]
 ) -> None:
     path = tmp_path / NAME

@@ -25,7 +25,7 @@ def parsed(*args: str) -> EngineArguments:
     return given[0]
 
 
-def test_nothing_given_leaves_the_choice_to_kdump() -> None:
+def test_without_options_kdump_chooses() -> None:
     assert parsed().options == DEFAULT_OPTIONS
 
 
@@ -65,6 +65,6 @@ def test_sizes_have_units(text: str, size_bytes: int) -> None:
         ("--engine", "flink"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(args: tuple[str, str]) -> None:
+def test_invalid_values_are_usage_errors(args: tuple[str, str]) -> None:
     with pytest.raises(click.UsageError):
         parsed(*args)

@@ -1,4 +1,4 @@
-"""What the exit statuses of repairs, of their previews and of verify say."""
+"""The exit statuses of all commands and previews."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Happening = Callable[[Path], None]
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory to which there is nothing to do."""
+    """Give a log directory with nothing to repair."""
     root = LogModel().write(tmp_path / "logs").parent
     for path in (root / "orders-0").glob("*index"):
         path.unlink()
@@ -103,7 +103,7 @@ def test_a_preview_says_whether_there_is_something_to_do_and_whether_records_are
 
 
 @pytest.mark.slow
-def test_something_that_is_left_outweighs_what_can_be_done(log_dir: Path) -> None:
+def test_damage_left_outweighs_repairs(log_dir: Path) -> None:
     shutil.copytree(partition(log_dir), log_dir / "orders-1")
     lose_an_index(log_dir)
     (log_dir / "orders-1" / names.PARTITION_METADATA).unlink()
@@ -112,7 +112,7 @@ def test_something_that_is_left_outweighs_what_can_be_done(log_dir: Path) -> Non
 
 
 @pytest.mark.parametrize(("strict", "expected"), [(False, 0), (True, 4)])
-def test_a_warning_is_damage_for_strict_eyes(strict: bool, expected: int, log_dir: Path) -> None:
+def test_a_warning_is_damage_with_strict(strict: bool, expected: int, log_dir: Path) -> None:
     leave_a_swap(log_dir)
     options = ["--strict"] if strict else []
     verified = run_kdump(["verify", *options, "--now", str(NOW_MS), str(log_dir)], Path.cwd())
@@ -120,13 +120,15 @@ def test_a_warning_is_damage_for_strict_eyes(strict: bool, expected: int, log_di
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_where_there_is_nothing_to_do_a_crashs_lock_file_stays(command: str, log_dir: Path) -> None:
+def test_the_lock_file_of_a_crash_stays_if_there_is_nothing_to_do(
+    command: str, log_dir: Path
+) -> None:
     (log_dir / names.LOCK_FILE).touch()
     assert status(command, log_dir) == 0
     assert (log_dir / names.LOCK_FILE).exists()
 
 
-def test_a_recovery_takes_a_crashs_lock_file_away(log_dir: Path) -> None:
+def test_a_recovery_removes_the_lock_file_of_a_crash(log_dir: Path) -> None:
     become_unclean(log_dir)
     (log_dir / names.LOCK_FILE).touch()
     status("recover", log_dir)
@@ -137,7 +139,7 @@ def test_a_recovery_takes_a_crashs_lock_file_away(log_dir: Path) -> None:
 
 
 def malform(name: str) -> Happening:
-    """Let a checkpoint be no checkpoint."""
+    """Make a checkpoint malformed."""
 
     def happen(root: Path) -> None:
         (root / name).write_bytes(b"malformed")
@@ -300,7 +302,7 @@ def table() -> dict[str, dict[int, str]]:
     return found
 
 
-def test_the_table_in_the_manual_is_tried_in_full() -> None:
+def test_the_table_in_the_manual_is_tested_completely() -> None:
     rows = table()
     assert {row.split()[0] for row in rows} == set(command_names())
     assert {
@@ -313,7 +315,7 @@ def test_the_table_in_the_manual_is_tried_in_full() -> None:
 @pytest.mark.parametrize(
     ("row", "expected"), [(row, status) for row, cells in CELLS.items() for status in cells]
 )
-def test_each_status_in_the_table_is_had(row: str, expected: int, log_dir: Path) -> None:
+def test_each_status_in_the_table_occurs(row: str, expected: int, log_dir: Path) -> None:
     args, happening = CELLS[row][expected]
     happening(log_dir)
     assert run_kdump(args, log_dir).exit_status == expected
@@ -329,7 +331,7 @@ ARGUMENTS: Final = {
 
 
 @pytest.mark.parametrize("command", sorted(set(command_names()) - {"completion", "explain"}))
-def test_what_is_not_there_is_8_and_a_wrong_call_is_16(command: str, tmp_path: Path) -> None:
+def test_a_missing_path_is_8_and_a_usage_error_is_16(command: str, tmp_path: Path) -> None:
     args = ARGUMENTS.get(command, (command,))
     wrong_call = run_kdump([*args, "--no-such-option", "."], tmp_path)
     assert wrong_call.exit_status == 16

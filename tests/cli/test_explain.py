@@ -48,7 +48,7 @@ def test_without_a_code_all_are_listed_by_severity() -> None:
     assert listed == {each.code: each.meaning for each in INVARIANTS.values()}
 
 
-def test_an_unknown_code_is_wrong_usage_and_a_similar_one_is_suggested() -> None:
+def test_an_unknown_code_is_a_usage_error_and_a_similar_one_is_suggested() -> None:
     outcome = explain("zero-fill", "torntail")
 
     assert outcome.exit_status == 16
@@ -57,7 +57,7 @@ def test_an_unknown_code_is_wrong_usage_and_a_similar_one_is_suggested() -> None
 
 
 @pytest.mark.parametrize("codes", [(), ("torn-tail", "foreign-file")], ids=["all", "two"])
-def test_programs_are_given_the_text(codes: Sequence[str]) -> None:
+def test_programs_get_the_text(codes: Sequence[str]) -> None:
     answer = all_objects(explain(*codes, "--output", "jsonl").stdout)
 
     assert not list(problems_of_objects("explain", answer))

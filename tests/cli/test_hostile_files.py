@@ -1,4 +1,4 @@
-"""``kdump dump-segment`` survives whatever is in a file, in every form of output."""
+"""``kdump dump-segment`` handles any content of a file, in every output format."""
 
 from __future__ import annotations
 
@@ -110,9 +110,7 @@ def damages(rng: random.Random, sample: bytes) -> Iterator[bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_damage_never_ends_a_dump_with_anything_but_its_exit_status(
-    tmp_path: Path, kind: str
-) -> None:
+def test_damage_ends_a_dump_only_with_an_exit_status(tmp_path: Path, kind: str) -> None:
     name, sample, options = SAMPLES[kind]
     for file, content in (
         (f"{BASE}.log", sample_log(Codec.NONE)),
@@ -139,7 +137,7 @@ def test_damage_never_ends_a_dump_with_anything_but_its_exit_status(
         ("__share_group_state", "--share-group-state-decoder"),
     ],
 )
-def test_damaged_internal_records_never_end_a_dump_with_anything_but_its_exit_status(
+def test_damaged_internal_records_end_a_dump_only_with_an_exit_status(
     tmp_path: Path, fixtures: Path, topic: str, decoder: str
 ) -> None:
     rng = random.Random(topic)

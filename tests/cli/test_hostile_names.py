@@ -1,4 +1,4 @@
-"""Names of directories and files that nobody expects: no trace, nothing raw on a terminal."""
+"""Odd names of directories and files: no trace, nothing raw on a terminal."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def put_root_file(log_dir: Path, name: bytes) -> None:
 
 
 def require_harmless(command: str, outcome: Outcome) -> None:
-    """Require an exit status that says something, and that nothing reaches a terminal raw."""
+    """Require a documented exit status, and escaped output on a terminal."""
     assert 0 <= outcome.exit_status < 32, (command, outcome.stderr)
     assert b"Traceback" not in outcome.stderr
     assert not FOR_PEOPLE.search(outcome.stderr), (command, outcome.stderr)
@@ -151,7 +151,7 @@ def require_harmless(command: str, outcome: Outcome) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("put", [put_directory, put_file, put_root_file])
-def test_all_odd_names_together_end_no_command_with_a_trace(
+def test_no_command_fails_with_a_trace_on_all_odd_names_together(
     tmp_path: Path, damaged: Path, put: Callable[[Path, bytes], None]
 ) -> None:
     log_dir = shutil.copytree(damaged, tmp_path / "logs")
@@ -166,7 +166,7 @@ def test_all_odd_names_together_end_no_command_with_a_trace(
 @given(name=hostile_names, what=st.sampled_from([put_directory, put_file, put_root_file]))
 @example(name=b"old crash-0", what=put_directory)
 @example(name=b"crash\xff-0", what=put_directory)
-def test_no_name_ends_a_command_with_a_trace(
+def test_no_command_fails_with_a_trace_on_an_odd_name(
     damaged: Path, name: bytes, what: Callable[[Path, bytes], None]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +199,7 @@ def test_a_directory_that_kafka_cannot_have_named_is_found_and_left_unchanged(
 
 @pytest.mark.parametrize("name", [b"old crash-0", b"crash\xff-0", b"\x1b[31m-0", b"two\nlines-0"])
 @pytest.mark.parametrize("command", ["verify", "info", "ls", "rebuild-index", "snapshot rebuild"])
-def test_one_that_is_named_itself_ends_no_command_with_a_trace(
+def test_no_command_fails_with_a_trace_on_an_odd_path(
     tmp_path: Path, damaged: Path, name: bytes, command: str
 ) -> None:
     log_dir = shutil.copytree(damaged, tmp_path / "logs")

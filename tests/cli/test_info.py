@@ -1,4 +1,4 @@
-"""``kdump info`` says what a directory is and what it holds in all."""
+"""``kdump info`` shows what a directory is, and its totals."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_clean_one_has_the_brokers_epoch(tmp_path: Path) -> None:
     assert (row["is_clean"], row["broker_epoch"], row["has_lock_file"]) == (True, 301, False)
 
 
-def test_people_see_a_line_for_each_answer(log_dir: Path) -> None:
+def test_people_see_a_line_for_each_field(log_dir: Path) -> None:
     text = run_kdump(["info", str(log_dir)], log_dir).stdout.decode()
     assert "Kind:                   log directory\n" in text
     assert "Clean shutdown:         no\n" in text
@@ -116,7 +116,7 @@ def test_kafka_0_7_is_known(tmp_path: Path) -> None:
     assert only_row(path)["kind"] == "partition of Kafka 0.7"
 
 
-def test_what_is_not_kafkas_is_an_answer_too(log_dir: Path) -> None:
+def test_a_directory_that_is_not_kafkas_is_described(log_dir: Path) -> None:
     row = only_row(log_dir.parent)
     assert row["kind"] == "not a directory of Kafka's"
     assert row["log_directories"] == [str(log_dir)]
@@ -154,7 +154,7 @@ class TestDeep:
         assert b"a-0/00000000000000000000.log: batch reaches past the end" in outcome.stderr
         assert objects(outcome.stdout)[0]["batches"] == 1
 
-    def test_without_it_damage_in_a_log_is_not_seen(self, tmp_path: Path) -> None:
+    def test_without_deep_damage_in_a_log_is_not_found(self, tmp_path: Path) -> None:
         path = write_log_directory(tmp_path / "logs")
         write_partition(path / "a-0", {0: b"garbage" * 9})
         only_row(path)
@@ -175,7 +175,7 @@ def test_a_missing_directory_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["clean/d1", "clean-mv39/logs", "clean-mv39/meta", "legacy/logs"])
-def test_real_directories_are_sound_through_and_through(fixtures: Path, name: str) -> None:
+def test_directories_of_real_brokers_are_sound_with_deep(fixtures: Path, name: str) -> None:
     row = only_row("--deep", fixtures / "out" / name)
     assert row["batches"] > 0
     assert row["refused"] == row["foreign"] == []

@@ -1,4 +1,4 @@
-"""Every JSON answer has a header and an end, however the command ends."""
+"""JSON output always has a header and an end, however the command ends."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_names_that_are_not_utf_8_are_read_back() -> None:
     assert json.loads(format_json([name]).encode().decode("utf-8")) == [name]
 
 
-def test_text_is_not_escaped_but_where_it_could_do_harm() -> None:
+def test_only_harmful_characters_are_escaped() -> None:
     assert format_json("é\x9b") == '"é\\u009b"'
 
 
@@ -121,7 +121,7 @@ def test_text_is_not_escaped_but_where_it_could_do_harm() -> None:
         ),
     ],
 )
-def test_an_answer_is_one_object_per_line_or_an_array(
+def test_output_is_one_object_per_line_or_an_array(
     form: str, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     answer = JsonOutput()
@@ -132,12 +132,12 @@ def test_an_answer_is_one_object_per_line_or_an_array(
     assert capsys.readouterr().out == expected.replace("VERSION", kdump.__version__)
 
 
-def test_an_answer_that_was_not_begun_has_no_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_output_that_was_not_begun_has_no_end(capsys: pytest.CaptureFixture[str]) -> None:
     JsonOutput().end(0)
     assert capsys.readouterr().out == ""
 
 
-def test_after_a_write_that_failed_nothing_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_written_after_a_failed_write(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(io.StringIO):
         def write(self, text: str) -> int:
             super().write(text[:10])
@@ -164,7 +164,7 @@ NEEDED = {
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("command", sorted({*json_commands()} - {"explain"}))
-def test_a_command_that_can_do_nothing_answers_all_the_same(
+def test_a_command_with_nothing_to_do_has_complete_output(
     command: str, form: str, tmp_path: Path
 ) -> None:
     nowhere = str(tmp_path / "nowhere")
@@ -196,7 +196,7 @@ def test_the_end_has_the_exit_status(form: str, log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_command_line_that_is_wrong_has_no_answer(form: str, tmp_path: Path) -> None:
+def test_a_usage_error_has_no_output(form: str, tmp_path: Path) -> None:
     for options in (["ls"], ["ls", ".", "--nonsense"], ["recover", ".", "--now", "never"]):
         outcome = run_kdump([*options, "--output", form], tmp_path)
         assert (outcome.exit_status, outcome.stdout) == (ExitStatus.USAGE, b"")
@@ -229,7 +229,7 @@ def failing(failure: BaseException) -> Callable[[], None]:
         (click.ClickException("no"), 8),
     ],
 )
-def test_a_command_that_fails_midway_leaves_a_whole_answer(
+def test_a_command_that_fails_midway_has_complete_output(
     failure: BaseException,
     exit_status: int,
     form: str,
@@ -248,7 +248,7 @@ def test_a_command_that_fails_midway_leaves_a_whole_answer(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
-def test_a_command_that_is_stopped_leaves_a_whole_answer(form: str) -> None:
+def test_a_stopped_command_has_complete_output(form: str) -> None:
     done = counted(form, "signal.raise_signal(signal.SIGTERM)")
     assert done.returncode == 128 + signal.SIGTERM
     assert len(objects(done.stdout)) == 5001
@@ -256,14 +256,14 @@ def test_a_command_that_is_stopped_leaves_a_whole_answer(form: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_command_that_is_killed_leaves_an_answer_without_an_end() -> None:
+def test_the_output_of_a_killed_command_has_no_end() -> None:
     done = counted("jsonl", "signal.raise_signal(signal.SIGKILL)")
     whole_lines, _, _ = done.stdout.rpartition("\n")
     assert all_objects(whole_lines + "\n")[-1]["type"] == "number"
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_directory_in_use_is_refused_with_a_whole_answer(form: str, log_dir: Path) -> None:
+def test_a_directory_in_use_is_refused_with_complete_output(form: str, log_dir: Path) -> None:
     with held_elsewhere(log_dir):
         outcome = run_kdump(["recover", str(log_dir), "--output", form], log_dir)
     assert outcome.exit_status == ExitStatus.OPERATIONAL_ERROR

@@ -1,4 +1,4 @@
-"""What every command answers in JSON is what ``docs/schemas`` says, and nothing else."""
+"""JSON output of every command is exactly what ``docs/schemas`` describes."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ READING: Final = (
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
     "undo --list",
 )
-"""Command lines that change nothing; DIR is the directory, which stands at the end otherwise."""
+"""Command lines that change nothing; DIR is the directory, the last word by default."""
 
 
 def answered(line: str, directory: Path) -> list[dict[str, Any]]:
-    """The answer to a command line; both forms have the same objects, and all are valid."""
+    """The objects that a command line writes; all are valid."""
     words = line.split()
     if "DIR" in words:
         words[words.index("DIR")] = str(directory)
@@ -94,7 +94,7 @@ def strange(tmp_path: Path) -> Path:
 
 
 def damaged(tmp_path: Path) -> Path:
-    """A directory that was left cleanly and is damaged: batches, records, and names."""
+    """A clean directory with damage: batches, records, and names."""
     root = plain_directory(tmp_path / "d1", ("orders", "users"))
     (root / "no-number-x").mkdir()
     (root / "users-0" / "x.cleaned").write_bytes(b"")
@@ -107,7 +107,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def real(name: str) -> Callable[[Path, Path], Path]:
-    """A real directory where it lies, for nothing here writes to it."""
+    """A real directory in place: nothing here writes to it."""
     return lambda _, fixtures: fixtures / "out" / name
 
 
@@ -126,7 +126,7 @@ DIRECTORIES: Final[dict[str, Callable[[Path, Path], Path]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DIRECTORIES)
-def test_what_reading_commands_and_previews_answer_is_valid(
+def test_output_of_reading_commands_and_previews_is_valid(
     kind: str, tmp_path: Path, fixtures: Path
 ) -> None:
     directory = DIRECTORIES[kind](tmp_path, fixtures)
@@ -136,7 +136,7 @@ def test_what_reading_commands_and_previews_answer_is_valid(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_what_is_said_of_every_kind_of_damage_is_valid(
+def test_output_about_every_kind_of_damage_is_valid(
     case: Callable[[Path], object], tmp_path: Path
 ) -> None:
     directory = tmp_path / "logs"
@@ -159,7 +159,7 @@ def test_what_is_said_of_every_kind_of_damage_is_valid(
         answered(line, directory)
 
 
-def test_what_compact_answers_when_it_does_it_is_valid(tmp_path: Path) -> None:
+def test_output_of_a_compaction_is_valid(tmp_path: Path) -> None:
     directory = plain_directory(tmp_path / "logs", ("orders", "users"))
     (directory / ".kafka_cleanshutdown").unlink()
     (directory / "no-number-x").mkdir()
@@ -177,7 +177,7 @@ DECODERS: Final = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DIRECTORIES)
-def test_what_dump_segment_answers_is_valid(kind: str, tmp_path: Path, fixtures: Path) -> None:
+def test_output_of_dump_segment_is_valid(kind: str, tmp_path: Path, fixtures: Path) -> None:
     directory = DIRECTORIES[kind](tmp_path, fixtures)
     for path in sorted(directory.rglob("*")):
         if path.is_file() and path.suffix != ".lock":
@@ -201,7 +201,7 @@ def test_what_dump_segment_answers_is_valid(kind: str, tmp_path: Path, fixtures:
         ),
     ],
 )
-def test_what_is_said_of_an_interrupted_run_is_valid(row: Interrupted) -> None:
+def test_output_about_an_interrupted_run_is_valid(row: Interrupted) -> None:
     said = interrupted_event(row)
     answer = [{"type": said.type, **said.row}]
     for command in ("recover", "compact", "retain", "verify", "checkpoint"):
@@ -210,7 +210,7 @@ def test_what_is_said_of_an_interrupted_run_is_valid(row: Interrupted) -> None:
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 @pytest.mark.parametrize("line", ["ls", "info", "verify", "recover --dry-run", "undo --list"])
-def test_a_whole_answer_is_valid(line: str, form: str, tmp_path: Path) -> None:
+def test_complete_output_is_valid(line: str, form: str, tmp_path: Path) -> None:
     directory = plain_directory(tmp_path / "logs", ("orders",))
     words = [*line.split(), "--output", form, str(directory)]
     answer = all_objects(run_kdump(words, tmp_path).stdout)
@@ -220,7 +220,7 @@ def test_a_whole_answer_is_valid(line: str, form: str, tmp_path: Path) -> None:
     assert problem_of_answer(words[0], [*answer[:-1], {"type": "new"}, answer[-1]]) is not None
 
 
-def test_every_command_that_answers_in_json_has_a_schema_and_a_section() -> None:
+def test_every_command_with_json_output_has_a_schema_and_a_section() -> None:
     named = {
         command
         for name, document in documents().items()

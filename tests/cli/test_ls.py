@@ -1,4 +1,4 @@
-"""``kdump ls`` lists partitions, and says in its exit status whether it could."""
+"""``kdump ls`` lists partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOG = b"".join(batches(2))
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory with three partitions, cleanly left."""
+    """Give a clean log directory with three partitions."""
     offsets = {("orders", 0): 6, ("orders", 10): 6, ("payments", 2): 6}
     path = write_log_directory(
         tmp_path / "logs",
@@ -55,7 +55,7 @@ def listed(outcome: Outcome) -> list[tuple[str, int]]:
     return [(row["topic"], row["partition"]) for row in rows(outcome)]
 
 
-def test_a_row_has_what_is_known_of_the_partition(log_dir: Path) -> None:
+def test_a_row_has_the_fields_of_the_partition(log_dir: Path) -> None:
     outcome = ls(log_dir)
     assert (outcome.stderr, outcome.exit_status) == (b"", 0)
     row = rows(outcome)[2]
@@ -143,12 +143,12 @@ def test_rows_are_sorted_and_what_is_unknown_comes_last(
     assert listed(ls(*args, log_dir)) == order
 
 
-def test_topics_are_chosen_by_glob(log_dir: Path) -> None:
+def test_topics_are_selected_by_glob(log_dir: Path) -> None:
     assert listed(ls("--topic", "pay*", log_dir)) == [("payments", 2)]
     assert listed(ls("--topic", "pay*", "--topic", "order?", log_dir)) == listed(ls(log_dir))
 
 
-def test_a_glob_that_matches_nothing_is_wrong_usage(log_dir: Path) -> None:
+def test_a_glob_without_a_match_is_a_usage_error(log_dir: Path) -> None:
     outcome = ls("--topic", "Orders", log_dir)
     assert (objects(outcome.stdout), outcome.exit_status) == ([], 16)
     assert outcome.stderr.count(b"\n") == 1
@@ -221,17 +221,15 @@ class TestWhatCannotBeRead:
         assert (objects(outcome.stdout), outcome.exit_status) == ([], 8)
         assert outcome.stderr.decode() == f"kdump: {tmp_path}/gone: No such file or directory\n"
 
-    def test_a_file_is_wrong_usage(self, log_dir: Path) -> None:
+    def test_a_file_is_a_usage_error(self, log_dir: Path) -> None:
         assert ls(log_dir / names.META_PROPERTIES).exit_status == 16
 
-    def test_a_directory_of_somebody_elses_names_log_directories_in_it(self, log_dir: Path) -> None:
+    def test_log_directories_in_another_directory_are_named(self, log_dir: Path) -> None:
         outcome = ls(log_dir.parent)
         assert outcome.exit_status == 8
         assert outcome.stderr.decode().endswith(f"contains log directories: {log_dir}\n")
 
-    def test_the_other_directories_are_listed_all_the_same(
-        self, log_dir: Path, tmp_path: Path
-    ) -> None:
+    def test_the_other_directories_are_still_listed(self, log_dir: Path, tmp_path: Path) -> None:
         outcome = ls(tmp_path / "gone", log_dir)
         assert (len(rows(outcome)), outcome.exit_status) == (3, 8)
 
@@ -261,7 +259,7 @@ class TestWhatCannotBeRead:
         assert rows(outcome)[0]["foreign"] == [log.name]
 
 
-def test_names_that_no_partition_can_have_are_said_and_not_listed(tmp_path: Path) -> None:
+def test_names_that_no_partition_can_have_are_reported_and_not_listed(tmp_path: Path) -> None:
     path = write_log_directory(tmp_path / "logs")
     write_partition(path / os.fsdecode(b"t\xff\n-0"), {0: LOG})
     for output in ("text", "table", "csv", "json"):

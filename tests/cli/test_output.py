@@ -87,7 +87,7 @@ class TestText:
         header, line = written(OutputFormat.TEXT, [{"records": 1}]).splitlines()
         assert line == "1".rjust(header.index("RECORDS") + len("RECORDS"))
 
-    def test_rows_can_stand_upright(self) -> None:
+    def test_rows_can_be_vertical(self) -> None:
         assert written(OutputFormat.TEXT, [ROW, {"name": "x"}], vertical=True).splitlines() == [
             "Name:       orders",
             "Records:    12",
@@ -118,7 +118,7 @@ class TestText:
 
 
 class TestTable:
-    def test_into_a_pipe_there_is_no_colour_and_no_fold(self) -> None:
+    def test_a_pipe_gets_no_colour_and_no_folding(self) -> None:
         text = written(OutputFormat.TABLE, [ROW | {"name": "n" * 300}])
         assert "n" * 300 in text
         assert "\x1b" not in text
@@ -136,7 +136,7 @@ class TestTable:
         monkeypatch.setenv("NO_COLOR", "1")
         assert "33m" not in written(OutputFormat.TABLE, [ROW], stream=Terminal())
 
-    def test_rows_can_stand_upright(self) -> None:
+    def test_rows_can_be_vertical(self) -> None:
         text = written(OutputFormat.TABLE, [ROW], vertical=True)
         assert [line.split()[1] for line in text.splitlines()[1:-1]] == [
             "Name",
@@ -171,7 +171,7 @@ class TestCsv:
     def test_a_row_may_lack_columns(self) -> None:
         assert written(OutputFormat.CSV, [{"records": 1}]).splitlines()[1] == ",1,,,,"
 
-    def test_into_a_pipe_bytes_are_as_they_are(self) -> None:
+    def test_a_pipe_gets_bytes_unchanged(self) -> None:
         stream = io.BytesIO()
         written(OutputFormat.CSV, [{"name": os.fsdecode(b"t\xff\x1b")}], stream=stream)
         assert b"\nt\xff\x1b," in stream.getvalue()
@@ -188,7 +188,7 @@ def test_the_stream_stays_open(output_format: OutputFormat) -> None:
     assert not stream.closed
 
 
-def test_what_came_before_a_failure_is_written() -> None:
+def test_rows_before_a_failure_are_written() -> None:
     def rows() -> Iterator[dict[str, Any]]:
         yield ROW
         raise ZeroDivisionError
@@ -261,7 +261,7 @@ def test_a_closed_pipe_ends_the_command_quietly() -> None:
     assert process.returncode == 0
 
 
-def test_a_real_terminal_is_known_as_one() -> None:
+def test_a_real_terminal_is_recognized() -> None:
     reader, writer = pty.openpty()
     with io.FileIO(reader, "r") as screen, io.FileIO(writer, "w") as stream:
         with open_output(OutputFormat.CSV, COLUMNS[:1], stream=stream) as out:

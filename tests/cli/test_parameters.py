@@ -1,4 +1,4 @@
-"""Numbers on the command line are accepted only as Kafka writes them."""
+"""Numbers on the command line are accepted only in Kafka's form."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ LIKE_NUMBERS = st.text("0123456789+-_ .,eEx\u0660\uff11\n\x00", max_size=22)
 
 @pytest.mark.slow
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_every_64_bit_number_is_read_as_it_is_written(number: int) -> None:
+def test_every_64_bit_number_is_accepted(number: int) -> None:
     assert parse_integer(str(number)) == number
 
 
 @given(LIKE_NUMBERS | st.integers().map(str))
-def test_what_is_not_written_so_is_no_number(text: str) -> None:
+def test_other_forms_are_not_numbers(text: str) -> None:
     number = parse_integer(text)
     assert number is None or str(number) == text
 
@@ -34,7 +34,7 @@ def test_a_time_is_epoch_milliseconds_or_has_dashes(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["-1", "1_0", "\u0661g", "1.5g", " 1", "1\n", "8388608T", "g", ""])
-def test_what_is_no_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         SizeParameter().convert(text, None, None)
 
@@ -45,6 +45,6 @@ def test_a_size_may_have_a_unit(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "6", "05"])
-def test_a_number_keeps_within_its_bounds(text: str) -> None:
+def test_a_number_outside_its_bounds_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         NumberParameter(least=1, most=5).convert(text, None, None)

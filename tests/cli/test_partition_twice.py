@@ -1,4 +1,4 @@
-"""A partition that has two directories: a broker does not start, and nothing is written to it."""
+"""A partition with two directories: a broker does not start, and nothing is written."""
 
 from __future__ import annotations
 
@@ -90,7 +90,9 @@ def test_other_partitions_are_recovered(disks: tuple[Path, Path]) -> None:
     assert file(disks[0] / "orders-1", 0, FileKind.OFFSET_INDEX).exists()
 
 
-def test_two_names_of_one_partition_in_one_directory_are_two_copies(tmp_path: Path) -> None:
+def test_two_directories_of_one_partition_in_one_log_directory_are_two_copies(
+    tmp_path: Path,
+) -> None:
     partition = LogModel(is_clean=False).write(tmp_path / "d1")
     shutil.copytree(partition, tmp_path / "d1" / "orders-00")
 
@@ -101,7 +103,7 @@ def test_two_names_of_one_partition_in_one_directory_are_two_copies(tmp_path: Pa
     assert not (tmp_path / "d1" / names.CLEAN_SHUTDOWN_MARKER).exists()
 
 
-def test_a_copy_that_becomes_stray_is_no_second_one(disks: tuple[Path, Path]) -> None:
+def test_a_copy_that_becomes_stray_does_not_count(disks: tuple[Path, Path]) -> None:
     (disks[1] / "orders-0" / names.PARTITION_METADATA).unlink()
 
     said = rows("recover", "--dry-run", *disks)

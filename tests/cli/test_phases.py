@@ -1,4 +1,4 @@
-"""Whatever takes long says what it does: on a terminal, nobody looks at nothing for long."""
+"""Everything that takes long is in a phase, which a terminal shows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ RUNS: Final[tuple[tuple[str, ...], ...]] = (
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a log directory that was not left cleanly, lacks an index, and has undo data."""
+    """Give an unclean log directory without an index and with undo data."""
     root = plain_directory(tmp_path_factory.mktemp("template") / "logs")
     run_kdump(["checkpoint", "set", str(root), "cleaner-offset", "users-0=3"], root)
     next((root / "users-0").glob("*.index")).unlink()
@@ -86,7 +86,7 @@ def test_every_command_is_run() -> None:
 
 @pytest.fixture
 def outside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give where the disk was waited for while nobody said what was done."""
+    """Give the places that waited for the disk outside of a phase."""
     found: list[str] = []
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -106,7 +106,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 @pytest.mark.parametrize("run", RUNS, ids=" ".join)
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "unclean"])
-def test_whatever_waits_for_the_disk_says_what_it_does(
+def test_every_wait_for_the_disk_is_in_a_phase(
     run: tuple[str, ...], is_clean: bool, root: Path, outside: list[str]
 ) -> None:
     if not is_clean:
@@ -142,7 +142,7 @@ main()
     ],
     ids=["listing", "scanning", "applying", "undoing"],
 )
-def test_a_terminal_shows_what_a_slow_disk_is_waited_for(
+def test_a_terminal_shows_the_phase_on_a_slow_disk(
     slow: str, run: tuple[str, ...], expected: str, root: Path
 ) -> None:
     ours, theirs = pty.openpty()

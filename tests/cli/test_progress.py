@@ -44,13 +44,13 @@ class Clock:
         (False, io.StringIO, Display),
     ],
 )
-def test_progress_is_shown_on_a_terminal_or_where_it_was_asked_for(
+def test_progress_is_shown_on_a_terminal_or_on_request(
     wanted: bool | None, stream: Callable[[], io.StringIO], expected: type[Display]
 ) -> None:
     assert type(open_progress(wanted, stream())) is expected
 
 
-def test_nobody_is_woken_for_a_display_that_shows_nothing() -> None:
+def test_a_display_that_shows_nothing_has_no_timer() -> None:
     assert not open_progress(False, io.StringIO()).is_shown
 
 
@@ -71,7 +71,7 @@ def test_lines_come_every_few_seconds_with_bytes_rate_and_time_left() -> None:
 
 
 def drawn_after(seconds: float, begun: phases.Phase) -> str:
-    """What stands on a line when a phase has been going on for so long."""
+    """The line of a phase after this many seconds."""
     clock, stream = Clock(), io.StringIO()
     lines = Lines(stream, clock)
     with begun:
@@ -81,7 +81,7 @@ def drawn_after(seconds: float, begun: phases.Phase) -> str:
     return stream.getvalue()
 
 
-def test_a_phase_without_steps_shows_for_how_long_it_has_been_going_on() -> None:
+def test_a_phase_without_steps_shows_its_duration() -> None:
     text = drawn_after(6, phase("waiting for Spark on local[*,4]"))
     assert text == "kdump: waiting for Spark on local[*,4], 6 s so far\n"
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_read_shows_how_far(tmp_path: Path) -> None:
     assert text == "kdump: reading log: 250 B of 1000 B (25 %), 6 s so far\n"
 
 
-def test_of_a_job_of_no_bytes_the_phase_is_shown() -> None:
+def test_the_phase_is_shown_for_a_job_without_bytes() -> None:
     clock, stream = Clock(), io.StringIO()
     lines = Lines(stream, clock)
     with phase("verifying"):
@@ -136,7 +136,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 @pytest.fixture
 def bar(terminal: Terminal) -> Iterator[tuple[Bar, Clock]]:
-    """Give a bar on the terminal, which is told when nothing more is being done."""
+    """Give a bar on the terminal; it is idle in the end."""
     clock = Clock()
     bar = Bar(terminal, clock)
     phases.watch(bar)
@@ -145,11 +145,11 @@ def bar(terminal: Terminal) -> Iterator[tuple[Bar, Clock]]:
 
 
 def on_screen(stream: io.StringIO) -> str:
-    """What is left on the line that is cleared and drawn again and again."""
+    """The final content of the line that is redrawn."""
     return stream.getvalue().rpartition("\x1b[2K")[2]
 
 
-def test_what_is_over_at_once_draws_no_bar(bar: tuple[Bar, Clock], terminal: Terminal) -> None:
+def test_a_short_command_draws_no_bar(bar: tuple[Bar, Clock], terminal: Terminal) -> None:
     display, clock = bar
     with phase("verifying"):
         display.begin(GIB)
@@ -159,7 +159,7 @@ def test_what_is_over_at_once_draws_no_bar(bar: tuple[Bar, Clock], terminal: Ter
     assert terminal.getvalue() == ""
 
 
-def test_a_bar_tells_what_a_line_tells_and_leaves_nothing_behind(
+def test_a_bar_shows_what_a_line_shows_and_leaves_nothing(
     bar: tuple[Bar, Clock], terminal: Terminal
 ) -> None:
     display, clock = bar
@@ -185,7 +185,7 @@ def test_a_bar_keeps_to_its_line(
         assert len(on_screen(terminal)) == 59
 
 
-def test_a_bar_makes_way_for_output_and_comes_back_on_a_line_of_its_own(
+def test_a_bar_is_cleared_for_output_and_returns_on_a_line_of_its_own(
     bar: tuple[Bar, Clock], terminal: Terminal
 ) -> None:
     display, clock = bar

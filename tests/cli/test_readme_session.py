@@ -34,7 +34,9 @@ def working_directory(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("command", ["ls d1 --topic crash-*", "verify d1", "recover --dry-run d1"])
-def test_what_is_printed_is_quoted(working_directory: Path, session: str, command: str) -> None:
+def test_the_readme_shows_what_is_printed(
+    working_directory: Path, session: str, command: str
+) -> None:
     lines = run_kdump(command.split(), working_directory).stdout.decode().splitlines()
 
     quoted = [line[:AS_LONG_AS_QUOTED] for line in lines if not re.search(r"/s$", line)]

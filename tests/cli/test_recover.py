@@ -1,4 +1,4 @@
-"""``kdump recover`` does what a broker does at its start, says so before, and can be undone."""
+"""``kdump recover`` does what a starting broker does, with a preview and an undo."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ OF_A_RUN = {"is_applied", "undos", "is_dry_run", "seconds"}
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Path:
-    """Give a log directory that was left cleanly."""
+    """Give a clean log directory."""
     return LogModel().write(tmp_path / "logs").parent
 
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """Give a log directory that a broker was killed on, without any damage."""
+    """Give the log directory of a killed broker, without damage."""
     return unclean(LogModel(), tmp_path)
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give the same with a bad batch in the middle of the active segment, and a leftover."""
+    """Give the same with a damaged batch in the active segment, and a leftover file."""
     model = LogModel()
     model.segments[12][1] = with_flipped_bit(model.segments[12][1])
     root = unclean(model, tmp_path)
@@ -49,7 +49,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def unclean(model: LogModel, tmp_path: Path, recovery_point: int = 12) -> Path:
-    """Write a log directory as a broker leaves it that was killed."""
+    """Write a log directory as a killed broker leaves it."""
     model.is_clean = False
     root = model.write(tmp_path / "logs").parent
     file(root / "orders-0", END_OFFSET, FileKind.PRODUCER_SNAPSHOT).unlink()
@@ -103,7 +103,7 @@ def test_a_clean_directory_is_not_touched(clean: Path) -> None:
     assert after == before
 
 
-def test_an_unclean_stop_alone_is_no_damage(crashed: Path) -> None:
+def test_an_unclean_shutdown_alone_is_not_damage(crashed: Path) -> None:
     assert recover(crashed).exit_status == 0
 
     assert (crashed / names.CLEAN_SHUTDOWN_MARKER).read_bytes() == (
@@ -122,7 +122,7 @@ def test_a_dry_run_changes_nothing_at_all(damaged: Path) -> None:
     assert tree_of(damaged) == before
 
 
-def test_damage_is_repaired_once_and_can_be_taken_back(damaged: Path) -> None:
+def test_damage_is_repaired_once_and_can_be_undone(damaged: Path) -> None:
     before = contents_of(damaged)
     assert verify(damaged) == 4
 
@@ -136,13 +136,13 @@ def test_damage_is_repaired_once_and_can_be_taken_back(damaged: Path) -> None:
     assert contents_of(damaged) == before
 
 
-def test_without_an_undo_nothing_of_kdumps_is_left(damaged: Path) -> None:
+def test_without_undo_data_no_file_of_kdump_is_left(damaged: Path) -> None:
     assert recover("--no-undo", damaged).exit_status == 1
 
     assert [path.name for path in damaged.iterdir() if path.name.startswith(".kdump")] == []
 
 
-def test_what_a_dry_run_says_is_what_is_done(damaged: Path) -> None:
+def test_a_run_does_what_its_dry_run_previewed(damaged: Path) -> None:
     second_partition(damaged)
     foretold = rows("--dry-run", damaged)
     done = rows(damaged)
@@ -170,7 +170,7 @@ def test_the_operations_are_all_that_changes(damaged: Path) -> None:
     assert changed - {names.LOCK_FILE} == named
 
 
-def test_a_program_is_told_what_is_lost_and_where_the_log_ends(damaged: Path) -> None:
+def test_programs_get_the_losses_and_the_log_end(damaged: Path) -> None:
     (partition,) = of_type(rows("--dry-run", damaged), "partition")
 
     assert partition["verdict_kind"] == "loss"
@@ -191,7 +191,7 @@ def test_a_program_is_told_what_is_lost_and_where_the_log_ends(damaged: Path) ->
     ]
 
 
-def test_a_program_is_told_of_the_directory(damaged: Path) -> None:
+def test_programs_get_the_directory(damaged: Path) -> None:
     (directory,) = of_type(rows("--dry-run", damaged), "directory")
 
     assert (directory["is_clean"], directory["becomes_clean"]) == (False, True)
@@ -226,7 +226,7 @@ def write_refused(root: Path, name: str) -> Path:
     return partition
 
 
-def test_a_refused_partition_is_left_and_the_others_are_repaired(damaged: Path) -> None:
+def test_a_refused_partition_is_unchanged_and_the_others_are_repaired(damaged: Path) -> None:
     refused = write_refused(damaged, "payments-0")
     before = tree_of(refused)
 
@@ -277,13 +277,13 @@ def test_a_clean_directory_stays_clean_if_nothing_is_to_be_done_to_what_matches(
     assert contents_of(clean) == before
 
 
-def test_that_nothing_matches_is_an_error(clean: Path) -> None:
+def test_a_selection_without_a_match_is_an_error(clean: Path) -> None:
     outcome = recover("--partition", "payments*", clean)
     assert outcome.exit_status == 16
     assert b"payments*" in outcome.stderr
 
 
-def test_a_partition_alone_is_refused_with_what_to_name(clean: Path) -> None:
+def test_a_single_partition_is_refused_with_the_path_to_name(clean: Path) -> None:
     outcome = recover(clean / "orders-0")
     assert outcome.exit_status == 16
     assert str(clean).encode() in outcome.stderr
@@ -336,7 +336,7 @@ def test_topics_with_remote_storage_are_left_by_name(damaged: Path) -> None:
     assert recover("--config", "remote.storage.enable=true", damaged).exit_status == 4
 
 
-def test_a_partition_that_a_broker_will_set_aside_is_recovered_and_named(crashed: Path) -> None:
+def test_a_partition_that_becomes_stray_is_recovered_and_named(crashed: Path) -> None:
     (crashed / "orders-0" / names.PARTITION_METADATA).unlink()
 
     said = rows("--dry-run", crashed)
@@ -348,7 +348,7 @@ def test_a_partition_that_a_broker_will_set_aside_is_recovered_and_named(crashed
     assert (crashed / names.CLEAN_SHUTDOWN_MARKER).exists()
 
 
-def test_what_cannot_be_read_is_left_and_the_others_are_repaired(damaged: Path) -> None:
+def test_an_unreadable_partition_is_unchanged_and_the_others_are_repaired(damaged: Path) -> None:
     other = second_partition(damaged)
     log = file(other, 12, FileKind.LOG)
     log.unlink()
@@ -362,7 +362,7 @@ def test_what_cannot_be_read_is_left_and_the_others_are_repaired(damaged: Path) 
     assert not (damaged / "orders-0" / "00000000000000000012.log.cleaned").exists()
 
 
-def test_a_malformed_checkpoint_is_written_anew(crashed: Path) -> None:
+def test_a_malformed_checkpoint_is_rewritten(crashed: Path) -> None:
     (crashed / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(b"rubbish")
 
     assert recover(crashed).exit_status == 1
@@ -392,7 +392,7 @@ def test_partitions_of_deleted_topics_are_left(crashed: Path) -> None:
     )
 
 
-def test_a_directory_that_is_named_twice_is_recovered_once(damaged: Path) -> None:
+def test_a_directory_given_twice_is_recovered_once(damaged: Path) -> None:
     said = rows(damaged, f"{damaged}/.")
     assert len(of_type(said, "directory")) == 1
 
@@ -409,7 +409,7 @@ def test_all_directories_of_a_broker_are_recovered(damaged: Path, tmp_path: Path
     assert all((root / names.CLEAN_SHUTDOWN_MARKER).exists() for root in (damaged, other))
 
 
-def test_salvaging_keeps_what_a_broker_would_throw_away(tmp_path: Path) -> None:
+def test_salvage_keeps_what_a_broker_would_delete(tmp_path: Path) -> None:
     model = LogModel()
     model.segments[12][0] = with_flipped_bit(model.segments[12][0])
     root = unclean(model, tmp_path)
@@ -426,7 +426,7 @@ def test_salvaging_keeps_what_a_broker_would_throw_away(tmp_path: Path) -> None:
     assert recover(root).exit_status == 0
 
 
-def test_a_directory_of_kafka_0_7_ends_behind_its_last_valid_message(tmp_path: Path) -> None:
+def test_a_log_of_kafka_0_7_ends_after_its_last_valid_message(tmp_path: Path) -> None:
     partition = tmp_path / "logs" / "orders-0"
     partition.mkdir(parents=True)
     log = partition / f"{0:020d}.kafka"
@@ -439,7 +439,7 @@ def test_a_directory_of_kafka_0_7_ends_behind_its_last_valid_message(tmp_path: P
     assert [path.name for path in (tmp_path / "logs").iterdir()] == ["orders-0"]
 
 
-def test_an_interrupted_run_is_named_by_a_dry_run_and_finished_by_the_next(
+def test_an_interrupted_run_is_reported_by_a_dry_run_and_completed_by_the_next(
     damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
@@ -458,7 +458,7 @@ def test_an_interrupted_run_is_named_by_a_dry_run_and_finished_by_the_next(
     assert verify(damaged) == 0
 
 
-def test_people_are_told_what_is_lost_and_how_to_take_it_back(damaged: Path) -> None:
+def test_people_see_the_losses_and_how_to_undo(damaged: Path) -> None:
     changes, counts, loss, *advice = recover(damaged).stdout.decode().splitlines()
 
     assert changes.endswith(f"changes made; to undo: kdump undo {damaged} 1")
@@ -482,7 +482,7 @@ def test_zeroes_that_were_never_written_are_cut_and_nothing_is_lost(crashed: Pat
 
 
 def metadata_log(root: Path) -> Path:
-    """Write a cluster's metadata with a bad batch at its end, and a snapshot half written."""
+    """Write a cluster's metadata with a damaged last batch and an unfinished snapshot."""
     path = root / "__cluster_metadata-0"
     path.mkdir()
     logs = sorted((root / "orders-0").glob("*.log"))
@@ -491,7 +491,7 @@ def metadata_log(root: Path) -> Path:
     return path
 
 
-def test_the_cluster_s_metadata_is_left_and_what_its_layer_would_do_is_said(clean: Path) -> None:
+def test_the_cluster_metadata_is_unchanged_and_its_recovery_is_previewed(clean: Path) -> None:
     path = metadata_log(clean)
     before = tree_of(path)
 
@@ -502,7 +502,7 @@ def test_the_cluster_s_metadata_is_left_and_what_its_layer_would_do_is_said(clea
     assert tree_of(path) == before
 
 
-def test_the_cluster_s_metadata_is_recovered_where_it_is_named(clean: Path) -> None:
+def test_the_cluster_metadata_is_recovered_if_it_is_named(clean: Path) -> None:
     path = metadata_log(clean)
 
     (said,) = of_type(rows("--partition", path.name, clean), "partition")

@@ -1,4 +1,4 @@
-"""The command leaves of directories that a real broker was killed on what that broker left of them.
+"""The command leaves directories of a killed real broker as its next start left them.
 
 What differs is listed with its reason: the restarted broker elected leaders, and so wrote an epoch
 of its own for every partition; and its Raft layer loaded the cluster's metadata.
@@ -52,7 +52,7 @@ def compared(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "after", "log_dirs"), RUNS)
-def test_a_killed_brokers_directories_end_as_its_next_start_left_them(
+def test_the_directories_of_a_killed_broker_end_as_its_next_start_left_them(
     fixtures: Path, tmp_path: Path, before: str, after: str, log_dirs: tuple[str, ...]
 ) -> None:
     shutil.copytree(fixtures / "out" / before, tmp_path, dirs_exist_ok=True)
@@ -80,7 +80,7 @@ def test_a_killed_brokers_directories_end_as_its_next_start_left_them(
 
 
 @pytest.mark.parametrize(("before", "log_dirs"), [("clean", ("d1", "d2")), ("recovered", ("d1",))])
-def test_what_a_real_broker_left_cleanly_loses_nothing_and_is_settled_at_once(
+def test_clean_directories_of_a_real_broker_lose_nothing_and_need_one_run(
     fixtures: Path, before: str, log_dirs: tuple[str, ...], tmp_path: Path
 ) -> None:
     shutil.copytree(fixtures / "out" / before, tmp_path, dirs_exist_ok=True)

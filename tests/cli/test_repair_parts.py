@@ -1,4 +1,4 @@
-"""The commands that put right one part: indexes, leftovers, snapshots, checkpoints."""
+"""The commands that repair one part: indexes, leftover files, snapshots, checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kdump.formats import names, producer_snapshot
 from kdump.formats.names import FileKind
 
 DENSE = ("--config", "index.interval.bytes=0")
-"""Lets small segments have entries in their indexes."""
+"""Gives small segments index entries."""
 INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 
 
@@ -34,7 +34,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory that was left cleanly, with indexes as Kafka makes them."""
+    """Give a clean log directory, with indexes as Kafka writes them."""
     root = LogModel().write(tmp_path / "logs").parent
     for path in (root / "orders-0").glob("*index"):
         path.unlink()
@@ -50,7 +50,7 @@ def partition(log_dir: Path) -> Path:
 # rebuild-index
 
 
-def test_lost_indexes_are_made_anew(log_dir: Path, partition: Path) -> None:
+def test_lost_indexes_are_rebuilt(log_dir: Path, partition: Path) -> None:
     sound = contents_of(log_dir)
     for kind in INDEXES:
         file(partition, 0, kind).unlink()
@@ -60,7 +60,7 @@ def test_lost_indexes_are_made_anew(log_dir: Path, partition: Path) -> None:
     assert contents_of(log_dir) == sound
 
 
-def test_only_the_segment_that_is_named_gets_indexes(log_dir: Path, partition: Path) -> None:
+def test_only_the_named_segment_gets_indexes(log_dir: Path, partition: Path) -> None:
     sound = contents_of(log_dir)
     for base_offset in (0, 12):
         file(partition, base_offset, FileKind.OFFSET_INDEX).unlink()
@@ -71,7 +71,7 @@ def test_only_the_segment_that_is_named_gets_indexes(log_dir: Path, partition: P
     assert missing == {"orders-0/00000000000000000000.index"}
 
 
-def test_right_indexes_are_not_touched(log_dir: Path) -> None:
+def test_valid_indexes_are_not_touched(log_dir: Path) -> None:
     before = tree_of(log_dir / "orders-0")
 
     assert kdump("rebuild-index", *DENSE, log_dir).exit_status == 0
@@ -94,7 +94,7 @@ def test_a_damaged_log_keeps_its_indexes(log_dir: Path, partition: Path) -> None
     assert contents_of(log_dir) == before
 
 
-def test_what_is_no_log_is_refused(partition: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(partition: Path) -> None:
     index = file(partition, 0, FileKind.OFFSET_INDEX)
     assert kdump("rebuild-index", index).exit_status == 8
 
@@ -123,7 +123,7 @@ def test_topics_with_remote_storage_are_left_by_name(
         (("snapshot", "rebuild"), "00000000000000000012.snapshot"),
     ],
 )
-def test_a_dry_run_says_what_is_done_and_an_undo_takes_it_back(
+def test_a_run_does_what_its_dry_run_previewed_and_can_be_undone(
     log_dir: Path, partition: Path, command: tuple[str, ...], broken: str
 ) -> None:
     (partition / broken).write_bytes(b"rubbish!")
@@ -163,7 +163,7 @@ def test_leftovers_are_resolved_and_nothing_else(log_dir: Path, partition: Path)
     assert contents_of(log_dir) == sound
 
 
-def test_deleted_topics_go_only_if_asked(log_dir: Path, partition: Path) -> None:
+def test_deleted_topics_are_removed_only_on_request(log_dir: Path, partition: Path) -> None:
     deleted = log_dir / f"payments-0.{'0' * 32}-delete"
     deleted.mkdir()
     log = file(deleted, 0, FileKind.LOG)
@@ -179,7 +179,7 @@ def test_deleted_topics_go_only_if_asked(log_dir: Path, partition: Path) -> None
 # snapshot
 
 
-def test_lost_snapshots_are_made_anew(log_dir: Path, partition: Path) -> None:
+def test_lost_snapshots_are_rebuilt(log_dir: Path, partition: Path) -> None:
     kdump("snapshot", "rebuild", "--no-undo", log_dir)
     sound = contents_of(log_dir)
     for offset in (12, END_OFFSET):
@@ -217,7 +217,7 @@ def test_checkpoints_are_shown_by_partition(log_dir: Path) -> None:
         ("cleaner-offset", names.CLEANER_OFFSET_CHECKPOINT),
     ],
 )
-def test_a_line_is_set_and_taken_away(log_dir: Path, checkpoint: str, name: str) -> None:
+def test_a_line_is_set_and_removed(log_dir: Path, checkpoint: str, name: str) -> None:
     others = {
         path: content for path, content in contents_of(log_dir).items() if not path.endswith(name)
     }
@@ -249,7 +249,7 @@ def test_a_line_is_set_and_taken_away(log_dir: Path, checkpoint: str, name: str)
     ],
 )
 @pytest.mark.parametrize("checkpoint", CHECKPOINTS)
-def test_lines_that_would_do_harm_or_nothing_are_refused(
+def test_harmful_and_meaningless_lines_are_refused(
     log_dir: Path, checkpoint: str, line: str, why: str
 ) -> None:
     before = contents_of(log_dir)
@@ -277,7 +277,7 @@ def test_setting_a_line_of_a_damaged_checkpoint_is_refused_until_it_is_rebuilt(
     assert b"orders 0 1\n" in (log_dir / CHECKPOINTS[checkpoint]).read_bytes()
 
 
-def test_damaged_checkpoints_are_made_from_the_logs(log_dir: Path) -> None:
+def test_damaged_checkpoints_are_rebuilt_from_the_logs(log_dir: Path) -> None:
     sound = contents_of(log_dir)
     (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"rubbish")
     (log_dir / names.LOG_START_OFFSET_CHECKPOINT).unlink()
@@ -294,7 +294,7 @@ def test_a_partition_has_no_checkpoints(partition: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [("rebuild-index",), ("snapshot", "rebuild")], ids=" ".join)
-def test_there_is_nothing_to_do_about_what_a_broker_left_cleanly(
+def test_nothing_is_repaired_in_clean_directories_of_a_broker(
     command: tuple[str, ...], fixtures: Path
 ) -> None:
     log_dirs = [fixtures / "out" / "clean" / name for name in ("d1", "d2")]

@@ -1,4 +1,4 @@
-"""What was repaired once needs no repair again."""
+"""Repaired directories need no second repair."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMES_AND_GOES: Final = "comes and goes"
 
 
 def write_damaged(root: Path, seed: int, count: int, *, clean: bool) -> None:
-    """Write partitions to which all sorts of things have happened."""
+    """Write partitions with random damage."""
     rng = random.Random(seed)
     write_log_directory(root, clean=clean)
     for number in range(count):
@@ -44,7 +44,7 @@ def run(command: str, *options: str | Path) -> tuple[int, list[dict[str, Any]]]:
 
 
 def changed_again(said: list[dict[str, Any]]) -> list[str]:
-    """Give the partitions for which there is something to do that no broker repeats for ever."""
+    """Give the partitions with changes that a broker does not repeat at every start."""
     return [
         str(row.get("directory") or row["log_dir"])
         for row in said
@@ -56,7 +56,7 @@ def changed_again(said: list[dict[str, Any]]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", REPAIRS)
-def test_damaged_partitions_that_were_repaired_are_left(command: str, quick_path: Path) -> None:
+def test_repaired_partitions_need_no_repair_again(command: str, quick_path: Path) -> None:
     write_damaged(quick_path / "logs", 1, 60, clean=False)
     run(command, "--no-undo", quick_path / "logs")
 
@@ -66,7 +66,7 @@ def test_damaged_partitions_that_were_repaired_are_left(command: str, quick_path
 
 
 @pytest.mark.parametrize("seed", [3, 14, 36, 89, 100])
-def test_a_clean_directory_that_was_recovered_is_left(seed: int, quick_path: Path) -> None:
+def test_a_recovered_directory_needs_no_recovery_again(seed: int, quick_path: Path) -> None:
     write_damaged(quick_path / "logs", seed, 1, clean=True)
     run("recover", "--no-undo", quick_path / "logs")
 
@@ -77,7 +77,7 @@ def test_a_clean_directory_that_was_recovered_is_left(seed: int, quick_path: Pat
 
 
 @pytest.mark.slow
-def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, quick_path: Path) -> None:
+def test_a_snapshot_that_alternates_is_reported_as_such(fixtures: Path, quick_path: Path) -> None:
     log_dir = quick_path / "d1"
     shutil.copytree(fixtures / "out" / "clean" / "d1", log_dir)
     path = log_dir / "delete-records-all-0" / f"{50:020d}.snapshot"
@@ -94,7 +94,7 @@ def test_a_snapshot_that_comes_and_goes_is_said_to_do_so(fixtures: Path, quick_p
     assert seen in ([True, False, True], [False, True, False])
 
 
-def test_a_marker_that_goes_with_a_refused_partition_is_said_to_go(quick_path: Path) -> None:
+def test_the_deletion_of_the_marker_for_a_refused_partition_is_reported(quick_path: Path) -> None:
     write_damaged(quick_path / "logs", 5, 3, clean=True)
     (quick_path / "logs" / "case-1" / names.PARTITION_METADATA).write_bytes(b"")
 

@@ -1,4 +1,4 @@
-"""``kdump retain`` deletes what a broker would delete, and says why the rest stays."""
+"""``kdump retain`` deletes what a broker would delete, and explains why the rest is kept."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_dry_run_changes_nothing_at_all(root: Path) -> None:
     assert tree_of(root) == before
 
 
-def test_what_is_old_goes_once_and_the_directory_stays_clean(root: Path) -> None:
+def test_old_segments_are_deleted_once_and_the_directory_stays_clean(root: Path) -> None:
     assert run("retain", root, *ALL, *FIRST_IS_OLD).exit_status == 0
     retained = contents_of(root)
 
@@ -66,14 +66,14 @@ def test_what_is_old_goes_once_and_the_directory_stays_clean(root: Path) -> None
     assert contents_of(root) == retained
 
 
-def test_nothing_of_kdumps_is_left(root: Path) -> None:
+def test_no_file_of_kdump_is_left(root: Path) -> None:
     run("retain", root, *ALL, *FIRST_IS_OLD)
 
     assert not list(root.glob(".kdump*"))
     assert not (root / names.LOCK_FILE).exists()
 
 
-def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
+def test_with_undo_data_it_can_be_undone(root: Path) -> None:
     before = contents_of(root)
 
     outcome = run("retain", "--undo", root, *ALL, *FIRST_IS_OLD)
@@ -84,7 +84,7 @@ def test_with_an_undo_it_can_be_taken_back(root: Path) -> None:
     assert contents_of(root) == before
 
 
-def test_what_a_dry_run_says_is_what_is_done(root: Path) -> None:
+def test_a_run_does_what_its_dry_run_previewed(root: Path) -> None:
     second_partition(root, "payments-0", REPLICATED)
 
     foretold = rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD)
@@ -95,7 +95,7 @@ def test_what_a_dry_run_says_is_what_is_done(root: Path) -> None:
     ]
 
 
-def test_a_log_of_which_all_is_old_goes_on_where_it_ended(root: Path) -> None:
+def test_a_completely_old_log_continues_at_its_end(root: Path) -> None:
     assert run("retain", root, *ALL, *ALL_IS_OLD).exit_status == 0
     retained = contents_of(root)
 
@@ -106,7 +106,7 @@ def test_a_log_of_which_all_is_old_goes_on_where_it_ended(root: Path) -> None:
         assert contents_of(root) == retained
 
 
-def test_only_topics_that_are_meant_lose_anything(root: Path) -> None:
+def test_only_selected_topics_lose_segments(root: Path) -> None:
     other = second_partition(root, "payments-0", REPLICATED)
     before = tree_of(other)
 
@@ -117,7 +117,7 @@ def test_only_topics_that_are_meant_lose_anything(root: Path) -> None:
     assert verify(root) == 0
 
 
-def test_of_each_segment_it_is_said_why_it_stays_and_when_it_goes(root: Path) -> None:
+def test_explain_says_why_each_segment_is_kept_and_when_it_expires(root: Path) -> None:
     text = run("retain", "--dry-run", "--explain", root, *ALL, *FIRST_IS_OLD).stdout.decode()
     (row,) = of_type(rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD), "partition")
 
@@ -135,7 +135,7 @@ def test_of_each_segment_it_is_said_why_it_stays_and_when_it_goes(root: Path) ->
     assert logs_of(root / "orders-0") == [END_OFFSET]
 
 
-def test_a_timestamp_in_the_future_is_named_as_what_holds_a_log_back(root: Path) -> None:
+def test_a_timestamp_in_the_future_is_reported_as_holding_back(root: Path) -> None:
     args = (f"--now={BASE_TIMESTAMP_MS - 5}", "--config=retention.ms=0")
 
     outcome = run("retain", root, *ALL, *args)
@@ -144,7 +144,7 @@ def test_a_timestamp_in_the_future_is_named_as_what_holds_a_log_back(root: Path)
     assert logs_of(root / "orders-0") == [0, 12]
 
 
-def test_each_topics_own_retention_counts_where_the_metadata_is_there(root: Path) -> None:
+def test_each_topics_own_retention_is_read_from_the_metadata(root: Path) -> None:
     second_partition(root, "payments-0", REPLICATED)
     write_metadata_log(
         root,
@@ -166,7 +166,7 @@ def test_each_topics_own_retention_counts_where_the_metadata_is_there(root: Path
     assert held_back == {"orders": [], "payments": ["policy"]}
 
 
-def test_without_a_word_on_retention_nothing_goes_by_kafkas_defaults(root: Path) -> None:
+def test_kafkas_defaults_alone_delete_nothing(root: Path) -> None:
     before = contents_of(root)
 
     for topics in (ALL, ("--topic=orders",)):
@@ -179,7 +179,7 @@ def test_without_a_word_on_retention_nothing_goes_by_kafkas_defaults(root: Path)
     assert contents_of(root) == before
 
 
-def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) -> None:
+def test_a_compacted_log_is_kept_if_its_policy_is_unknown(root: Path) -> None:
     write_line(root, names.CLEANER_OFFSET_CHECKPOINT, ("orders", 0), 12)
     before = contents_of(root)
 
@@ -201,7 +201,7 @@ def test_what_was_compacted_is_kept_where_its_policy_is_not_known(root: Path) ->
         ("cleanup.policy=delete", "not known whether its topic has remote.storage.enable"),
     ],
 )
-def test_a_pattern_takes_no_topic_of_which_policy_or_remote_storage_is_not_known(
+def test_a_pattern_selects_no_topic_with_unknown_policy_or_remote_storage(
     root: Path, how: tuple[str, ...], known: str, said: str
 ) -> None:
     before = contents_of(root)
@@ -213,12 +213,12 @@ def test_a_pattern_takes_no_topic_of_which_policy_or_remote_storage_is_not_known
     assert contents_of(root) == before
 
 
-def test_a_topic_that_is_named_needs_only_its_retention(root: Path) -> None:
+def test_a_named_topic_needs_only_its_retention(root: Path) -> None:
     assert run("retain", root, "--topic=orders", *FIRST_IS_OLD).exit_status == 0
     assert logs_of(root / "orders-0") == [12]
 
 
-def test_a_topic_that_the_metadata_only_lists_loses_nothing_by_defaults(root: Path) -> None:
+def test_a_topic_without_own_configuration_loses_nothing_by_defaults(root: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1)])
     before = contents_of(root)
     now = f"--now={BASE_TIMESTAMP_MS + 10**12}"
@@ -231,7 +231,7 @@ def test_a_topic_that_the_metadata_only_lists_loses_nothing_by_defaults(root: Pa
     assert contents_of(root) == before
 
 
-def test_with_the_brokers_file_its_defaults_count(root: Path, tmp_path: Path) -> None:
+def test_with_the_brokers_file_its_defaults_apply(root: Path, tmp_path: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1)])
     file = tmp_path / "server.properties"
     file.write_text("node.id=7\n")
@@ -244,7 +244,7 @@ def test_with_the_brokers_file_its_defaults_count(root: Path, tmp_path: Path) ->
         assert logs_of(root / "orders-0") == ([0, 12] if too_early else left)
 
 
-def test_a_value_that_is_not_known_limits_nothing(root: Path) -> None:
+def test_an_unknown_limit_deletes_nothing(root: Path) -> None:
     now = f"--now={BASE_TIMESTAMP_MS + 10**12}"
 
     (row,) = of_type(
@@ -278,7 +278,7 @@ def test_each_value_is_explained_with_its_origin(root: Path, tmp_path: Path) -> 
     assert "  retention.bytes is not known\n" in without
 
 
-def test_metadata_that_lies_apart_says_what_is_deleted(root: Path, tmp_path: Path) -> None:
+def test_metadata_in_another_directory_decides_what_is_deleted(root: Path, tmp_path: Path) -> None:
     apart = tmp_path / "apart"
     write_metadata_log(
         apart,
@@ -297,7 +297,7 @@ def test_metadata_that_lies_apart_says_what_is_deleted(root: Path, tmp_path: Pat
     assert tree_of(apart) == before
 
 
-def test_what_a_broker_was_deleting_goes_too(root: Path) -> None:
+def test_files_that_a_broker_was_deleting_are_deleted_too(root: Path) -> None:
     deleted = root / "orders-0" / f"{0:020d}.log.deleted"
     deleted.write_bytes(b"x" * 5000)
 
@@ -312,7 +312,7 @@ def test_what_a_broker_was_deleting_goes_too(root: Path) -> None:
     assert verify(root) == 0
 
 
-def test_what_a_broker_was_deleting_counts_as_freed(root: Path) -> None:
+def test_files_that_a_broker_was_deleting_count_as_freed(root: Path) -> None:
     (root / "orders-0" / f"{0:020d}.log.deleted").write_bytes(b"x" * 5000)
 
     assert run("retain", root, *ALL, "--free=4000").exit_status == 0
@@ -321,7 +321,7 @@ def test_what_a_broker_was_deleting_counts_as_freed(root: Path) -> None:
     assert logs_of(root / "orders-0") == [0, 12]
 
 
-def test_a_partition_with_an_unfinished_swap_is_left_and_others_are_not(root: Path) -> None:
+def test_only_a_partition_with_an_unfinished_swap_is_left_unchanged(root: Path) -> None:
     other = second_partition(root, "payments-0", REPLICATED)
     (other / f"{0:020d}.log.swap").write_bytes(b"")
     before = tree_of(other)
@@ -334,7 +334,7 @@ def test_a_partition_with_an_unfinished_swap_is_left_and_others_are_not(root: Pa
     assert logs_of(root / "orders-0") == [12]
 
 
-def test_a_partition_in_two_directories_is_left(root: Path) -> None:
+def test_a_partition_in_two_directories_is_left_unchanged(root: Path) -> None:
     other = LogModel().write(root.parent / "other").parent
     before = contents_of(root.parent)
 
@@ -346,7 +346,7 @@ def test_a_partition_in_two_directories_is_left(root: Path) -> None:
     assert contents_of(root.parent) == before
 
 
-def test_what_keeps_a_broker_from_starting_is_named(root: Path) -> None:
+def test_what_prevents_a_broker_start_is_reported(root: Path) -> None:
     (root / "not a partition").mkdir()
 
     outcome = run("retain", root, *ALL, *FIRST_IS_OLD)
@@ -356,7 +356,7 @@ def test_what_keeps_a_broker_from_starting_is_named(root: Path) -> None:
     assert b"not a partition" in outcome.stdout
 
 
-def test_without_a_high_watermark_nothing_goes_but_on_the_operators_word(root: Path) -> None:
+def test_without_a_high_watermark_nothing_is_deleted_unless_it_is_assumed(root: Path) -> None:
     write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), None)
     before = contents_of(root)
 
@@ -369,7 +369,7 @@ def test_without_a_high_watermark_nothing_goes_but_on_the_operators_word(root: P
     assert logs_of(root / "orders-0") == [12]
 
 
-def test_nothing_above_the_high_watermark_goes(root: Path) -> None:
+def test_nothing_after_the_high_watermark_is_deleted(root: Path) -> None:
     write_line(root, names.REPLICATION_OFFSET_CHECKPOINT, ("orders", 0), 11)
 
     for how in (FIRST_IS_OLD, ("--free", "1")):
@@ -378,7 +378,7 @@ def test_nothing_above_the_high_watermark_goes(root: Path) -> None:
     assert logs_of(root / "orders-0") == [0, 12]
 
 
-def test_as_much_is_freed_as_is_asked_for_and_the_oldest_first(root: Path) -> None:
+def test_the_requested_space_is_freed_oldest_first(root: Path) -> None:
     second_partition(root, "payments-0", REPLICATED)
 
     (row, other) = of_type(rows_of("retain", root, *ALL, "--free", "1"), "partition")
@@ -393,7 +393,7 @@ def test_as_much_is_freed_as_is_asked_for_and_the_oldest_first(root: Path) -> No
     [("payments-0", 1), ("payments-0", 0), ("orders-0", BASE_TIMESTAMP_MS + 10**9)],
     ids=["too old", "zeroed", "too young"],
 )
-def test_the_oldest_by_its_records_goes_whatever_time_indexes_say(
+def test_the_segment_with_the_oldest_records_is_deleted_whatever_its_time_index(
     name: str, timestamp_ms: int, root: Path
 ) -> None:
     second_partition(root, "payments-0", REPLICATED)
@@ -421,7 +421,7 @@ def test_a_log_whose_age_is_unknown_frees_nothing_and_others_do(root: Path) -> N
     assert (logs_of(root / "orders-0"), logs_of(root / "payments-0")) == ([0, 12], [12])
 
 
-def test_where_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
+def test_if_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
     before = contents_of(root)
 
     outcome = run("retain", root, *ALL, "--free", "1g")
@@ -433,7 +433,7 @@ def test_where_not_enough_can_be_freed_nothing_is_deleted(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [ALL_IS_OLD, ("--free", "1")])
-def test_internal_topics_are_meant_only_by_name(root: Path, how: tuple[str, ...]) -> None:
+def test_internal_topics_are_selected_only_by_name(root: Path, how: tuple[str, ...]) -> None:
     internal = second_partition(root, "__consumer_offsets-0", REPLICATED)
     before = tree_of(internal)
 
@@ -456,7 +456,7 @@ def test_topics_with_remote_storage_are_refused_by_name(root: Path) -> None:
 
 
 @pytest.mark.parametrize("topic", ["order", "__cluster_metadata"])
-def test_topics_that_cannot_be_meant_are_a_wrong_call(root: Path, topic: str) -> None:
+def test_topics_that_cannot_be_selected_are_a_usage_error(root: Path, topic: str) -> None:
     assert run("retain", root, "--topic", topic, *ALL_IS_OLD).exit_status == 16
 
 
@@ -468,7 +468,7 @@ def test_topics_that_cannot_be_meant_are_a_wrong_call(root: Path, topic: str) ->
     ],
     ids=["no marker", "malformed checkpoint"],
 )
-def test_a_directory_that_is_not_clean_has_to_be_recovered_first(root: Path, spoil) -> None:  # type: ignore[no-untyped-def]
+def test_a_directory_after_an_unclean_shutdown_must_be_recovered_first(root: Path, spoil) -> None:  # type: ignore[no-untyped-def]
     spoil(root)
     before = contents_of(root)
 
@@ -494,7 +494,7 @@ def test_a_malformed_checkpoint_that_recovery_does_not_write_is_set_by_hand(root
     assert logs_of(root / "orders-0") == [END_OFFSET]
 
 
-def test_a_damaged_partition_is_left_and_the_others_lose_what_is_old(root: Path) -> None:
+def test_a_damaged_partition_is_unchanged_and_the_others_lose_old_segments(root: Path) -> None:
     damaged = second_partition(root, "payments-0", REPLICATED)
     (damaged / f"{0:020d}.index").unlink()
     before = tree_of(damaged)
@@ -508,7 +508,7 @@ def test_a_damaged_partition_is_left_and_the_others_lose_what_is_old(root: Path)
     assert (root / names.CLEAN_SHUTDOWN_MARKER).exists()
 
 
-def test_the_log_begins_anew_before_the_first_segment_is_gone(
+def test_the_log_start_moves_before_the_first_segment_is_deleted(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remove = Replay._remove
@@ -538,7 +538,7 @@ def test_every_field_is_in_the_manual(root: Path) -> None:
     assert fields_missing_from("kdump-retain", said) == set()
 
 
-def test_people_are_told_what_went_and_how_much_is_free(root: Path) -> None:
+def test_people_see_what_was_deleted_and_freed(root: Path) -> None:
     first, unknown, second, third, last = (
         run("retain", root, *ALL, *FIRST_IS_OLD).stdout.decode().splitlines()
     )
@@ -551,7 +551,7 @@ def test_people_are_told_what_went_and_how_much_is_free(root: Path) -> None:
     assert last.startswith("1 partition: 1 segment deleted, ")
 
 
-def test_a_segment_that_only_its_time_index_calls_old_stays(root: Path) -> None:
+def test_a_segment_that_is_old_only_by_its_time_index_is_kept(root: Path) -> None:
     index = root / "orders-0" / f"{0:020d}.timeindex"
     index.write_bytes(bytes(len(index.read_bytes())))
     before = contents_of(root)

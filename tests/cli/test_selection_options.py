@@ -82,7 +82,7 @@ def run(command: str, *args: str | Path) -> Outcome:
 
 
 @pytest.mark.parametrize("command", RUNS)
-def test_every_command_works_on_the_selected_partitions_alone(command: str, log_dir: Path) -> None:
+def test_every_command_works_on_the_selected_partitions_only(command: str, log_dir: Path) -> None:
     selection = ("--topic", "pay*", "--topic", "orders", "--partition", "pay*-0")
 
     outcome = run(command, *RUNS[command], *selection, "--output", "jsonl", log_dir)
@@ -112,7 +112,7 @@ def test_a_selection_that_matches_nothing_is_a_usage_error_with_the_same_message
 
 
 @pytest.mark.parametrize("command", ["info", "ls", "rebuild-index", "resolve", "verify"])
-def test_a_partition_that_is_named_by_path_has_to_match_too(command: str, log_dir: Path) -> None:
+def test_a_partition_given_by_path_must_match_too(command: str, log_dir: Path) -> None:
     path = log_dir / "orders-0"
     assert run(command, *RUNS[command], "--topic", "payments", path).exit_status == 16
     assert run(command, *RUNS[command], "--topic", "orders", path).exit_status in (0, 1)

@@ -1,4 +1,4 @@
-"""Several log directories of which one fails, and signals: what became of each is reported."""
+"""The outcome of each log directory is reported after a failure or a signal."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_one_that_fails_does_not_hide_what_was_done_to_the_others(
 
 
 @pytest.mark.usefixtures("_second_fails")
-def test_programs_are_told_of_each(log_dirs: list[Path]) -> None:
+def test_programs_get_each_outcome(log_dirs: list[Path]) -> None:
     args = ["recover", "--output", "jsonl", *map(str, log_dirs)]
     rows = objects(run_kdump(args, Path("/")).stdout)
     failures = {row["log_dir"]: row["failure"] for row in rows if row["type"] == "directory"}
@@ -134,7 +134,7 @@ def stopped(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_during_a_change_leaves_word_of_each_directory(
+def test_a_signal_during_a_change_reports_each_directory(
     log_dirs: list[Path], number: signal.Signals
 ) -> None:
     done = stopped(number, "kdump.apply.apply", "roll_forward", 2, "recover", *log_dirs)
@@ -185,7 +185,7 @@ def test_a_signal_during_an_undo_says_how_to_finish_it(
     assert original_of(log_dir) == before
 
 
-def test_what_was_undone_is_said_when_the_report_cannot_be_written(log_dirs: list[Path]) -> None:
+def test_an_undo_is_reported_even_if_its_output_cannot_be_written(log_dirs: list[Path]) -> None:
     assert run_kdump(["recover", str(log_dirs[0])], Path("/")).exit_status == ExitStatus.REPAIRED
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
@@ -202,7 +202,7 @@ def test_what_was_undone_is_said_when_the_report_cannot_be_written(log_dirs: lis
 @pytest.mark.parametrize(
     "command", ["recover", "resolve", "compact --recover --topic *", "verify --repair"]
 )
-def test_what_was_done_is_said_when_the_report_cannot_be_written(
+def test_changes_are_reported_even_if_the_output_cannot_be_written(
     log_dirs: list[Path], command: str
 ) -> None:
     with Path("/dev/full").open("wb") as full:

@@ -121,7 +121,7 @@ def kinds(path: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("name", "command"), each_with_one(IN_PARTITION, READING))
-def test_in_a_partition_they_are_reported_by_commands_that_read(
+def test_reading_commands_report_them_in_a_partition(
     log_dir: Path, name: str, command: str
 ) -> None:
     put_fifo(log_dir / PARTITION / name)
@@ -133,7 +133,7 @@ def test_in_a_partition_they_are_reported_by_commands_that_read(
 
 
 @pytest.mark.parametrize(("name", "command"), each_with_one(IN_PARTITION, WRITING))
-def test_a_partition_that_has_one_is_left_unchanged(log_dir: Path, name: str, command: str) -> None:
+def test_a_partition_with_one_is_unchanged(log_dir: Path, name: str, command: str) -> None:
     put_fifo(log_dir / PARTITION / name)
     had_lock = (log_dir / names.LOCK_FILE).exists()
     before = {path: path.read_bytes() for path in log_dir.glob(f"{PARTITION}/*") if path.is_file()}
@@ -174,9 +174,7 @@ def test_retention_leaves_such_a_partition_unchanged(tmp_path: Path, name: str) 
 @pytest.mark.parametrize(
     "name", [f"{PARTITION}/{names.PARTITION_METADATA}", names.META_PROPERTIES, names.LOCK_FILE]
 )
-def test_whatever_kind_it_is_of_it_is_not_opened(
-    log_dir: Path, name: str, put: Callable[[Path], None]
-) -> None:
+def test_no_kind_is_opened(log_dir: Path, name: str, put: Callable[[Path], None]) -> None:
     put(log_dir / name)
     for command in ("verify", "recover --dry-run", "recover"):
         assert kdump(command, log_dir).exit_status & (
@@ -185,7 +183,7 @@ def test_whatever_kind_it_is_of_it_is_not_opened(
 
 
 @pytest.mark.parametrize("command", ["verify", "dump-segment", "rebuild-index"])
-def test_one_that_is_named_itself_is_not_opened(log_dir: Path, command: str) -> None:
+def test_one_given_as_a_path_is_not_opened(log_dir: Path, command: str) -> None:
     path = log_dir / PARTITION / log_name(120)
     put_fifo(path)
     assert kdump(command, path).exit_status == ExitStatus.OPERATIONAL_ERROR

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, full or gone, and exceptions that nobody foresaw."""
+"""Standard streams that are closed, full or gone, and unexpected exceptions."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def log_dir(tmp_path: Path) -> Path:
     "command",
     ["", "--help", "ls", "ls --output json", "ls --output table", "info", "verify --output junit"],
 )
-def test_an_answer_that_cannot_be_written_is_an_operational_error(
+def test_output_that_cannot_be_written_is_an_operational_error(
     command: str, target: str, log_dir: Path
 ) -> None:
     path = "" if command in ("", "--help") else log_dir
@@ -127,7 +127,7 @@ def test_names_are_printed_whatever_the_encoding_of_the_locale(
 
 
 @pytest.mark.parametrize("how", ["here", "in a job", "in a worker"])
-def test_an_exception_that_nobody_foresaw_is_not_taken_for_a_repair(
+def test_an_unexpected_exception_is_not_reported_as_a_repair(
     how: str,
 ) -> None:
     # The name of a socket of the workers has to be short.
@@ -147,7 +147,7 @@ def test_an_exception_that_nobody_foresaw_is_not_taken_for_a_repair(
         assert "Traceback" not in line
 
 
-def test_alone_kdump_prints_its_help() -> None:
+def test_without_a_command_kdump_prints_its_help() -> None:
     done = shell("$KDUMP")
     assert done.returncode == ExitStatus.SOUND
     assert done.stdout.startswith(b"Usage: kdump ")

@@ -1,4 +1,4 @@
-"""``kdump undo`` takes back what a repair did, lists what can be taken back, and gives it up."""
+"""``kdump undo`` undoes repairs, and lists and discards undo data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give a crashed log directory with a bad batch in the middle."""
+    """Give a crashed log directory with a damaged batch in the middle."""
     path = tmp_path / "logs"
     bad_batch_in_the_middle(path)
     aged(path)
@@ -70,7 +70,7 @@ def test_everything_is_as_it_was_and_each_file_is_named(
     assert actions[names.CLEAN_SHUTDOWN_MARKER] == "remove"
 
 
-def test_people_read_sizes_and_names(repaired: Path) -> None:
+def test_people_see_sizes_and_names(repaired: Path) -> None:
     outcome = undo(repaired)
     lines = [line.split() for line in outcome.stdout.decode().splitlines()]
     assert lines[0] == ["ACTION", "SIZE", "FILE"]
@@ -97,7 +97,7 @@ def test_the_list_has_a_line_for_each_run(repaired: Path) -> None:
     assert tree_of(repaired) == before
 
 
-def test_given_up_it_cannot_be_taken_back(repaired: Path) -> None:
+def test_discarded_it_cannot_be_undone(repaired: Path) -> None:
     before = tree_of(repaired)
     assert [row["undo"] for row in rows("--discard", "--dry-run", repaired)] == ["1"]
     assert tree_of(repaired) == before
@@ -108,7 +108,7 @@ def test_given_up_it_cannot_be_taken_back(repaired: Path) -> None:
     assert outcome.stderr.decode() == f"kdump: {repaired}: there is nothing to undo\n"
 
 
-def test_a_directory_that_has_moved_on_is_refused_with_what_changed(repaired: Path) -> None:
+def test_a_directory_that_has_changed_is_refused_with_the_changes(repaired: Path) -> None:
     (repaired / "orders-0" / "00000000000000000060.log").write_bytes(b"new")
     outcome = undo(repaired)
     assert outcome.exit_status == 8
@@ -116,7 +116,7 @@ def test_a_directory_that_has_moved_on_is_refused_with_what_changed(repaired: Pa
     assert not (repaired / ".lock").exists()
 
 
-def test_a_directory_that_somebody_holds_is_refused(repaired: Path) -> None:
+def test_a_locked_directory_is_refused(repaired: Path) -> None:
     with hold_locks([repaired]):
         outcome = undo(repaired)
     assert outcome.exit_status == 8
@@ -124,11 +124,11 @@ def test_a_directory_that_somebody_holds_is_refused(repaired: Path) -> None:
 
 
 @pytest.mark.parametrize("more", [["--discard"], ["1"]])
-def test_listing_goes_with_nothing_else(repaired: Path, more: list[str]) -> None:
+def test_list_excludes_other_options(repaired: Path, more: list[str]) -> None:
     assert undo("--list", repaired, *more).exit_status == 16
 
 
-def test_what_an_undo_left_that_was_killed_at_its_very_end_goes(
+def test_files_left_by_an_undo_killed_at_its_end_are_removed(
     repaired: Path, original: dict[str, Any]
 ) -> None:
     undo(repaired)

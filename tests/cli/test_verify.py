@@ -1,4 +1,4 @@
-"""``kdump verify`` says what is wrong, as it is found, ends as it should, and never writes."""
+"""``kdump verify`` reports damage as it finds it, and never writes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from kdump.formats.names import FileKind
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory in which nothing is wrong."""
+    """Give a sound log directory."""
     return LogModel().write(tmp_path / "logs").parent
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give a log directory with a bad checksum, and a file that is not a broker's."""
+    """Give a log directory with a wrong checksum and a foreign file."""
     model = LogModel()
     content = bytearray(model.segments[0][1])
     content[-2] ^= 1
@@ -64,12 +64,12 @@ def test_damage_ends_with_4(damaged: Path) -> None:
     assert "[batch-checksum]" in first
 
 
-def test_a_warning_alone_is_no_damage(log_dir: Path) -> None:
+def test_a_warning_alone_is_not_damage(log_dir: Path) -> None:
     (log_dir / "orders-0" / "00000000000000000000.log.swap").write_bytes(b"")
     assert verify(log_dir).exit_status == 0
 
 
-def test_what_cannot_be_read_ends_with_8(log_dir: Path) -> None:
+def test_an_unreadable_file_ends_with_8(log_dir: Path) -> None:
     log = file(log_dir / "orders-0", 0, FileKind.LOG)
     log.unlink()
     log.symlink_to(log)
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_ends_with_8(log_dir: Path) -> None:
     assert "file-unreadable" in outcome.stdout.decode()
 
 
-def test_a_path_that_is_not_there_ends_with_8(tmp_path: Path) -> None:
+def test_a_missing_path_ends_with_8(tmp_path: Path) -> None:
     outcome = verify(tmp_path / "nowhere")
     assert outcome.exit_status == 8
     assert outcome.stdout == b""
@@ -89,21 +89,21 @@ def test_a_directory_that_is_not_kafkas_ends_with_8(tmp_path: Path) -> None:
     assert verify(tmp_path).exit_status == 8
 
 
-def test_that_no_topic_matches_is_an_error(log_dir: Path) -> None:
+def test_a_topic_without_a_match_is_an_error(log_dir: Path) -> None:
     outcome = verify("--topic", "payments*", log_dir)
     assert outcome.exit_status == 16
     assert b"payments*" in outcome.stderr
 
 
-def test_quick_and_deep_do_not_go_together(log_dir: Path) -> None:
+def test_quick_and_deep_are_mutually_exclusive(log_dir: Path) -> None:
     assert verify("--quick", "--deep", log_dir).exit_status == 16
 
 
-def test_quick_does_not_see_a_bad_checksum(damaged: Path) -> None:
+def test_quick_does_not_find_a_wrong_checksum(damaged: Path) -> None:
     assert verify("--quick", damaged).exit_status == 0
 
 
-def test_deep_sees_what_a_sound_checksum_hides(tmp_path: Path) -> None:
+def test_deep_finds_what_a_valid_checksum_hides(tmp_path: Path) -> None:
     model = LogModel()
     content = model.segments[0][0]
     model.segments[0][0] = forged(batch(records(0, 2)), last_offset_delta=2, records_count=3)
@@ -112,7 +112,7 @@ def test_deep_sees_what_a_sound_checksum_hides(tmp_path: Path) -> None:
     assert (verify(log_dir).exit_status, verify("--deep", log_dir).exit_status) == (0, 4)
 
 
-def test_a_program_sees_findings_partitions_and_a_summary(damaged: Path) -> None:
+def test_programs_get_findings_partitions_and_a_summary(damaged: Path) -> None:
     rows = said(damaged)
     assert [row["type"] for row in rows].count("finding") == len(rows) - 2
     assert [row["type"] for row in rows[-2:]] == ["partition", "summary"]
@@ -168,7 +168,7 @@ def test_the_table_has_the_findings_and_the_partitions(damaged: Path) -> None:
     assert "orders-0" in text
 
 
-def test_people_see_information_only_when_they_ask(damaged: Path) -> None:
+def test_people_see_info_only_with_verbose(damaged: Path) -> None:
     assert b"foreign-file" not in verify(damaged).stdout
     assert b"foreign-file" in verify("-v", damaged).stdout
 
@@ -190,11 +190,11 @@ def test_a_segment_can_be_verified_alone(damaged: Path) -> None:
     assert verify(file(partition, 12, FileKind.LOG)).exit_status == 0
 
 
-def test_a_file_that_is_no_log_is_refused(damaged: Path) -> None:
+def test_a_file_that_is_not_a_log_is_refused(damaged: Path) -> None:
     assert verify(damaged / "meta.properties").exit_status == 8
 
 
-def test_a_topic_can_be_picked(damaged: Path) -> None:
+def test_a_topic_can_be_selected(damaged: Path) -> None:
     rows = said("--topic", "ord*", damaged)
     assert rows[-1]["partitions"] == 1
 
@@ -226,7 +226,7 @@ def test_the_manual_explains_every_code_by_severity() -> None:
     ]
 
 
-def test_the_manual_names_every_field_that_programs_see(damaged: Path) -> None:
+def test_the_manual_names_every_field(damaged: Path) -> None:
     text = document().astext()
     fields = {name for row in said(damaged) for name in row}
     assert not [name for name in fields if not re.search(rf"\b{name}\b", text)]
@@ -247,7 +247,7 @@ CLEAN = (
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]], ids=["default", "quick", "deep"])
 @pytest.mark.parametrize("directories", CLEAN, ids=[each[0] for each in CLEAN])
-def test_what_a_real_broker_left_cleanly_is_sound(
+def test_clean_directories_of_a_real_broker_are_sound(
     fixtures: Path, directories: tuple[str, ...], level: list[str]
 ) -> None:
     paths = [fixtures / "out" / each for each in directories]
@@ -260,6 +260,6 @@ def test_what_a_real_broker_left_cleanly_is_sound(
     assert rows[-1]["damaged_bytes"] == 0
 
 
-def test_severities_have_the_names_that_the_manual_gives_them() -> None:
+def test_severities_have_the_names_in_the_manual() -> None:
     text = document().astext()
     assert all(each.label in text for each in Severity)

@@ -1,4 +1,4 @@
-"""``kdump verify --repair`` ends what it finds with the least change, and leaves the rest named."""
+"""``kdump verify --repair`` applies the minimal repair, and reports what is left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kdump.formats import names
 from kdump.formats.names import FileKind
 
 DENSE = ("--config", "index.interval.bytes=0")
-"""Lets small segments have entries in their indexes."""
+"""Gives small segments index entries."""
 
 Breaking = Callable[[Path], None]
 
@@ -46,7 +46,7 @@ def flip(path: Path, position: int) -> None:
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Path:
-    """Give a log directory that was left cleanly, with indexes as Kafka makes them."""
+    """Give a clean log directory, with indexes as Kafka writes them."""
     root = LogModel().write(tmp_path / "logs").parent
     for path in (root / "orders-0").glob("*index"):
         path.unlink()
@@ -63,7 +63,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def beyond_end(path: Path) -> None:
-    """Let a checkpoint say that the log reaches farther than it does."""
+    """Set a checkpoint past the end of the log."""
     path.write_bytes(offset_checkpoint({("orders", 0): END_OFFSET + 9}))
 
 
@@ -90,12 +90,12 @@ DERIVED: dict[str, Breaking] = {
     "recovery point": lambda root: beyond_end(root / names.RECOVERY_POINT_CHECKPOINT),
     "log start offset": lambda root: beyond_end(root / names.LOG_START_OFFSET_CHECKPOINT),
 }
-"""What can be derived again, broken."""
+"""Derived files, each with damage."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", DERIVED)
-def test_what_can_be_derived_again_is_as_before(clean: Path, what: str) -> None:
+def test_derived_files_are_rebuilt_as_before(clean: Path, what: str) -> None:
     sound = contents_of(clean)
     DERIVED[what](clean)
     broken = contents_of(clean)
@@ -117,7 +117,7 @@ def test_a_sound_directory_is_not_touched(clean: Path) -> None:
     assert after == before
 
 
-def test_a_dry_run_says_what_would_be_done_and_changes_nothing(clean: Path) -> None:
+def test_a_dry_run_previews_the_changes_and_writes_nothing(clean: Path) -> None:
     DERIVED["offset index"](clean)
     before = tree_of(clean)
 
@@ -130,7 +130,7 @@ def test_a_dry_run_says_what_would_be_done_and_changes_nothing(clean: Path) -> N
     assert tree_of(clean) == before
 
 
-def test_only_the_file_that_a_finding_is_about_is_changed(clean: Path) -> None:
+def test_only_the_file_of_a_finding_is_changed(clean: Path) -> None:
     DERIVED["time index"](clean)
     before = contents_of(clean)
 
@@ -143,7 +143,7 @@ def test_only_the_file_that_a_finding_is_about_is_changed(clean: Path) -> None:
 
 
 def with_bad_batch(tmp_path: Path, *, is_clean: bool, base_offset: int = 0) -> Path:
-    """Write a log directory with a bad batch in one of its two segments."""
+    """Write a log directory with a damaged batch in one of its two segments."""
     model = LogModel(is_clean=is_clean)
     content = bytearray(model.segments[base_offset][1])
     content[-2] ^= 1
@@ -157,7 +157,7 @@ def with_bad_batch(tmp_path: Path, *, is_clean: bool, base_offset: int = 0) -> P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "flushed"])
-def test_bad_data_that_no_broker_would_look_at_is_named_and_left(
+def test_damaged_data_that_no_broker_checks_is_reported_and_unchanged(
     tmp_path: Path, is_clean: bool
 ) -> None:
     root = with_bad_batch(tmp_path, is_clean=is_clean)
@@ -170,7 +170,7 @@ def test_bad_data_that_no_broker_would_look_at_is_named_and_left(
     assert {path: path.read_bytes() for path in logs} == logs
 
 
-def test_bad_data_that_a_broker_would_cut_is_cut(tmp_path: Path) -> None:
+def test_damaged_data_that_a_broker_would_truncate_is_truncated(tmp_path: Path) -> None:
     root = with_bad_batch(tmp_path, is_clean=False, base_offset=12)
 
     assert repair(root).exit_status == 1
@@ -182,7 +182,7 @@ def test_bad_data_that_a_broker_would_cut_is_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["salvage", "truncate"])
-def test_flushed_data_is_repaired_by_name_only_and_the_directory_stays_clean(
+def test_flushed_data_is_repaired_only_with_a_policy_and_the_directory_stays_clean(
     tmp_path: Path, policy: str
 ) -> None:
     root = with_bad_batch(tmp_path, is_clean=True)
@@ -200,7 +200,7 @@ def test_flushed_data_is_repaired_by_name_only_and_the_directory_stays_clean(
     assert contents_of(root) == before
 
 
-def test_leftovers_are_resolved_and_then_what_they_hid_is_repaired(clean: Path) -> None:
+def test_leftover_files_are_resolved_and_then_what_they_hid_is_repaired(clean: Path) -> None:
     sound = contents_of(clean)
     (partition(clean) / "00000000000000000000.log.cleaned").write_bytes(b"half")
     DERIVED["offset index"](clean)
@@ -210,7 +210,7 @@ def test_leftovers_are_resolved_and_then_what_they_hid_is_repaired(clean: Path) 
     assert contents_of(clean) == sound
 
 
-def test_options_of_repairs_without_repair_are_refused(clean: Path) -> None:
+def test_options_that_require_repair_are_refused_without_it(clean: Path) -> None:
     for option in (["--dry-run"], ["--no-undo"], ["--policy", "salvage"]):
         assert verify(*option, clean).exit_status == 16
     assert repair("--output", "junit", clean).exit_status == 16
