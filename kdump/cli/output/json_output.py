@@ -88,7 +88,7 @@ class JsonOutput:
 
         Raises:
             OSError: standard output cannot be written.
-            OutputError: the same, where it is the standard output of the ``kdump`` process.
+            OutputError: the same, if it is the standard output of the ``kdump`` process.
         """
         assert self._form is not None, "the command has its --output from output_option"
         if self._header is not None:
@@ -111,7 +111,7 @@ class JsonOutput:
 
         Raises:
             OSError: standard output cannot be written.
-            OutputError: the same, where it is the standard output of the ``kdump`` process.
+            OutputError: the same, if it is the standard output of the ``kdump`` process.
         """
         if self._form is None or self._is_ended or self._is_writing:
             return

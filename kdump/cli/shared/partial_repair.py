@@ -116,7 +116,7 @@ def run_parts(
         command: its name.
         parts: which part, by the state of the partition. Partitions of other states, and the
             cluster's metadata, are left unchanged unless they are named exactly.
-        named: what the paths stand for.
+        named: the log directories, partitions and segments named by the paths.
         selection: which partitions of that.
         repair: how to write, and what to print.
         config: the configuration.

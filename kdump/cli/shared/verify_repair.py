@@ -78,8 +78,8 @@ def verify_and_repair(
             advice = shown.advice(after_repair=True)
             if not rounds_left:
                 break
-            mended = _repairs(log_dirs, findings, verification, policy)
-            done = plan_and_apply([each.target for each in mended], writing)
+            repairs = _repairs(log_dirs, findings, verification, policy)
+            done = plan_and_apply([each.target for each in repairs], writing)
             for event in _repair_events(done, verbose=verbose):
                 printer.emit(event)
             all_done += done
@@ -90,7 +90,7 @@ def verify_and_repair(
             if writing.dry_run:
                 printer.emit(_ONLY_THE_FIRST_ROUND)
                 damage = [each for each in findings if each.severity > verification.worst_allowed]
-                status = _preview_status(status, damage, mended)
+                status = _preview_status(status, damage, repairs)
                 break
             repaired = ExitStatus.REPAIRED
         printer.emit_text(advice)
@@ -98,12 +98,12 @@ def verify_and_repair(
 
 
 def _preview_status(
-    status: ExitStatus, damage: Iterable[Finding], mended: Sequence[MinimalRepair]
+    status: ExitStatus, damage: Iterable[Finding], repairs: Sequence[MinimalRepair]
 ) -> ExitStatus:
     """Return the exit status of a preview with something to do."""
     status = status & ~ExitStatus.DAMAGE_LEFT | ExitStatus.REPAIRED
-    is_left = any(not any(each.ends(finding) for each in mended) for finding in damage)
-    if is_left or any(each.loses_records for each in mended):
+    is_left = any(not any(each.ends(finding) for each in repairs) for finding in damage)
+    if is_left or any(each.loses_records for each in repairs):
         status |= ExitStatus.DAMAGE_LEFT
     return preview_status(status)
 
@@ -115,18 +115,18 @@ def _repairs(
     policy: Policy,
 ) -> list[MinimalRepair]:
     """Compute the minimal repair of the findings."""
-    ailments = RepairableFindings()
+    repairable = RepairableFindings()
     for finding in findings:
-        ailments.take(finding)
+        repairable.take(finding)
     directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
-    mending = RepairSettings(
+    settings = RepairSettings(
         settings=verification.config.settings_of(directories),
         policy=policy,
         now_ms=verification.now_ms,
         options=verification.engine.options,
         progress=verification.engine.progress,
     )
-    return plan_minimal_repair(ailments, directories, mending)
+    return plan_minimal_repair(repairable, directories, settings)
 
 
 def _repair_events(done: Sequence[PlanResult], *, verbose: bool) -> Iterator[Event]:
