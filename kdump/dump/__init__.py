@@ -1,1 +1,1 @@
-"""What ``kdump dump-segment`` shows: each kind of file as the official tool's text, and as rows."""
+"""Output of ``kdump dump-segment``: each kind of file as the official tool's text, and as rows."""

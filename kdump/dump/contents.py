@@ -1,4 +1,4 @@
-"""How a record's key and value become text: Kafka's decoders, and one's own."""
+"""Text for a record's key and value: Kafka's decoders, and the user's own."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Contents(Protocol):
     def text(
         self, key: bytes | None, value: bytes | None, offset: int
     ) -> tuple[str | None, str | None]:
-        """Raises :class:`FormatError` where the official tool gives up."""
+        """Raises :class:`FormatError` where the official tool ends."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Utf8Contents:
-    """Keys and values as UTF-8, read as Java reads it: ``StringDecoder`` for both."""
+    """Keys and values as UTF-8, decoded as in Java: ``StringDecoder`` for both."""
 
     def text(
         self, key: bytes | None, value: bytes | None, offset: int
@@ -47,7 +47,7 @@ class Utf8Contents:
 
 @dataclass(frozen=True, slots=True)
 class DecodedContents:
-    """Keys and values through a decoder each."""
+    """Keys and values, each with its own decoder."""
 
     key_decoder: Decoder
     value_decoder: Decoder
@@ -64,7 +64,7 @@ def _decoded(decoder: Decoder, data: bytes | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class EscapedContents:
-    """What other contents give, made fit for a terminal by ``escape``."""
+    """Other contents, with control characters escaped by ``escape``."""
 
     contents: Contents
     escape: Callable[[str], str]
@@ -93,7 +93,7 @@ class TopicContents:
 
 
 def topic_contents(name: str) -> TopicContents:
-    """Contents of the internal topic that the official tool calls ``name``."""
+    """Give the contents of the internal topic that the official tool calls ``name``."""
     return TopicContents(internal_topics.DECODERS[name])
 
 
@@ -117,18 +117,18 @@ DECODERS: Final[dict[str, Decoder]] = {
     STRING_DECODER: java_utf8,
     "org.apache.kafka.tools.api.IntegerDecoder": _int32,
     "org.apache.kafka.tools.api.LongDecoder": _int64,
-    # Kafka's own prints the address of a Java array, which helps nobody.
+    # Kafka's own prints the address of a Java array, which is of no use.
     "org.apache.kafka.tools.api.DefaultDecoder": bytes.hex,
 }
 """Kafka's own decoder classes."""
 
 
 def find_decoder(name: str) -> Decoder:
-    """The decoder called ``name``: one of Kafka's classes, or a Python function.
+    """Find the decoder called ``name``: one of Kafka's classes, or a Python function.
 
-    The function is named as ``module:function``, where the module is one that Python finds (kdump
-    does not look into the current directory), or as ``path/to/file.py:function``. It takes the
-    bytes of a key or a value, and what it returns is printed.
+    The function is named as ``module:function``, where Python can import the module (not from the
+    current directory), or as ``path/to/file.py:function``. It takes the bytes of a key or a value,
+    and what it returns is printed.
 
     Raises:
         UsageProblem: there is no such decoder, or it cannot be loaded.
@@ -138,8 +138,8 @@ def find_decoder(name: str) -> Decoder:
     module_name, separator, function_name = name.rpartition(":")
     if not separator:
         raise UsageProblem(
-            f"no decoder is called {name}; there are {', '.join(DECODERS)},"
-            " and a Python function as MODULE:FUNCTION or FILE.py:FUNCTION"
+            f"no decoder {name}; choose one of {', '.join(DECODERS)},"
+            " or a Python function as MODULE:FUNCTION or FILE.py:FUNCTION"
         )
     try:
         function = getattr(_load(module_name), function_name)
@@ -155,7 +155,7 @@ def find_decoder(name: str) -> Decoder:
         except UnicodeEncodeError as failure:
             character = failure.object[failure.start]
             raise FormatError(
-                f"decoder {name} gave text with the lone surrogate {character!a}"
+                f"decoder {name} returned text with the lone surrogate {character!a}"
             ) from failure
         except (Exception, SystemExit) as failure:
             raise FormatError(f"decoder {name} failed: {_explain(failure)}") from failure
@@ -177,14 +177,14 @@ def _load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # Dataclasses look for the module that they are in.
+    # Dataclasses look up the module that defines them.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
 
 
 def _explain(failure: BaseException) -> str:
-    """What an exception of somebody else's code says, on one line that can be printed."""
+    """Format an exception of foreign code on one printable line."""
     try:
         said = str(failure)
     except Exception:  # noqa: BLE001 - whatever it is, there is nothing to show
@@ -198,7 +198,7 @@ def _explain(failure: BaseException) -> str:
 
 
 def find_contents(key_decoder: str, value_decoder: str) -> Contents:
-    """Contents through two decoders by name (:func:`find_decoder`)."""
+    """Give contents with two decoders by name (:func:`find_decoder`)."""
     if key_decoder == value_decoder == STRING_DECODER:
         return Utf8Contents()
     return DecodedContents(find_decoder(key_decoder), find_decoder(value_decoder))

@@ -1,4 +1,4 @@
-"""A file as the official tool names it, and the files that belong to the same segment."""
+"""A file by the official tool's name for it, and the other files of its segment."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _LATER_STAGES: Final = {
     FileStage.DELETED: (FileStage.DELETED, FileStage.LIVE),
     FileStage.LIVE: (FileStage.LIVE,),
 }
-"""Where a neighbour of a file may be: Kafka renames the files of a segment one by one."""
+"""Suffixes of the other files of a segment: Kafka renames them one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class DumpedFile:
-    """One file that a dump was asked for.
+    """A file to dump.
 
     Attributes:
-        name: as given, and as ``java.io.File`` prints it: runs of slashes are one, the last is
-            cut, and (unlike :class:`pathlib.Path`) a leading ``./`` stays.
+        name: as given, normalized as by ``java.io.File``: repeated slashes become one, the last is
+            removed, and (unlike with :class:`pathlib.Path`) a leading ``./`` stays.
     """
 
     name: str
 
     @classmethod
     def named(cls, text: str) -> DumpedFile:
-        """The file that an argument ``text`` of the command means."""
+        """Give the file for an argument ``text`` of the command."""
         while "//" in text:
             text = text.replace("//", "/")
         return cls(text.rstrip("/") or text[:1])
@@ -44,7 +44,7 @@ class DumpedFile:
 
     @property
     def absolute_name(self) -> str:
-        """As ``java.io.File.getAbsolutePath`` gives it: not resolved, only made absolute."""
+        """The path as ``java.io.File.getAbsolutePath`` gives it: absolute, but not resolved."""
         if self.name.startswith("/"):
             return self.name
         directory = str(local(".").as_absolute()).rstrip("/")
@@ -52,12 +52,12 @@ class DumpedFile:
 
     @property
     def base_offset(self) -> int | None:
-        """What stands before the first dot, or None where that is no 64-bit number."""
+        """The number before the first dot; None where that is not a 64-bit number."""
         return parse_long(self._stem)
 
     @property
     def base_offset_problem(self) -> DumpProblem | None:
-        """That there is no :attr:`base_offset`, if so."""
+        """The problem that there is no :attr:`base_offset`; None where there is one."""
         if self.base_offset is not None:
             return None
         return DumpProblem(
@@ -70,14 +70,14 @@ class DumpedFile:
 
     @property
     def stage(self) -> FileStage:
-        """Live, or left over from something, by the end of the name."""
+        """The stage of the file, by the end of its name."""
         for stage in (FileStage.CLEANED, FileStage.SWAP, FileStage.DELETED):
             if self.name.endswith(stage.value):
                 return stage
         return FileStage.LIVE
 
     def neighbour(self, kind: FileKind) -> Location:
-        """The file of that kind of the same segment; where there is none, where it should be."""
+        """Give the path of the file of that kind of the same segment, whether it exists or not."""
         wanted = [
             self.path.with_name(f"{self._stem}{kind.value}{stage.value}")
             for stage in _LATER_STAGES[self.stage]

@@ -1,4 +1,4 @@
-"""The fields of the rows of each kind of file, in order, and rows made short for a table."""
+"""The fields of the rows of each kind of file, in order, and rows shortened for a table."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ _FIELDS: Final[dict[DumpKind, tuple[str, ...]]] = {
 }
 
 _MOST_CHARACTERS: Final = 60
-"""Of a key or value in a table; the other forms have all of it."""
+"""Length of a key or value in a table; the other forms have all of it."""
 
 _SEGMENT_TABLE: Final = (
     "type",
@@ -166,14 +166,14 @@ def fields_of(kinds: Iterable[DumpKind]) -> list[str]:
 
 
 def table_fields(kind: DumpKind, rows: Sequence[Row]) -> list[str]:
-    """What a table of one file shows: of a segment a choice, of others what ``rows`` have."""
+    """Give the columns of a table of one file: a selection for a segment, else all of ``rows``."""
     if kind in OF_BATCHES:
         return list(_SEGMENT_TABLE)
     return [name for name in _FIELDS[kind][1:] if any(name in row for row in rows)]
 
 
 def table_row(row: Row) -> Row:
-    """``row`` of a segment with what matters at a glance; any other row as it is."""
+    """Summarize ``row`` of a segment; any other row stays as it is."""
     if row["type"] == "batch":
         return {
             "type": row["type"],
@@ -199,7 +199,7 @@ def table_row(row: Row) -> Row:
 
 
 def _content(row: Row, side: str) -> object:
-    """The key or value of a record as a person wants it; nothing for control records."""
+    """Give the key or value of a record for people; nothing for control records."""
     return None if "control" in row else row.get(f"decoded_{side}", row[side])
 
 

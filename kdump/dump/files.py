@@ -1,7 +1,7 @@
-"""Which kind of file a name promises, and the dump of each kind.
+"""The kind of a file by its name, and the dump of each kind.
 
 The module of a kind is imported when a file of that kind is dumped: a command that prints one
-segment does not wait for the schemas of the internal topics.
+segment does not import the schemas of the internal topics.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ SMALL_FILES: Final = (names.PARTITION_FILES | names.LOG_DIRECTORY_FILES) - {
     names.BOOTSTRAP_CHECKPOINT,
     names.LOCK_FILE,
 }
-"""Files that are known by their whole name (``small_files.READERS`` has each)."""
+"""Files that are recognized by their full name (``small_files.READERS`` has each)."""
 
 
 class DumpKind(enum.Enum):
-    """What a file holds, as far as its name says."""
+    """The content of a file, by its name."""
 
     SEGMENT = ".log"
     METADATA_SNAPSHOT = ".checkpoint"
@@ -50,10 +50,10 @@ class DumpKind(enum.Enum):
 
     @classmethod
     def of(cls, name: str) -> DumpKind | None:
-        """The kind of the file called ``name`` (without directory), None if there is none.
+        """Give the kind of the file called ``name`` (without directory); None if it has none.
 
-        The suffixes of files on their way in or out (``.swap``, ``.deleted`` …) do not count. Bytes
-        that kdump has set aside are what the file was that they were in.
+        Suffixes of leftover files (``.swap``, ``.deleted`` …) do not count. Quarantined bytes have
+        the kind of the file that they were in.
         """
         plain = _plain_name(name)
         if plain in SMALL_FILES:
@@ -85,9 +85,9 @@ def dump_text(
     report: DumpReport,
     workers: Sequence[Worker] = (),
 ) -> Iterator[bytes | memoryview]:
-    """The official tool's text, but for its first line, or text in its manner.
+    """Give the official tool's text without its first line, or text like it.
 
-    ``workers`` may make a part of the text of a segment.
+    ``workers`` may produce part of the text of a segment.
 
     Raises:
         OSError: when the file cannot be read.

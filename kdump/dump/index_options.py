@@ -1,4 +1,4 @@
-"""What the command line can ask of the dump of an index."""
+"""Options for the dump of an index."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class IndexDumpOptions:
 
     Attributes:
         verify_index_only: check the entries against the log, print none.
-        index_sanity_check: do what a starting broker does to decide whether to rebuild an index,
-            and nothing else.
-        max_message_size_bytes: how far from an entry's position its batch may reach.
+        index_sanity_check: only check what a starting broker checks to decide whether to rebuild an
+            index.
+        max_message_size_bytes: largest size of a batch that an entry points to.
     """
 
     verify_index_only: bool = False

@@ -1,7 +1,7 @@
-"""What a dump of an index asks of the log beside it.
+"""Lookups in the log that belongs to an index.
 
-The batches that entries point at are read as Kafka's ``FileRecords`` reads them: by position and
-length alone, no checksum is looked at.
+The batches that entries point to are read as Kafka's ``FileRecords`` does: by position and length
+only, without their checksums.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SIDE_WALK_WINDOW_BYTES: Final = 1 << 16
 
 
 def open_log(path: Location, index_path: Location) -> tuple[StoredFile | None, DumpProblem | None]:
-    """Open the log of an index; where there is none, that is the problem.
+    """Open the log of an index; a missing log is reported as a problem.
 
     Raises:
         OSError: when it is there and cannot be opened.
@@ -77,7 +77,7 @@ class Fault(enum.IntEnum):
 
     NONE = 0
     OUTSIDE = 1
-    """The position lies before the log, or behind it."""
+    """The position is before the log, or past its end."""
     NO_WHOLE_BATCH = 2
     """Too few bytes follow, or fewer than the batch claims."""
     BAD_LENGTH = 3
@@ -131,7 +131,7 @@ def batches_at(source: ByteSource, positions: Column, max_bytes: int) -> Batches
 
 
 def _headers(source: ByteSource, positions: Column) -> npt.NDArray[np.void]:
-    """The bytes at each position, as batch headers; zeroes stand in where the source ends."""
+    """The bytes at each position, as batch headers; padded with zeroes where the source ends."""
     rows = np.zeros((len(positions), HEADER_BYTES), np.uint8)
     blocks = positions // _BLOCK_BYTES
     order = np.argsort(blocks, kind="stable")
@@ -151,14 +151,14 @@ def _headers(source: ByteSource, positions: Column) -> npt.NDArray[np.void]:
 
 @dataclass(slots=True, eq=False)
 class FoundBatches:
-    """Outcome of n searches for the first batch, from a position on, that reaches to an offset.
+    """Results of n searches for the first batch, from a position on, that reaches an offset.
 
     Attributes:
         is_found: whether there is one.
         last_offset: of it (int64).
         max_timestamp: greatest of its records, -1 where it has none (int64); only of batches that
             end at the very offset.
-        has_failed: whether the search met damage, which it may have done after it found a batch.
+        has_failed: whether the search met damage, perhaps after it had found a batch.
         first_failure: the first search that did, and the damage; its position is in the log.
     """
 
@@ -187,20 +187,20 @@ class FoundBatches:
 
 
 def find_batches(source: ByteSource, starts: Column, offsets: Column) -> FoundBatches:
-    """Search from each of ``starts`` (bytes of the log) for each of ``offsets``.
+    """Search for each of ``offsets`` from each of ``starts`` (bytes of the log).
 
-    One pass over the log serves all searches that start where a batch does. Those that do not,
-    because the index is damaged, take a pass each from where they start.
+    One pass over the log serves all searches that start where a batch does. Others, in a damaged
+    index, take a pass each.
 
-    As in ``DumpLogSegments.dumpTimeIndex`` a search fails on damage anywhere behind its start, also
-    behind the batch that it finds: all batches are listed first.
+    As in ``DumpLogSegments.dumpTimeIndex`` a search fails on damage anywhere after its start, also
+    after the batch that it finds: all batches are listed first.
     """
     found = FoundBatches.none_yet(len(starts))
     is_outside = (starts < 0) | (starts > source.size_bytes)
     if is_outside.any():
         outside = np.flatnonzero(is_outside)
         damage = FormatError(
-            "offset index leads out of the log",
+            "offset index points outside the log",
             position=source.size_bytes,
             expected=f"a position of 0 to {source.size_bytes}",
             found=int(starts[outside[0]]),
@@ -281,7 +281,7 @@ def _search_window(
 
 
 def _first_reaching(last_offset: Column, slots: Column, offsets: Column) -> Column:
-    """For each search the first row from its slot on that ends at or behind its offset, or n."""
+    """For each search the first row from its slot on that ends at or after its offset, or n."""
     if (last_offset[1:] >= last_offset[:-1]).all():
         return np.maximum(slots, np.searchsorted(last_offset, offsets))
     rows = np.empty(len(slots), np.int64)
@@ -293,7 +293,7 @@ def _first_reaching(last_offset: Column, slots: Column, offsets: Column) -> Colu
 
 
 def _max_timestamps(window: Window, rows: Column) -> tuple[Column, dict[int, FormatError]]:
-    """The greatest timestamp among the records of some batches, and what is wrong with which.
+    """Find the greatest timestamp among the records of some batches, and the damaged batches.
 
     Both count the batches as ``rows`` does: column of shape (len(rows),), keys from 0.
     """
@@ -320,7 +320,7 @@ def _max_timestamps(window: Window, rows: Column) -> tuple[Column, dict[int, For
 
 
 def _legacy_max_timestamp(batch: memoryview) -> int:
-    """The greatest timestamp of a message of magic 0 or 1, or of those that it wraps."""
+    """Find the greatest timestamp of a message of magic 0 or 1, or of the messages in it."""
     header = message_set.decode_header(batch)
     if Codec.of_attributes(header.attributes) is Codec.NONE:
         return max(NO_TIMESTAMP, header.timestamp)
@@ -329,5 +329,5 @@ def _legacy_max_timestamp(batch: memoryview) -> int:
 
 
 def _at_batch(damage: FormatError, position: int) -> FormatError:
-    """``damage``, whose place counts from somewhere within its batch, at the batch's place."""
+    """Give ``damage`` with the position of its batch."""
     return FormatError(damage.what, position=position, expected=damage.expected, found=damage.found)

@@ -1,4 +1,4 @@
-"""A segment of Kafka 0.7, as text in the manner of the official tool, and as rows."""
+"""A segment of Kafka 0.7, as text like the official tool's, and as rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NEEDS_MORE: Final = (StopReason.TORN_TAIL, StopReason.SHORT_TAIL, StopReason.ZE
 
 
 def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[bytes]:
-    """Print the messages, and with ``deep`` those that they wrap; offsets are byte positions.
+    """Print the messages, and with ``deep`` those inside them; offsets are byte positions.
 
     Raises:
         OSError: when the file cannot be read.
@@ -73,7 +73,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
 
 
 def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Iterator[Row]:
-    """Rows of type ``message`` (as it lies in the file), ``record`` and ``trailing_bytes``."""
+    """Rows of type ``message`` (as in the file), ``record`` and ``trailing_bytes``."""
     with file.path.open_file() as source:
         for entry in _entries(source, file.base_offset or 0, options.max_bytes):
             if isinstance(entry, Stop):
@@ -162,7 +162,7 @@ def _messages(entry: Message) -> tuple[list[Message], FormatError | None]:
 def _entries(
     source: ByteSource, base_offset: int, max_bytes: int | None
 ) -> Iterator[Message | Stop]:
-    """The entries of a file, read in pieces; positions count from the start of the file."""
+    """Read the entries of a file in pieces; positions count from the start of the file."""
     end = source.size_bytes if max_bytes is None else min(max_bytes, source.size_bytes)
     start = 0
     wanted = _CHUNK_BYTES

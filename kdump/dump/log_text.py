@@ -1,7 +1,7 @@
 """A log segment as the official tool's text, byte for byte.
 
-``org.apache.kafka.tools.DumpLogSegments`` prints a line a batch and, where asked, a line a
-record; those of magic 2 are put together in :mod:`kdump.dump.record_lines`.
+``org.apache.kafka.tools.DumpLogSegments`` prints a line for each batch and, on request, a line for
+each record. :mod:`kdump.dump.record_lines` formats records of magic 2.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_TIMESTAMP_TYPE: Final = "NoTimestampType"
 
 
 def batch_lines(batches: BatchColumns) -> list[str]:
-    """One line a batch, without line ends."""
+    """Format one line for each batch, without line ends."""
     columns = [
         batches.position,
         batches.size_bytes,
@@ -93,7 +93,7 @@ _CODEC_LABELS: Final = (*(codec.label for codec in Codec), "unknown", "unknown",
 
 
 def timestamp_type(magic: int, attributes: int) -> str:
-    """What the official tool calls the timestamps of a batch."""
+    """Give the official tool's name for the timestamps of a batch."""
     if magic == 0:
         return _NO_TIMESTAMP_TYPE
     return TIMESTAMP_TYPES[bool(attributes & record_batch.LOG_APPEND_TIME_FLAG)]
@@ -108,7 +108,7 @@ def _last_sequence(batches: BatchColumns) -> Column:
 
 
 def batches_text(window: Window, damage: Damage) -> bytes:
-    """The lines of the batches of ``window``."""
+    """Format the lines of the batches of ``window``."""
     _note_unknown(window.batches, damage)
     return "".join(line + "\n" for line in batch_lines(window.batches)).encode()
 
@@ -116,7 +116,7 @@ def batches_text(window: Window, damage: Damage) -> bytes:
 def _note_unknown(
     batches: BatchColumns, damage: Damage, told: Collection[int] = frozenset()
 ) -> None:
-    """Note the batches whose codec or magic Kafka does not know, but for the rows in ``told``."""
+    """Note the batches whose codec or magic Kafka does not know, except the rows in ``told``."""
     codecs = batches.attributes & record_batch.CODEC_MASK
     for row in np.flatnonzero((codecs > Codec.ZSTD) | (batches.magic < 0)).tolist():
         if row in told:
@@ -129,7 +129,7 @@ def _note_unknown(
 
 
 def message_set_text(step: MessageSet, options: TextOptions, damage: Damage) -> bytes:
-    """The lines of a batch of magic 0 or 1 and of its messages."""
+    """Format the lines of a batch of magic 0 or 1 and of its messages."""
     batches = step.window.batches
     lines = batch_lines(batches)
     kind = timestamp_type(int(batches.magic[0]), int(batches.attributes[0]))
@@ -162,7 +162,7 @@ def _message_metadata(message: Message, kind: str) -> str:
 
 
 def contents_text(key: str | None, payload: str | None) -> str:
-    """What stands behind a record's metadata."""
+    """Format the part of a record's line after its metadata."""
     return " ".join(
         part
         for part in (
@@ -182,7 +182,7 @@ def _record_line(metadata: str, content: str | None, options: TextOptions) -> st
 def records_text(
     columns: RecordColumns, options: TextOptions, damage: Damage
 ) -> bytes | memoryview:
-    """The lines of the batches of ``columns``, each followed by those of its records."""
+    """Format the lines of the batches of ``columns``, each followed by those of its records."""
     heads = [line + "\n" for line in batch_lines(columns.batches)]
     if columns.is_continued:
         heads[0] = ""

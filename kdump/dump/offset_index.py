@@ -1,7 +1,7 @@
 """An ``.index`` file as the official tool's text, and as rows.
 
-Follows ``DumpLogSegments.dumpIndex``. Where that tool dies, because the log is missing or an entry
-leads to no batch, the entries are printed all the same, and a problem says what it died of.
+Follows ``DumpLogSegments.dumpIndex``. Where that tool fails, because the log is missing or an entry
+points to no batch, the entries are printed all the same, and a problem says why it fails.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kdump.formats.offset_index import ENTRY_BYTES, OffsetIndex
 from kdump.storage.byte_source import ByteSource
 
 _BLOCK_ENTRIES: Final = 1 << 15
-"""How many entries are checked and printed together."""
+"""Number of entries that are checked and printed together."""
 
 
 def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Iterator[str]:
-    """Print an offset index, held against the log beside it.
+    """Print an offset index, and compare it with its log.
 
     Yields:
         Text for standard output, in pieces.
@@ -63,7 +63,7 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
 
 
 class _Entries:
-    """The entries of an index on their way to standard output, checked as they pass."""
+    """Format the entries of an index, and check them."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Entries:
             self.problem = DumpProblem(
                 self._file.path,
                 (first + slot) * ENTRY_BYTES,
-                "offset index entry leads to no batch",
+                "offset index entry points to no batch",
                 f"a batch at byte {position[slot]} of the log, which has {log.size_bytes} bytes",
                 Fault(int(batches.fault[slot])).phrase,
             )
@@ -119,7 +119,7 @@ class _Entries:
 def rows(
     file: DumpedFile, options: IndexDumpOptions, report: DumpReport
 ) -> Iterator[dict[str, object]]:
-    """Each entry as a row, and the padding behind them as one; then checks as :func:`dump` does.
+    """Give each entry as a row, and the padding after them as one; then check as :func:`dump` does.
 
     No rows where the options ask for nothing but a check.
 

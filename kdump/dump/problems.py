@@ -1,4 +1,4 @@
-"""What a dump could not make sense of: one value a place, one line a value."""
+"""Problems that a dump found: one value for each place, one line for each value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class DumpProblem:
 
     Attributes:
         path: the file that was being dumped, as the command named it.
-        position: the byte in that file, or None where the file as a whole is meant.
+        position: the byte in that file, or None for the file as a whole.
         what: what is wrong, without place (``"offset index entry points past the log"``).
         expected: what would have been right, where that can be said.
         found: what is there instead.
@@ -28,7 +28,7 @@ class DumpProblem:
 
     @classmethod
     def from_format_error(cls, path: Location, error: FormatError, *, at: int = 0) -> DumpProblem:
-        """The problem that ``error`` is, its position counted from byte ``at`` of ``path``."""
+        """Make a problem of ``error``, whose position counts from byte ``at`` of ``path``."""
         return cls(
             path,
             at + error.position,

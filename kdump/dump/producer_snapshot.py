@@ -1,7 +1,7 @@
 """A ``.snapshot`` file as the official tool's text, and as rows.
 
-Follows ``DumpLogSegments.dumpProducerIdSnapshot``: of a snapshot that Kafka refuses, nothing is
-printed but the reason, on standard error.
+Follows ``DumpLogSegments.dumpProducerIdSnapshot``: for a snapshot that Kafka refuses, only the
+reason is printed, on standard error.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _line(entry: ProducerEntry) -> str:
 
 
 def rows(file: DumpedFile, report: DumpReport) -> Iterator[dict[str, object]]:
-    """A row for the header, then one for each entry; also of a snapshot whose checksum is wrong.
+    """Give a row for the header, then one for each entry, whether or not the checksum is right.
 
     Raises:
         OSError: when the file cannot be read.

@@ -1,8 +1,8 @@
-"""The lines of records of magic 2, put together for many records at once.
+"""Lines of records of magic 2, formatted for many records at once.
 
 Each part of a line is an Arrow column: numbers become text, keys and values are gathered from the
-bytes of the segment, what all lines share is a scalar. One join of the parts is then the text.
-A null part leaves nothing in its line.
+bytes of the segment, the common parts of all lines are scalars. Joining the parts gives the text. A
+null part adds nothing to its line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kdump.scan.batches import Flags
 from kdump.scan.records import RecordColumns
 
 Part: TypeAlias = Any
-"""A large_binary scalar or array of Arrow: one text for all lines, or one a line."""
+"""An Arrow scalar or array of large_binary: one text for all lines, or one for each."""
 
 _BINARY: Final = pa.large_binary()
 _NOTHING: Final = pa.scalar(None, _BINARY)
@@ -33,13 +33,13 @@ _NOTHING: Final = pa.scalar(None, _BINARY)
 def join_lines(
     columns: RecordColumns, heads: Sequence[str], options: TextOptions, damage: Damage
 ) -> bytes | memoryview:
-    """The lines of the records of ``columns`` (one or more), each with its line end.
+    """Format the lines of the records of ``columns`` (one or more), each with its line end.
 
     Args:
         columns: the records.
-        heads: for each batch what stands in front of its first record, also if it has none.
+        heads: for each batch the text before its first record, also if it has none.
         options: what a line shows.
-        damage: called for each record of which something cannot be shown.
+        damage: called for each record that cannot be shown completely.
 
     Returns:
         Text in which keys and values are the bytes as they are, UTF-8 or not.
@@ -70,7 +70,7 @@ def _text(text: str) -> pa.Scalar:
 
 
 def _prefixes(columns: RecordColumns, heads: Sequence[str], opening: str) -> tuple[pa.Array, str]:
-    """What begins each line, and what is left behind the last one.
+    """Give the beginning of each line, and the rest after the last one.
 
     The heads of all batches since the record before, and then ``opening``.
     """
@@ -158,9 +158,9 @@ def _contents(
 
 
 def _labelled(keys: pa.Array, values: pa.Array, *, is_first_in_line: bool) -> list[Part]:
-    """Keys and values, each behind its label.
+    """Give keys and values, each after its label.
 
-    What comes first in a line without metadata is set off by the indent, not by a space.
+    In a line without metadata the indent comes first, not a space.
     """
     indent = f"{RECORD_INDENT} " if is_first_in_line else " "
     parts: list[Part] = []

@@ -1,9 +1,9 @@
-"""What a dump says on standard error, in the official tool's words and order.
+"""Reports of a dump on standard error, with the official tool's messages and order.
 
-``org.apache.kafka.tools.DumpLogSegments`` gathers what it noticed about indexes and offsets while
-it prints, and tells it after the last file: file by file in the iteration order of a
-``java.util.HashMap`` keyed by absolute file name, within a file in the order of a ``TreeMap`` or
-of arrival. :class:`DumpReport` keeps the same book, and next to it what that tool dies of.
+``org.apache.kafka.tools.DumpLogSegments`` collects problems of indexes and offsets while it prints,
+and reports them after the last file: file by file in the iteration order of a ``java.util.HashMap``
+keyed by absolute file name, within a file in the order of a ``TreeMap`` or of arrival.
+:class:`DumpReport` does the same, and also collects the problems that end that tool.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from kdump.dump.problems import DumpProblem
 Offsets = NDArray[np.int64]
 
 _NO_OFFSET: Final = -1
-"""What the official tool takes for the offset before a file's first record."""
+"""The official tool's offset before a file's first record."""
 
 
 class DumpReport:
-    """Collects what the dumped files get wrong, and says it.
+    """Collects the problems of dumped files, and reports them.
 
-    Methods that take a ``file`` mean its :attr:`~kdump.dump.dumped_file.DumpedFile.absolute_name`;
+    The ``file`` that methods take is a :attr:`~kdump.dump.dumped_file.DumpedFile.absolute_name`;
     offsets and timestamps are signed 64-bit integers.
 
     Args:
@@ -49,7 +49,7 @@ class DumpReport:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether something was left out that may well be valid."""
+        """Whether something was left out that may be valid."""
         return self._is_incomplete
 
     def printed(self, count: int) -> None:
@@ -61,21 +61,21 @@ class DumpReport:
         return None if limit is None else max(0, limit - self._printed)
 
     def problem(self, problem: DumpProblem) -> None:
-        """Say at once what the official tool would have died of, or does not notice."""
+        """Report at once a problem that ends the official tool, or that it does not notice."""
         self._damaged = True
         self._say(str(problem))
 
     def not_decoded(self, problem: DumpProblem) -> None:
-        """Say at once what was left out because it is over a limit."""
+        """Report at once what was left out because it is over a limit."""
         self._is_incomplete = True
         self._say(str(problem))
 
     def note_damage(self) -> None:
-        """Damage that the output itself tells of, so that nothing is to be said."""
+        """Note damage that the output itself shows, without reporting it."""
         self._damaged = True
 
     def remark(self, line: str, *, damage: bool) -> None:
-        """Say at once a line that the official tool says at once too."""
+        """Report at once a line that the official tool reports at once too."""
         self._damaged |= damage
         self._say(line)
 
@@ -95,15 +95,15 @@ class DumpReport:
         self._out_of_order_timestamps.extend(file, timestamps, previous)
 
     def offsets_not_found(self, file: str, indexed: Offsets, in_log: Offsets) -> None:
-        """Time index entries whose offset ends no batch: what ends behind it, or -1."""
+        """Time index entries whose offset is no batch's last: the next last offset, or -1."""
         self._damaged |= len(indexed) > 0
         self._offsets_not_found.extend(file, indexed, in_log)
 
     def non_consecutive(self, file: str, previous_offset: int, offset: int) -> None:
         """A record whose offset is not its predecessor's plus one.
 
-        ``previous_offset`` is -1 before the first record. Compaction leaves gaps, which are no
-        damage; an offset that goes back is.
+        ``previous_offset`` is -1 before the first record. Gaps are not damage: compaction leaves
+        them. A falling offset is.
         """
         self.non_consecutives(
             file, np.array([previous_offset], np.int64), np.array([offset], np.int64)
@@ -116,7 +116,7 @@ class DumpReport:
         self._non_consecutive.extend(file, previous_offsets, offsets)
 
     def finish(self) -> None:
-        """Say what was collected, after the last file."""
+        """Report what was collected, after the last file."""
         for line in self.collected_lines():
             self._say(line)
 
@@ -145,10 +145,10 @@ class DumpReport:
 
 
 class Pairs:
-    """Pairs of signed 64-bit integers, kept small: a compacted log has millions of gaps.
+    """Pairs of signed 64-bit integers in little memory: a compacted log has millions of gaps.
 
-    A block is its first pair and the differences to the next ones, in the narrowest integers that
-    hold them (two bytes a pair where a compacted log lost a few offsets at a time).
+    A block has its first pair and the differences to the next ones, in the smallest integers that
+    fit (two bytes for a pair where compaction removed a few offsets at a time).
     """
 
     def __init__(self) -> None:
@@ -223,7 +223,7 @@ _BLOCK_PAIRS: Final = 1 << 16
 
 
 def _unpacked(block: tuple[Offsets, NDArray[np.signedinteger]]) -> Offsets:
-    # Differences were taken modulo 2**64 and are summed up modulo 2**64: always the same again.
+    # Differences and sums are both modulo 2**64, so the original values come back.
     first, steps = block
     return np.cumsum(np.concatenate([first, steps.astype(np.int64)], axis=1), axis=1)
 

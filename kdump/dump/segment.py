@@ -1,4 +1,4 @@
-"""A segment or a metadata snapshot: what is read of it, and what is said about it."""
+"""A segment or a metadata snapshot: reading it, and reporting its problems."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from kdump.dump.workers import Worker
 
 MOST_PROBLEMS: Final = 20
-"""Of one file, this many are said one by one, the others only counted."""
+"""For one file, this many are reported one by one, the others only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentOptions:
-    """What of a segment is dumped.
+    """What to dump of a segment.
 
     Attributes:
-        deep: its records too.
+        deep: also its records.
         max_bytes: read no more than that; None for all.
-        selection: which records, or which batches where records are not read.
-        follow_bad: go on behind damage at the next sound batch.
-        text: what the lines of records show.
+        selection: which records, or which batches if records are not read.
+        follow_bad: after damage, continue at the next valid batch.
+        text: what lines of records show.
     """
 
     deep: bool = False
@@ -67,8 +67,8 @@ def dump(
     Args:
         file: what to print.
         options: what of it.
-        report: where to say what is wrong with it.
-        workers: who may make a part of the text.
+        report: where to report its problems.
+        workers: workers that may produce part of the text.
 
     Yields:
         Text for standard output, in pieces.
@@ -93,9 +93,10 @@ def dump(
 def _shared_text(
     reading: SegmentReading, source: StoredFile, options: TextOptions, workers: Sequence[Worker]
 ) -> Iterator[bytes | memoryview]:
-    """The lines of a whole segment, of which the workers and this process each make a part.
+    """Format the lines of a whole segment, in the workers and in this process.
 
-    Windows go round: the first of each round is for this process, so that it never only waits.
+    Windows are assigned in turn, the first of each round to this process, so that it never only
+    waits.
     """
     windows = each_during(f"reading {reading.name}", read_windows(source), source)
     while group := list(itertools.islice(windows, 1 + len(workers))):
@@ -132,13 +133,13 @@ def _opening(file: DumpedFile, report: DumpReport) -> bytes:
 
 
 class SegmentReading:
-    """One pass over a segment that keeps the book of what is wrong with it.
+    """One pass over a segment that collects its problems.
 
     Args:
-        file: what is dumped.
+        file: the file.
         source: its bytes.
         options: what of it.
-        report: where to say what is wrong.
+        report: where to report problems.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class SegmentReading:
         return self._source.size_bytes
 
     def steps(self) -> Iterator[Step]:
-        """What the options ask for, front to back; the damage between is reported on the way."""
+        """Give what the options ask for, in order, and report damage in between."""
         options = self._options
         with phase(f"reading the indexes of {self._file.name}"):
             start = 0 if options.follow_bad else self._start()
@@ -194,7 +195,7 @@ class SegmentReading:
             yield step
 
     def take(self, notes: Notes) -> None:
-        """Say what there is to say about the next part of the segment."""
+        """Report the problems of the next part of the segment."""
         if notes.has_invalid:
             self._report.note_damage()
         for position, problem in notes.damage:
@@ -210,7 +211,7 @@ class SegmentReading:
         self._previous_offset = notes.last_offset
 
     def damage(self, position: int, problem: FormatError) -> None:
-        """Say what is wrong with the batch at ``position`` of the file."""
+        """Report a problem of the batch at ``position`` of the file."""
         said = DumpProblem.from_format_error(self._file.path, problem, at=position)
         if isinstance(problem, OverLimitError):
             self._report.not_decoded(said)
@@ -218,7 +219,7 @@ class SegmentReading:
             self._problem(said)
 
     def note_stop(self, stop: Stop) -> None:
-        """Say why the walk over the segment ended, where that is damage."""
+        """Report why the walk over the segment ended, where that is damage."""
         if stop.problem is None:
             return
         if stop.is_fatal_to_kafka:
@@ -227,14 +228,14 @@ class SegmentReading:
             self._report.note_damage()
 
     def trailing_text(self, stop: Stop) -> bytes:
-        """The official tool's line on what stands behind the last batch."""
+        """Give the official tool's line about bytes after the last batch."""
         trailing = self._source.size_bytes - stop.position
         if stop.problem is None or stop.is_fatal_to_kafka or self._is_limited:
             return b""
         return f"Found {trailing} invalid bytes at the end of {self._file.path.name}\n".encode()
 
     def finish(self) -> None:
-        """Say how many problems were not said one by one."""
+        """Report how many problems were not reported one by one."""
         left = self._problems - MOST_PROBLEMS
         if left > 0:
             self._report.problem(
@@ -256,7 +257,7 @@ class SegmentReading:
         where = (
             "to the end of the file"
             if skipped.end == self._source.size_bytes
-            else f"to the next sound batch at byte {skipped.end}"
+            else f"to the next valid batch at byte {skipped.end}"
         )
         self._problem(
             DumpProblem(
@@ -269,7 +270,7 @@ class SegmentReading:
         )
 
     def _start(self) -> int:
-        """Where to begin reading: behind what the selection leaves out, if an index tells."""
+        """Find where to begin reading: after what the selection leaves out, if an index says so."""
         selection = self._options.selection
         if self._file.base_offset is None or self._options.max_bytes is not None:
             return 0

@@ -36,7 +36,7 @@ def rows(reading: SegmentReading, contents: Contents | None) -> Iterator[Row]:
 
     Args:
         reading: the pass over the segment.
-        contents: adds how keys and values decode, where that is not as text.
+        contents: adds the decoded keys and values, where they are not text.
     """
     for step in reading.steps():
         if isinstance(step, Window):
@@ -63,7 +63,7 @@ def rows(reading: SegmentReading, contents: Contents | None) -> Iterator[Row]:
 
 
 def text_field(name: str, data: bytes | None) -> Row:
-    """``data`` as the fields ``name`` and ``name_encoding``."""
+    """Give ``data`` as the fields ``name`` and ``name_encoding``."""
     if data is None:
         return {name: None, f"{name}_encoding": None}
     try:
@@ -117,7 +117,7 @@ def _batch_row(
         "max_timestamp_ms": max_timestamp,
     }
     if magic < 2:
-        # What the message itself does not tell: a wrapper has the offset of its last message.
+        # The message itself does not have it: a wrapper has the offset of its last message.
         row["base_offset"] = base_offset if codec == Codec.NONE else None
         return row
     is_horizon = bool(attributes & record_batch.DELETE_HORIZON_FLAG)
@@ -215,7 +215,7 @@ def _decoded(contents: Contents, key: bytes | None, value: bytes | None, offset:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` with what JSON cannot hold put into words: bytes, and numbers that are none."""
+    """Replace what JSON cannot represent in ``value`` by text: bytes, and not-a-numbers."""
     match value:
         case dict():
             return {name: _plain(part) for name, part in value.items()}

@@ -1,7 +1,7 @@
-"""The small files of a log directory, which the official tool does not read: text, and rows.
+"""Small files of a log directory, which the official tool does not read: text, and rows.
 
 Checkpoints of offsets and of leader epochs, ``partition.metadata``, ``meta.properties``,
-``quorum-state`` and the marker of a clean shutdown.
+``quorum-state`` and the clean shutdown marker.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _plain(value: object) -> object:
 
 
 def _meta_properties(data: bytes) -> Iterator[Row]:
-    """The row, and a problem where none of the properties is there: then it is no such file."""
+    """Give the row, and a problem where the file has none of the properties."""
     found = decode_meta_properties(data)
     yield _row("meta_properties", found)
     if found.cluster_id is None and found.node_id is None and found.directory_id is None:
@@ -81,11 +81,11 @@ READERS: Final[dict[str, Callable[[bytes], Iterator[Row]]]] = {
     names.QUORUM_STATE: _one("quorum_state", decode_quorum_state),
     names.CLEAN_SHUTDOWN_MARKER: _one("clean_shutdown", decode_clean_shutdown),
 }
-"""By the name of the file: from its bytes to its rows, raising FormatError."""
+"""Functions from a file's bytes to its rows by its name; they raise FormatError."""
 
 
 def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
-    """The rows of ``file``, read as one that is called ``name``.
+    """Read ``file`` as one that is called ``name``; gives its rows.
 
     Raises:
         OSError: when the file cannot be read.
@@ -97,7 +97,7 @@ def rows(file: DumpedFile, name: str, report: DumpReport) -> Iterator[Row]:
 
 
 def dump(file: DumpedFile, name: str, report: DumpReport) -> Iterator[str]:
-    """A line a row: ``name: value`` pairs, as the official tool writes the entries of an index."""
+    """Format a line for each row: ``name: value`` pairs, as the official tool does for an index."""
     for row in rows(file, name, report):
         pairs = (f"{field}: {_word(value)}" for field, value in row.items() if field != "type")
         yield " ".join(pairs) + "\n"

@@ -1,4 +1,4 @@
-"""What the text of records shows, and the words that its lines share."""
+"""Options and common words of the text of records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 RECORD_INDENT: Final = "|"
 TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime")
-"""By the bit of a batch's attributes that tells."""
+"""Names of the timestamp types, by the bit of a batch's attributes."""
 
 Damage: TypeAlias = Callable[[int, FormatError], None]
 """Called with the position of a batch and what could not be printed of its records."""
@@ -22,11 +22,11 @@ Damage: TypeAlias = Callable[[int, FormatError], None]
 
 @dataclass(frozen=True, slots=True)
 class TextOptions:
-    """What the official tool's options say about the records of a log.
+    """The official tool's options for the records of a log.
 
     Attributes:
         contents: how keys and values become text, or None to leave them out.
-        skip_record_metadata: leave out everything else, and control records.
+        skip_record_metadata: leave out metadata, and control records.
         largest_record_bytes: larger records of compressed batches are not decoded.
     """
 

@@ -1,7 +1,7 @@
 """A ``.timeindex`` file as the official tool's text, and as rows.
 
-Follows ``DumpLogSegments.dumpTimeIndex``. Where that tool dies, because the log or the offset index
-is missing or damaged, the entries are printed all the same, and a problem says what it died of.
+Follows ``DumpLogSegments.dumpTimeIndex``. Where that tool fails, because the log or the offset
+index is missing or damaged, the entries are printed all the same, and a problem says why it fails.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from kdump.formats.time_index import ENTRY_BYTES, TimeIndex
 from kdump.storage.location import StoredFile
 
 _BLOCK_ENTRIES: Final = 1 << 15
-"""How many entries are looked up or printed together."""
+"""Number of entries that are looked up or printed together."""
 
 
 def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Iterator[str]:
-    """Print a time index, held against the offset index and the log beside it.
+    """Print a time index, and compare it with its offset index and log.
 
     Yields:
         Text for standard output, in pieces.
@@ -65,17 +65,17 @@ def dump(file: DumpedFile, options: IndexDumpOptions, report: DumpReport) -> Ite
 
 
 def _starts(file: DumpedFile, targets: Column) -> tuple[Column, DumpProblem | None]:
-    """Where in the log the offset index says to begin looking for each of ``targets``.
+    """Look up in the offset index where in the log to start reading for each of ``targets``.
 
-    At its start, where there is no offset index. The official tool creates an empty one then, and
-    dies of that, the first time.
+    Without an offset index, that is its start. The official tool then creates an empty one, and
+    fails the first time.
     """
     path = file.neighbour(FileKind.OFFSET_INDEX)
     starts = np.zeros(len(targets), np.int64)
     try:
         index = offset_index.decode(path.read(), file.base_offset or 0)
     except FileNotFoundError:
-        what = "the offset index beside it is missing"
+        what = "its offset index is missing"
         return starts, DumpProblem(file.path, None, what, path.name, "no file")
     for first in range(0, len(targets), _BLOCK_ENTRIES):
         block = slice(first, first + _BLOCK_ENTRIES)
@@ -93,9 +93,9 @@ def _text(index: TimeIndex, count: int) -> Iterator[str]:
 def _check(
     file: DumpedFile, index: TimeIndex, starts: Column, log: StoredFile, report: DumpReport
 ) -> DumpProblem | None:
-    """Hold the first entries, one a start, against the log; gives what the official tool dies of.
+    """Compare entries with the log; gives the problem that ends the official tool.
 
-    ``starts`` are the bytes of the log from which on to look for each.
+    ``starts`` are the bytes of the log where the search for each begins.
     """
     count = len(starts)
     timestamp, offset = index.timestamp[:count], index.offset[:count]
@@ -118,7 +118,7 @@ def _check(
 def rows(
     file: DumpedFile, options: IndexDumpOptions, report: DumpReport
 ) -> Iterator[dict[str, object]]:
-    """Each entry as a row, and the padding behind them as one; then checks as :func:`dump` does.
+    """Give each entry as a row, and the padding after them as one; then check as :func:`dump` does.
 
     No rows where the options ask for nothing but a check.
 

@@ -1,7 +1,7 @@
 """A ``.txnindex`` file as the official tool's text, and as rows.
 
-Follows ``DumpLogSegments.dumpTxnIndex``, which dies of an entry with an unknown version before it
-prints any: here such entries are left out, and a problem names the first.
+Follows ``DumpLogSegments.dumpTxnIndex``, which fails at an entry with an unknown version before it
+prints any. Here such entries are left out, and a problem names the first.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _report_damage(file: DumpedFile, index: TransactionIndex, report: DumpReport
 
 
 def rows(file: DumpedFile, report: DumpReport) -> Iterator[dict[str, object]]:
-    """Each entry as a row, whatever its version.
+    """Give each entry as a row, whatever its version.
 
     Raises:
         OSError: when the file cannot be read.

@@ -1,4 +1,4 @@
-"""The text of a part of a segment, and what is to be said about that part."""
+"""The text of a part of a segment, and the problems of that part."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kdump.scan.walk import MessageSet, expand_window
 
 @dataclass(slots=True)
 class Notes:
-    """What is to be said about parts of a segment that follow on each other.
+    """Problems of consecutive parts of a segment.
 
     Attributes:
         damage: the position of a batch, and what is wrong with its records.
         has_invalid: whether a batch's checksum is wrong.
         first_offset: of the first record; None where there is none.
         last_offset: of the last one.
-        gaps: offsets that do not follow on the one before: those before, and those.
+        gaps: offsets that do not follow the one before: pairs of both.
     """
 
     damage: list[tuple[int, FormatError]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Notes:
     gaps: list[tuple[Column, Column]] = field(default_factory=list)
 
     def add(self, step: Window | RecordColumns | MessageSet) -> None:
-        """Take in the next part."""
+        """Add the next part."""
         batches = step.window.batches if isinstance(step, MessageSet) else step.batches
         self.has_invalid |= not batches.is_valid.all()
         if isinstance(step, RecordColumns):
@@ -43,7 +43,7 @@ class Notes:
             self._add_offsets(np.array([message.offset for message in step.messages], np.int64))
 
     def add_damage(self, position: int, problem: FormatError) -> None:
-        """Take in what is wrong with the records of the batch at ``position``."""
+        """Add a problem with the records of the batch at ``position``."""
         self.damage.append((position, problem))
 
     def _add_offsets(self, offset: Column) -> None:
@@ -74,7 +74,7 @@ def step_text(
 def window_texts(
     window: Window, options: TextOptions, notes: Notes
 ) -> Iterator[bytes | memoryview]:
-    """The lines of all batches and records of ``window``; what is wrong with them in ``notes``."""
+    """Format the lines of all batches and records of ``window``; adds problems to ``notes``."""
     for step in expand_window(
         window, with_records=True, largest_record_bytes=options.largest_record_bytes
     ):

@@ -1,8 +1,8 @@
-"""Processes that make a part of the text of a large segment, so that all cores print.
+"""Processes that format parts of a large segment, so that all cores are used.
 
-A worker is a fork of this process: it has the options, and is told which bytes of which file to
-print. Its answer comes through a pipe, which holds it back until it is read, so that no more
-than a window of text waits anywhere.
+A worker is a fork of this process: it has the options, and is sent which bytes of which file to
+print. Its answer comes through a pipe, which blocks until it is read, so that at most one window of
+text waits anywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kdump.scan.batches import PADDING_BYTES, Window, read_windows
 from kdump.storage.location import Location, StoredFile
 
 WORTHWHILE_BYTES: Final = 16 << 20
-"""Below this, one process is done before another has imported what it needs."""
+"""Below this size, one process finishes before another has imported its modules."""
 MOST_WORKERS: Final = 3
 
 _PIECE_BYTES: Final = 1 << 20
@@ -31,7 +31,7 @@ _PIECE_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Whole batches of a file: what a worker is asked for."""
+    """Complete batches of a file, for a worker to print."""
 
     location: Location
     start: int
@@ -39,7 +39,7 @@ class _Part:
 
 
 class Answer:
-    """What a worker makes of the window that it was asked for."""
+    """A worker's answer for a window."""
 
     def __init__(self, connection: Connection[Any, Any], position: int) -> None:
         self._connection = connection
@@ -53,13 +53,13 @@ class Answer:
 
         Raises:
             OSError: when the file cannot be read, or the worker is gone.
-            KdumpError: the worker failed for a reason that nobody foresaw.
+            KdumpError: the worker failed for an unexpected reason.
         """
         while True:
             try:
                 piece = self._connection.recv_bytes()
             except EOFError:
-                raise OSError("a process that made a part of the text ended early") from None
+                raise OSError("a worker process ended early") from None
             if piece:
                 yield piece
                 continue
@@ -86,7 +86,7 @@ class Worker:
 
 @contextlib.contextmanager
 def start_workers(options: TextOptions, size_bytes: int) -> Iterator[Sequence[Worker]]:
-    """Workers for printing ``size_bytes`` of segments: none where they would not be worth it.
+    """Open workers for printing ``size_bytes`` of segments: none where they would not save time.
 
     None either where workers cannot be forked.
     """
@@ -100,7 +100,7 @@ def start_workers(options: TextOptions, size_bytes: int) -> Iterator[Sequence[Wo
 
 
 def _serve_parts(options: TextOptions, pipe: Connection[Any, Any]) -> None:
-    """What a worker does: take parts of files, send their text."""
+    """Run a worker: receive parts of files, send their text."""
     while True:
         part: _Part = pipe.recv()
         notes = Notes()

@@ -1,5 +1,5 @@
 """Kafka's on-disk formats: bytes to values and back.
 
-Nothing here opens a file, prints, or knows of a command. What is given bytes that cannot be
-what they claim to be raises :class:`~kdump.formats.errors.FormatError`, and nothing else.
+Nothing here opens a file, prints, or knows of a command. A decoder raises
+:class:`~kdump.formats.errors.FormatError` for bytes that are not in its format, and nothing else.
 """

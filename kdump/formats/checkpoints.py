@@ -1,15 +1,15 @@
-"""Checkpoint files: lines of text that say how far something has come.
+"""Checkpoint files: lines of text that record offsets.
 
-Four of them lie in the root of a log directory and map partitions to offsets; each partition has
-one of its own that maps leader epochs to their first offset. All are written alike::
+The root of a log directory has four, which map partitions to offsets. Each partition has one that
+maps leader epochs to their first offset. All have the same layout::
 
     0                   version
-    2                   how many entries follow
+    2                   number of entries
     orders 0 1093       topic, partition, offset     (leader-epoch-checkpoint: epoch, offset)
     orders 1 0
 
-An empty file, and one that ends behind its version, reads as no entries; anything else that does
-not fit is malformed as a whole. Follows ``CheckpointFile``, ``OffsetCheckpointFile`` and
+An empty file, and one that ends after its version, has no entries. Any other deviation makes the
+whole file malformed. Follows ``CheckpointFile``, ``OffsetCheckpointFile`` and
 ``LeaderEpochCheckpointFile``.
 """
 
@@ -47,20 +47,18 @@ class EpochEntry(NamedTuple):
 
 
 def decode_offset_checkpoint(data: bytes) -> list[OffsetEntry]:
-    """The entries of an offset checkpoint, in the order of the lines.
+    """Decode an offset checkpoint; gives its entries in the order of the lines.
 
-    A partition that is listed twice has the offset of its last line, for Kafka and so for
-    ``dict`` of the result.
+    If a partition is listed twice, its last line counts in Kafka, and in ``dict`` of the result.
 
     Raises:
-        FormatError: where Kafka's reader fails; the position is the first byte of that line,
-            which is also named by its number.
+        FormatError: where Kafka's reader fails; has the position of that line and its number.
     """
     return _decode(data, _offset_entry, "TOPIC PARTITION OFFSET")
 
 
 def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochEntry]:
-    """The entries of a leader epoch checkpoint, in the order of the lines.
+    """Decode a leader epoch checkpoint; gives its entries in the order of the lines.
 
     Raises:
         FormatError: as :func:`decode_offset_checkpoint`.
@@ -69,12 +67,12 @@ def decode_leader_epoch_checkpoint(data: bytes) -> list[EpochEntry]:
 
 
 def encode_offset_checkpoint(entries: Iterable[OffsetEntry]) -> bytes:
-    """The file that Kafka writes for these entries, in their order."""
+    """Encode entries as Kafka writes them, in their order."""
     return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in entries)
 
 
 def encode_leader_epoch_checkpoint(entries: Iterable[EpochEntry]) -> bytes:
-    """The file that Kafka writes for these entries, in their order."""
+    """Encode entries as Kafka writes them, in their order."""
     return _encode(f"{epoch} {start_offset}" for epoch, start_offset in entries)
 
 
@@ -102,7 +100,7 @@ def _decode(data: bytes, parse: Callable[[str], Entry | None], layout: str) -> l
         entries.append(entry)
     if len(entries) != count:
         raise FormatError(
-            "checkpoint has another number of entries than its line 2 says",
+            "checkpoint does not have the number of entries that its line 2 says",
             position=line_start(data, 1),
             expected=count,
             found=len(entries),
@@ -111,7 +109,7 @@ def _decode(data: bytes, parse: Callable[[str], Entry | None], layout: str) -> l
 
 
 def _fields(line: str) -> list[str]:
-    """The fields between blanks; as Java's ``Pattern.split``, without empty ones at the end."""
+    """Split at blanks as Java's ``Pattern.split`` does, without empty fields at the end."""
     fields = _BLANKS.split(line)
     while len(fields) > 1 and not fields[-1]:
         fields.pop()

@@ -1,8 +1,8 @@
-"""``.kafka_cleanshutdown``: the marker that a broker leaves when it stopped cleanly.
+"""``.kafka_cleanshutdown``: the clean shutdown marker.
 
-That it exists is what counts: a starting broker then recovers nothing in that directory. Its
-content, ``{"version":0,"brokerEpoch":301}`` without a line end, came with Kafka 3.7; before, the
-file was empty. Follows ``CleanShutdownFileHandler``.
+If it exists, a starting broker recovers nothing in the directory. Since Kafka 3.7 it contains
+``{"version":0,"brokerEpoch":301}`` without a line end; before, it was empty. Follows
+``CleanShutdownFileHandler``.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class CleanShutdown:
     """The marker's content.
 
     Attributes:
-        version: of the content; None for the empty file of a Kafka before 3.7.
-        broker_epoch: the broker's last one, -1 where whoever wrote it had none; None likewise.
+        version: of the content; None for an empty file, from before Kafka 3.7.
+        broker_epoch: the broker's last epoch, -1 where the writer had none; None for an empty file.
     """
 
     version: int | None
@@ -33,8 +33,8 @@ def decode_clean_shutdown(data: bytes) -> CleanShutdown:
     """Read the marker.
 
     Raises:
-        FormatError: for content that Kafka cannot read. A broker then goes on as if it had no
-            broker epoch, and still takes the directory for clean.
+        FormatError: for content that Kafka cannot read. A broker then continues without a broker
+            epoch, and still treats the directory as clean.
     """
     if not data:
         return CleanShutdown(None, None)
@@ -45,5 +45,5 @@ def decode_clean_shutdown(data: bytes) -> CleanShutdown:
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """The marker that Kafka writes."""
+    """Encode the marker as Kafka writes it."""
     return f'{{"version":{VERSION},"brokerEpoch":{broker_epoch}}}'.encode()

@@ -1,4 +1,4 @@
-"""The codecs of record batches and message sets, in the framing that Kafka gives each.
+"""The codecs of record batches and message sets, with Kafka's framing for each.
 
 ======  ======  ==================================================================
 codec   number  framing
@@ -8,18 +8,17 @@ gzip    1       RFC 1952, members one after the other; no time, operating system
 snappy  2       snappy-java's stream: 16 bytes of header, then length-prefixed
                 blocks of up to 32 KiB; a bare snappy block is read too
 lz4     3       LZ4 frames of independent blocks; the checksum of the frame
-                descriptor is a wrong one where ``magic`` is 0, and not checked
+                descriptor is wrong where ``magic`` is 0, and not checked
 zstd    4       Zstandard frames without content size, one after the other
 ======  ======  ==================================================================
 
-Follows ``org.apache.kafka.common.compress`` and the stream classes under it, in what is
-accepted as in what is written: bytes after the end of an LZ4 frame, or of the last gzip member,
-are ignored; after a Zstandard frame they are an error. What a header claims about sizes is never
-believed: memory is given by what decoding yields, or by what the compressed bytes could yield at
-most.
+Follows ``org.apache.kafka.common.compress`` and the stream classes under it, in both directions:
+bytes after the end of an LZ4 frame, or of the last gzip member, are ignored; after a Zstandard
+frame they are an error. Sizes in headers are never trusted: memory is allocated for what decoding
+yields, or at most for what the compressed bytes could yield.
 
 All functions may be called from several threads at once. A codec's library is imported when it
-is first used, so that no command waits for one that it does not need.
+is first used, so that no command loads one that it does not need.
 """
 
 from __future__ import annotations
@@ -70,18 +69,18 @@ class Codec(enum.IntEnum):
 
 
 def decompress(codec: Codec, data: Buffer, *, limit_bytes: int, magic: int = 2) -> bytes:
-    """All of ``data`` decompressed.
+    """Decompress all of ``data``.
 
     Args:
         codec: how ``data`` was compressed.
         data: the compressed records of one batch, or the value of one wrapper message.
         limit_bytes: the most that may come out. Memory stays within a small multiple of it.
-        magic: that of the batch or wrapper; only LZ4 differs by it.
+        magic: of the batch or wrapper; only LZ4 depends on it.
 
     Raises:
         FormatError: ``data`` does not decompress, ends early, or yields more than
-            ``limit_bytes``. The position is the byte of ``data`` at which the frame, member or
-            block begins that could not be read.
+            ``limit_bytes``. The position is the first byte of the frame, member or block that could
+            not be read.
     """
     return _WHOLE[codec](data, limit_bytes, magic)
 
@@ -89,22 +88,22 @@ def decompress(codec: Codec, data: Buffer, *, limit_bytes: int, magic: int = 2) 
 def decompress_chunks(
     codec: Codec, data: Buffer, *, chunk_bytes: int, magic: int = 2
 ) -> Iterator[bytes]:
-    """``data`` decompressed piece by piece, for batches too big to be held at once.
+    """Decompress ``data`` piece by piece, for batches that are too large for memory.
 
-    A piece has at most ``chunk_bytes``, or what the format cannot divide if that is more: 128 KiB
+    A piece has at most ``chunk_bytes``, or the format's smallest unit if that is larger: 128 KiB
     for Zstandard, the frame's block size (64 KiB as Kafka writes it, never above 4 MiB) for LZ4,
     one block (32 KiB as Kafka writes it, never above 22 times its compressed bytes) for snappy.
     No piece is empty.
 
     Raises:
-        FormatError: as :func:`decompress` does, after everything in front of the damage that
-            could be decoded has been given.
+        FormatError: as :func:`decompress` does, after everything before the damage that could be
+            decoded.
     """
     return _CHUNKS[codec](data, chunk_bytes, magic)
 
 
 def compress(codec: Codec, data: Buffer, *, magic: int = 2) -> bytes:
-    """``data`` compressed at Kafka's default level, in the framing that Kafka's producer writes.
+    """Compress ``data`` at Kafka's default level, with the framing that Kafka's producer writes.
 
     The framing is the same byte for byte; the compressed blocks inside may differ from Kafka's
     where the codec's library is another version.
@@ -129,7 +128,7 @@ def _joined(chunks: Iterator[bytes], limit_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-# How much is decoded at once where all of it is wanted but the quick way does not do.
+# How much is decoded at once where everything is needed but the quick way does not apply.
 _STEP_BYTES: Final = 1 << 20
 
 
@@ -158,8 +157,8 @@ _GZIP_WINDOW_BITS: Final = 31  # 15, and 16 for "with gzip's header and trailer"
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_HEADER: Final = _GZIP_MAGIC + bytes(6) + b"\xff"
 _GZIP_TRAILER: Final = struct.Struct("<II")
-# java.util.zip.GZIPInputStream looks for another member only behind which more follows than
-# header and trailer take.
+# java.util.zip.GZIPInputStream looks for another member only if more bytes follow than a header and
+# a trailer take.
 _GZIP_MEMBER_OVERHEAD_BYTES: Final = len(_GZIP_HEADER) + _GZIP_TRAILER.size
 _GZIP_INPUT_BYTES: Final = 1 << 16
 
@@ -187,7 +186,7 @@ def _gzip_chunks(data: Buffer, chunk_bytes: int, magic: int) -> Iterator[bytes]:
         pending: Buffer = b""
         while True:
             if not pending:
-                # By slices: what a call leaves unconsumed is copied for the next.
+                # In slices: the library copies what a call leaves unconsumed.
                 pending = view[position : position + _GZIP_INPUT_BYTES]
                 position += len(pending)
             try:
@@ -263,7 +262,7 @@ def _snappy_block(block: memoryview, position: int, limit_bytes: int | None = No
 
 
 def _snappy_blocks(view: memoryview) -> Iterator[tuple[int, int]]:
-    """From and to of every block behind the header of a snappy-java stream."""
+    """Find start and end of every block after the header of a snappy-java stream."""
     position = len(_SNAPPY_HEADER)
     while len(view) - position >= _SNAPPY_BLOCK_SIZE.size:
         if bytes(view[position : position + 4]) == _SNAPPY_MAGIC[:4]:
@@ -371,7 +370,7 @@ def _lz4_header(view: memoryview, magic: int) -> tuple[int, int, int]:
             "not an lz4 frame", expected=_LZ4_MAGIC.hex(), found=bytes(view[:4]).hex()
         )
     flags, block_descriptor = view[4], view[5]
-    # Neither a dictionary nor blocks that lean on each other can be read by Kafka.
+    # Kafka reads neither dictionaries nor blocks that depend on each other.
     if flags & 0xE3 != _LZ4_VERSION | _LZ4_INDEPENDENT_BLOCKS:
         raise FormatError("lz4 frame has unknown flags", position=4, found=f"{flags:#04x}")
     block_size_code = block_descriptor >> 4
@@ -404,7 +403,7 @@ def _lz4_blocks(data: Buffer, magic: int) -> Iterator[bytes]:
         is_compressed = size < _LZ4_UNCOMPRESSED
         size &= ~_LZ4_UNCOMPRESSED
         if size == 0:
-            # The content's checksum has to be there, and is not looked at.
+            # The content's checksum must be present, and is not checked.
             if flags & _LZ4_CONTENT_CHECKSUM and len(view) - start < 4:
                 raise FormatError("lz4 frame ends early", position=start)
             return
@@ -433,9 +432,9 @@ def _lz4_blocks(data: Buffer, magic: int) -> Iterator[bytes]:
 
 
 def _check_lz4_block(block: memoryview, block_descriptor: int, position: int) -> None:
-    """Have the library check the checksum at the end of ``block`` (its length in front).
+    """Let the library check the checksum at the end of ``block``, which begins with its length.
 
-    Python has no xxHash of its own, so the block is put into a frame of its own.
+    Python has no xxHash of its own, so the block is wrapped in a frame of its own.
     """
     import lz4.frame
 
@@ -459,7 +458,7 @@ def _lz4_whole(data: Buffer, limit_bytes: int, magic: int) -> bytes:
 
 
 def _lz4_single_block(view: memoryview) -> bytes | None:
-    """What most frames of Kafka's are, a single block, without a detour; None for any other."""
+    """Decode a frame with a single block, as most of Kafka's are, directly; None for any other."""
     import lz4.block
 
     start = len(_LZ4_HEADER) + _LZ4_INT32.size
@@ -516,7 +515,7 @@ _zstd_of_thread = threading.local()
 
 
 def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    """The thread's own: making one costs more than decompressing a small batch."""
+    """Give the thread's own decompressor: creating one costs more than a small batch does."""
     try:
         cached: zstandard.ZstdDecompressor = _zstd_of_thread.decompressor
     except AttributeError:
@@ -535,14 +534,14 @@ def _zstd_whole(data: Buffer, limit_bytes: int, magic: int) -> bytes:
 
 
 def _zstd_single_frame(view: memoryview, limit_bytes: int) -> bytes | None:
-    """What most batches are, a single small frame, without a detour; None for any other."""
+    """Decode a single small frame, as most batches are, directly; None for any other."""
     import zstandard
 
     if len(view) <= _ZSTD_MAX_FRAME_HEADER_BYTES:
         return None
     try:
         if view[4] & _ZSTD_CONTENT_SIZE_FLAGS:
-            # The library makes room for what is claimed.
+            # The library allocates what the header claims.
             claimed_bytes = zstandard.frame_content_size(view)
             if not 0 < claimed_bytes <= limit_bytes:
                 return None
@@ -551,7 +550,7 @@ def _zstd_single_frame(view: memoryview, limit_bytes: int) -> bytes | None:
         return _zstd_decompressor().decompress(
             view,
             max_output_size=min(limit_bytes, _ZSTD_SMALL_BLOCKS * _ZSTD_MAX_BLOCK_BYTES),
-            # Which is seen to only where the content's size is given.
+            # The library checks this only where the content's size is given.
             allow_extra_data=False,
         )
     except (zstandard.ZstdError, MemoryError):
@@ -606,7 +605,7 @@ def _zstd_frames(
             position = end
         if not frame.eof:
             raise FormatError("zstd frame does not end with its last block", position=start)
-        # The library looks at this or not, depending on how it was fed.
+        # Whether the library checks this depends on how it was fed.
         if view[start + 4] & _ZSTD_CONTENT_SIZE_FLAGS:
             claimed_bytes = zstandard.frame_content_size(view[start:position])
             if content_bytes != claimed_bytes:
@@ -632,11 +631,11 @@ def _zstd_skippable_end(view: memoryview, position: int) -> int:
 
 
 def _zstd_block_ends(view: memoryview, start: int, blocks_at_once: int) -> Iterator[int]:
-    """Where every ``blocks_at_once``-th block of the frame at ``start`` ends, and the last.
+    """Find the end of every ``blocks_at_once``-th block of the frame at ``start``, and of the last.
 
     Raises:
-        FormatError: the frame's structure is broken; the ends of whole blocks in front of that
-            have been given.
+        FormatError: the frame's structure is damaged; the ends of whole blocks before that come
+            first.
     """
     import zstandard
 

@@ -1,4 +1,4 @@
-"""A reader over bytes that cannot be walked off their end.
+"""A reader over bytes that cannot read past their end.
 
 Kafka's primitive types, big-endian, with the two variable-length encodings of
 ``org.apache.kafka.common.utils.ByteUtils``: plain (unsigned) and zig-zag (signed).
@@ -26,8 +26,8 @@ class Cursor:
     """Reads ``data[position:end]`` front to back; every read is checked against ``end``.
 
     Raises:
-        FormatError: from any read that would pass ``end``, or on an over-long varint. The
-            position in it is counted from the start of ``data``.
+        FormatError: from any read past ``end``, or for an over-long varint. Its position counts
+            from the start of ``data``.
     """
 
     __slots__ = ("data", "end", "position")
@@ -41,7 +41,7 @@ class Cursor:
 
     @property
     def remaining(self) -> int:
-        """Bytes that are left."""
+        """Number of bytes left."""
         return self.end - self.position
 
     def _fixed(self, layout: struct.Struct, name: str) -> int:
@@ -91,7 +91,7 @@ class Cursor:
         return float(value)
 
     def take(self, size: int, name: str = "bytes") -> bytes:
-        """The next ``size`` bytes, copied; a negative size is an error, not a null."""
+        """Read ``size`` bytes, copied; a negative size is an error, not a null."""
         if size < 0:
             raise FormatError(
                 f"{name} has a negative length",
@@ -105,15 +105,15 @@ class Cursor:
         return value
 
     def unsigned_varint(self) -> int:
-        """An unsigned 32-bit variable-length integer (``readUnsignedVarint``)."""
+        """Read an unsigned 32-bit variable-length integer (``readUnsignedVarint``)."""
         return self._variable(MAX_VARINT_BYTES, 32, "varint")
 
     def varint(self) -> int:
-        """A zig-zag 32-bit variable-length integer (``readVarint``)."""
+        """Read a zig-zag 32-bit variable-length integer (``readVarint``)."""
         return _unzigzag(self.unsigned_varint())
 
     def varlong(self) -> int:
-        """A zig-zag 64-bit variable-length integer (``readVarlong``)."""
+        """Read a zig-zag 64-bit variable-length integer (``readVarlong``)."""
         return _unzigzag(self._variable(MAX_VARLONG_BYTES, 64, "varlong"))
 
     def _variable(self, max_bytes: int, bits: int, name: str) -> int:

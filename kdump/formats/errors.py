@@ -4,12 +4,12 @@ from __future__ import annotations
 
 
 class FormatError(ValueError):
-    """Bytes that cannot be what they claim to be.
+    """Bytes that are not in the format that they should be in.
 
     Attributes:
-        what: the sentence for people, without place (``"record length reaches past its batch"``).
-        position: the byte at which it was noticed, counted from the start of the bytes that the
-            decoder was given; callers that know more shift it with :meth:`shifted`.
+        what: a sentence for people, without the place (``"record length reaches past its batch"``).
+        position: the byte at which it was noticed, counted from the first byte that the decoder was
+            given; callers shift it with :meth:`shifted`.
         expected: what would have been right, where that can be said.
         found: what is there instead.
     """
@@ -29,20 +29,20 @@ class FormatError(ValueError):
         self.found = found
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Jobs hand errors from worker to driver; by default an exception is pickled by its
-        # positional arguments, of which there is one.
+        # Jobs send errors from worker to driver. By default an exception is pickled by its
+        # positional arguments; there is only one.
         return type(self), (self.what,), self.__dict__
 
     def as_value(self) -> FormatError:
-        """The same error without the frames it was raised in, which hold the bytes they read.
+        """Give the same error without the stack frames, which hold the bytes that they read.
 
-        Whoever keeps an error in what it gives keeps this: the frames would live as long, and as
-        they know the error in turn, until the garbage collector comes by.
+        Keep this one in a result: otherwise the frames live as long as the result, and in a cycle
+        with the error, until the garbage collector runs.
         """
         return self.shifted(0)
 
     def shifted(self, by_bytes: int) -> FormatError:
-        """The same error, its position counted from ``by_bytes`` earlier."""
+        """Give the same error with its position counted from ``by_bytes`` earlier."""
         return type(self)(
             self.what,
             position=self.position + by_bytes,
@@ -60,7 +60,7 @@ class FormatError(ValueError):
 
 
 class OverLimitError(FormatError):
-    """Data that may well be valid, but is larger than whoever reads it is willing to hold."""
+    """Data that may be valid, but is larger than the reader's limit."""
 
 
 class FillError(FormatError):

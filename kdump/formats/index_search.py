@@ -1,9 +1,9 @@
-"""Searching an index's sorted column the way Kafka searches it.
+"""Binary search in an index, in the steps in which Kafka searches.
 
-Any binary search finds the same slot in a column that ascends. In one that does not (an index with
-padding behind its entries, or a damaged one) the outcome depends on which slots are looked at, so
-these are the steps of ``AbstractIndex.indexSlotRangeFor``: the last entries, which a broker's
-caches hold, are searched apart from those before them.
+In an ascending column every binary search finds the same slot. In another one (an index with
+padding after its entries, or a damaged one) the result depends on the slots that are compared. So
+these are the steps of ``AbstractIndex.indexSlotRangeFor``, which searches the last entries, those
+in a broker's caches, separately.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def largest_lower_bounds(keys: Column, targets: Column, entry_bytes: int) -> Col
     Args:
         keys: one key a slot, shape (n,); meant to ascend.
         targets: what to look for, shape (m,).
-        entry_bytes: size of an entry on disk, which decides how many are searched apart.
+        entry_bytes: size of an entry on disk, which decides how many are searched separately.
 
     Returns:
         Slots, shape (m,); :data:`NO_SLOT` where the first key is above the target, and everywhere

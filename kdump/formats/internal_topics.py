@@ -1,10 +1,9 @@
 """The records of Kafka's own topics, and control records, as ``kafka-dump-log`` prints them.
 
-Each topic has a ``parse_*`` function that takes a record's key and value and gives both the text
-that ``org.apache.kafka.tools.DumpLogSegments`` prints for it and the values themselves; the same
-functions stand in :data:`DECODERS` under the names of that tool's decoder options. Bytes that are
-not such a record give the tool's text for them: its messages, and those of the exceptions that it
-prints, are part of its output.
+Each topic has a ``parse_*`` function, which takes a record's key and value and gives the text that
+``org.apache.kafka.tools.DumpLogSegments`` prints, and the values. :data:`DECODERS` has these
+functions by the names of that tool's decoder options. For bytes that are not such a record, the
+text is the tool's message, or that of the exception that it prints.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class ParsedRecord:
         version: of the value; None where there is none.
         key: the fields of the key; None where the topic has no keys or this one is damaged.
         value: the fields of the value; None in a tombstone and where it is damaged.
-        error: Kafka's words for what is wrong with it; None where nothing is.
+        error: Kafka's message about what is wrong with it; None for a valid record.
     """
 
     key_text: str | None = None
@@ -78,7 +77,7 @@ def parse_offsets(key: bytes | None, value: bytes | None, offset: int) -> Parsed
         offset: of the record, for the texts about damage.
 
     Raises:
-        FormatError: the record has no key, which makes the official tool give up.
+        FormatError: the record has no key, which ends the official tool.
     """
     return _parse_coordinator_record(group_coordinator.RECORD_TYPES, key, value, offset)
 
@@ -103,7 +102,7 @@ def parse_cluster_metadata(key: bytes | None, value: bytes | None, offset: int) 
     """A record of ``__cluster_metadata`` or of its snapshots, as the official tool prints it.
 
     Args:
-        key: not looked at: these records have none.
+        key: ignored: these records have none.
         value: the record's value.
         offset: of the record, for the texts about damage.
     """
@@ -125,7 +124,7 @@ def parse_remote_log_metadata(key: bytes | None, value: bytes | None, offset: in
     """A record of ``__remote_log_metadata``, as ``--remote-log-metadata-decoder`` prints it.
 
     Args:
-        key: not looked at: these records have none.
+        key: ignored: these records have none.
         value: the record's value.
         offset: of the record, for the texts about damage.
     """
@@ -235,7 +234,7 @@ _CONSUMER_PROTOCOL_FIELDS: Final[Mapping[str, MessageSchema]] = {
 
 
 def _unfold_members(group: MessageValue, group_node: dict[str, Any]) -> None:
-    """Put structs in place of the bytes that the members of a group of consumers hold."""
+    """Replace the bytes of a consumer group's members by structs."""
     if group["protocolType"] != _CONSUMER_PROTOCOL_TYPE:
         return
     for member, member_node in zip(group["members"], group_node["members"], strict=True):
@@ -245,13 +244,13 @@ def _unfold_members(group: MessageValue, group_node: dict[str, Any]) -> None:
                 version = cursor.int16()
                 unfolded = decode(schema, cursor, version)
             except FormatError:
-                # Kafka keeps the bytes too: other clients may write what they like there.
+                # Kafka falls back to the bytes too: other clients may write anything there.
                 continue
             member[name] = unfolded
             member_node[name] = message_node(schema, unfolded, version)
 
 
-# --- records that say their type and version at the front: cluster and remote log metadata
+# --- records that begin with their type and version: cluster and remote log metadata
 
 _FRAME_VERSION: Final = 1
 _MAX_INT16: Final = 0x7FFF
@@ -304,7 +303,7 @@ def _read_frame_number(cursor: Cursor, name: str) -> int:
         _fail(f"Error while reading {name}")
     if number > _MAX_INT16:
         _fail(f"Value for {name} was too large.")
-    # Java narrows what is negative to an int16 without a word.
+    # Java narrows a negative number to an int16 silently.
     return ((number & 0xFFFF) ^ 0x8000) - 0x8000
 
 
@@ -325,7 +324,7 @@ _CONTROL_LABELS: Final[Mapping[str, str]] = {
 
 
 def control_record_text(key: bytes | None, value: bytes | None) -> str:
-    """What the official tool prints about a control record after its metadata.
+    """Give the text that the official tool prints for a control record after its metadata.
 
     Args:
         key: the record's key; None where it has none.
@@ -335,14 +334,14 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
         Text that begins with a space, as ``" endTxnMarker: COMMIT coordinatorEpoch: 0"``.
 
     Raises:
-        FormatError: key or value are not those of a control record; the official tool gives up.
+        FormatError: key or value are not those of a control record; the official tool ends.
     """
     type_id, record_type, message = parse_control_record(key, value)
     if record_type is None:
         return f" controlType: {_UNKNOWN_CONTROL_TYPE}({type_id})"
     if record_type.value is control.END_TXN_MARKER:
         return f" endTxnMarker: {record_type.name} coordinatorEpoch: {message['coordinatorEpoch']}"
-    # The fields are those of the version that the record says it has, though read as version 0.
+    # The fields printed are those of the record's version, although it is read as version 0.
     node = message_node(record_type.value, message, message["version"])
     return f" {_CONTROL_LABELS[record_type.name]} {node_text(node)}"
 

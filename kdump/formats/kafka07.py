@@ -1,9 +1,9 @@
 """The log of Kafka 0.7, from before there were offsets that count messages.
 
-A file ``<base offset>.kafka`` is a row of entries, each a size and a message. An offset is a byte
-position in the stream of all that was ever written to the partition: an entry's is the file's
-base offset and where it begins in the file, so a file's base is where the one before ends. The
-checksum is CRC-32 (zlib's) over the payload alone: magic and attributes are outside it::
+A file ``<base offset>.kafka`` is a sequence of entries, each a size and a message. An offset is a
+byte position in the stream of everything that was written to the partition. An entry's offset is
+the file's base offset plus its position in the file; the base offset is where the file before ends.
+The checksum is CRC-32 (zlib's) over the payload alone: magic and attributes are outside it::
 
     size: int32                   of what follows
     magic: int8                   0 or 1
@@ -11,10 +11,11 @@ checksum is CRC-32 (zlib's) over the payload alone: magic and attributes are out
     crc: uint32
     payload
 
-A message whose codec is gzip or snappy wraps others: its payload is another row of entries,
-compressed as one. What it holds has no offsets of its own. With each message a 0.7 consumer was
-given the offset to go on from, :attr:`Message.next_offset`: for all but the last message out of a
-wrapper that is the wrapper's own, so that a consumer that stopped among them read it again.
+A message whose codec is gzip or snappy is a wrapper: its payload is another sequence of entries,
+compressed together. The messages in it have no offsets of their own. With each message a 0.7
+consumer got the offset to continue from, :attr:`Message.next_offset`. For all but the last message
+in a wrapper that is the wrapper's own offset, so a consumer that stopped in the middle read the
+wrapper again.
 
 Follows the 0.7 design and, where that is silent, the classes ``Message``, ``FileMessageSet`` and
 ``ByteBufferMessageSet`` of Kafka 0.7.2.
@@ -63,7 +64,7 @@ MIN_SIZE: Final = _HEADERS[0].size - LOG_OVERHEAD_BYTES
 CODEC_MASK: Final = 0x03
 
 MAX_NESTING: Final = 4
-"""How deep wrappers within wrappers are followed; Kafka set no bound, and wrote one level."""
+"""How deeply nested wrappers are read; Kafka set no limit, and wrote one level."""
 
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -74,7 +75,7 @@ class StopReason(enum.Enum):
     END = "end"
     """Exactly at the end of the file."""
     ZERO_FILL = "zero fill"
-    """Nothing but zeroes follows: space that was set aside, or lost, and never written."""
+    """Only zeroes follow: space that was preallocated, or lost, and never written."""
     SHORT_TAIL = "short tail"
     """Bytes are left, but not enough for a size."""
     TORN_TAIL = "torn tail"
@@ -84,7 +85,7 @@ class StopReason(enum.Enum):
     BAD_MAGIC = "bad magic"
     """An entry that fits, and is not a message of 0.7."""
     BAD_CHECKSUM = "bad checksum"
-    """A message whose payload is not what was written; only :func:`valid_part` stops there."""
+    """A message with a wrong checksum; only :func:`valid_part` stops there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,11 @@ class Message:
     """One message, plain or wrapping others.
 
     Attributes:
-        offset: where its entry begins in the partition's stream of bytes; for a message out of
-            a wrapper, where the wrapper's does.
-        next_offset: what a consumer was told to go on from after this message.
-        position: byte at which its entry begins, of the data that it was decoded from; for a
-            message out of a wrapper, of the decompressed entries.
+        offset: of its entry in the partition's stream of bytes; for a message in a wrapper, the
+            wrapper's.
+        next_offset: the offset that a consumer continued from after this message.
+        position: byte at which its entry begins in the decoded data; for a message in a wrapper, in
+            the decompressed entries.
         magic: 0 or 1.
         attributes: one byte, signed; 0 in magic 0, which has none.
         crc: the checksum as stored.
@@ -171,10 +172,10 @@ class Message:
 
 
 def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Message | Stop:
-    """Decode the message whose entry begins at ``position`` of ``data``, or say why there is none.
+    """Decode the message whose entry begins at ``position`` of ``data``, or say why it cannot.
 
     Args:
-        data: a whole file, or what a wrapper held.
+        data: a whole file, or the entries of a wrapper.
         position: where to look.
         base_offset: the offset of ``data[0]``, for a file its name.
 
@@ -222,7 +223,7 @@ def decode_entry(data: Buffer, position: int = 0, *, base_offset: int = 0) -> Me
 def walk(data: Buffer, *, base_offset: int = 0, position: int = 0) -> Iterator[Message | Stop]:
     """Yield every message of a file from ``position`` on, then one :class:`Stop`.
 
-    A message with a wrong checksum is given like the others: its size has led to the next.
+    A message with a wrong checksum is yielded too: its size leads to the next.
     """
     while True:
         found = decode_entry(data, position, base_offset=base_offset)
@@ -233,11 +234,11 @@ def walk(data: Buffer, *, base_offset: int = 0, position: int = 0) -> Iterator[M
 
 
 def valid_part(data: Buffer) -> Stop:
-    """Where the part of a file ends that a 0.7 broker kept when it recovered its newest segment.
+    """Find the end of what a 0.7 broker kept when it recovered its newest segment.
 
-    From the first message on that is cut short, no message, or has a wrong checksum, everything
-    was cut off (``FileMessageSet.recover``); a wrapper is one message there, and not opened. At
-    an unknown magic that broker failed to start instead of cutting; the place is the same.
+    It truncated at the first message that was incomplete, invalid or had a wrong checksum
+    (``FileMessageSet.recover``). It did not open wrappers. At an unknown magic it failed to start
+    instead; the position is the same.
     """
     for found in walk(data):
         if isinstance(found, Stop):
@@ -255,17 +256,17 @@ def inner_messages(
 ) -> Iterator[Message]:
     """Yield the messages that ``wrapper`` holds compressed, those in nested wrappers too.
 
-    Messages in front of damage are given. A last entry that is cut short is passed over in
-    silence, as consumers did.
+    Messages before damage are yielded. An incomplete last entry is skipped silently, as consumers
+    did.
 
     Args:
         wrapper: a message with a codec.
         largest_bytes: the most that one message may have.
-        max_nesting: how deep wrappers within wrappers are followed.
+        max_nesting: how deeply nested wrappers are read.
 
     Raises:
         FormatError: the payload does not decompress, the codec is none or unknown, an entry is
-            no message of 0.7, is larger than ``largest_bytes``, is cut short and the only one,
+            no message of 0.7, is larger than ``largest_bytes``, is incomplete and the only one,
             or has a wrong checksum; or wrappers are nested deeper than ``max_nesting``. The
             position counts in the innermost decompressed entries.
     """
@@ -314,7 +315,7 @@ def encode_message(payload: bytes, *, magic: int = 1, attributes: int = 0) -> by
 
 
 def _entries(chunks: Iterable[bytes], largest_bytes: int) -> Iterator[Message]:
-    """Decode the whole entries that ``chunks`` make up; their offsets mean nothing."""
+    """Decode the complete entries in ``chunks``; their offsets have no meaning."""
     pending = bytearray()
     pending_start = 0
     for chunk in chunks:

@@ -1,6 +1,6 @@
 """Message sets of magic 0 and 1, the formats that Kafka wrote from 0.8 to 0.10.
 
-A set is a row of entries, each an offset, a size that counts what comes behind itself, and a
+A set is a sequence of entries, each an offset, a size that counts the bytes after itself, and a
 message. The checksum is CRC-32 (zlib's) over everything from ``magic`` on::
 
     offset: int64
@@ -14,10 +14,10 @@ message. The checksum is CRC-32 (zlib's) over everything from ``magic`` on::
     valueSize: int32              negative is null
     value
 
-A message whose codec is not none wraps others: its value is another set, compressed as one. The
+A message whose codec is not none is a wrapper: its value is another set, compressed. The
 wrapper's offset is that of the last message in it. Inner offsets are absolute in magic 0; in
 magic 1 they count from the first message in the wrapper, so that a broker can set the wrapper's
-and leave the rest as it is. If a magic 1 wrapper has log-append time, its timestamp is that of
+offset without changing the rest. If a magic 1 wrapper has log-append time, its timestamp is that of
 every message in it.
 
 Follows ``LegacyRecord`` and ``AbstractLegacyRecordBatch``.
@@ -81,7 +81,7 @@ NO_TIMESTAMP: Final = -1
 
 _CHUNK_BYTES: Final = 1 << 20
 _HELD_BYTES: Final = 8 << 20
-_ENTRY_OVERHEAD_BYTES: Final = 160  # what the objects take beside the bytes, roughly
+_ENTRY_OVERHEAD_BYTES: Final = 160  # roughly what the objects take besides the bytes
 LARGEST_INNER_BYTES: Final = 128 << 20
 """A compressed set with a larger message is taken for a decompression bomb."""
 
@@ -96,7 +96,7 @@ class TimestampType(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class MessageHeader:
-    """What an entry begins with; nothing in it is checked but its presence."""
+    """The header of an entry; only its presence is checked."""
 
     offset: int
     size: int
@@ -121,16 +121,16 @@ class Message:
     """One message, plain or wrapping a set, as an entry of a segment or of a wrapper holds it.
 
     Attributes:
-        offset: absolute, also for a message out of a wrapper.
-        position: byte at which its entry begins, of the data that it was decoded from; for a
-            message out of a wrapper, of the decompressed set.
-        magic: 0 or 1. In a wrapper Kafka lets other values pass and reads them as 1.
+        offset: absolute, also for a message in a wrapper.
+        position: byte at which its entry begins in the decoded data; for a message in a wrapper, in
+            the decompressed set.
+        magic: 0 or 1. In a wrapper Kafka accepts other values and reads them as 1.
         attributes: one byte, signed.
         timestamp: epoch milliseconds, -1 if there is none.
-        timestamp_type: out of a wrapper of magic 1, the wrapper's.
+        timestamp_type: in a wrapper of magic 1, the wrapper's.
         key_size_bytes: as stored; any negative value is a null key.
         crc: the checksum as stored.
-        body: the bytes behind ``size``, from the checksum on.
+        body: the bytes after ``size``, from the checksum on.
     """
 
     offset: int
@@ -176,8 +176,8 @@ class Message:
         """As stored; any negative value is a null value.
 
         Raises:
-            FormatError: the key reaches past the message, so that there is no telling. What
-                stands in front of the key is readable then, as it is to Kafka.
+            FormatError: the key reaches past the message. What is before the key can be read then,
+                as Kafka does.
         """
         start = self._value_start - _INT32.size
         if start + _INT32.size > len(self.body):
@@ -209,8 +209,8 @@ class Message:
         """The value; None is null.
 
         Raises:
-            FormatError: it or the key reaches past the message. Everything else about the
-                message is readable then, as it is to Kafka.
+            FormatError: it or the key reaches past the message. Everything else can be read then,
+                as Kafka does.
         """
         size_bytes = self.value_size_bytes
         if size_bytes < 0:
@@ -228,7 +228,7 @@ class Message:
 
 
 def decode_header(data: Buffer, position: int = 0) -> MessageHeader:
-    """What the entry at ``position`` of ``data`` begins with.
+    """Read the header of the entry at ``position`` of ``data``.
 
     Raises:
         FormatError: the bytes end before the header does, or the magic is neither 0 nor 1.
@@ -248,8 +248,8 @@ def decode_header(data: Buffer, position: int = 0) -> MessageHeader:
 def decode_message(data: Buffer, position: int = 0, end: int | None = None) -> Message:
     """Decode the message whose entry begins at ``position``, and whose bytes end by ``end``.
 
-    The checksum is not compared: :attr:`Message.is_valid` does. Bytes behind the value, which
-    the size counts and nothing uses, are left alone, as Kafka leaves them.
+    The checksum is not compared: :attr:`Message.is_valid` does. Bytes after the value, which the
+    size counts and nothing uses, are ignored, as in Kafka.
 
     Raises:
         FormatError: the entry reaches past ``end``, the magic is neither 0 nor 1, or the entry
@@ -276,7 +276,7 @@ def is_valid(entry: Buffer) -> bool:
 
 
 def update_crc(data: Buffer, crc: int = 0) -> int:
-    """Carry a message's checksum on over ``data``, from ``crc``, that of the bytes before."""
+    """Continue a message's checksum over ``data``; ``crc`` is that of the bytes before."""
     return zlib.crc32(data, crc)
 
 
@@ -288,14 +288,14 @@ def inner_messages(
 ) -> Iterator[Message]:
     """Yield the messages that ``wrapper`` holds compressed, with their absolute offsets.
 
-    As in Kafka's iterator the whole set is read first, so that nothing is given of a set that
-    cannot be taken apart into entries; an entry that is no message, or is itself compressed,
-    ends it in its place. A last entry that is cut short is passed over in silence.
+    As in Kafka's iterator the whole set is read first: of a set that cannot be split into entries
+    nothing is yielded. An entry that is not a message, or is itself compressed, ends the set there.
+    An incomplete last entry is skipped silently.
 
     Args:
         wrapper: a message with a codec.
         held_bytes: a set that takes more memory than this is decompressed twice instead of being
-            kept, and no more than its largest message and a chunk are in memory at once.
+            kept, and at most its largest message and a chunk are in memory at once.
         largest_bytes: the most that one message may have.
 
     Raises:
@@ -398,7 +398,7 @@ def _key_size_start(magic: int) -> int:
 
 
 def _message(offset: int, position: int, body: bytes) -> Message:
-    """Take ``body``, at least :data:`MIN_SIZE` bytes, apart; every magic but 0 is read as 1."""
+    """Parse ``body``, at least :data:`MIN_SIZE` bytes; every magic but 0 is read as 1."""
     crc, magic, attributes = _BODY.unpack_from(body)
     key_size_start = _key_size_start(magic)
     key_start = key_size_start + _INT32.size
@@ -427,7 +427,7 @@ def _message(offset: int, position: int, body: bytes) -> Message:
 
 
 class _Entry(NamedTuple):
-    """An entry of a decompressed set: where, the offset that is stored in it, and the rest."""
+    """An entry of a decompressed set: position, stored offset, and the rest."""
 
     position: int
     offset: int
@@ -435,7 +435,7 @@ class _Entry(NamedTuple):
 
 
 def _stored_entries(wrapper: Message, largest_bytes: int) -> Iterator[_Entry]:
-    """Yield every whole entry of the set in ``wrapper``, not yet taken apart."""
+    """Yield every complete entry of the set in ``wrapper``, not yet parsed."""
     codec = wrapper.codec
     if codec in (Codec.NONE, Codec.ZSTD):
         raise FormatError(
@@ -472,7 +472,7 @@ def _stored_entries(wrapper: Message, largest_bytes: int) -> Iterator[_Entry]:
 
 
 def _with_wrappers_time(message: Message, wrapper: Message) -> Message:
-    """Give a message of magic 1 the type of its wrapper's time, and that time if it rules."""
+    """Give a message of magic 1 its wrapper's timestamp type, and timestamp for log-append time."""
     if message.magic != 1:
         return message
     if wrapper.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -1,7 +1,7 @@
-"""``meta.properties``: to which cluster and node a log directory belongs.
+"""``meta.properties``: the cluster and node that a log directory belongs to.
 
-Version 0 (no version line) was written before KRaft and may lack anything; version 1 has cluster
-and node. Follows ``MetaProperties``.
+Version 0 (no version line) was written before KRaft, and any property may be missing; version 1 has
+cluster and node. Follows ``MetaProperties``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kdump.formats.uuids import format_uuid, parse_uuid
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What ``meta.properties`` says; None where it says nothing.
+    """The content of ``meta.properties``; None for missing properties.
 
     Attributes:
         version: of the file: 0 or 1.
-        cluster_id: any text; Kafka makes it of a UUID.
+        cluster_id: any text; Kafka generates a UUID.
         node_id: in version 0 the property ``broker.id``.
         directory_id: of this log directory.
     """
@@ -36,8 +36,8 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
     """Read the file.
 
     Raises:
-        FormatError: where a broker refuses it: an unknown version, a number or UUID that is none,
-            or a property that its version must have.
+        FormatError: where a broker refuses it: an unknown version, an invalid number or UUID, or a
+            missing property that the version requires.
     """
     properties = decode_properties(data)
     version_text = properties.get("version", "0")
@@ -70,7 +70,7 @@ def decode_meta_properties(data: bytes) -> MetaProperties:
 
 
 def encode_meta_properties(properties: MetaProperties) -> bytes:
-    """The file that a broker reads as ``properties``; what is None is left out."""
+    """Encode the file; properties that are None are left out."""
     node_property = "broker.id" if properties.version == 0 else "node.id"
     directory_id = properties.directory_id
     found = {

@@ -8,13 +8,13 @@ Inside a partition::
     <offset, 11 or 20 digits>.kafka                                            Kafka 0.7
     leader-epoch-checkpoint, partition.metadata, quorum-state [.tmp]
 
-and a partition itself::
+and the directory of a partition::
 
     <topic>-<partition>
     <topic>-<partition>.<unique id>-delete|-future|-stray
     <topic>_<partition>                                                        Kafka 0.7's design
 
-Beside Kafka's there are kdump's own, which a broker leaves alone::
+kdump has names of its own, which a broker ignores::
 
     damaged-<name of a file>-<first byte>-<last, exclusive> [.<number>]        inside a partition
     .kdump-<anything>                                                          beside partitions
@@ -46,13 +46,13 @@ BOOTSTRAP_CHECKPOINT: Final = "bootstrap.checkpoint"
 CLEAN_SHUTDOWN_MARKER: Final = ".kafka_cleanshutdown"
 LOCK_FILE: Final = ".lock"
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
-"""A directory among the partitions that Kafka does not take for one (``RemoteIndexCache``)."""
+"""A directory beside the partitions that Kafka does not treat as one (``RemoteIndexCache``)."""
 
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""What small files are called while they are written, before they take their name's place."""
+"""Suffix of small files while they are written, before they are renamed."""
 
 KDUMP_PREFIX: Final = ".kdump-"
-"""How names begin of what kdump keeps in the root of a log directory."""
+"""Prefix of the names that kdump uses in the root of a log directory."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 COORDINATOR_TOPICS: Final = frozenset(
@@ -103,27 +103,27 @@ class FileKind(enum.Enum):
 
 
 class FileStage(enum.Enum):
-    """Where in its life a file is; the value is the suffix behind its extension."""
+    """The stage of a file; the value is the suffix after its extension."""
 
     LIVE = ""
     CLEANED = ".cleaned"
     """Being written, by the cleaner or by a split; dropped when the broker starts."""
     SWAP = ".swap"
-    """Complete, and taking the place of others; a starting broker finishes that."""
+    """Complete, and replacing other files; a starting broker finishes the replacement."""
     DELETED = ".deleted"
     """Out of use, waiting for its deletion."""
 
 
 class PartitionState(enum.Enum):
-    """What the name of a partition's directory says of it; the value is its suffix."""
+    """The state of a partition by the name of its directory; the value is the suffix."""
 
     LIVE = ""
     FUTURE = "-future"
-    """A copy on its way from another log directory of the same broker."""
+    """A copy that is being moved from another log directory of the same broker."""
     DELETE = "-delete"
-    """Its topic was deleted, its files not yet."""
+    """Its topic was deleted, but not yet its files."""
     STRAY = "-stray"
-    """A broker found that it does not belong there."""
+    """A broker found that it does not belong here."""
 
 
 _OFFSET_FILE: Final = re.compile(
@@ -141,10 +141,10 @@ class OffsetFileName:
     """The name of a file that begins with an offset.
 
     Attributes:
-        offset: base offset of the segment; of a producer snapshot, the offset that it reaches up
-            to, exclusive; in Kafka 0.7 a byte position in the stream.
+        offset: base offset of the segment; of a producer snapshot, the offset at which it was
+            taken; in Kafka 0.7 a byte position in the stream.
         kind: what is in it.
-        stage: live, or left over from something.
+        stage: live, or a leftover.
     """
 
     offset: int
@@ -157,12 +157,12 @@ class OffsetFileName:
 
 @functools.lru_cache(maxsize=4096)
 def parse_offset_file_name(name: str) -> OffsetFileName | None:
-    """What a file's name says, or None for a name that Kafka does not write.
+    """Parse a file's name; None for a name that Kafka does not write.
 
-    A loading broker is less exact: it takes ``7.log`` for a segment at 7, and then looks for it
+    A loading broker is less strict: it treats ``7.log`` as a segment at 7, and then looks for it
     under the name with twenty digits. Such a file is foreign here.
 
-    Partitions share many names (``00000000000000000000.log``), so the latest are remembered.
+    Partitions share many names (``00000000000000000000.log``), so results are cached.
     """
     match = _OFFSET_FILE.fullmatch(name)
     if match is None:
@@ -179,7 +179,7 @@ def parse_offset_file_name(name: str) -> OffsetFileName | None:
 
 
 def leading_offset(name: str) -> int | None:
-    """The number before the first dot of a name, which is all that a loading broker looks at.
+    """Parse the number before the first dot of a name, as a loading broker does.
 
     None where there is none (``LogFileUtils.offsetFromFileName``).
     """
@@ -200,13 +200,13 @@ _SET_ASIDE: Final = re.compile(r"damaged-(.+)-\d+-\d+(?:\.\d+)?", re.DOTALL)
 
 
 def set_aside_from(name: str) -> str | None:
-    """The name of the file whose damaged bytes kdump put under ``name``; None for other files."""
+    """Give the name of the file whose quarantined bytes are in ``name``; None for other files."""
     match = _SET_ASIDE.fullmatch(name)
     return match and match[1]
 
 
 class SnapshotStage(enum.Enum):
-    """Where in its life a KRaft snapshot is; the value is the suffix behind ``.checkpoint``."""
+    """The stage of a KRaft snapshot; the value is the suffix after ``.checkpoint``."""
 
     LIVE = ""
     PARTIAL = ".part"
@@ -221,7 +221,7 @@ class MetadataSnapshotName:
         end_offset: first offset that the snapshot does not cover.
         epoch: leader epoch of the last record that it covers.
         stage: complete, being written, or waiting for its deletion.
-        unique_part: what stands between epoch and extension while it is written, else empty.
+        unique_part: the text between epoch and extension while it is written, else empty.
     """
 
     end_offset: int
@@ -243,7 +243,7 @@ _SNAPSHOT_STAGES: Final = {stage.value: stage for stage in SnapshotStage}
 
 
 def parse_metadata_snapshot_name(name: str) -> MetadataSnapshotName | None:
-    """What the name of a KRaft snapshot says, or None for any other name."""
+    """Parse the name of a KRaft snapshot; None for any other name."""
     match = _METADATA_SNAPSHOT.fullmatch(name)
     if match is None:
         return None
@@ -262,7 +262,7 @@ class PartitionDirectoryName:
             because the whole name has 255 characters at most.
         partition: its number.
         state: live, or one of the three suffixes.
-        unique_id: what stands between partition and suffix (32 hexadecimal digits, if Kafka made
+        unique_id: the text between partition and suffix (32 hexadecimal digits, if Kafka generated
             it); empty for a live partition.
     """
 
@@ -287,7 +287,7 @@ _SUFFIXED_STATES: Final = tuple(s for s in PartitionState if s is not PartitionS
 
 
 def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
-    """What the name of a directory in a log directory says.
+    """Parse the name of a directory in a log directory.
 
     Raises:
         FormatError: for a name that Kafka refuses; a broker does not start on a log directory
@@ -309,7 +309,7 @@ def parse_partition_directory_name(name: str) -> PartitionDirectoryName:
 
 
 def is_accepted_name(name: str) -> bool:
-    """Whether a broker takes a directory of this name for that of a partition."""
+    """Whether a broker treats a directory of this name as a partition."""
     try:
         parse_partition_directory_name(name)
     except FormatError:
@@ -321,10 +321,10 @@ _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_kafkas_name(name: str) -> bool:
-    """Whether Kafka itself can have made a partition's directory with a name that it accepts.
+    """Whether Kafka itself can have created a directory with a name that it accepts.
 
-    A broker loads ``old topic-0`` and ``topic-00``, but writes a checkpoint then that it cannot
-    read, or has two directories for one partition. No topic is called that
+    A broker loads ``old topic-0`` and ``topic-00``, but then writes a checkpoint that it cannot
+    read, or has two directories for one partition. No topic has such a name
     (``org.apache.kafka.common.internals.Topic.validate``).
     """
     parsed = parse_partition_directory_name(name)
@@ -342,9 +342,9 @@ _DIRECTORY_0_7: Final = re.compile(r"(.+)[-_]([0-9]{1,10})", re.DOTALL)
 
 
 def parse_0_7_directory_name(name: str) -> TopicPartition | None:
-    """What the name of a Kafka 0.7 partition says, or None for any other name.
+    """Parse the name of a Kafka 0.7 partition; None for any other name.
 
-    Both ``topic_0``, as the design has it, and ``topic-0``, as brokers made them.
+    Both ``topic_0``, as in the design, and ``topic-0``, as brokers created them.
     """
     match = _DIRECTORY_0_7.fullmatch(name)
     partition = parse_int(match[2]) if match else None

@@ -1,8 +1,8 @@
-"""The offset index (``.index``): where in a segment's log to begin looking for an offset.
+"""The offset index (``.index``): where in a segment's log to start reading for an offset.
 
-A row of entries, each the last offset of a batch, counted from the segment's base offset, and the
-byte at which that batch begins. While its segment is the active one, the file is as long as the
-index may grow, and zeroes stand behind the entries.
+A sequence of entries, each the last offset of a batch, counted from the segment's base offset, and
+the byte at which that batch begins. While its segment is the active one, the file has the largest
+size of an index, and zeroes follow the entries.
 
 Follows ``org.apache.kafka.storage.internals.log.OffsetIndex`` and ``AbstractIndex``.
 """
@@ -38,7 +38,7 @@ class OffsetIndex:
         base_offset: first offset of the segment.
         offset: of each entry, absolute.
         position: of each entry, in bytes from the start of the segment's log.
-        trailing_bytes: how many bytes stand behind the last whole entry.
+        trailing_bytes: number of bytes after the last complete entry.
 
     """
 
@@ -54,7 +54,7 @@ class OffsetIndex:
 
 
 def decode(data: bytes | bytearray | memoryview, base_offset: int) -> OffsetIndex:
-    """Read an index; any bytes are one.
+    """Read an index; any bytes can be read as one.
 
     Args:
         data: the whole file.
@@ -69,7 +69,7 @@ def decode(data: bytes | bytearray | memoryview, base_offset: int) -> OffsetInde
 
 
 def encode(index: OffsetIndex) -> bytes:
-    """Give the bytes of the entries (not of a partial one behind them).
+    """Give the bytes of the entries (not of a partial one after them).
 
     Raises:
         FormatError: when an offset is further than 32 bits from the base offset, or a position
@@ -114,9 +114,9 @@ def _refuse_first(
 
 
 def count_before_restart(offset: Column, base_offset: int) -> int:
-    """Count the entries before the first one, save slot 0, that holds the base offset itself.
+    """Count the entries before the first one, except slot 0, that has the base offset itself.
 
-    That is where ``DumpLogSegments`` takes padding to begin.
+    There ``DumpLogSegments`` assumes that padding begins.
     """
     restarts = offset[1:] == base_offset
     return 1 + int(restarts.argmax()) if restarts.any() else len(offset)
@@ -125,12 +125,12 @@ def count_before_restart(offset: Column, base_offset: int) -> int:
 def count_padding(data: bytes | bytearray | memoryview, entry_bytes: int) -> int:
     """Count the entries at the end of an index that are all zeroes.
 
-    An index that is nothing but a single zero entry has none: its segment may begin at time 0.
+    An index with a single zero entry has none: its segment may begin at time 0.
     """
     count = len(data) // entry_bytes
     whole = np.frombuffer(data, np.uint8, count * entry_bytes)
     end = len(whole)
-    # From the end on: what is not padded, which is most, is done at once.
+    # From the end: most indexes have no padding, and are done at once.
     while end and not whole[max(0, end - _STEP_BYTES) : end].any():
         end = max(0, end - _STEP_BYTES)
     written = np.flatnonzero(whole[max(0, end - _STEP_BYTES) : end])
@@ -143,7 +143,7 @@ def sanity_problem(index: OffsetIndex) -> FormatError | None:
     """Give what ``OffsetIndex.sanityCheck`` fails on, as a value, or None if it passes."""
     if len(index.offset) and index.offset[-1] < index.base_offset:
         return FormatError(
-            "last entry of the offset index lies below the base offset",
+            "last entry of the offset index is below the base offset",
             position=(len(index.offset) - 1) * ENTRY_BYTES,
             expected=f"{index.base_offset} or more",
             found=int(index.offset[-1]),

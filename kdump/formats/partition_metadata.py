@@ -1,7 +1,7 @@
 """``partition.metadata``: the id of the topic that a partition's directory belongs to.
 
-Two lines, ``version: 0`` and ``topic_id: <UUID>``, the last without an end. Follows
-``PartitionMetadataReadBuffer``, which looks at what stands behind the colons only.
+Two lines, ``version: 0`` and ``topic_id: <UUID>``, the last without a line end. Follows
+``PartitionMetadataReadBuffer``, which only reads what follows the colons.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _COLON: Final = re.compile(r":\s+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadata:
-    """What ``partition.metadata`` says."""
+    """The content of ``partition.metadata``."""
 
     version: int
     topic_id: uuid.UUID
 
 
 def decode_partition_metadata(data: bytes) -> PartitionMetadata:
-    """Read the file; what stands behind its second line is not looked at.
+    """Read the file; everything after its second line is ignored.
 
     Raises:
         FormatError: where Kafka's reader fails.
@@ -47,12 +47,12 @@ def decode_partition_metadata(data: bytes) -> PartitionMetadata:
 
 
 def encode_partition_metadata(metadata: PartitionMetadata) -> bytes:
-    """The file that Kafka writes."""
+    """Encode the file as Kafka writes it."""
     return f"version: {metadata.version}\ntopic_id: {format_uuid(metadata.topic_id)}".encode()
 
 
 def _value(lines: list[str], index: int) -> str:
-    """What stands behind the one colon of a line; nothing where there is none, or more."""
+    """Give the text after the only colon of a line; empty where there is none, or more."""
     parts = _COLON.split(lines[index]) if index < len(lines) else []
     while parts and not parts[-1]:
         parts.pop()

@@ -1,11 +1,11 @@
-"""The producer snapshot (``.snapshot``): what a partition knew of its producers at an offset.
+"""The producer snapshot (``.snapshot``): the state of a partition's producers at an offset.
 
-A header, then the entries. The checksum is CRC-32C over everything behind itself, bytes that follow
-the last entry included.
+A header, then the entries. The checksum is CRC-32C over everything after itself, including bytes
+after the last entry.
 
 Follows ``org.apache.kafka.storage.internals.log.ProducerStateManager`` (``readSnapshot`` and
-``writeSnapshot``) and the schema ``ProducerSnapshot``. What is wrong with a snapshot is worded as
-Kafka words it, because its dump tool prints just that.
+``writeSnapshot``) and the schema ``ProducerSnapshot``. Errors have Kafka's messages, because its
+dump tool prints them.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ProducerEntry:
     """The state of one producer; times in milliseconds since 1970, offsets -1 where there is none.
 
     Attributes:
-        producer_id: who it is.
+        producer_id: its id.
         epoch: its current epoch.
         last_sequence: of its last batch.
         last_offset: of its last batch; below 0 where the log holds none.
@@ -95,7 +95,7 @@ class ProducerEntry:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSnapshot:
-    """A snapshot as it is stored; whether ``crc`` holds is for :func:`crc_problem` to say."""
+    """A snapshot as stored; :func:`crc_problem` checks ``crc``."""
 
     crc: int
     entries: tuple[ProducerEntry, ...]

@@ -1,8 +1,8 @@
-"""``quorum-state``: what a KRaft node remembers of elections, one line of JSON.
+"""``quorum-state``: a KRaft node's state of elections, one line of JSON.
 
 Version 0 also names cluster and voters; version 1, for clusters whose voters are in the log
-itself, adds the directory id of whom it voted for. Follows ``FileQuorumStateStore`` and the
-message ``QuorumStateData``.
+itself, adds the directory id of the node that it voted for. Follows ``FileQuorumStateStore`` and
+the message ``QuorumStateData``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ NO_NODE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    """What ``quorum-state`` says.
+    """The content of ``quorum-state``.
 
     Attributes:
         data_version: 0 or 1.
         leader_id: node that leads, or -1.
-        leader_epoch: the epoch that this is about.
+        leader_epoch: the epoch of this state.
         voted_id: node that this one voted for, or -1.
         voted_directory_id: of that node; None where there is none.
         cluster_id: version 0 only; empty where it was never known.

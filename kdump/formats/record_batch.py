@@ -1,11 +1,11 @@
 """Record batches of magic 2, the format that Kafka has written since 0.11.
 
-A segment is a row of batches. Each begins with a header of 61 bytes, of which the first 17 are
-laid out so that every magic shares them (:data:`PREFIX`); ``length`` counts what comes behind
-itself. The checksum is CRC-32C over everything from ``attributes`` on: base offset, length,
-leader epoch and magic are outside it, so that a broker can set them without summing again.
+A segment is a sequence of batches. Each begins with a header of 61 bytes. The first 17 have the
+same layout in every magic (:data:`PREFIX`). ``length`` counts the bytes after itself. The checksum
+is CRC-32C over everything from ``attributes`` on: base offset, length, leader epoch and magic are
+outside it, so that a broker can set them without computing it again.
 
-Behind the header stand the records, compressed as one if the batch is. A record is a
+The records follow the header, compressed together if the batch is compressed. A record is a
 zig-zag-coded length and a body::
 
     length: varint
@@ -72,7 +72,7 @@ CRC_START: Final = _field_start("crc")
 CHECKED_START: Final = _field_start("attributes")
 """First byte that the checksum covers."""
 PREFIX_BYTES: Final = CRC_START
-"""What every magic shares (``Records.HEADER_SIZE_UP_TO_MAGIC``)."""
+"""The header of every magic (``Records.HEADER_SIZE_UP_TO_MAGIC``)."""
 
 MIN_LENGTH_BYTES: Final = 14
 """The least ``length`` that any magic can have (``LegacyRecord.RECORD_OVERHEAD_V0``)."""
@@ -115,7 +115,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The header of a batch, as its 61 bytes say; nothing in it is checked but its presence."""
+    """The header of a batch; only its presence is checked."""
 
     base_offset: int
     length: int
@@ -164,7 +164,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Where compaction has stamped one, the base timestamp is it."""
+        """The delete horizon, which compaction stores in place of the base timestamp."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
 
@@ -194,12 +194,12 @@ def decode_records(
 ) -> Iterator[Record]:
     """The records of a batch, one by one, from its decompressed ``body``.
 
-    The plain reading of the format; columns of many records at once are read by
-    ``kdump.scan.records``, which falls back on this one to say what is wrong and where.
+    The straightforward decoder. ``kdump.scan.records`` reads columns of many records at once, and
+    falls back to this one to say what is wrong and where.
 
     Args:
         header: of the batch.
-        body: what stands behind the header, decompressed.
+        body: the bytes after the header, decompressed.
         position: where in ``body`` to begin.
 
     Raises:
@@ -219,7 +219,7 @@ def decode_records(
         yield decode_record(header, cursor)
     if cursor.remaining:
         raise FillError(
-            "batch has bytes behind its last record",
+            "batch has bytes after its last record",
             position=cursor.position,
             expected=f"{header.records_count} records that end with the batch",
             found=f"{cursor.remaining} bytes more",
@@ -227,7 +227,7 @@ def decode_records(
 
 
 def decode_record(header: BatchHeader, cursor: Cursor) -> Record:
-    """The record at ``cursor``, which is left behind it.
+    """Read the record at ``cursor``, and move past it.
 
     Raises:
         FormatError: where the record does not fit the bytes or its own length.
@@ -284,7 +284,7 @@ def _nullable(cursor: Cursor, name: str) -> bytes | None:
 
 
 def decode_record_header(cursor: Cursor) -> RecordHeader:
-    """The header at ``cursor``, which is left behind it.
+    """Read the header at ``cursor``, and move past it.
 
     Raises:
         FormatError: where it does not fit the bytes.
@@ -294,7 +294,7 @@ def decode_record_header(cursor: Cursor) -> RecordHeader:
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
-    """A record as it stands in a batch of that base offset and base timestamp."""
+    """Encode a record for a batch with that base offset and base timestamp."""
     body = bytearray()
     body.append(record.attributes & 0xFF)
     write_varlong(record.timestamp - base_timestamp, body)
@@ -319,7 +319,7 @@ def _write_nullable(value: bytes | None, out: bytearray) -> None:
 
 
 def encode_batch(header: BatchHeader, body: bytes) -> bytes:
-    """A batch whose ``length`` and ``crc`` fit ``body``, which is compressed already."""
+    """Encode a batch with the right ``length`` and ``crc`` for a compressed ``body``."""
     fields: dict[str, Any] = {name: getattr(header, name) for name, _ in HEADER_FIELDS}
     fields["length"] = HEADER_BYTES - LOG_OVERHEAD_BYTES + len(body)
     batch = bytearray(_HEADER_STRUCT.pack(*fields.values()) + body)
@@ -328,7 +328,7 @@ def encode_batch(header: BatchHeader, body: bytes) -> bytes:
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Producer sequences run from 0 to 2³¹-1 and begin again (32-bit arithmetic as Java's)."""
+    """Producer sequences run from 0 to 2³¹-1 and start again (32-bit arithmetic as Java's)."""
     if sequence > wrap_int32(_INT32_MAX - increment):
         return wrap_int32(increment - (_INT32_MAX - sequence) - 1)
     return wrap_int32(sequence + increment)
@@ -346,10 +346,10 @@ def increment_sequences(
 
 
 def wrap_int32(value: int) -> int:
-    """``value`` as a Java int holds it."""
+    """Wrap ``value`` to a Java int."""
     return (value + 2**31) % 2**32 - 2**31
 
 
 def wrap_int64(value: int) -> int:
-    """``value`` as a Java long holds it."""
+    """Wrap ``value`` to a Java long."""
     return (value + 2**63) % 2**64 - 2**63

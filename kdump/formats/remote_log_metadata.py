@@ -1,7 +1,7 @@
 """Records of ``__remote_log_metadata`` as their Java classes print themselves.
 
-The official tool prints ``toString()`` of the event that a record stands for, not JSON, and the
-event's class may refuse what the record says (``RemoteLogSegmentMetadata`` and its neighbours).
+The official tool prints ``toString()`` of a record's event, not JSON. The event's class may refuse
+the record's values (``RemoteLogSegmentMetadata`` and related classes).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def event_text(schema: MessageSchema, record: MessageValue) -> str:
         record: the fields of the record.
 
     Raises:
-        SchemaError: the event's class refuses these fields, in whose words it says why.
+        SchemaError: the event's class refuses these fields; has that class's message.
     """
     return _EVENT_TEXTS[schema](record)
 

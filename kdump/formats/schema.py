@@ -2,9 +2,9 @@
 
 A schema is written with :func:`message`, :func:`struct`, :func:`array` and :func:`field`, and says
 what Kafka's own message definitions say: which field is in which version, which may be null, which
-is tagged and what it is worth when it is absent. :func:`decode` reads a message of one version as
-the classes that Kafka generates from those definitions do (``MessageDataGenerator``), including
-what they do with versions above the known ones and with fields that they do not know.
+is tagged, and its default. :func:`decode` reads a message of one version as the classes that Kafka
+generates from those definitions do (``MessageDataGenerator``), including what they do with versions
+above the known ones and with fields that they do not know.
 
 Encodings, in the order in which a message holds them:
 
@@ -59,7 +59,7 @@ class SchemaError(FormatError):
 
 
 def java_message(error: FormatError) -> str:
-    """What Java prints as the message of the exception that Kafka's readers throw for ``error``.
+    """Give the message of the exception that Kafka's readers throw, as Java prints it.
 
     It is ``"null"`` for bytes that end within a field: a buffer underflow has no message.
     """
@@ -67,7 +67,7 @@ def java_message(error: FormatError) -> str:
 
 
 class Scalar(Enum):
-    """The types that hold no others."""
+    """Types without nested types."""
 
     BOOL = auto()
     INT8 = auto()
@@ -125,10 +125,10 @@ class Field:
 
     Attributes:
         name: Kafka's name of it, as its JSON has it.
-        versions: those in which it is there at all.
+        versions: those that have it.
         nullable: whether it may be null in those versions.
         tag: its tag, where it is among the tagged fields.
-        default: its worth where it is absent, or :data:`ZERO`; a struct's is its own defaults.
+        default: its value where it is absent, or :data:`ZERO`; a struct's are its own defaults.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Field:
 FieldType: TypeAlias = Scalar | Array | Struct
 
 ZERO: Final = object()
-"""The default of a field that has none of its own: what is zero or empty for its type."""
+"""The default of a field without one: zero or empty for its type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,10 +160,10 @@ class MessageSchema(Struct):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordType:
-    """One of the types of records that a log of Kafka's own holds.
+    """A type of record in one of Kafka's own logs.
 
     Attributes:
-        id: the number that tells it from the others in that log.
+        id: its number, unique in that log.
         name: Kafka's name for it.
         value: the schema of the record's value.
         key: the schema of its key; None where the log has no keys.
@@ -269,20 +269,20 @@ def _versions(text: str) -> Versions:
 def decode(schema: MessageSchema, cursor: Cursor, version: int) -> MessageValue:
     """Read one message.
 
-    A version above the known ones is read as far as Kafka reads it: fields that are in all later
-    versions are there, and nested structs that end with the known versions are an error. A
-    negative version is read as the lowest.
+    A version above the known ones is read as Kafka reads it: it has the fields that all later
+    versions have, and nested structs that end with the known versions are an error. A negative
+    version is read as the lowest.
 
     Args:
-        schema: what the bytes are taken for.
-        cursor: stands at the message; afterwards it stands behind it. What is left behind the
-            message is the caller's business.
+        schema: of the message.
+        cursor: at the message; afterwards it is after the message. Bytes after the message are up
+            to the caller.
         version: of the message, an int16.
 
     Returns:
         The fields of that version in the order of the schema, tagged ones with their default where
         they are absent. Unknown tagged fields are a list of ``{"tag": int, "data": bytes}`` under
-        :data:`UNKNOWN_TAGGED_FIELDS`, a key that is there only when there are any.
+        :data:`UNKNOWN_TAGGED_FIELDS`, if there are any.
 
     Raises:
         SchemaError: the bytes say something that the schema does not allow.
@@ -316,13 +316,13 @@ def read_unsigned_varint(cursor: Cursor) -> int:
 
 def fields_of(layout: Struct, schema: MessageSchema, version: int) -> tuple[Field, ...]:
     """The fields that ``layout``, which is ``schema`` or within it, has in ``version``."""
-    # Kafka writes no check for what holds from the first known version on.
+    # Kafka generates no check for what holds from the first known version on.
     known_version = max(version, schema.versions.lowest)
     return tuple(item for item in layout.fields if known_version in item.versions)
 
 
 def default_of(item: Field, schema: MessageSchema, version: int) -> Any:
-    """What ``item`` of ``schema`` is worth where it is absent; a new object if it can change."""
+    """Give the default of ``item`` of ``schema``; a new object if it is mutable."""
     if item.default is not ZERO:
         return item.default
     if isinstance(item.type, Array):
@@ -335,7 +335,7 @@ def default_of(item: Field, schema: MessageSchema, version: int) -> Any:
     return _ZERO_VALUES[item.type]
 
 
-# Readers are built once for each version that turns up and kept: data can claim 65536 versions.
+# Readers are built once for each version that occurs, and cached: data can claim 65536 versions.
 @lru_cache(maxsize=512)
 def _message_reader(schema: MessageSchema, version: int) -> _Read:
     return _Compiler(schema, version).struct(schema)
@@ -375,7 +375,7 @@ class _Compiler:
                 value[name] = read(cursor)
             for _ in range(read_unsigned_varint(cursor)):
                 tag = read_unsigned_varint(cursor)
-                # A known field says itself where it ends; Kafka does not hold it to its size.
+                # A known field determines where it ends; Kafka does not compare that with its size.
                 size = read_unsigned_varint(cursor)
                 if tag in tagged:
                     name, read = tagged[tag]
@@ -488,7 +488,7 @@ _FIXED_READERS: Final[Mapping[Scalar, _Read]] = {
 
 def _take(cursor: Cursor, size: int) -> bytes:
     if size < 0:
-        # What Java says when it is asked for an array of that size.
+        # Java's message for an array of that size.
         raise _error(str(size), cursor)
     if size > cursor.remaining:
         raise _error(

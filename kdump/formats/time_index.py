@@ -1,8 +1,8 @@
-"""The time index (``.timeindex``): from which offset on a segment holds times beyond a timestamp.
+"""The time index (``.timeindex``): the offset after which a segment has later timestamps.
 
-A row of entries, each a timestamp and the offset, counted from the segment's base offset, that ends
-the batch holding it: no record at or before that offset is later. While its segment is the active
-one, zeroes stand behind the entries, as in the offset index.
+A sequence of entries, each a timestamp and the last offset of its batch, counted from the segment's
+base offset: no record at or before that offset is later. While its segment is the active one,
+zeroes follow the entries, as in the offset index.
 
 Follows ``org.apache.kafka.storage.internals.log.TimeIndex`` and ``AbstractIndex``.
 """
@@ -38,7 +38,7 @@ class TimeIndex:
         base_offset: first offset of the segment.
         timestamp: of each entry, in milliseconds since 1970.
         offset: of each entry, absolute.
-        trailing_bytes: how many bytes stand behind the last whole entry.
+        trailing_bytes: number of bytes after the last complete entry.
 
     """
 
@@ -54,7 +54,7 @@ class TimeIndex:
 
 
 def decode(data: bytes | bytearray | memoryview, base_offset: int) -> TimeIndex:
-    """Read an index; any bytes are one.
+    """Read an index; any bytes can be read as one.
 
     Args:
         data: the whole file.
@@ -69,7 +69,7 @@ def decode(data: bytes | bytearray | memoryview, base_offset: int) -> TimeIndex:
 
 
 def encode(index: TimeIndex) -> bytes:
-    """Give the bytes of the entries (not of a partial one behind them).
+    """Give the bytes of the entries (not of a partial one after them).
 
     Raises:
         FormatError: when an offset is further than 32 bits from the base offset.
@@ -94,7 +94,7 @@ def sanity_problem(index: TimeIndex) -> FormatError | None:
             )
         if index.offset[-1] < index.base_offset:
             return FormatError(
-                "last entry of the time index lies below the base offset",
+                "last entry of the time index is below the base offset",
                 position=last_entry,
                 expected=f"{index.base_offset} or more",
                 found=int(index.offset[-1]),

@@ -1,6 +1,6 @@
 """The transaction index (``.txnindex``): the aborted transactions whose markers a segment holds.
 
-A row of entries of 34 bytes in the order of the markers, never padded.
+A sequence of entries of 34 bytes in the order of the markers, never padded.
 
 Follows ``org.apache.kafka.storage.internals.log.TransactionIndex`` and ``AbortedTxn``.
 """
@@ -37,7 +37,7 @@ class AbortedTxn:
     """One aborted transaction.
 
     Attributes:
-        producer_id: who aborted it.
+        producer_id: of its producer.
         first_offset: of its first record.
         last_offset: of its abort marker.
         last_stable_offset: of the log, when the marker was written.
@@ -58,20 +58,20 @@ class AbortedTxn:
 
     @property
     def has_known_version(self) -> bool:
-        """Whether Kafka reads on: it refuses greater versions, and takes negative ones."""
+        """Whether Kafka reads it: it refuses greater versions, and accepts negative ones."""
         return self.version_in_kafka <= CURRENT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndex:
-    """The entries of a transaction index, and how many bytes stand behind the last whole one."""
+    """The entries of a transaction index, and the number of bytes after the last complete one."""
 
     entries: tuple[AbortedTxn, ...]
     trailing_bytes: int = 0
 
 
 def decode(data: bytes | bytearray | memoryview) -> TransactionIndex:
-    """Read an index, whatever versions its entries claim; any bytes are one."""
+    """Read an index with entries of any version; any bytes can be read as one."""
     count, trailing_bytes = divmod(len(data), ENTRY_BYTES)
     rows: npt.NDArray[np.void] = np.frombuffer(data, ENTRY_DTYPE, count)
     entries = tuple(
@@ -82,7 +82,7 @@ def decode(data: bytes | bytearray | memoryview) -> TransactionIndex:
 
 
 def encode(entries: Iterable[AbortedTxn]) -> bytes:
-    """Give the bytes of the entries, one behind the other."""
+    """Encode the entries."""
     rows = [tuple(getattr(entry, name) for name, _ in ENTRY_FIELDS) for entry in entries]
     return np.array(rows, ENTRY_DTYPE).tobytes()
 
@@ -122,6 +122,6 @@ def sanity_problem(index: TransactionIndex, start_offset: int) -> FormatError | 
 
 
 def trailing_problem(index: TransactionIndex) -> FormatError | None:
-    """Give the partial entry at the end, which Kafka reads over, as a value, or None."""
+    """Give the partial entry at the end, which Kafka ignores, as a value, or None."""
     size_bytes = len(index.entries) * ENTRY_BYTES + index.trailing_bytes
     return partial_entry(size_bytes, ENTRY_BYTES)

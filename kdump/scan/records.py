@@ -655,7 +655,7 @@ def _bytes_behind(
     if not more:
         return None
     return FillError(
-        "batch has bytes behind its last record",
+        "batch has bytes after its last record",
         position=behind,
         expected=f"{header.records_count} records that end with the batch",
         found=f"{more} bytes more",

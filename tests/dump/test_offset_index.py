@@ -85,7 +85,7 @@ def test_an_entry_that_points_behind_the_log_is_printed_and_a_problem(segment: S
     assert text == f"offset: 5 position: 9999\noffset: 8 position: {2 * SIZE}\n"
     (line,) = said.lines
     assert line == (
-        f"{file.name}: byte 0: offset index entry leads to no batch, expected a batch at byte 9999"
+        f"{file.name}: byte 0: offset index entry points to no batch, expected a batch at byte 9999"
         f" of the log, which has {4 * SIZE} bytes, found no such byte"
     )
     assert said.report.damaged

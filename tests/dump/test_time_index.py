@@ -175,7 +175,7 @@ def test_entries_are_checked_without_an_offset_index(segment: Segment) -> None:
     text, said = dump(segment)
     assert text == whole[0]
     assert len(said.lines) == 1
-    assert "the offset index beside it is missing" in said.lines[0]
+    assert "its offset index is missing" in said.lines[0]
     assert not segment.file(".index").path.local_path.exists()
 
 

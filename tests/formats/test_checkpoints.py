@@ -102,5 +102,5 @@ def test_a_malformed_line_is_named(data: bytes, line: int, position: int) -> Non
 
 @pytest.mark.parametrize("data", [b"0\n2\na 0 1\n", b"0\n0\na 0 1\n", b"0\n2147483647\na 0 1\n"])
 def test_the_count_must_be_that_of_the_lines(data: bytes) -> None:
-    with pytest.raises(FormatError, match="another number of entries"):
+    with pytest.raises(FormatError, match="does not have the number of entries"):
         decode_offset_checkpoint(data)

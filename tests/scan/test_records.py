@@ -180,7 +180,7 @@ def test_a_batch_in_pieces_is_the_same_as_at_once(
     ("count", "what"),
     [
         (11, "ends early|ends before its last record"),
-        (9, "bytes behind its last record"),
+        (9, "bytes after its last record"),
         (-1, "negative count"),
         (2**31 - 1, "ends early|ends before its last record|does not fit"),
     ],

@@ -38,15 +38,14 @@ _MOST_PLAIN_POINT: Final = 7
 
 
 def message_node(schema: MessageSchema, message: MessageValue, version: int) -> dict[str, Any]:
-    """The fields of ``message`` that Kafka prints for it.
+    """Select the fields of ``message`` that Kafka prints.
 
-    Tagged fields that are worth their default are left out, and so are unknown tagged ones; all
-    other fields of the version are there.
+    Leaves out tagged fields that have their default value, and unknown tagged fields.
 
     Args:
         schema: of the message.
         message: as :func:`~kdump.formats.schema.decode` gives it. It may have been read as another
-            version than ``version``: what it lacks is worth its default.
+            version than ``version``; missing fields have their default.
         version: whose fields to print.
 
     Returns:
@@ -146,7 +145,7 @@ def _converter(layout: Struct, schema: MessageSchema, version: int) -> _Convert:
 
 
 def _field_converter(item: Field, schema: MessageSchema, version: int) -> _Convert | None:
-    """What turns a field's value into a node; None where the value is one already."""
+    """Give the function that turns a field's value into a node; None where the value is one."""
     if isinstance(item.type, Struct):
         return _converter(item.type, schema, version)
     if isinstance(item.type, Array) and isinstance(item.type.element, Struct):

@@ -1,8 +1,8 @@
 """Decimal numbers in text, as Java reads them.
 
-``Integer.parseInt`` and ``Long.parseLong`` are what stands behind every number in a file name or
-a checkpoint. They take a sign and leading zeroes, and any of Unicode's decimal digits, but no
-blanks and no underscores, of which Python's ``int`` takes both.
+Kafka reads every number in a file name or a checkpoint with ``Integer.parseInt`` or
+``Long.parseLong``. They accept a sign, leading zeroes and any of Unicode's decimal digits, but
+neither blanks nor underscores. Python's ``int`` accepts both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def parse_long(text: str) -> int | None:
 
 def _parse(text: str, bits: int) -> int | None:
     if not _ASCII.fullmatch(text):
-        # Java looks at UTF-16 units, and so takes no digit that needs two of them.
+        # Java compares UTF-16 units, so it accepts no digit that needs two of them.
         if not _DECIMAL.fullmatch(text) or max(text) > _LAST_SINGLE_CHAR:
             return None
         if len(text) > 20:

@@ -19,14 +19,14 @@ _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_utf8(data: bytes | bytearray | memoryview) -> str:
-    """The text that Java's ``new String(data, StandardCharsets.UTF_8)`` holds.
+    """Decode bytes as Java's ``new String(data, StandardCharsets.UTF_8)`` does.
 
     Args:
         data: any bytes; they need not be UTF-8.
 
     Returns:
-        The text, with one U+FFFD for each sequence that Java takes for malformed. It never
-        holds a lone surrogate, so it can always be encoded again.
+        The text, with one U+FFFD for each sequence that is malformed to Java. It never contains a
+        lone surrogate, so it can always be encoded again.
     """
     try:
         return str(data, "utf-8")
@@ -35,7 +35,7 @@ def java_utf8(data: bytes | bytearray | memoryview) -> str:
 
 
 def java_utf8_bytes(data: bytes | memoryview) -> bytes | memoryview:
-    """The UTF-8 of :func:`java_utf8` of ``data``; ``data`` itself where it is UTF-8 already.
+    """Encode :func:`java_utf8` of ``data`` again; gives ``data`` itself where it is valid UTF-8.
 
     Meant for much text at once. Where fields of unknown bytes stand between ASCII, the whole may
     be converted together: a malformed sequence never takes in an ASCII byte.

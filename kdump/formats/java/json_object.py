@@ -1,4 +1,4 @@
-"""The small JSON files of a log directory, read without trust in their depth or numbers."""
+"""Small JSON files of a log directory, with limits on depth and numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 r"""Java's properties files, as ``java.util.Properties.load(InputStream)`` reads them.
 
 ISO 8859-1 text of ``key=value``, ``key:value`` or ``key value`` lines; ``#`` and ``!`` begin
-comments, a backslash escapes the character behind it or joins the next line to its own, and
+comments, a backslash escapes the next character or joins the next line to its own, and
 ``\uXXXX`` is a UTF-16 unit.
 """
 
@@ -20,7 +20,7 @@ _ESCAPE: Final = re.compile(r"\\(?:u(.{0,4})|(.)|$)", re.DOTALL)
 _UNIT: Final = re.compile(r"[0-9A-Fa-f]{4}")
 _BLANKS: Final = " \t\f"
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]")
-"""What is written as it is; anything else as its code, which is always right."""
+"""Characters that are written as they are; others are written as their code."""
 _CONTROLS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -50,7 +50,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def _escape(text: str) -> str:
-    """``text`` with a backslash before all that means something, and as ASCII."""
+    """Escape ``text`` with backslashes, and as ASCII."""
     units = memoryview(text.encode("utf-16-be", "surrogatepass")).tolist()
     characters = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
     return "".join(

@@ -12,7 +12,7 @@ _LONGEST_SHOWN: Final = 80
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
-    """The lines without their ends; a last line that is empty is none.
+    """Split into lines without their ends; an empty last line does not count.
 
     Args:
         data: the whole file.
@@ -34,7 +34,7 @@ def decode_lines(data: bytes, name: str) -> list[str]:
 def malformed_line(
     data: bytes, name: str, lines: list[str], index: int, expected: str
 ) -> FormatError:
-    """The error that the line of that index, if there is one at all, is not as ``expected``."""
+    """Give the error that a line is missing or not as ``expected``."""
     found = repr(lines[index]) if index < len(lines) else "nothing"
     return _malformed(data, name, index, found, expected)
 
