@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from kdump.engine.job import Split
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.size_groups import size_groups
+from kdump.storage.local_disk import local
 
 SIZES = st.lists(st.integers(0, 9))
 
@@ -41,7 +42,7 @@ def test_there_are_as_many_groups_as_asked_for(sizes: list[int], most: int, leas
 
 @given(SIZES, st.integers(1, 5))
 def test_no_task_has_more_splits_than_the_share_of_a_worker(sizes: list[int], workers: int) -> None:
-    splits = [Split("x", size_bytes=size) for size in sizes]
+    splits = [Split(local("x"), size_bytes=size) for size in sizes]
 
     tasks = list(task_groups(splits, workers, TaskLimits(4, 8, 2)))
 

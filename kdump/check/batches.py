@@ -19,7 +19,6 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
 from kdump.scan.batches import BatchColumns, Column, Flags
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 from kdump.words import counted
 
@@ -39,7 +38,7 @@ class SegmentScope:
     """What has to be known of a segment to check a part of it.
 
     Attributes:
-        path: of its log.
+        log: its log.
         base_offset: from its name.
         next_base_offset: of the segment behind it; None where it is the last one.
         is_active: whether it is the last one, which a broker appends to.
@@ -48,7 +47,7 @@ class SegmentScope:
             the padding; None where nobody has looked yet.
     """
 
-    path: str
+    log: Location
     base_offset: int
     next_base_offset: int | None = None
     is_active: bool = True
@@ -56,9 +55,14 @@ class SegmentScope:
     used_index_bytes: tuple[int, int] | None = None
 
     @property
+    def path(self) -> str:
+        """The name of its log in messages."""
+        return str(self.log)
+
+    @property
     def is_0_7(self) -> bool:
         """Whether it is one of Kafka 0.7."""
-        return self.path.endswith(FileKind.LOG_0_7.value)
+        return self.log.name.endswith(FileKind.LOG_0_7.value)
 
     @property
     def may_be_torn(self) -> bool:
@@ -67,7 +71,7 @@ class SegmentScope:
 
     def file(self, kind: FileKind) -> Location:
         """Another file of the segment, whether it is there or not."""
-        return local(self.path.removesuffix(FileKind.LOG.value) + kind.value)
+        return self.log.with_name(self.log.name.removesuffix(FileKind.LOG.value) + kind.value)
 
     def place(self, position: int, offset: int | None = None) -> Place:
         """A place in the log."""

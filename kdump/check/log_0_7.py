@@ -15,7 +15,6 @@ from kdump.formats.errors import FormatError
 from kdump.formats.kafka07 import Message, Stop, StopReason
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
 
 _BROKEN_BY: Final = {
     StopReason.ZERO_FILL: invariants.ZERO_FILL,
@@ -35,7 +34,7 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
     """
     into = Collector()
     sound_bytes = damaged_bytes = padding_bytes = position = batches = records = 0
-    with local(scope.path).open_file() as source:
+    with scope.log.open_file() as source:
         while True:
             entry = _entry_at(source, position)
             if isinstance(entry, Stop):

@@ -79,7 +79,7 @@ class PartitionScope:
             yield (
                 segment,
                 SegmentScope(
-                    path=str(self.partition.segment_path(segment, segment.log_kind)),
+                    log=self.partition.segment_path(segment, segment.log_kind),
                     base_offset=segment.base_offset,
                     next_base_offset=None if is_active else segments[index + 1].base_offset,
                     is_active=is_active,

@@ -37,7 +37,6 @@ from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.markers import NO_MARKERS, read_markers
 from kdump.state.producer_events import EventBuilder
 from kdump.storage.byte_source import ByteSource
-from kdump.storage.local_disk import local
 from kdump.storage.location import Location
 
 _BEFORE_ALL: Final = -1
@@ -69,7 +68,7 @@ def check_part(
     """
     if scope.is_0_7:
         return log_0_7.check_segment(scope, level)
-    with local(scope.path).open_file() as source:
+    with scope.log.open_file() as source:
         check = _PartCheck(scope, source, start, end, level, now_ms, largest_record_bytes)
         return check.run()
 

@@ -16,6 +16,7 @@ from typing import Protocol, TypeVar
 
 from kdump.errors import KdumpError
 from kdump.formats.errors import FormatError
+from kdump.storage.location import Location
 
 SplitT = TypeVar("SplitT", bound="Split")
 SplitT_contra = TypeVar("SplitT_contra", bound="Split", contravariant=True)
@@ -41,7 +42,7 @@ class Split:
         label: what people are told is being worked on, mostly a partition's directory name.
     """
 
-    path: str
+    path: Location
     start: int = 0
     end: int | None = None
     size_bytes: int = 0
@@ -60,7 +61,7 @@ class Split:
     def __str__(self) -> str:
         """The place, as messages name it."""
         if self.is_first and self.is_last:
-            return self.path
+            return str(self.path)
         return f"{self.path} from byte {self.start}"
 
 

@@ -83,10 +83,10 @@ def segment_splits(
             )
             cuts = cut_positions(log, index, target_bytes)
     label = partition.path.name
-    return list(_between(str(path), cuts, segment, label))
+    return list(_between(path, cuts, segment, label))
 
 
-def _between(path: str, cuts: Iterable[int], segment: Segment, label: str) -> Iterator[Split]:
+def _between(path: Location, cuts: Iterable[int], segment: Segment, label: str) -> Iterator[Split]:
     start = 0
     for cut in cuts:
         yield Split(path, start, cut, cut - start, label)

@@ -34,7 +34,6 @@ from kdump.repair.policies import Policy, repair_partition
 from kdump.repair.salvage.recover_0_7 import Recovered07, repair_0_7
 from kdump.repair.verdict import Verdict, VerdictKind, lost_with
 from kdump.state.settings import Settings
-from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 STATE_VERDICTS: Final = {
@@ -135,7 +134,7 @@ def load_split(
         is_compacted=is_topic_compacted(settings, key.topic),
     )
     return LoadSplit(
-        str(partition.path),
+        partition.path,
         size_bytes=_read_bytes(partition, context, policy),
         label=name,
         name=name,
@@ -182,12 +181,12 @@ class RecoverJob:
     def run(self, split: LoadSplit, /) -> Outcome:
         """Read the partition; what the machine does not give is an outcome, too."""
         try:
-            partition = read_lone_partition(local(split.path), split.name)
+            partition = read_lone_partition(split.path, split.name)
             if partition.is_0_7:
                 return repair_0_7(partition, split.policy)
             return repair_partition(partition, split.context, split.policy)
         except OSError as failure:
-            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
 
 
 def verdict_words(

@@ -75,10 +75,10 @@ class PartJob:
     def run(self, split: PartSplit, /) -> Repaired | Unreadable:
         """Read the partition; what the machine does not give is an outcome, too."""
         try:
-            partition = read_lone_partition(local(split.path), split.name)
+            partition = read_lone_partition(split.path, split.name)
             repaired = self._repaired(partition, split)
         except OSError as failure:
-            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
         if split.scope is None or not repaired.files:
             return repaired
         wrong = _damaged_files(split, split.scope)

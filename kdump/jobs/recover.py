@@ -276,7 +276,7 @@ class _Recovery:
             self._directory_result(
                 directory,
                 [
-                    self._partition_result(directory, partition, outcomes.get(str(partition.path)))
+                    self._partition_result(directory, partition, outcomes.get(partition.path))
                     for owner, partition in selected
                     if owner is directory
                 ],

@@ -12,6 +12,7 @@ from pathlib import Path
 from kdump.engine.job import Split
 from kdump.scan.batches import read_windows
 from kdump.storage.local_disk import local
+from kdump.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class CountBatches:
 
     def run(self, split: Split) -> Count:
         batches = records = size_bytes = 0
-        with local(split.path).open_file() as source:
+        with split.path.open_file() as source:
             for window in read_windows(source, split.start, split.end):
                 sound = window.batches.rows(window.batches.is_valid)
                 batches += sound.count
@@ -46,7 +47,7 @@ class DealBatches:
 
     def map(self, split: Split, buckets: int) -> tuple[Count, dict[int, tuple[Split, list[int]]]]:
         dealt: dict[int, tuple[Split, list[int]]] = {}
-        with local(split.path).open_file() as source:
+        with split.path.open_file() as source:
             for window in read_windows(source, split.start, split.end):
                 for position in window.batches.position.tolist():
                     _, own = dealt.setdefault(position % buckets, (split, []))
@@ -61,7 +62,7 @@ class DealBatches:
 class FailOn:
     """Gives the size of each split, but raises on one path what a bug would raise."""
 
-    path: str
+    path: Location
 
     def run(self, split: Split) -> int:
         if split.path == self.path:
@@ -77,7 +78,7 @@ class KillWorker:
     every process dies.
     """
 
-    path: str
+    path: Location
     scar: str = ""
     counting: CountBatches = field(default_factory=CountBatches)
 
@@ -127,8 +128,8 @@ class CountWhereMounted:
     counting: CountBatches = field(default_factory=CountBatches)
 
     def run(self, split: Split) -> Count:
-        path = Path(self.mounts, node(), split.path)
-        return self.counting.run(replace(split, path=str(path)))
+        path = Path(self.mounts, node(), str(split.path))
+        return self.counting.run(replace(split, path=local(path)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from kdump.check.part import Level, SegmentPart
 from kdump.check.segment_check import check_part
 from kdump.formats.compression import Codec
 from kdump.formats.kafka07 import encode_message
+from kdump.storage.local_disk import local
 
 MESSAGES = [encode_message(b"first"), encode_message(b"second"), encode_message(b"third")]
 
@@ -19,7 +20,7 @@ MESSAGES = [encode_message(b"first"), encode_message(b"second"), encode_message(
 def checked(tmp_path: Path, content: bytes, level: Level = Level.DEEP) -> SegmentPart:
     path = tmp_path / "00000000000.kafka"
     path.write_bytes(content)
-    part = check_part(SegmentScope(str(path), 0), 0, None, level, NOW_MS)
+    part = check_part(SegmentScope(local(path), 0), 0, None, level, NOW_MS)
     assert part.account.total_bytes == len(content)
     return part
 

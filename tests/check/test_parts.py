@@ -74,7 +74,7 @@ def test_what_goes_back_between_two_parts_is_found(code: str, tmp_path: Path) ->
 
 
 def scope_of(path: Path) -> SegmentScope:
-    return SegmentScope(str(path), 0, is_clean=True)
+    return SegmentScope(local(path), 0, is_clean=True)
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ import kdump.cli.main as main
 from builders.jobs import FailOn
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
+from kdump.storage.local_disk import local
 
 @main.cli.command("fail")
 @click.argument("how")
@@ -37,7 +38,7 @@ def fail(how):
         raise KeyError("no such thing")
     processes = 1 if how == "in a job" else 2
     with LocalEngine(processes=processes) as engine:
-        list(engine.run(FailOn("x"), [Split("x", size_bytes=1), Split("y", size_bytes=1)]))
+        list(engine.run(FailOn(local("x")), [Split(local(name), size_bytes=1) for name in "xy"]))
 
 main.cli.get_command = lambda ctx, name: fail
 main.main()

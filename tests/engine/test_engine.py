@@ -15,6 +15,7 @@ from kdump.engine.job import Job, JobFailedError, ResultT, Split, SplitT
 from kdump.engine.local import LocalEngine
 from kdump.engine.progress import Silent
 from kdump.engine.spark import SparkEngine
+from kdump.storage.local_disk import local
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
 
 
 def test_a_split_that_cannot_be_exchanged_is_named(work: list[Split], spark: SparkEngine) -> None:
-    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
     for each in (LocalEngine(processes=1), spark):
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
             each.shuffle(DealBatches(), [*work, gone], 7)
@@ -85,7 +86,7 @@ def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
         sum(count.records for count in counted),
         sum(count.size_bytes for count in counted),
     )
-    assert whole.size_bytes == Path(path).stat().st_size
+    assert whole.size_bytes == path.status().size_bytes
 
 
 class Backwards:
@@ -156,7 +157,7 @@ def test_every_byte_is_told_as_progress(
 
 
 def test_a_failure_of_a_job_survives_the_way_between_processes() -> None:
-    failure = JobFailedError(Split("log", 12), "No such file or directory", "trace")
+    failure = JobFailedError(Split(local("log"), 12), "No such file or directory", "trace")
     copy = pickle.loads(pickle.dumps(failure))
     assert isinstance(copy, JobFailedError)
     assert (str(copy), copy.split, copy.trace) == (str(failure), failure.split, "trace")

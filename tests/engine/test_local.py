@@ -8,9 +8,10 @@ import pytest
 
 from builders.jobs import CountBatches, FailOn, KillWorker, TellProcess
 from builders.programs import InterruptedProgram
-from kdump.engine import local
+from kdump.engine import local as local_engine
 from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
+from kdump.storage.local_disk import local
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +23,8 @@ def test_little_work_is_done_right_here(work: list[Split]) -> None:
 
 def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FORKED_POOL_BYTES", "SPAWNED_POOL_BYTES"):
-        monkeypatch.setattr(local, name, 0)
-    monkeypatch.setattr(local, "usable_cpus", lambda: 2)
+        monkeypatch.setattr(local_engine, name, 0)
+    monkeypatch.setattr(local_engine, "usable_cpus", lambda: 2)
     with LocalEngine() as engine:
         processes = {process for _, process in engine.run(TellProcess(), work)}
     assert os.getpid() not in processes
@@ -33,7 +34,7 @@ def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.Mo
 def test_results_are_the_same_however_workers_begin(
     work: list[Split], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "start_method", lambda: method)
+    monkeypatch.setattr(local_engine, "start_method", lambda: method)
     with LocalEngine() as here, LocalEngine(processes=2) as pool:
         expected = dict(here.run(CountBatches(), work))
         assert dict(pool.run(CountBatches(), work)) == expected
@@ -41,7 +42,7 @@ def test_results_are_the_same_however_workers_begin(
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_failure_names_the_file_and_the_byte(work: list[Split], processes: int) -> None:
-    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
     with (
         LocalEngine(processes) as engine,
         pytest.raises(JobFailedError) as caught,

@@ -20,17 +20,18 @@ from kdump.engine.job import JobFailedError, Split
 from kdump.engine.local import LocalEngine
 from kdump.engine.spark import SparkEngine
 from kdump.errors import KdumpError, UsageProblem
+from kdump.storage.local_disk import local
 
 SPARK = EngineOptions(EngineChoice.SPARK)
 
 
 def test_workers_run_the_python_that_runs_here(spark: SparkEngine) -> None:
-    [(_, executable)] = spark.run(TellExecutable(), [Split("any")])
+    [(_, executable)] = spark.run(TellExecutable(), [Split(local("any"))])
     assert executable == sys.executable
 
 
 def test_a_failure_names_the_file_and_the_byte(work: list[Split], spark: SparkEngine) -> None:
-    gone = Split("gone/00000000000000000000.log", 4096, None, 1)
+    gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
     with pytest.raises(JobFailedError) as caught:
         list(spark.run(CountBatches(), [*work, gone]))
     assert str(caught.value) == (
@@ -272,7 +273,7 @@ from kdump.engine.job import Split
 conf = (("spark.pyspark.python", "/gone/python"),)
 try:
     with open_engine(EngineOptions(EngineChoice.SPARK, spark_conf=conf), total_bytes=0) as engine:
-        list(engine.run(TellProcess(), [Split("any")]))
+        list(engine.run(TellProcess(), [Split(local("any"))]))
 except KdumpError as failure:
     print(failure)
 """
@@ -284,7 +285,7 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 try:
     with open_engine(EngineOptions(EngineChoice.SPARK, master="local[1]"), total_bytes=0) as engine:
-        list(engine.run(KillJava(), [Split("any")]))
+        list(engine.run(KillJava(), [Split(local("any"))]))
 except KdumpError as failure:
     print(failure)
 """
@@ -309,7 +310,7 @@ session.context._jsc.stop()
 for _ in range(2):
     try:
         with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
-            list(engine.run(TellProcess(), [Split("any")]))
+            list(engine.run(TellProcess(), [Split(local("any"))]))
     except KdumpError as failure:
         print(failure)
     session._java.stop_now()
@@ -352,7 +353,7 @@ import kdump.cli.options.engine_options, kdump.engine.spark
 from builders.jobs import TellProcess
 from kdump.engine.job import Split
 with open_engine(total_bytes=0) as engine:
-    list(engine.run(TellProcess(), [Split("any")]))
+    list(engine.run(TellProcess(), [Split(local("any"))]))
 print("pyspark" in sys.modules, "py4j" in sys.modules)
 """
 
@@ -369,7 +370,7 @@ from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
 options = EngineOptions(EngineChoice.SPARK, master="local[1]")
 with open_engine(options, total_bytes=0) as engine:
-    for split, process in engine.run(TellProcess(), [Split("any")]):
+    for split, process in engine.run(TellProcess(), [Split(local("any"))]):
         print(split.path, process != os.getpid())
 """
 

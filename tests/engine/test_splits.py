@@ -50,7 +50,7 @@ def test_a_segment_little_larger_than_a_split_stays_whole(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     partition = large_segments.write(tmp_path, segment, index=segment.index())
-    path = str(partition.path / f"{0:020d}.log")
+    path = partition.path / f"{0:020d}.log"
     assert cut(partition, len(segment.log) * 3 // 4) == [
         Split(path, 0, None, len(segment.log), "orders-0")
     ]

@@ -71,10 +71,11 @@ import contextlib, sys
 from builders.jobs import FailOn
 from kdump.engine.job import Split
 from kdump.engine.local import LocalEngine
+from kdump.storage.local_disk import local
 
 sys.stdout.write("once\\n")
 with contextlib.suppress(Exception), LocalEngine(processes=2) as engine:
-    list(engine.run(FailOn("x"), [Split("x", size_bytes=1), Split("y", size_bytes=1)]))
+    list(engine.run(FailOn(local("x")), [Split(local(name), size_bytes=1) for name in "xy"]))
 """
 
 

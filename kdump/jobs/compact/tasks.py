@@ -137,7 +137,7 @@ class RewriteJob:
 
 
 def _unreadable(split: Split, failure: OSError) -> Unreadable:
-    return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+    return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
 
 
 def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator[ScanSplit]:
@@ -145,7 +145,7 @@ def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator
     sizes = {partition.path / each.log_name: each.data_bytes for each in partition.segments}
     for part in parts:
         yield ScanSplit(
-            str(part.path),
+            part.path,
             part.start,
             part.end,
             size_bytes=max(0, sizes[part.path] - part.start),
@@ -180,4 +180,4 @@ def rewrite_splits(groups: Iterable[GroupToRewrite]) -> Iterator[RewriteSplit]:
     for group in groups:
         for part in group.parts:
             start, end = part.ranges[0][0], part.ranges[-1][1]
-            yield RewriteSplit(str(part.path), start, end, part.size_bytes, group.path.name, part)
+            yield RewriteSplit(part.path, start, end, part.size_bytes, group.path.name, part)

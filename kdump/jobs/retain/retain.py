@@ -138,7 +138,7 @@ def _run(
     results = run_all(engine, DeleteSegmentsJob(), splits)
     found = {split.path: result for split, result in zip(splits, results, strict=True)}
     for each in asked:
-        yield each, found.get(str(each.partition.path))
+        yield each, found.get(each.partition.path)
 
 
 def _decided(asked: PartitionDeletion, result: DeleteSegmentsResult | None) -> PartitionDeletion:
@@ -184,9 +184,9 @@ def _freed(
     Raises:
         KdumpError: there would not be, or the engine broke.
     """
-    logs = {str(each.partition.path): each.log for each in results if each.log is not None}
+    logs = {each.partition.path: each.log for each in results if each.log is not None}
     deleted_bytes = {
-        str(each.partition.path): sum(leftover.size_bytes for leftover in each.partition.leftovers)
+        each.partition.path: sum(leftover.size_bytes for leftover in each.partition.leftovers)
         for each in results
         if each.log is not None
     }
@@ -222,13 +222,13 @@ def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
 
 
 def _given_up(
-    result: PartitionDeletion, found: DeleteSegmentsResult | None, counts: Mapping[str, int]
+    result: PartitionDeletion, found: DeleteSegmentsResult | None, counts: Mapping[Location, int]
 ) -> PartitionDeletion:
     if result.log is None:
         return result
     if found is not None and not isinstance(found, LogDeletion):
         return replace(result, problem=found, log=None)
-    log, count = result.log, counts[str(result.partition.path)]
+    log, count = result.log, counts[result.partition.path]
     return replace(
         result,
         outcome=None if found is None else found.outcome,

@@ -25,7 +25,6 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.repair.verdict import Verdict, VerdictKind, verdict
 from kdump.state.settings import Settings, TopicSettings
-from kdump.storage.local_disk import local
 from kdump.target.refusal import Refusal
 
 _READ_BYTES: Final = 4096
@@ -174,15 +173,15 @@ class DeleteSegmentsJob:
         try:
             return split.rule.applied_to(loaded)
         except OSError as failure:
-            return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
 
 
 def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
     """Load a partition in which a broker would have nothing to put right; else say what."""
     try:
-        loaded = load_log(local(split.path), split.context, split.high_watermark)
+        loaded = load_log(split.path, split.context, split.high_watermark)
     except OSError as failure:
-        return Unreadable(failure.filename or split.path, failure.strerror or str(failure))
+        return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
     if isinstance(loaded, Refusal):
         return verdict(loaded)
     # Leftover files that would matter were refused before (``why_untouchable``).

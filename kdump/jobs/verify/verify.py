@@ -238,7 +238,7 @@ class _Pieces:
         self._is_whole = partition.data_bytes <= size_bytes
         self.splits: list[VerifySplit] = []
         if self._is_whole:
-            path, label = str(partition.path), partition.path.name
+            path, label = partition.path, partition.path.name
             self.splits.append(
                 PartitionSplit(path, 0, None, partition.data_bytes, label, scope, load)
             )

@@ -86,7 +86,7 @@ class SegmentSplit(Split):
         scope: the segment.
     """
 
-    scope: SegmentScope = field(default_factory=lambda: SegmentScope("", 0))
+    scope: SegmentScope = field(default_factory=lambda: SegmentScope(local(""), 0))
 
 
 _NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0)
@@ -144,7 +144,7 @@ class VerifyJob:
             )
         except OSError as failure:
             return SegmentPart(
-                split.path,
+                str(split.path),
                 split.start,
                 split.start if split.end is None else split.end,
                 findings=(unreadable(split.path, failure),),
@@ -156,7 +156,7 @@ class VerifyJob:
         """Check a partition; gives its findings, and the report behind them."""
         run = PartitionRun(self, split.scope, split.load)
         parts = (
-            (segment, self.check(SegmentSplit(scope.path, scope=scope)))
+            (segment, self.check(SegmentSplit(scope.log, scope=scope)))
             for segment, scope in split.scope.segment_scopes()
         )
         return tuple(run.said(parts))

@@ -27,7 +27,6 @@ from kdump.state.transaction_outcomes import (
     TransactionState,
     damaged_markers,
 )
-from kdump.storage.local_disk import local
 from kdump.tables.kafka_log.columns import (
     TRANSACTION_STATE,
     SourceColumn,
@@ -110,13 +109,13 @@ class _SplitReader:
         )
         self.outcomes: TransactionOutcomes | None = None
         if needs_states:
-            ahead = read_ahead(local(split.path), split.part)
+            ahead = read_ahead(split.path, split.part)
             self.outcomes = TransactionOutcomes(ahead, self._met_ahead)
         self.damages = 0
         self.damaged_bytes = 0
 
     def tables(self) -> Iterator[pa.RecordBatch]:
-        with local(self.split.path).open_file() as source:
+        with self.split.path.open_file() as source:
             # The tables that are made of a window hold none of its bytes.
             for step in sound_windows(
                 source,
@@ -208,7 +207,7 @@ class _SplitReader:
         for row, problem in columns.problems.items():
             start = int(columns.batches.position[row])
             end = int(columns.batches.next_position[row])
-            yield from self._damaged(Damage(self.split.path, start, end, problem))
+            yield from self._damaged(Damage(str(self.split.path), start, end, problem))
 
     def _of_messages(self, sets: Sequence[MessageSet]) -> Iterator[pa.RecordBatch]:
         """Messages of magic 0 or 1: each set as a whole, or, where it is damaged, none of it."""
@@ -218,7 +217,9 @@ class _SplitReader:
             if problem is None:
                 sound.append(each)
             else:
-                yield from self._damaged(batch_damage(each.window, 0, self.split.path, problem))
+                yield from self._damaged(
+                    batch_damage(each.window, 0, str(self.split.path), problem)
+                )
         if sound:
             yield from self._table(rows_of_messages(self.split.origin, sound))
 

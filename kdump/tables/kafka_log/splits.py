@@ -18,7 +18,6 @@ from kdump.log.sound import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
-from kdump.storage.local_disk import local
 from kdump.storage.location import StoredFile
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.found_partitions import FIRST_OFFSET, FoundPartition, find_partitions
@@ -96,7 +95,7 @@ def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
 def _batch_positions(split: SourceSplit) -> list[int]:
     """Where the batches begin that a split is read for, as far as headers lead."""
     positions: list[int] = []
-    with local(split.path).open_file() as log:
+    with split.path.open_file() as log:
         for span in batch_spans(log, split.start):
             is_behind = split.end is not None and span.position >= split.end
             if is_behind or (split.to_offset is not None and span.base_offset >= split.to_offset):
