@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Final
 
 from kdump.dump.problems import DumpProblem
 from kdump.formats.java.java_numbers import parse_long
 from kdump.formats.names import FileKind, FileStage, set_aside_from
-from kdump.storage.local_disk import local
-from kdump.storage.location import Location
+from kdump.storage.local_disk import LOCAL_DISK
+from kdump.storage.location import Location, Storage
 
 _LATER_STAGES: Final = {
     FileStage.CLEANED: (FileStage.CLEANED, FileStage.SWAP, FileStage.LIVE),
@@ -30,6 +31,7 @@ class DumpedFile:
     """
 
     name: str
+    storage: Storage = LOCAL_DISK
 
     @classmethod
     def named(cls, text: str) -> DumpedFile:
@@ -40,14 +42,14 @@ class DumpedFile:
 
     @property
     def path(self) -> Location:
-        return local(self.name)
+        return Location(self.storage, PurePath(self.name))
 
     @property
     def absolute_name(self) -> str:
         """The path as ``java.io.File.getAbsolutePath`` gives it: absolute, but not resolved."""
         if self.name.startswith("/"):
             return self.name
-        directory = str(local(".").as_absolute()).rstrip("/")
+        directory = str(self.storage.as_absolute(PurePath())).rstrip("/")
         return f"{directory}/{self.name}" if self.name else directory or "/"
 
     @property

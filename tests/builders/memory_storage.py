@@ -1,0 +1,91 @@
+"""A storage that keeps files in memory: what works with it asks nothing of a local disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from kdump.storage.entries import Entry, EntryKind
+from kdump.storage.location import Location, StoredFile
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryStorage:
+    """Files by path; two are equal if their names are.
+
+    Attributes:
+        name: what tells storages apart.
+        files: the content of each file.
+        directories: all directories.
+    """
+
+    name: str
+    files: Mapping[PurePath, bytes] = field(compare=False, repr=False)
+    directories: frozenset[PurePath] = field(compare=False, repr=False)
+
+    @classmethod
+    def copied(cls, root: Path) -> Location:
+        """Copy a directory of the local disk; its files keep their names."""
+        below = list(root.rglob("*"))
+        files = {PurePath(path): path.read_bytes() for path in below if path.is_file()}
+        directories = frozenset(PurePath(path) for path in (root, *below) if path.is_dir())
+        return Location(cls(str(root), files, directories), PurePath(root))
+
+    def name_of(self, path: PurePath) -> str:
+        return str(path)
+
+    def entries(self, path: PurePath) -> list[Entry]:
+        if path not in self.directories:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return [
+            self.status(each)
+            for each in (*self.directories, *self.files)
+            if each.parent == path and each != path
+        ]
+
+    def status(self, path: PurePath) -> Entry:
+        if path in self.directories:
+            return Entry(path.name, EntryKind.DIRECTORY)
+        return Entry(path.name, EntryKind.FILE, size_bytes=len(self.read(path)))
+
+    def open_file(self, location: Location) -> MemoryFile:
+        return MemoryFile(location, self.read(location.path))
+
+    def read(self, path: PurePath) -> bytes:
+        if path in self.directories:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if path not in self.files:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return self.files[path]
+
+    def as_absolute(self, path: PurePath) -> PurePath:
+        return path
+
+    def resolved(self, path: PurePath) -> PurePath:
+        return path
+
+    def is_same(self, path: PurePath, other: PurePath) -> bool:
+        return path == other
+
+    def local_path(self, path: PurePath) -> None:
+        return None
+
+
+class MemoryFile(StoredFile):
+    """A file in memory, open for reading."""
+
+    def __init__(self, location: Location, data: bytes) -> None:
+        super().__init__(location, len(data))
+        self._data = memoryview(data)
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        piece = self._data[position : position + len(buffer)]
+        buffer[: len(piece)] = piece
+        self.reached_bytes = position + len(piece)
+        return len(piece)
+
+    def close(self) -> None:
+        self._data = memoryview(b"")
