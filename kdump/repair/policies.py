@@ -14,14 +14,14 @@ from kdump.target.virtual_directory import VirtualDirectory
 
 
 class Policy(enum.Enum):
-    """What becomes of damaged data; the value is its name on the command line."""
+    """What to do with damaged data; the value is the word on the command line."""
 
     BROKER = "broker"
-    """Exactly what a starting broker does."""
+    """Do exactly what a starting broker does."""
     SALVAGE = "salvage"
-    """Every valid batch is kept; damaged bytes are set aside."""
+    """Keep every valid batch, and quarantine damaged bytes."""
     TRUNCATE = "truncate"
-    """The log ends at its first bad batch, wherever that is."""
+    """Cut the log at its first damaged batch, flushed or not."""
 
 
 def repair_partition(
@@ -29,10 +29,10 @@ def repair_partition(
     context: LoadContext,
     policy: Policy = Policy.BROKER,
 ) -> Recovered | Refusal:
-    """Say what ``partition`` should be by ``policy``; reads only.
+    """Compute the target state of ``partition`` by ``policy``; reads only.
 
-    The cluster's metadata has rules of its own, whatever the policy. Whether it may be written to
-    is for whoever asks to decide.
+    The cluster's metadata has rules of its own, whatever the policy. The caller decides whether it
+    may be written to.
 
     Args:
         partition: of Kafka 0.8 or later; for one of 0.7 see ``kdump.repair.salvage.recover_0_7``.

@@ -1,4 +1,4 @@
-"""What loading, or a repair, would do to a partition: a sentence for the person on call."""
+"""Say in one sentence what loading, or a repair, would do to a partition."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from kdump.words import counted
 
 
 class VerdictKind(enum.Enum):
-    """How bad it is, from best to worst."""
+    """The kinds of verdict, from best to worst."""
 
     SOUND = "sound"
     UNCLEAN = "unclean"
-    """Segments are gone through, as after any crash, and all of it holds; zeroes behind the last
-    batch, which never were one, go."""
+    """Segments are recovered, as after any crash, and all are valid; zeroes after the last batch,
+    which were never a batch, are cut."""
     REBUILT = "rebuilt"
-    """Leftovers, indexes or segments are put right, and no batch is lost."""
+    """Leftover files, indexes or segments are repaired, and no batch is lost."""
     LOSS = "loss"
-    """Bytes of logs go."""
+    """Batches are lost, or bytes that may have been batches."""
     REFUSED = "refused"
-    """A broker does not load it."""
+    """A broker does not load the partition."""
 
 
 _SUBJECTS: Final = {
@@ -48,18 +48,18 @@ _SUBJECTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a broker would do, or a repair by another policy."""
+    """What a broker would do to a partition, or a repair by another policy."""
 
     kind: VerdictKind
     sentence: str
     swap_losses: tuple[SwapLoss, ...] = ()
-    """What is lost of logs that swaps replace; part of the sentence, too."""
+    """What is lost with unfinished replacements; also part of the sentence."""
     cuts_padding: bool = False
     """Whether zeroes after the last batch would be cut off."""
 
 
 def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.BROKER) -> Verdict:
-    """Judge what a repair of a partition by ``policy`` comes to."""
+    """Judge the outcome of a repair of a partition by ``policy``."""
     subject = _SUBJECTS[policy]
     if isinstance(outcome, Refusal):
         refuses = "a broker would refuse to start" if policy is Policy.BROKER else "not repaired"
@@ -93,12 +93,12 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
 def harmless_verdict(
     unclean: Sequence[int], active_base_offset: int | None, policy: Policy = Policy.BROKER
 ) -> Verdict:
-    """The verdict where nothing is lost, nor put right.
+    """The verdict if nothing is lost and nothing is repaired.
 
     Args:
-        unclean: base offsets of the segments that are gone through.
+        unclean: base offsets of the segments that are recovered.
         active_base_offset: of the last segment.
-        policy: who goes through them.
+        policy: of the repair.
     """
     if not unclean:
         return Verdict(VerdictKind.SOUND, "sound")
@@ -108,8 +108,8 @@ def harmless_verdict(
         )
     return Verdict(
         VerdictKind.UNCLEAN,
-        f"{_SUBJECTS[policy]} would go through {counted(len(unclean), 'segment')} that may not have"
-        " been flushed, and all would hold",
+        f"{_SUBJECTS[policy]} would recover {counted(len(unclean), 'segment')} that may not have"
+        " been flushed, and all are valid",
     )
 
 
@@ -117,7 +117,7 @@ def _cut(cut: LogCut) -> str:
     where = f"from segment {cut.name}, from byte {cut.position} on"
     if cut.loss.batches:
         return f"cut {_held(cut.loss)} {where}"
-    return f"cut {counted(cut.loss.size_bytes, 'byte')} without a sound batch {where}"
+    return f"cut {counted(cut.loss.size_bytes, 'byte')} without a valid batch {where}"
 
 
 def _padding(cut: LogCut) -> str:
@@ -150,14 +150,14 @@ def _swapped(losses: Sequence[SwapLoss]) -> Iterable[str]:
 
 
 def lost_with(loss: Loss) -> str:
-    """What is lost with a swap, in words."""
+    """Say what is lost with an unfinished replacement."""
     records = "records" if loss.records is None else counted(loss.records, "record")
     batches = counted(loss.batches, "batch", "batches")
     return f"{records} of {batches} (offsets {loss.first_offset}–{loss.last_offset})"  # noqa: RUF001
 
 
 def _loses(piece: QuarantinedRange) -> bool:
-    """Whether records are lost with bytes that are set aside; zeroes at the end never were any."""
+    """Whether records are lost with quarantined bytes; zeroes at the end never were records."""
     is_padding = piece.file is None and piece.last_offset is None
     return piece.first_offset is not None and not is_padding and piece.cause is not Cause.MISSING
 
@@ -170,11 +170,11 @@ def _set_aside(piece: QuarantinedRange) -> str:
     if piece.file is None:
         return f"cut {piece.size_bytes} zeroes {where}"
     size = counted(piece.size_bytes, "byte")
-    return f"set aside {size} {where}, because {piece.reason}{_missing(piece)}"
+    return f"quarantine {size} {where}, because {piece.reason}{_missing(piece)}"
 
 
 def _missing(piece: QuarantinedRange) -> str:
-    """What is lost with bytes that are set aside, as far as it can be known."""
+    """Say what is lost with quarantined bytes, as far as it can be known."""
     if piece.first_offset is None:
         return " (no offset is lost)"
     if piece.last_offset is None:
@@ -205,20 +205,20 @@ def _repairs(report: LoadReport) -> Iterable[str]:
         )
     if report.ignored_log_start_offset is not None:
         yield (
-            f"leave out the log start offset {report.ignored_log_start_offset}, at which a broker"
+            f"ignore the log start offset {report.ignored_log_start_offset}, at which a broker"
             " would delete the whole log"
         )
     for split in report.splits:
         yield f"split segment {split.name} into {len(split.base_offsets)}"
     for segment in report.recovered:
         if segment.is_rebuilt:
-            yield f"rebuild the indexes of segment {segment.base_offset} because {segment.reason}"
+            yield f"rebuild the indexes of segment {segment.base_offset}: {segment.reason}"
 
 
 def _held(loss: Loss) -> str:
     """``3 batches (offsets 1200 to 1290, 41 records)``, as far as it can be known."""
     if not loss.batches:
-        return f"{counted(loss.size_bytes, 'byte')} and no sound batch"
+        return f"{counted(loss.size_bytes, 'byte')} and no valid batch"
     records = "" if loss.records is None else f", {counted(loss.records, 'record')}"
     offsets = f"offsets {loss.first_offset}–{loss.last_offset}"  # noqa: RUF001 - a range
     return f"{counted(loss.batches, 'batch', 'batches')} ({offsets}{records})"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.broker.loader.valid_batches import ValidBatches
-from kdump.repair.salvage.offset_order import log_order, rising_batches
+from kdump.repair.salvage.offset_order import increasing_batches, log_order
 
 Spans = list[tuple[int, int]]
 
@@ -43,7 +43,7 @@ def batches(*found: tuple[int, int]) -> ValidBatches:
 
 
 def kept(found: Spans) -> Spans:
-    keep = rising_batches({0: batches(*found)}, {})[0]
+    keep = increasing_batches({0: batches(*found)}, {})[0]
     return list(itertools.compress(found, keep.tolist()))
 
 
@@ -68,12 +68,12 @@ def test_what_stays_rises_and_no_more_can_stay(found: Spans) -> None:
 
 def test_of_two_batches_for_the_same_offsets_the_one_that_touches_its_neighbour_stays() -> None:
     assert kept([(0, 4), (10, 14), (10, 14), (15, 19)]) == [(0, 4), (10, 14), (15, 19)]
-    keep = rising_batches({0: batches((0, 4), (10, 14), (10, 14), (15, 19))}, {})[0]
+    keep = increasing_batches({0: batches((0, 4), (10, 14), (10, 14), (15, 19))}, {})[0]
     assert keep.tolist() == [True, False, True, True]
 
 
 def test_a_batch_that_lies_within_its_segment_stays_before_one_that_does_not() -> None:
-    keep = rising_batches({0: batches((0, 4), (20, 24)), 20: batches((20, 24), (40, 44))}, {})
+    keep = increasing_batches({0: batches((0, 4), (20, 24)), 20: batches((20, 24), (40, 44))}, {})
 
     assert (keep[0].tolist(), keep[20].tolist()) == ([True, False], [True, True])
 

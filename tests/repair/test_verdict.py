@@ -48,7 +48,7 @@ def test_several_unflushed_segments_are_counted(tmp_path: Path) -> None:
     found = judged(tmp_path, TWO_SEGMENTS)
 
     assert found.kind is VerdictKind.UNCLEAN
-    assert found.sentence.startswith("a broker would go through 2 segments")
+    assert found.sentence.startswith("a broker would recover 2 segments")
 
 
 def test_a_cut_says_what_goes_and_from_where(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_cut_without_a_sound_batch_is_counted_in_bytes(tmp_path: Path) -> None
     found = judged(tmp_path, {0: TWO_SEGMENTS[0] + b"\xff" * 100})
 
     assert found.kind is VerdictKind.LOSS
-    assert found.sentence.startswith("a broker would cut 100 bytes without a sound batch")
+    assert found.sentence.startswith("a broker would cut 100 bytes without a valid batch")
 
 
 @pytest.mark.parametrize("size_bytes", [1, 100, 100_000])
@@ -77,7 +77,7 @@ def test_zeroes_behind_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: in
     size = "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"
     assert found == Verdict(
         VerdictKind.UNCLEAN,
-        "a broker would go through 2 segments that may not have been flushed, and all would hold;"
+        "a broker would recover 2 segments that may not have been flushed, and all are valid;"
         f" a broker would cut {size} of zeroes from segment {log_name(12)}, from byte"
         f" {len(log)} on, space that was never written",
         cuts_padding=True,
@@ -141,7 +141,7 @@ def test_indexes_that_are_rebuilt_are_named(tmp_path: Path) -> None:
 
     assert verdict(load(path, is_clean=True)) == Verdict(
         VerdictKind.REBUILT,
-        "a broker would rebuild the indexes of segment 0 because its offset index is missing;"
+        "a broker would rebuild the indexes of segment 0: its offset index is missing;"
         " no batch is lost",
     )
 
@@ -176,4 +176,4 @@ def test_what_salvaging_makes_up_and_leaves_out_is_said(tmp_path: Path) -> None:
     sentence = verdict(outcome, Policy.SALVAGE).sentence
 
     assert "abort the transaction of producer 7 at offset 1, whose marker is lost" in sentence
-    assert "leave out the log start offset 50" in sentence
+    assert "ignore the log start offset 50" in sentence

@@ -235,7 +235,7 @@ def _done(sentence: str) -> str:
     for would in _WOULD:
         before, found, after = sentence.partition(would)
         if found and not after.startswith(_NOT_DONE):
-            return f"{before}done: {after.replace('all would hold', 'all of it holds')}"
+            return f"{before}done: {after}"
     return sentence
 
 

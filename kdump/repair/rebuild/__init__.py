@@ -1,1 +1,1 @@
-"""Rebuilding files that can be derived from others."""
+"""Rebuild files that can be derived from others."""

@@ -1,4 +1,4 @@
-"""``leader-epoch-checkpoint``, from the batches."""
+"""Rebuild ``leader-epoch-checkpoint`` from the batches."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from kdump.target.virtual_directory import VirtualDirectory
 
 
 def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaired:
-    """Say what the leader epoch checkpoint should be, from all batches that are there.
+    """Rebuild the leader epoch checkpoint from all batches of the partition.
 
-    One that contradicts no batch stays: it may know of epochs in which nothing was written, or
-    of which compaction has left no first batch. Of one that does, nothing is believed.
+    A checkpoint that contradicts no batch stays: it may have epochs in which nothing was written,
+    or whose first batch was compacted away. One that contradicts a batch is not used at all.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -42,7 +42,7 @@ def rebuild_leader_epochs(partition: Partition, context: LoadContext) -> Repaire
 
 
 def _agrees(directory: VirtualDirectory, segments: LogSegments, start_offset: int) -> bool:
-    """Whether the checkpoint is there, and has the epoch of every batch at its offset.
+    """Whether the checkpoint exists and has the epoch of every batch at its offset.
 
     Raises:
         Refused: the log cannot be read to its end.

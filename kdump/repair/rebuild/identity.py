@@ -1,7 +1,7 @@
-"""``meta.properties`` of a log directory, from what the others and the cluster's metadata know.
+"""Rebuild ``meta.properties`` of a log directory from other directories and the cluster's metadata.
 
-The cluster and the node are those of another directory of the same broker. Which id the directory
-had is in the cluster's metadata: for each partition, on which directory of a node its replica is.
+The cluster id and the node id are those of another directory of the same broker. The directory's
+own id is in the cluster's metadata, which has the directory of each replica.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _VERSION: Final = 1
 def rebuilt_meta_properties(
     directory: LogDirectory, others: Iterable[LogDirectory], cluster: ClusterImage | None
 ) -> NewBytes | None:
-    """Give ``meta.properties`` as it should be.
+    """Rebuild ``meta.properties``.
 
     Args:
-        directory: the one whose file is missing or damaged.
+        directory: the log directory whose file is missing or damaged.
         others: the other directories of its broker.
         cluster: the cluster's metadata; None where it is not known.
 
@@ -61,7 +61,7 @@ def rebuilt_meta_properties(
 def _directory_id(
     directory: LogDirectory, node_id: int, taken: set[str], cluster: ClusterImage | None
 ) -> str | None:
-    """The id that the cluster knows a directory by, in Kafka's form; None where nothing tells."""
+    """The id of a directory as the cluster's metadata has it, in Kafka's form; None if unknown."""
     own = directory.meta_properties and directory.meta_properties.directory_id
     if own and not is_reserved(own) and format_uuid(own) not in taken:
         return format_uuid(own)
@@ -79,7 +79,7 @@ def _directory_id(
 
 
 def _assigned(directory: LogDirectory, node_id: int, cluster: ClusterImage) -> Sequence[str]:
-    """On which directories the cluster has the partitions that are in this one."""
+    """The ids of the directories to which the cluster assigns the partitions of this one."""
     found = []
     for partition in directory.partitions:
         key = partition.topic_partition

@@ -1,4 +1,4 @@
-"""What interrupted work left behind in a partition, and what becomes of it."""
+"""Finish or delete the leftover files of a partition."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _TEMPORARY_NAMES = sorted(name + names.TEMPORARY_SUFFIX for name in names.PARTIT
 
 
 def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
-    """Apply the loader's rules for leftovers, and nothing else.
+    """Apply the loader's rules for leftover files, and nothing else.
 
-    Files that were being deleted or written go; complete ones that were to take the place of
-    others do; then indexes without a log go. So does what is left from writing a small file, once
-    that file is there; a broker leaves that lying until it writes the file again.
+    Files that were being deleted or written are deleted; complete replacements are renamed into
+    place; then indexes without a log are deleted. Temporary files of small files are deleted if the
+    small file exists; a broker leaves them until it writes the file again.
 
     A partition in which a swap would lose records is refused and stays as it is.
 

@@ -1,4 +1,4 @@
-"""The indexes of any segment, as Kafka would write them if it recovered that segment."""
+"""Rebuild the indexes of segments as Kafka writes them when it recovers a segment."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from kdump.target.virtual_directory import INDEX_SUFFIXES, VirtualDirectory, fil
 def rebuild_indexes(
     partition: Partition, context: LoadContext, base_offsets: Collection[int] | None = None
 ) -> Repaired:
-    """Say which indexes should be other than they are, and how; logs are not touched.
+    """Rebuild the indexes of segments; logs do not change.
 
-    The producers at the begin of a segment, which the transaction index depends on, come from the
-    newest snapshot at or below it, or from the segment before where that was gone through, too.
+    The transaction index depends on the producers at the start of a segment. They come from the
+    newest snapshot at or below it, or from the segment before if that is rebuilt too.
 
     Args:
         partition: the partition.
@@ -69,7 +69,7 @@ def rebuild_indexes(
 def _rebuild(
     directory: VirtualDirectory, segments: LogSegments, base_offset: int, context: LoadContext
 ) -> None:
-    """Put the indexes of a segment into ``directory``, and the snapshot at its end.
+    """Write the indexes of a segment, and the snapshot at its end, to ``directory``.
 
     Raises:
         Refused: its log is damaged, or Kafka cannot recover it.
@@ -91,9 +91,9 @@ def _rebuild(
 
 
 def _files_for(directory: VirtualDirectory, base_offset: int) -> VirtualDirectory:
-    """The segment at ``base_offset``, and the snapshot with the producers before it.
+    """The files of the segment at ``base_offset``, and the snapshots before it.
 
-    A partition may have tens of thousands of files, of which recovering one segment takes few.
+    A partition may have tens of thousands of files; recovering one segment needs few.
 
     Raises:
         Refused: a snapshot has a name without an offset.

@@ -1,4 +1,4 @@
-"""What the parts of a repair give that can be asked for one by one."""
+"""The result of a repair of some files of a partition."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kdump.target.virtual_directory import VirtualDirectory
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The files of a partition that such a part changes, and what it cannot put right.
+    """The files of a partition that a repair changes, and what it cannot repair.
 
     Attributes:
-        files: by name, only those that do not stay as they are.
-        refusals: why others stay as they are although they may be wrong.
+        files: the target files by name, only those that change.
+        refusals: why others stay although they may be damaged.
         leftovers: what became of each, where that was asked.
         forgotten: ids of the producers that an old snapshot knows, and the log has no batch of.
     """
@@ -29,7 +29,7 @@ class Repaired:
 
 
 def changes(directory: VirtualDirectory, names: Iterable[str]) -> dict[str, TargetFile]:
-    """Those of the files ``names`` that do not stay as they are."""
+    """The files among ``names`` that change."""
     target = directory.target_files()
     return {
         name: target[name]

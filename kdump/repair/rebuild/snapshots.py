@@ -1,4 +1,4 @@
-"""Producer snapshots, from the log."""
+"""Rebuild producer snapshots from the log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from kdump.target.virtual_directory import VirtualDirectory
 
 
 def rebuild_snapshots(partition: Partition, context: LoadContext) -> Repaired:
-    """Say what the producer snapshots should be, by replaying all batches that are there.
+    """Rebuild the producer snapshots by replaying all batches of the partition.
 
-    There is one where each segment but the first begins, as a broker takes them when it begins
-    one, and one at the end of the log, as when it stops. What the old ones say is not believed:
-    producers of which the log has no batch any more are forgotten, as after a recovery from the
+    There is one at the start of each segment but the first, as a broker writes when it begins a
+    segment, and one at the end of the log, as when it stops. The old snapshots are not used:
+    producers without a batch in the log are forgotten, as after a recovery from the
     log's beginning. Other snapshots go.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The logs of a partition that is salvaged: which batches stay, and under which names."""
+"""The logs of a partition during salvage: which batches stay, and in which segments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kdump.repair.salvage.foreign import find_foreign, suspect_logs
 from kdump.repair.salvage.log_runs import SequenceSpan, sequence_spans
 from kdump.repair.salvage.lost_markers import KeptBatches, abort_marker, free_place
 from kdump.repair.salvage.missing_offsets import LogOffsets, offsets_of_log
-from kdump.repair.salvage.offset_order import INT32_MAX, log_order, rising_batches
+from kdump.repair.salvage.offset_order import INT32_MAX, increasing_batches, log_order
 from kdump.scan.batches import Column, Flags
 from kdump.scan.source import read_at
 from kdump.target.virtual_directory import (
@@ -33,13 +33,13 @@ from kdump.target.virtual_directory import (
 
 REASONS: Final = {
     Cause.FOREIGN: "they belong to another log",
-    Cause.DUPLICATE: "their offsets are there twice",
+    Cause.DUPLICATE: "their offsets occur twice",
     Cause.UNDECIDED: (
         "they contradict other batches, and little tells which belong to the partition"
     ),
     Cause.OUT_OF_ORDER: "their offsets do not fit between those around them",
 }
-"""Why batches go that go in ranges."""
+"""The reason for a whole range of batches to go, by cause."""
 _NOT_OWN: Final = (Cause.FOREIGN, Cause.DUPLICATE, Cause.UNDECIDED)
 
 
@@ -49,11 +49,11 @@ class KeptLog:
 
     Attributes:
         base_offset: from its name.
-        content: all of it.
-        batches: the valid ones in it.
+        content: the whole file.
+        batches: its valid batches.
         keep: which of them stay.
-        reasons: why others do not, where the loader said so; by number.
-        markers: what comes in front of a batch, by the batch's number.
+        reasons: why a batch goes, by its number; not for those that are out of order.
+        markers: control batches to insert before a batch, by the batch's number.
     """
 
     base_offset: int
@@ -65,6 +65,7 @@ class KeptLog:
 
     @property
     def is_whole(self) -> bool:
+        """Whether all bytes stay and nothing is inserted."""
         return not self.batches.damaged and bool(self.keep.all()) and not self.markers
 
     @property
@@ -74,7 +75,7 @@ class KeptLog:
 
     @property
     def own_rows(self) -> Column:
-        """Numbers of the batches that are the partition's own, each once."""
+        """Numbers of the batches that belong to the partition, without copies."""
         others = [row for row, (why, _) in self.reasons.items() if why in _NOT_OWN]
         is_own = np.ones(self.batches.count, np.bool_)
         is_own[others] = False
@@ -83,7 +84,7 @@ class KeptLog:
 
 @dataclass(frozen=True, slots=True)
 class SalvagedSegment:
-    """A log as it is to be: some batches of one that is there, or one that is made."""
+    """A log of the target state: batches of one existing log, or one inserted marker."""
 
     base_offset: int
     log: KeptLog
@@ -100,10 +101,12 @@ class SalvagedSegment:
 
     @property
     def is_as_before(self) -> bool:
+        """Whether it is an existing log, unchanged."""
         is_all = self.log.is_whole and self.rows.size == self.log.batches.count
         return is_all and self.base_offset == self.log.base_offset
 
     def content(self) -> Content:
+        """The bytes of the log, as ranges of the existing one."""
         if self.marker:
             return Written(self.marker)
         if not self.rows.size:
@@ -119,14 +122,14 @@ class SalvagedSegment:
 
 
 class KeptLogs:
-    """All logs of a partition in the order of what they hold.
+    """All logs of a partition, in the order of their batches.
 
     Attributes:
         logs: in that order.
-        log_offsets: their offsets, as they are on disk, by base offset.
+        log_offsets: the offsets of each log on disk, by base offset.
 
     Args:
-        directory: the directory; its logs are as they are on disk, but for their names.
+        directory: the directory; its logs have the bytes on disk, perhaps other names.
         base_offsets: of the logs.
 
     Raises:
@@ -147,12 +150,12 @@ class KeptLogs:
             batches = batches.collapsed()
             keep = np.ones(batches.count, np.bool_)
             self.logs.append(KeptLog(base_offset, content, batches, keep))
-        self._let_foreign_go(spans)
+        self._drop_foreign(spans)
         self._choose()
 
     @property
     def end_offset(self) -> int:
-        """One above the last offset of all; the highest base offset where that is more."""
+        """The offset after the last one, or the highest base offset if that is more."""
         end_offset = max((log.base_offset for log in self.logs), default=0)
         for log in self.logs:
             if log.keep.any():
@@ -161,17 +164,17 @@ class KeptLogs:
 
     @property
     def has_own_names(self) -> bool:
-        """Whether every log keeps its name, and none lies between batches of another."""
+        """Whether every log keeps its name, and none has offsets between batches of another."""
         if sum(1 for _ in self._runs()) > len(self.logs):
             return False
         return all(each.base_offset == each.log.base_offset for each in self.segments())
 
     def segments(self) -> list[SalvagedSegment]:
-        """The logs as they are to be, in order.
+        """The logs of the target state, in order.
 
-        One that does not begin at its name, or that the log before overlaps, gets the name of
-        its first batch. A marker that is made becomes a log by itself, and so does what lies
-        further behind a log's name than its indexes can tell, or behind what another log holds.
+        A log is named after its first batch if that is below the log's name, or if the log before
+        overlaps it. A new log begins with an inserted marker, after batches of another log, and
+        where offsets are too far above the name for an index.
         """
         found: list[SalvagedSegment] = []
         last_before = -1
@@ -189,7 +192,7 @@ class KeptLogs:
         ]
 
     def lay_out(self, directory: VirtualDirectory, segments: list[SalvagedSegment]) -> None:
-        """Let the logs in ``directory`` be ``segments``; changed ones lose their indexes."""
+        """Replace the logs in ``directory`` by ``segments``; changed ones lose their indexes."""
         changed = [segment for segment in segments if not segment.is_as_before]
         used = {segment.log.base_offset for segment in segments}
         gone = {log.base_offset for log in self.logs if log.base_offset not in used}
@@ -203,7 +206,7 @@ class KeptLogs:
             directory.put(segment.name, segment.content())
 
     def row_at(self, segment: SalvagedSegment, position: int) -> int | None:
-        """Number of the batch that stands at byte ``position`` of ``segment``."""
+        """Number of the batch at byte ``position`` of ``segment``."""
         if segment.marker:
             return None
         rows = segment.rows
@@ -214,8 +217,8 @@ class KeptLogs:
         at = int(np.searchsorted(ends, position, side="right"))
         return int(rows[at]) if at < len(rows) else None
 
-    def let_go(self, segment: SalvagedSegment, row: int, why: Cause, reason: str) -> None:
-        """Keep a batch no longer; those stay instead that did not because of it."""
+    def drop(self, segment: SalvagedSegment, row: int, why: Cause, reason: str) -> None:
+        """Drop a batch; batches that went only because of it stay again."""
         log = segment.log
         was_out_of_order = any(
             int(np.count_nonzero(~each.keep)) > len(each.reasons) for each in self.logs
@@ -228,12 +231,15 @@ class KeptLogs:
         self._choose()
         if any(not np.array_equal(before[each.base_offset], each.keep) for each in self.logs):
             for each in self.logs:
-                each.markers.clear()  # their offsets may be others' now
+                each.markers.clear()  # other batches may have their offsets now
 
     def end_txn(self, segment: SalvagedSegment, row: int) -> bool:
-        """Put a marker in front of a batch on which loading ends; gives whether one fits.
+        """Insert an abort marker for the open transaction of a batch's producer.
 
-        The marker ends the transaction of the batch's producer.
+        The loader refused the batch because of that transaction.
+
+        Returns:
+            Whether there is a free offset for the marker.
         """
         for log in self.logs:
             self._expand(log)
@@ -261,8 +267,8 @@ class KeptLogs:
         markers.append(abort_marker(offset, self._header(*rows[place.txn_row]), timestamp))
         return True
 
-    def _let_foreign_go(self, spans: Mapping[int, Mapping[int, SequenceSpan]]) -> None:
-        """Keep no batches that belong to another log."""
+    def _drop_foreign(self, spans: Mapping[int, Mapping[int, SequenceSpan]]) -> None:
+        """Drop the batches that belong to another log."""
         by_base = {log.base_offset: log for log in self.logs}
         suspects = suspect_logs({base: log.batches for base, log in by_base.items()}, spans)
         if not suspects:
@@ -279,7 +285,7 @@ class KeptLogs:
             log.reasons |= {row: (why, REASONS[why]) for row, why in reasons.items()}
 
     def _runs(self) -> Iterator[tuple[KeptLog, Column]]:
-        """Batches that stay and no other log lies between, in order; logs without any first."""
+        """Batches that stay, in order, as runs from one log; logs without any come first."""
         for log in self.logs:
             if not log.keep.any():
                 yield log, log.rows
@@ -298,22 +304,22 @@ class KeptLogs:
             yield logs[int(of_log[begin])], rows[begin:end]
 
     def _choose(self) -> None:
-        """Choose which batches stay, but for those that were let go, and order the logs."""
+        """Choose which batches stay, except for dropped ones, and order the logs."""
         own = {log.base_offset: log.own_rows for log in self.logs}
         batches = {log.base_offset: log.batches.chosen(own[log.base_offset]) for log in self.logs}
-        let_go = {
+        dropped = {
             log.base_offset: np.flatnonzero(
                 np.isin(own[log.base_offset], np.array([*log.reasons], np.int64))
             ).tolist()
             for log in self.logs
         }
-        keep = rising_batches(batches, let_go)
+        keep = increasing_batches(batches, dropped)
         by_base = {log.base_offset: log for log in self.logs}
         while expanded := _overlapped(batches, keep):
             for base in expanded:
                 by_base[base].batches = batches[base] = self._read(base)
                 own[base] = np.arange(batches[base].count)
-            keep = rising_batches(batches, let_go)
+            keep = increasing_batches(batches, dropped)
         self.logs = [by_base[base_offset] for base_offset in log_order(batches)]
         for log in self.logs:
             log.keep = np.zeros(log.batches.count, np.bool_)
@@ -334,7 +340,7 @@ class KeptLogs:
 
 
 def _overlapped(logs: Mapping[int, ValidBatches], keep: Mapping[int, Flags]) -> list[int]:
-    """The collapsed logs that something which goes overlaps: perhaps less of it has to go."""
+    """The collapsed logs that overlap batches that go: read in full, more of those may stay."""
     collapsed = [base for base, batches in logs.items() if batches.is_collapsed]
     if not collapsed:
         return []
@@ -348,7 +354,7 @@ def _overlapped(logs: Mapping[int, ValidBatches], keep: Mapping[int, Flags]) -> 
 
 
 def _is_covered(empty: SalvagedSegment, segments: Iterable[SalvagedSegment]) -> bool:
-    """Whether a segment with batches has the name, or the offsets, of an empty one."""
+    """Whether a segment with batches covers the base offset of an empty one."""
     for each in segments:
         if each.is_empty:
             continue
@@ -361,7 +367,7 @@ def _is_covered(empty: SalvagedSegment, segments: Iterable[SalvagedSegment]) -> 
 
 
 def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[SalvagedSegment]:
-    """One segment, and where markers are made, one for each and one for what follows."""
+    """One segment; with inserted markers, one for each marker and one for what follows."""
     begin = 0
     kept = log.rows
     for row in sorted(log.markers):
@@ -381,13 +387,13 @@ def _segments_of(log: KeptLog, base_offset: int, rows: Column) -> Iterator[Salva
 
 
 def _fitting(log: KeptLog, base_offset: int, rows: Column) -> Iterator[SalvagedSegment]:
-    """One segment, or several where offsets leap over more than its indexes can hold."""
+    """One segment, or several if its offsets span more than an index can hold."""
     while rows.size:
         first = log.batches.first_offset[rows]
         relative = log.batches.last_offset[rows] - base_offset
         fitting = int(np.searchsorted(relative, INT32_MAX, side="right"))
         if base_offset == first[0]:
-            fitting = max(fitting, 1)  # no other name is better for a batch that is as wide
+            fitting = max(fitting, 1)  # no other name suits a batch that is this wide
         if fitting == rows.size:
             break
         if fitting:

@@ -1,10 +1,9 @@
-"""A marker in the place of one that was lost, where Kafka would not load a log without.
+"""Replace a lost transaction marker if Kafka would not load the log without one.
 
-A producer that has begun a transaction writes nothing outside of it before a marker ends it. If
-that marker is lost with damaged bytes, and the producer goes on outside, loading ends on a batch
-that is as good as any. An abort marker at an offset that is free since keeps those batches: what
-is made up is only that the transaction ended, and that it did not commit, as when an operator
-ends one that hangs.
+A producer with an open transaction writes nothing outside of it until a marker ends it. If the
+marker is lost with damaged bytes and the producer continued outside, the loader refuses a valid
+batch. An abort marker at a free offset keeps that batch and those after it. It states only that the
+transaction ended and did not commit, as when an operator aborts a hanging transaction.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _VALUE = bytes(6)
 
 @dataclass(frozen=True, slots=True)
 class KeptBatches:
-    """The batches of a whole log that stay, in order, as far as this is about them."""
+    """Columns of the batches of a partition that stay, in order."""
 
     first_offset: Column
     last_offset: Column
@@ -42,17 +41,16 @@ class KeptBatches:
 
 @dataclass(frozen=True, slots=True)
 class MarkerSlot:
-    """Where a marker fits: in front of batch ``row``, behind ``txn_row`` of the transaction."""
+    """A location for a marker: before batch ``row``, after ``txn_row`` of the transaction."""
 
     row: int
     txn_row: int
 
 
 def free_place(batches: KeptBatches, at: int) -> MarkerSlot | None:
-    """Where a marker fits that ends the transaction that is open at batch ``at``.
+    """Find a location for a marker that ends the transaction that is open at batch ``at``.
 
-    It is at the first offset that is free behind the last batch of that transaction; None where
-    none is.
+    It is the first free offset after the last batch of that transaction; None if there is none.
     """
     is_of_txn = (batches.producer_id[:at] == batches.producer_id[at]) & (
         (batches.attributes[:at] & (TRANSACTIONAL_FLAG | CONTROL_FLAG)) == TRANSACTIONAL_FLAG
@@ -65,7 +63,7 @@ def free_place(batches: KeptBatches, at: int) -> MarkerSlot | None:
 
 
 def abort_marker(offset: int, txn: BatchHeader, timestamp: int) -> bytes:
-    """The control batch that aborts the transaction of which ``txn`` is a batch."""
+    """Encode a control batch that aborts the transaction to which the batch ``txn`` belongs."""
     record = Record(
         offset=offset,
         timestamp=timestamp,

@@ -1,4 +1,4 @@
-"""What goes out of the logs of a partition that is salvaged, and what is lost with it."""
+"""The byte ranges that salvage removes from logs, and the offsets lost with them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from kdump.scan.batches import Column
 
 
 def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, QuarantinedRange]]:
-    """Each range that goes, log by log and in the order of each, with the log's base offset."""
+    """Find the ranges to remove, in the order of each log, with the log's base offset."""
     bases = sorted(log.base_offset for log in logs)
     following = dict(itertools.zip_longest(bases, bases[1:]))
-    staying = _Staying.in_logs(logs)
+    kept_offsets = _KeptOffsets.of_logs(logs)
     for log in logs:
-        found = [_of_batch(log, row, staying) for row in np.flatnonzero(~log.keep).tolist()]
+        found = [_of_batch(log, row, kept_offsets) for row in np.flatnonzero(~log.keep).tolist()]
         found.extend(
             _of_damage(log, damaged, following[log.base_offset]) for damaged in log.batches.damaged
         )
@@ -31,7 +31,7 @@ def lost_ranges(logs: Sequence[KeptLog]) -> Iterator[tuple[int, QuarantinedRange
 
 
 def _merged(found: Sequence[QuarantinedRange]) -> Iterator[QuarantinedRange]:
-    """Batches that go for the same cause and touch each other, as one range."""
+    """Merge adjacent batches that go for the same cause."""
     for _, touching in itertools.groupby(_numbered(found), key=lambda each: each[0]):
         pieces = [lost for _, lost in touching]
         first, last = pieces[0], pieces[-1]
@@ -57,7 +57,7 @@ def _merged(found: Sequence[QuarantinedRange]) -> Iterator[QuarantinedRange]:
 
 
 def _numbered(found: Sequence[QuarantinedRange]) -> Iterator[tuple[int, QuarantinedRange]]:
-    """Each piece with the number of the range that it is part of."""
+    """Number the range of each piece."""
     number, before = 0, None
     for lost in found:
         is_same = before is not None and before.cause is lost.cause and before.end == lost.start
@@ -66,16 +66,16 @@ def _numbered(found: Sequence[QuarantinedRange]) -> Iterator[tuple[int, Quaranti
         yield number, lost
 
 
-def _of_batch(log: KeptLog, row: int, staying: _Staying) -> QuarantinedRange:
-    """A valid batch that does not stay."""
+def _of_batch(log: KeptLog, row: int, kept_offsets: _KeptOffsets) -> QuarantinedRange:
+    """The range of a valid batch that goes."""
     batches = log.batches
     start = log.content.start + int(batches.position[row])
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
     count = int(batches.records_count[row])
-    cause, reason = log.reasons.get(row) or _why_not(log, row, staying)
-    # Where batches of another log were copied over the partition's own, those are lost.
-    is_hole = cause is Cause.FOREIGN and staying.surround(first, last)
-    is_lost = is_hole or cause not in (Cause.DUPLICATE, Cause.FOREIGN)
+    cause, reason = log.reasons.get(row) or _why_not(log, row, kept_offsets)
+    # If another log was copied over the partition's own batches, those are lost.
+    is_gap = cause is Cause.FOREIGN and kept_offsets.surround(first, last)
+    is_lost = is_gap or cause not in (Cause.DUPLICATE, Cause.FOREIGN)
     return QuarantinedRange(
         name=log.content.name,
         start=start,
@@ -85,12 +85,12 @@ def _of_batch(log: KeptLog, row: int, staying: _Staying) -> QuarantinedRange:
         reason=reason,
         first_offset=first if is_lost else None,
         last_offset=last if is_lost else None,
-        records=0 if not is_lost else count if count >= 0 and not is_hole else None,
+        records=0 if not is_lost else count if count >= 0 and not is_gap else None,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Staying:
+class _KeptOffsets:
     """The offsets of the batches that stay.
 
     Attributes:
@@ -106,7 +106,7 @@ class _Staying:
     reached: Column
 
     @classmethod
-    def in_logs(cls, logs: Sequence[KeptLog]) -> Self:
+    def of_logs(cls, logs: Sequence[KeptLog]) -> Self:
         empty = np.empty(0, np.int64)
         first = np.concatenate([empty, *(log.batches.first_offset[log.keep] for log in logs)])
         last = np.concatenate([empty, *(log.batches.last_offset[log.keep] for log in logs)])
@@ -122,18 +122,18 @@ class _Staying:
         return bool(((self.last[start:end] == last) & (self.crc[start:end] == crc)).any())
 
     def surround(self, first: int, last: int) -> bool:
-        """Whether none has an offset from ``first`` to ``last``, and some have later ones."""
+        """Whether none has an offset from ``first`` to ``last``, and some have later offsets."""
         begun = int(np.searchsorted(self.first, last, side="right"))
         is_free = not begun or int(self.reached[begun - 1]) < first
         return is_free and begun < self.first.size
 
 
-def _why_not(log: KeptLog, row: int, staying: _Staying) -> tuple[Cause, str]:
+def _why_not(log: KeptLog, row: int, kept_offsets: _KeptOffsets) -> tuple[Cause, str]:
     """Why a valid batch goes that the loader was never asked about."""
     batches = log.batches
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
-    if staying.have(first, last, int(batches.crc[row])):
-        return Cause.DUPLICATE, f"offsets {first} to {last} are there twice"
+    if kept_offsets.have(first, last, int(batches.crc[row])):
+        return Cause.DUPLICATE, f"offsets {first} to {last} occur twice"
     return (
         Cause.OUT_OF_ORDER,
         f"offsets {first} to {last} do not fit between those around them",
@@ -141,7 +141,7 @@ def _why_not(log: KeptLog, row: int, staying: _Staying) -> tuple[Cause, str]:
 
 
 def _of_damage(log: KeptLog, damaged: DamagedRange, next_base: int | None) -> QuarantinedRange:
-    """Bytes that are no valid batch; lost are the offsets between the batches around them."""
+    """The range of damaged bytes; the offsets between the batches around it are lost."""
     rows = log.rows
     at = int(np.searchsorted(log.batches.position[rows], damaged.start))
     first = int(log.batches.last_offset[rows[at - 1]]) + 1 if at else log.base_offset
@@ -165,9 +165,9 @@ def _of_damage(log: KeptLog, damaged: DamagedRange, next_base: int | None) -> Qu
 def _lost_offsets(
     first: int, last: int | None, claimed: BatchHeader | None
 ) -> tuple[int | None, int | None, int | None]:
-    """The offsets that are missing, and how many records they were.
+    """First and last missing offset, and the number of records if known.
 
-    A damaged header is believed where it claims just what is missing.
+    A damaged header is believed if it claims exactly what is missing.
     """
     if last is not None and last < first:
         return None, None, 0

@@ -1,8 +1,8 @@
-"""A partition of Kafka 0.7, repaired.
+"""Repair a partition of Kafka 0.7.
 
-Its offsets are positions in the stream of all bytes that were ever written, so a message keeps
-its offset only where it stands: behind a damaged range that goes, a new file begins, named after
-the offset of its first message.
+Its offsets are positions in the stream of all bytes ever written, so a message cannot move without
+changing its offset. After a damaged range that goes, a new file begins, named after the offset of
+its first message.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kdump.broker.loader.load_report import (
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.repair.policies import Policy
-from kdump.repair.salvage.salvage_files import aside_name
+from kdump.repair.salvage.salvage_files import quarantine_name
 from kdump.scan.walk_0_7 import Skipped, valid_messages
 from kdump.target.target_file import CopiedFrom, Gone, Kept, KeptUpTo, TargetFile
 from kdump.target.virtual_directory import RangeSource, Stored, VirtualDirectory
@@ -29,12 +29,12 @@ from kdump.target.virtual_directory import RangeSource, Stored, VirtualDirectory
 
 @dataclass(frozen=True, slots=True)
 class Recovered07:
-    """A partition of Kafka 0.7 as it should be.
+    """The target state of a partition of Kafka 0.7.
 
     Attributes:
-        files: what becomes of each log, by name.
-        log_end_offset: byte position in the stream behind the last message.
-        account: what was done, for people.
+        files: the target file of each log, by name.
+        log_end_offset: byte position in the stream after the last message.
+        report: what changes, for people.
     """
 
     files: dict[str, TargetFile]
@@ -43,16 +43,16 @@ class Recovered07:
 
 
 def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovered07:
-    """Say what a partition of Kafka 0.7 should be; reads only.
+    """Compute the target state of a partition of Kafka 0.7; reads only.
 
-    A broker checked every message of the newest segment, and cut it at the first that was not
-    valid (``FileMessageSet.recover``; where its magic is unknown, that broker did not start
-    instead). To truncate is to do the same to all segments, and to drop those behind the cut. To
-    salvage keeps all valid messages of all segments where they are.
+    A broker checked every message of the newest segment, and cut the segment at the first invalid
+    one (``FileMessageSet.recover``); with an unknown magic it did not start. Truncating does the
+    same to all segments, and deletes those after the cut. Salvage keeps all valid messages of all
+    segments where they are.
 
     Args:
         partition: of Kafka 0.7.
-        policy: what becomes of damaged messages.
+        policy: what to do with damaged messages.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -78,11 +78,11 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
             loss = _loss(partition, later, 0)
             dropped.append(Dropped(later.log_name, "it follows the truncated bytes", loss))
         break
-    return Recovered07(files, end_offset, _account(cuts, dropped))
+    return Recovered07(files, end_offset, _report(cuts, dropped))
 
 
 def _cut(partition: Partition, segment: Segment) -> LogCut | None:
-    """Where a segment ends with its last valid message, if bytes follow."""
+    """The cut at the first invalid message of a segment; None if all are valid."""
     with (partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
             if isinstance(step, Skipped):
@@ -92,8 +92,8 @@ def _cut(partition: Partition, segment: Segment) -> LogCut | None:
 
 
 def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
-    """What the bytes of a segment from ``start`` on hold."""
-    messages = sound_bytes = 0
+    """What is lost with the bytes of a segment from ``start`` on."""
+    messages = valid_bytes = 0
     first_offset: int | None = None
     last_offset: int | None = None
     with (partition.path / segment.log_name).open_file() as source:
@@ -102,18 +102,18 @@ def _loss(partition: Partition, segment: Segment, start: int) -> Loss:
             if isinstance(step, Skipped):
                 continue
             messages += 1
-            sound_bytes += step.size_bytes
+            valid_bytes += step.size_bytes
             offset = segment.base_offset + start + step.position
             first_offset = offset if first_offset is None else first_offset
             last_offset = offset
     size_bytes = segment.log_bytes - start
-    return Loss(size_bytes, messages, messages, first_offset, last_offset, size_bytes - sound_bytes)
+    return Loss(size_bytes, messages, messages, first_offset, last_offset, size_bytes - valid_bytes)
 
 
 def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
     directory = VirtualDirectory(partition.path)
     files: dict[str, TargetFile] = {}
-    aside: list[QuarantinedRange] = []
+    quarantined: list[QuarantinedRange] = []
     end_offset = 0
     for segment in segments:
         name = segment.log_name
@@ -132,9 +132,9 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
             content = Stored(name, each.start, each.end)
             file = None
             if directory.end_of_data(content):
-                file = aside_name(directory, f"{segment.base_offset:020d}.kafka", content)
+                file = quarantine_name(directory, f"{segment.base_offset:020d}.kafka", content)
                 files[file] = CopiedFrom(name, each.start, each.end)
-            aside.append(
+            quarantined.append(
                 QuarantinedRange(
                     name=name,
                     start=each.start,
@@ -147,11 +147,11 @@ def _salvage(partition: Partition, segments: list[Segment]) -> Recovered07:
                     records=None,
                 )
             )
-    return Recovered07(files, end_offset, _account([], [], aside))
+    return Recovered07(files, end_offset, _report([], [], quarantined))
 
 
 def _ranges(partition: Partition, segment: Segment) -> tuple[list[tuple[int, int]], list[Skipped]]:
-    """Where valid messages stand behind each other, and what is between."""
+    """The ranges of consecutive valid messages, and the damaged ranges between them."""
     kept: list[tuple[int, int]] = []
     lost: list[Skipped] = []
     for start, end, skipped in _runs(partition, segment):
@@ -177,7 +177,9 @@ def _runs(partition: Partition, segment: Segment) -> Iterator[tuple[int, int, Sk
         yield start, end, None
 
 
-def _account(
-    cuts: list[LogCut], dropped: list[Dropped], aside: list[QuarantinedRange] | None = None
+def _report(
+    cuts: list[LogCut], dropped: list[Dropped], quarantined: list[QuarantinedRange] | None = None
 ) -> LoadReport:
-    return LoadReport(tuple(cuts), tuple(dropped), (), (), (), (), quarantined=tuple(aside or ()))
+    return LoadReport(
+        tuple(cuts), tuple(dropped), (), (), (), (), quarantined=tuple(quarantined or ())
+    )

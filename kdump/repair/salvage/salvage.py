@@ -1,21 +1,18 @@
-"""A partition with all the valid batches that it has: what is damaged goes out of the logs.
+"""Salvage a partition: keep every valid batch, and quarantine damaged bytes.
 
-What is kept and what goes, log by log:
+1. Resolve leftover files as a broker does, but keep data that no log has.
+2. Check every batch of every log, flushed or not. After damage, search for the next valid batch, so
+   that a wrong header costs only its own batch.
+3. Drop batches of another log and copies (:mod:`kdump.repair.salvage.foreign`).
+4. Keep a sequence of batches with increasing offsets (:mod:`kdump.repair.salvage.offset_order`).
+   Begin a new log where offsets span more than an index can hold.
+5. Load the result as after a crash, from the first offset on, so that all derived files are as
+   Kafka leaves them. If the loader refuses a batch, insert the marker that was lost before it, or
+   drop the batch, which may let others stay, and load again.
 
-1. Leftovers are resolved as a broker does it, but for data that nothing else holds.
-2. Every batch of every log is checked, flushed or not. Behind damage the next one is looked for,
-   so that a header that lies costs only itself.
-3. Batches of another log go, and those that are there twice (:mod:`kdump.repair.salvage.foreign`).
-4. Batches stay whose offsets rise. A batch that has offsets that are others' goes. Where offsets
-   leap over more than indexes can hold, another log begins.
-5. What stays is handed to the loader, as after a crash and from the first offset on, so that all
-   that is derived from the logs is as Kafka itself leaves it. Where loading ends on a batch all
-   the same, it is given the marker that was lost in front of it, or goes too, which may let
-   others stay, and the loader begins again.
-
-Whatever goes is put into a file of its own beside the logs, which Kafka leaves alone, unless it
-is zeroes. Offsets stay as they are: the log has gaps. A gap that was there before, in a log that
-is not compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
+What goes is quarantined: each range becomes a file beside the logs, which Kafka ignores; zeroes do
+not. Offsets do not change, so the log has gaps. A gap that was there before, in a log that is not
+compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from kdump.formats.record_batch import decode_header
 from kdump.repair.salvage.kept_logs import KeptLog, KeptLogs, SalvagedSegment
 from kdump.repair.salvage.lost_ranges import lost_ranges
 from kdump.repair.salvage.missing_offsets import missing_ranges
-from kdump.repair.salvage.salvage_files import aside_name, resolve_for_salvage
+from kdump.repair.salvage.salvage_files import quarantine_name, resolve_for_salvage
 from kdump.target.refusal import Refusal, Refused
 from kdump.target.target_file import Gone, NewBytes
 from kdump.target.virtual_directory import (
@@ -51,17 +48,17 @@ from kdump.target.virtual_directory import (
     require_readable_length,
 )
 
-_MOST_TRIES: Final = 1000
-"""How often the loader begins again; each time another batch or file has gone."""
-_MOST_ZEROES: Final = 4096
-"""More of them at the end of a damaged range are space that was never written."""
+_MAX_LOADS: Final = 1000
+"""How often to load; each time another batch or file has gone."""
+_MAX_ZEROES: Final = 4096
+"""More zeroes at the end of a damaged range are space that was never written."""
 _OUTSIDE_OF_TXN: Final = "InvalidTxnStateException"
 
 
 def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Recovered | Refusal:
-    """Keep what can be kept of the partition in ``directory``, which is changed for it.
+    """Salvage the partition in ``directory``, a virtual directory that this changes.
 
-    Where nothing is damaged, and a broker would lose nothing, the outcome is the broker's.
+    If nothing is damaged, and a broker would lose nothing, the outcome is that of a broker.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -71,19 +68,19 @@ def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Reco
         salvage = _Salvage(directory, context)
     except Refused as refused:
         return refused.refusal
-    if salvage.is_sound:
+    if salvage.is_valid:
         outcome = load_directory(untouched.copy(), salvage.from_the_start)
-        # Behind a clean stop a broker would leave zeroes at the end where they are.
+        # After a clean shutdown a broker leaves zeroes at the end.
         is_cut = context.is_clean and not salvage.is_whole
         if not _loses(outcome) and context != salvage.from_the_start and not is_cut:
             outcome = load_directory(untouched, context)
         if not _loses(outcome):
-            return salvage.with_holes(outcome)
-    return salvage.with_holes(salvage.run())
+            return salvage.with_gaps(outcome)
+    return salvage.with_gaps(salvage.run())
 
 
 def _loses(outcome: Recovered | Refusal) -> bool:
-    """Whether a broker would take batches off a log, or not load it at all."""
+    """Whether a broker would cut or delete batches, or not load the partition."""
     if isinstance(outcome, Refusal) or outcome.report.dropped:
         return True
     return any(cut.loss.batches for cut in outcome.report.cuts)
@@ -110,10 +107,10 @@ class _Salvage:
         self._ignored_start = start_offset if self._ignores_start else None
 
     @property
-    def is_sound(self) -> bool:
-        """Whether nothing is found that a broker would not keep."""
+    def is_valid(self) -> bool:
+        """Whether a broker would keep everything."""
         return (
-            all(self._is_sound(log) for log in self._logs.logs)
+            all(self._is_valid(log) for log in self._logs.logs)
             and self._leftovers.is_as_broker
             and not self._ignores_start
             and self._logs.has_own_names
@@ -121,11 +118,11 @@ class _Salvage:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all logs hold batches and nothing else."""
+        """Whether all logs consist of valid batches only."""
         return all(log.is_whole for log in self._logs.logs)
 
-    def _is_sound(self, log: KeptLog) -> bool:
-        """Whether nothing is damaged but space behind the batches that was never written."""
+    def _is_valid(self, log: KeptLog) -> bool:
+        """Whether the log is valid, except for zeroes at its end."""
         if log.is_whole:
             return True
         if not log.keep.all() or len(log.batches.damaged) > 1:
@@ -136,8 +133,8 @@ class _Salvage:
         return is_at_end and not self._directory.end_of_data(content)
 
     def run(self) -> Recovered | Refusal:
-        """Load what stays until the loader takes it."""
-        for left in reversed(range(_MOST_TRIES)):
+        """Load what stays, and drop what the loader refuses, until it loads."""
+        for left in reversed(range(_MAX_LOADS)):
             directory = self._directory.copy()
             for name in self._dropped_files:
                 directory.remove(name)
@@ -150,23 +147,23 @@ class _Salvage:
             if isinstance(outcome, Recovered) and not outcome.report.loses_data:
                 return self._finish(directory, outcome, segments)
             refusal = _as_refusal(outcome)
-            if not left or not self._give_way(refusal, segments):
+            if not left or not self._get_past(refusal, segments):
                 return refusal
         raise AssertionError("the last try ends it")
 
-    def _give_way(self, refusal: Refusal, segments: list[SalvagedSegment]) -> bool:
-        """Do something about what loading ended on; gives whether there was anything."""
+    def _get_past(self, refusal: Refusal, segments: list[SalvagedSegment]) -> bool:
+        """Drop or add something to get the loader past ``refusal``; False if nothing helps."""
         name = refusal.file
         is_derived = name.endswith((*INDEX_SUFFIXES, SNAPSHOT_SUFFIX))
         if is_derived or name == names.LEADER_EPOCH_CHECKPOINT:
-            is_news = name in self._directory and name not in self._dropped_files
+            is_new = name in self._directory and name not in self._dropped_files
             self._dropped_files.add(name)
-            return is_news
+            return is_new
         segment = next((segment for segment in segments if segment.name == name), None)
         if segment is None:
             return False
         if not self._drops_snapshots and self._directory.snapshot_names():
-            # A snapshot may say of a producer what the log does not.
+            # A snapshot may contradict the log about a producer.
             self._drops_snapshots = True
             return True
         row = None
@@ -176,31 +173,31 @@ class _Salvage:
             return False
         is_ended = refusal.exception == _OUTSIDE_OF_TXN and self._logs.end_txn(segment, row)
         if not is_ended:
-            self._logs.let_go(segment, row, Cause.NOT_LOADABLE, refusal.reason)
+            self._logs.drop(segment, row, Cause.NOT_LOADABLE, refusal.reason)
         return True
 
-    def with_holes(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
-        """``outcome`` with a file for each hole that nothing tells of yet."""
+    def with_gaps(self, outcome: Recovered | Refusal) -> Recovered | Refusal:
+        """``outcome`` with an empty file for each gap that is not known yet."""
         if isinstance(outcome, Refusal) or self.from_the_start.is_compacted is not False:
             return outcome
         known = [name for name, file in outcome.files.items() if not isinstance(file, Gone)]
         known += [each.file for each in outcome.report.quarantined if each.file is not None]
-        holes = list(missing_ranges(self._logs.log_offsets, known))
-        if not holes:
+        gaps = list(missing_ranges(self._logs.log_offsets, known))
+        if not gaps:
             return outcome
-        notes = {hole.file: NewBytes(b"") for hole in holes if hole.file is not None}
-        report = replace(outcome.report, quarantined=(*outcome.report.quarantined, *holes))
+        notes = {gap.file: NewBytes(b"") for gap in gaps if gap.file is not None}
+        report = replace(outcome.report, quarantined=(*outcome.report.quarantined, *gaps))
         return replace(outcome, files={**outcome.files, **notes}, report=report)
 
     def _finish(
         self, directory: VirtualDirectory, outcome: Recovered, segments: list[SalvagedSegment]
     ) -> Recovered:
-        """Put the files that are set aside beside those that the loader leaves."""
-        aside = [*self._leftovers.quarantined, *self._set_aside(directory)]
+        """Add the quarantined files to those that the loader leaves."""
+        quarantined = [*self._leftovers.quarantined, *self._quarantine(directory)]
         report = replace(
             outcome.report,
-            quarantined=tuple(aside),
-            added_markers=tuple(_made_markers(segments)),
+            quarantined=tuple(quarantined),
+            added_markers=tuple(_added_markers(segments)),
             splits=(*_splits(segments), *outcome.report.splits),
             leftovers=(*self._leftovers.leftovers, *outcome.report.leftovers),
             recovered=tuple(_recovered(outcome.report.recovered, segments)),
@@ -208,23 +205,23 @@ class _Salvage:
         )
         return replace(outcome, files=directory.target_files(), report=report)
 
-    def _set_aside(self, directory: VirtualDirectory) -> Iterator[QuarantinedRange]:
+    def _quarantine(self, directory: VirtualDirectory) -> Iterator[QuarantinedRange]:
         for base_offset, lost in lost_ranges(self._logs.logs):
             content = Stored(lost.name, lost.start, lost.end)
             data_bytes = directory.end_of_data(content)
             if not data_bytes:
                 yield lost
                 continue
-            if content.size_bytes - data_bytes > _MOST_ZEROES:
+            if content.size_bytes - data_bytes > _MAX_ZEROES:
                 content = Stored(lost.name, lost.start, lost.start + data_bytes)
             log = file_name(base_offset, FileKind.LOG)
-            file = aside_name(directory, log, content)
+            file = quarantine_name(directory, log, content)
             directory.put(file, content)
             yield replace(lost, file=file)
 
 
 def _live_logs(directory: VirtualDirectory) -> Iterator[tuple[int, str]]:
-    """Base offset and name of the logs that a loader opens."""
+    """Base offset and name of each log that the loader opens."""
     for name in directory.names():
         parsed = names.parse_offset_file_name(name)
         if parsed is not None and str(parsed) == name and name.endswith(FileKind.LOG.value):
@@ -232,7 +229,7 @@ def _live_logs(directory: VirtualDirectory) -> Iterator[tuple[int, str]]:
 
 
 def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
-    """What the loader does not take, put as a refusal where it would cut."""
+    """Why the loader does not keep everything; a cut counts as a refusal."""
     if isinstance(outcome, Refusal):
         return outcome
     report = outcome.report
@@ -245,15 +242,15 @@ def _as_refusal(outcome: Recovered | Refusal) -> Refusal:
 def _recovered(
     recovered: Iterable[RecoveredSegment], segments: list[SalvagedSegment]
 ) -> Iterator[RecoveredSegment]:
-    """Those that the loader went through; that it found no index of some is our doing."""
+    """The recovered segments; those that salvage changed have their own reason."""
     changed = {segment.base_offset for segment in segments if not segment.is_as_before}
     for each in recovered:
         is_ours = each.is_rebuilt and each.base_offset in changed
-        yield replace(each, reason="its log is another then") if is_ours else each
+        yield replace(each, reason="its log changes") if is_ours else each
 
 
 def _splits(segments: list[SalvagedSegment]) -> Iterator[SplitSegment]:
-    """The logs that become several, but for markers that are made."""
+    """The logs that are split, not counting inserted markers."""
     parts: dict[int, list[int]] = {}
     for segment in segments:
         if segment.rows.size:
@@ -263,7 +260,7 @@ def _splits(segments: list[SalvagedSegment]) -> Iterator[SplitSegment]:
             yield SplitSegment(file_name(base_offset, FileKind.LOG), tuple(base_offsets))
 
 
-def _made_markers(segments: list[SalvagedSegment]) -> Iterator[AddedMarker]:
+def _added_markers(segments: list[SalvagedSegment]) -> Iterator[AddedMarker]:
     for segment in segments:
         if segment.marker:
             header = decode_header(segment.marker)

@@ -1,9 +1,9 @@
-"""Whole files of a partition when it is salvaged: leftovers, and names that Kafka chokes on.
+"""Resolve whole files during salvage: leftover files, and names that Kafka cannot parse.
 
-A broker puts complete ``.swap`` files in place and deletes the others, whatever they hold. So is
-it done here where that loses nothing: a ``.swap`` that is damaged, or lacks records of the logs
-that it would replace, does not replace them, and an unfinished file goes only if logs hold all of
-its records.
+A broker renames complete ``.swap`` files into place and deletes the others, whatever their content.
+Salvage does the same if that loses nothing. A ``.swap`` that is damaged, or lacks records of the
+logs that it would replace, does not replace them. An unfinished file is deleted only if the logs
+have all of its records.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _NAMED_BY_OFFSET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ResolvedFiles:
-    """What became of leftovers.
+    """The outcome for leftover files.
 
     Attributes:
-        leftovers: those that went, or were put in place.
-        set_aside: what goes out of use, and holds what nothing else does.
+        leftovers: those that were deleted or renamed into place.
+        quarantined: those that are not used, and have data that no log has.
         is_as_broker: whether a broker would have done the same.
     """
 
@@ -57,33 +57,33 @@ class ResolvedFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Unfinished:
-    """A log that is not in use, and what it holds."""
+    """A ``.swap`` or ``.cleaned`` log, and its batches."""
 
     name: str
     base_offset: int
     batches: ValidBatches
     is_complete: bool
-    """Whether a broker would put it in place."""
+    """Whether a broker would rename it into place."""
 
 
 def resolve_for_salvage(
     directory: VirtualDirectory, settings: IndexSettings, rules: SwapRules
 ) -> ResolvedFiles:
-    """Resolve leftovers without losing what nothing else holds.
+    """Resolve leftover files without losing data that no log has.
 
     Args:
-        directory: the directory, which is changed.
-        settings: of its indexes.
-        rules: what may be missing from a swap.
+        directory: the virtual directory; this changes it.
+        settings: of the partition's indexes.
+        rules: which records may be missing from a swap.
 
     Raises:
         OSError: a file cannot be read.
         Refused: Kafka's reader fails on a complete segment.
     """
     recorder = Recorder(directory)
-    aside = _move_nameless(directory)
+    quarantined = _quarantine_nameless(directory)
     live = _live_logs(directory)
-    is_as_broker = not aside
+    is_as_broker = not quarantined
     doubtful = _doubtful_logs(directory, all_swaps=False)
     if _swaps_lose(directory, doubtful, settings, rules):
         doubtful = _doubtful_logs(directory, all_swaps=True)
@@ -91,13 +91,13 @@ def resolve_for_salvage(
         settled = _settle(directory, log, live, recorder)
         is_in_use = live.get(log.base_offset) is log.batches
         is_as_broker &= not (log.is_complete or settled or is_in_use)
-        aside.extend(settled)
+        quarantined.extend(settled)
     finish_swaps(directory, settings, recorder)
-    return ResolvedFiles(recorder.finish({}).leftovers, tuple(aside), is_as_broker)
+    return ResolvedFiles(recorder.finish({}).leftovers, tuple(quarantined), is_as_broker)
 
 
-def aside_name(directory: VirtualDirectory, log: str, content: Stored) -> str:
-    """A name for bytes of ``log`` that are set aside, which no file has yet."""
+def quarantine_name(directory: VirtualDirectory, log: str, content: Stored) -> str:
+    """Name the file for quarantined bytes of ``log``; no file has the name yet."""
     return _free_name(directory, f"damaged-{log}-{content.start}-{content.end}")
 
 
@@ -113,16 +113,16 @@ def _free_name(directory: VirtualDirectory, name: str) -> str:
     return free
 
 
-def _move_nameless(directory: VirtualDirectory) -> list[QuarantinedRange]:
-    """Rename what must have an offset in its name and has none: loading ends on it."""
+def _quarantine_nameless(directory: VirtualDirectory) -> list[QuarantinedRange]:
+    """Rename files that need an offset in their name and have none: the loader fails on them."""
     return [
-        _set_file_aside(directory, name, "its name does not begin with an offset")
+        _quarantine_file(directory, name, "its name does not begin with an offset")
         for name in directory.names()
         if name.endswith(_NAMED_BY_OFFSET) and leading_offset(name) is None
     ]
 
 
-def _set_file_aside(
+def _quarantine_file(
     directory: VirtualDirectory, name: str, reason: str, batches: ValidBatches | None = None
 ) -> QuarantinedRange:
     size_bytes = directory.size_bytes(name)
@@ -136,7 +136,7 @@ def _set_file_aside(
 
 
 def _live_logs(directory: VirtualDirectory) -> dict[int, ValidBatches]:
-    """The logs in use, by base offset, where there are others that matter."""
+    """The logs in use, by base offset; none if there is no unfinished log."""
     if not any(map(_is_unfinished_log, directory.names())):
         return {}
     found = {}
@@ -165,7 +165,7 @@ def _swaps_lose(
     settings: IndexSettings,
     rules: SwapRules,
 ) -> bool:
-    """Whether finishing the swaps, but for some, would lose records."""
+    """Whether finishing the swaps, except for ``without``, would lose records."""
     tried = directory.copy()
     for log in without:
         tried.remove(log.name)
@@ -175,7 +175,7 @@ def _swaps_lose(
 
 
 def _doubtful_logs(directory: VirtualDirectory, *, all_swaps: bool) -> list[_Unfinished]:
-    """The logs that a broker would delete unused, and complete ones that are damaged, or all."""
+    """The logs that a broker would delete, and complete ones that are damaged, or all."""
     found = []
     unfinished = [name for name in directory.names() if _is_unfinished_log(name)]
     cleaned = [
@@ -184,7 +184,7 @@ def _doubtful_logs(directory: VirtualDirectory, *, all_swaps: bool) -> list[_Unf
     least_cleaned = min((offset for offset in cleaned if offset is not None), default=2**63 - 1)
     for name in sorted(unfinished, key=lambda name: name.endswith(FileStage.CLEANED.value)):
         base_offset = leading_offset(name)
-        assert base_offset is not None, "files without an offset have been moved"
+        assert base_offset is not None, "files without an offset were renamed before"
         batches = _read(directory, name)
         is_complete = name.endswith(FileStage.SWAP.value) and base_offset < least_cleaned
         rises = bool((batches.first_offset[1:] > batches.last_offset[:-1]).all())
@@ -199,7 +199,7 @@ def _settle(
     live: dict[int, ValidBatches],
     recorder: Recorder,
 ) -> list[QuarantinedRange]:
-    """Decide about a log that is not to take the place of others."""
+    """Delete, quarantine or rename a log that must not replace others."""
     stage = log.name[log.name.rindex(".") :]
     for kind in SEGMENT_KINDS:
         name = file_name(log.base_offset, kind) + stage
@@ -212,7 +212,7 @@ def _settle(
         return []
     if log.base_offset in live or _overlaps(log.batches, live):
         reason = "it was being written, and has batches that no log has"
-        return [_set_file_aside(directory, log.name, reason, log.batches)]
+        return [_quarantine_file(directory, log.name, reason, log.batches)]
     recorder.leftover(log.name, LeftoverOutcome.PUT_IN_PLACE)
     directory.rename(log.name, _log_name(log.base_offset))
     live[log.base_offset] = log.batches
@@ -220,7 +220,7 @@ def _settle(
 
 
 def _overlaps(batches: ValidBatches, live: dict[int, ValidBatches]) -> bool:
-    """Whether a log in use lies where ``batches`` do."""
+    """Whether a log in use has offsets in the range of ``batches``."""
     if not batches.count:
         return False
     low, high = int(batches.first_offset.min()), int(batches.last_offset.max())
