@@ -155,12 +155,15 @@ def _hold(log_dir: Path) -> Iterator[None]:
         yield
     finally:
         del _held[log_dir]
-        # The order of Kafka's FileLock.destroy.
-        fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
-        if not held.stays:
-            with phase("releasing the locks"):
-                DISK.unlink(path)
-        os.close(held.descriptor)
+        # Kafka unlocks first (``FileLock.destroy``). Then another process can lock the file before
+        # it is deleted, and a third one the next file.
+        try:
+            if not held.stays:
+                with phase("releasing the locks"):
+                    DISK.unlink(path)
+        finally:
+            fcntl.lockf(held.descriptor, fcntl.LOCK_UN)
+            os.close(held.descriptor)
 
 
 def _take(path: Path) -> _Held:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,24 @@ def test_a_file_that_its_holder_deletes_meanwhile_is_not_taken_for_the_lock(
     with hold_locks([tmp_path]):
         assert deleted
         assert is_locked_for_others(tmp_path)
+
+
+def test_whoever_locks_the_directory_while_the_lock_is_released_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lockf = fcntl.lockf
+    with ExitStack() as others:
+
+        def releasing(descriptor: int, command: int) -> None:
+            lockf(descriptor, command)
+            if command == fcntl.LOCK_UN:
+                others.enter_context(held_elsewhere(tmp_path))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(fcntl, "lockf", releasing)
+            with hold_locks([tmp_path]):
+                pass
+        assert "locked by process" in refusal_of(tmp_path)
 
 
 @pytest.mark.parametrize(
