@@ -33,7 +33,7 @@ from kdump.apply.disk_space import DISK_FULL, DiskSpace
 from kdump.apply.files import DISK, Files, Metadata
 from kdump.apply.fingerprints import fingerprints_of
 from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
-from kdump.apply.journal_file import run_files_in, write_journal
+from kdump.apply.journal_file import next_run_number, run_files_in, write_journal
 from kdump.apply.journal_record import ROOT, relative
 from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
@@ -73,7 +73,7 @@ def apply_plan(plan: Plan, *, keep_undo: bool, command: str, files: Files = DISK
 def _applied(plan: Plan, command: str, files: Files, *, keep_undo: bool) -> str | None:
     space = DiskSpace(plan, files, keep_undo)
     while True:
-        number = max(run_files_in(plan.path), default=0) + 1
+        number = next_run_number(plan.path)
         try:
             # 0.
             space.require()

@@ -45,6 +45,8 @@ _NAME: Final = re.compile(
     r"\.kdump-(0|[1-9][0-9]{0,17})"
     r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
 )
+_LARGEST_NUMBER: Final = 10**18 - 1
+"""Of a run: :data:`_NAME` matches up to 18 digits."""
 _MOST_BYTES: Final = 1 << 30
 """Largest journal; one for a million changes takes a third of this."""
 _WRITABLE_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
@@ -60,6 +62,23 @@ def run_files_in(log_dir: Path) -> dict[int, dict[str, Path]]:
             if match and not entry.is_dir(follow_symlinks=False):
                 found.setdefault(int(match[1]), {})[match[2]] = log_dir / entry.name
     return dict(sorted(found.items()))
+
+
+def next_run_number(log_dir: Path) -> int:
+    """The number of the next run, greater than those of all runs that have files.
+
+    Raises:
+        KdumpError: there is no greater number. Files with a longer number would not be found again.
+    """
+    found = run_files_in(log_dir)
+    newest = max(found, default=0)
+    if newest >= _LARGEST_NUMBER:
+        path = next(iter(found[newest].values()))
+        raise KdumpError(
+            f"{path}: has the largest number that a run can have; nothing has been changed; move"
+            " this file out of the log directory and run the command again"
+        )
+    return newest + 1
 
 
 def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files) -> None:

@@ -185,3 +185,14 @@ def test_with_nothing_interrupted_there_is_nothing_to_finish(log_dir: Path) -> N
     before = original_of(log_dir)
     assert finish_interrupted(log_dir) is None
     assert original_of(log_dir) == before
+
+
+def test_no_run_gets_a_number_by_which_it_would_not_be_found(log_dir: Path) -> None:
+    largest = log_dir / f".kdump-{'9' * 18}.applied"
+    largest.touch()
+    before = original_of(log_dir)
+
+    with pytest.raises(KdumpError, match=f"{largest.name}.*nothing has been changed"):
+        apply(log_dir, {"b": Gone()})
+
+    assert original_of(log_dir) == before
