@@ -169,6 +169,30 @@ def is_same(path: Path, other: Path) -> bool:
     return one is not None and one == _identity_at(other)
 
 
+def is_on_mount_of(directory: Path, log_dir: Path) -> bool:
+    """Whether a partition is on the file system and the mount of its log directory.
+
+    Between mounts nothing can be renamed or linked, not even if both are of one file system (a bind
+    mount). Only Linux tells mounts apart.
+
+    Raises:
+        OSError: one of them cannot be opened.
+    """
+    with pinned(log_dir), opened(directory) as one, opened(log_dir) as other:
+        if os.fstat(one).st_dev != os.fstat(other).st_dev:
+            return False
+        return _mount_id(one) == _mount_id(other)
+
+
+def _mount_id(descriptor: int) -> str:
+    """The line of ``/proc`` about the mount of an open file; empty if there is none."""
+    try:
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith("mnt_id:")), "")
+
+
 def identity_of(status: os.stat_result) -> tuple[int, int]:
     """Device and inode, which identify a file whatever its name."""
     return status.st_dev, status.st_ino

@@ -21,6 +21,7 @@ from kdump.apply.operations import (
     OperationPhase,
     states_of,
 )
+from kdump.apply.pinned_directory import is_on_mount_of
 from kdump.apply.segment_names import CLEANED
 from kdump.errors import KdumpError
 from kdump.target.target_file import TargetFile
@@ -161,7 +162,7 @@ def make_plan(target: TargetDirectory) -> Plan:
     """Make the plan that leads to the target state. Reads the directories, changes nothing.
 
     Raises:
-        KdumpError: a partition is a symbolic link, or lies on another file system than its log
+        KdumpError: a partition is a symbolic link, or on another file system or mount than its log
             directory; or a file does not have the content that ``target`` refers to.
         OSError: something cannot be read.
     """
@@ -198,7 +199,7 @@ def require_in_place(partition: Path) -> None:
         partition: the directory of the partition, by its path in the log directory.
 
     Raises:
-        KdumpError: it is a symbolic link, or lies on another file system.
+        KdumpError: it is a symbolic link, or on another file system or mount.
         OSError: it is not there.
     """
     status = partition.lstat()
@@ -208,8 +209,9 @@ def require_in_place(partition: Path) -> None:
             "changes only what is in the log directory itself; nothing has been changed; replace "
             "the link by the directory, or select other partitions"
         )
-    if status.st_dev != partition.parent.stat().st_dev:
+    if not is_on_mount_of(partition, partition.parent):
         raise KdumpError(
-            f"{partition}: is on another file system than its log directory, so files cannot be "
-            "renamed between the two; work on a copy on a single file system"
+            f"{partition}: is on another file system or mount than its log directory, so files "
+            "cannot be renamed between the two; nothing has been changed; work on a copy on a "
+            "single file system"
         )

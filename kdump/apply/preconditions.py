@@ -23,7 +23,7 @@ from kdump.apply.journal import (
     names_while_cut,
 )
 from kdump.apply.journal_record import ROOT, RecordKind
-from kdump.apply.pinned_directory import is_same, status_at, status_of
+from kdump.apply.pinned_directory import is_on_mount_of, is_same, status_at, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
 from kdump.words import discard_command
@@ -86,7 +86,6 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
         OSError: the status of a file cannot be read.
     """
     found = []
-    device = status_at(log_dir).st_dev
     for name in journal.directories:
         status = status_of(log_dir / name) if name != ROOT else None
         if name != ROOT and status is None:
@@ -95,8 +94,8 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
             found.append(f"{name} is a symbolic link")
         elif status is not None and not stat.S_ISDIR(status.st_mode):
             found.append(f"{name} is not a directory")
-        elif status is not None and status.st_dev != device:
-            found.append(f"{name} is on another file system")
+        elif status is not None and not is_on_mount_of(log_dir / name, log_dir):
+            found.append(f"{name} is on another file system or mount")
     if found:
         return found
     for path in changed_paths(journal):

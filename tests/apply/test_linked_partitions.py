@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from builders.freeing import ALL_IS_OLD
 from builders.in_process import Outcome, run_kdump
+from builders.log_dir_trees import seen_by_broker
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import tree_of
 from builders.verified import LogModel
@@ -106,3 +110,55 @@ def test_a_linked_log_directory_is_followed(tmp_path: Path) -> None:
     link.symlink_to(log_dir)
     assert kdump("recover", link).exit_status & 8 == 0
     assert kdump("undo", link).exit_status == 0
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """Give a log directory in which a partition is a mount of a directory beside it."""
+    log_dir, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    bad_batch_in_the_middle(log_dir)
+    shutil.copytree(log_dir / PARTITION, elsewhere)
+    mount = ["mount", "--bind", str(elsewhere), str(log_dir / PARTITION)]
+    try:
+        is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        is_mounted = False
+    if not is_mounted:
+        pytest.skip("a directory can only be mounted by root")
+    try:
+        yield log_dir
+    finally:
+        subprocess.run(["umount", str(log_dir / PARTITION)], check=True)
+
+
+@pytest.mark.parametrize("args", [(), ("--no-undo",)], ids=["with an undo", "without"])
+def test_a_mount_of_the_same_file_system_is_refused_before_anything_is_written(
+    mounted: Path, args: tuple[str, ...]
+) -> None:
+    before = seen_by_broker(mounted)
+
+    outcome = kdump("recover", *args, mounted)
+
+    assert outcome.exit_status == 8
+    assert b"is on another file system or mount" in outcome.stderr
+    assert seen_by_broker(mounted) == before
+
+
+def test_a_run_is_not_undone_into_a_mount(tmp_path: Path) -> None:
+    log_dir, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
+    bad_batch_in_the_middle(log_dir)
+    assert kdump("recover", log_dir).exit_status & 8 == 0
+    shutil.copytree(log_dir / PARTITION, elsewhere)
+    mount = ["mount", "--bind", str(elsewhere), str(log_dir / PARTITION)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a directory can only be mounted by root")
+    try:
+        before = seen_by_broker(log_dir)
+
+        outcome = kdump("undo", log_dir)
+
+        assert outcome.exit_status == 8
+        assert b"is on another file system or mount" in outcome.stderr
+        assert seen_by_broker(log_dir) == before
+    finally:
+        subprocess.run(["umount", str(log_dir / PARTITION)], check=True)
