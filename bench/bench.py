@@ -1,11 +1,10 @@
-"""Measures kdump beside Kafka's own programs, and prints a table.
+"""Measure kdump side by side with Kafka's own programs, and print a table.
 
     ./dev bench [--pairs N] [--only GLOB] [--data FOLDER] [--classpath JARS]
 
 Each figure is the median over whole processes, start and end included, with the files in the page
-cache and the output going to the null device. The two programs take turns, so that whatever else
-the machine does falls on both. Kafka's jars are fetched by Maven, as the tests fetch them; without
-them the columns of what is Kafka's stay empty.
+cache and the output going to the null device. The two programs take turns, so that other load
+affects both. Maven fetches Kafka's jars, as for the tests; without them Kafka's columns stay empty.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 
 _LOOK_SECONDS: Final = 0.05
 _ANSWERS: Final = (0, 1, 4, 5)
-"""Exit statuses of a command that did its work, whatever it found."""
+"""Exit statuses of a command that finished, whatever it found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +125,7 @@ def _run(command: Command) -> Measured:
         stdin.write(command.stdin.encode())
         stdin.seek(0)
         begin = time.perf_counter()
-        # Into a file, since of Spark something may live on for a second, and keep a pipe open.
+        # Into a file: a process of Spark may live on for a second, and keep a pipe open.
         process = subprocess.Popen(
             command.words, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr
         )
@@ -144,7 +143,7 @@ def _run(command: Command) -> Measured:
 def peak_of_workers(command: Command) -> float:
     """The largest resident memory, in MiB, of all Python processes that a command starts.
 
-    Looking for them takes time, so this is no run to be measured otherwise.
+    Looking for them takes time, so nothing else is measured in this run.
     """
     if command.before:
         _make(command.before, command.data)
@@ -223,7 +222,7 @@ def _kdump() -> list[str]:
 
 
 def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, list[str]]:
-    """The commands of what stands beside kdump in the cases, as far as it can be had."""
+    """Give the commands to compare kdump with, as far as they are available."""
     wanted = {case.other.program for case in cases if case.other is not None}
     found = {
         Program.CHECKSUMS: [sys.executable, str(ROOT / "bench" / "checksums.py")],
@@ -247,7 +246,7 @@ def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, lis
 
 
 def _machine() -> str:
-    """One line on what the figures come from."""
+    """Describe the machine in one line."""
     model = "unknown processor"
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():

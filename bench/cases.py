@@ -1,4 +1,4 @@
-"""What the bench measures, what stands beside it, and what it may cost."""
+"""The cases of the bench: what is measured, what it is compared with, and the limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GIB: Final = 1 << 30
 
 
 class Program(enum.Enum):
-    """What can stand beside kdump; the value is its name in the table."""
+    """What kdump is compared with; the value is its name in the table."""
 
     DUMP_TOOL = "kafka-dump-log"
     LOADER = "Kafka's loading"
@@ -26,7 +26,7 @@ class Program(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """What is measured beside kdump.
+    """A command that kdump is compared with.
 
     Attributes:
         program: which.
@@ -43,7 +43,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is measured, and what it may cost.
+    """A case: a command and its limits.
 
     Attributes:
         name: of the line in the table.
@@ -140,7 +140,7 @@ _LISTINGS: Final = tuple(
 
 
 def _checked(name: str, folder: str, shape: str, ratio: float) -> Case:
-    """Verifying eight partitions of a segment each, beside nothing but the checksums of it."""
+    """Verify eight partitions of a segment each, compared with their checksums alone."""
     log = f"{{data}}/{folder}/topic-%d/{0:020d}.log"
     return Case(
         name,
@@ -167,7 +167,7 @@ def _copied(folder: str, suffix: str) -> str:
 
 
 def _foretold(name: str, folder: str, shape: str) -> Case:
-    """Verifying two partitions after a crash, beside a broker's loading of them."""
+    """Verify two partitions after a crash, compared with a broker's loading of them."""
     return Case(
         name,
         ("verify", "--engine", "local", f"{{data}}/{folder}"),
@@ -178,7 +178,7 @@ def _foretold(name: str, folder: str, shape: str) -> Case:
 
 
 def _recovered(name: str, folder: str, shape: str, partitions: int, ratio: float) -> Case:
-    """Recovering partitions after a crash, beside a broker's loading of them."""
+    """Recover partitions after a crash, compared with a broker's loading of them."""
     return Case(
         name,
         ("recover", "--engine", "local", f"{{data}}/{folder}-to-recover"),
@@ -232,7 +232,7 @@ _RECOVERIES: Final = (
 
 
 def _compacted(name: str, data: str, ratio: float, *engine: str) -> Case:
-    """Compacting a log directory beside Kafka's cleaner, which has one thread by default."""
+    """Compact a log directory, compared with Kafka's cleaner, which has one thread by default."""
     folder = data.split("'")[1]
     return Case(
         name,
@@ -294,7 +294,7 @@ _COMPACTIONS: Final = (
 
 
 def _growing(command: str, things: str, count: int, *options: str) -> Case:
-    """A case with a quarter of the things beside it."""
+    """Make a case that is compared with a quarter of its things."""
     make = f"make_many_{things.replace('-', '_')}"
     quarter = count // 4
     return Case(

@@ -1,9 +1,9 @@
-"""Computes the checksum of each batch of segments on all cores, and does nothing else.
+"""Compute the checksum of each batch of segments on all cores, and do nothing else.
 
     python bench/checksums.py LOG...
 
-What ``kdump verify`` is measured against: files are read as kdump reads them, a few megabytes at a
-time, and nothing is looked at but what leads to the next batch.
+``kdump verify`` is compared with this: files are read as kdump reads them, a few megabytes at a
+time, and only the lengths of batches are parsed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Makes what the bench reads: segments of a given size and shape, and a large log directory.
+"""Make the data of the bench: segments of a given size and shape, and large log directories.
 
 Everything is made with fixed seeds, so that two machines measure over the same bytes.
 """
@@ -26,7 +26,7 @@ _CODECS: Final = {"none": 0, "lz4": 3, "zstd": 4}
 _KEY_DIGITS: Final = 8
 _INDEX_INTERVAL_BYTES: Final = 4096
 _INDEX_BYTES: Final = 10 << 20
-"""What a broker sets aside for each index of the active segment."""
+"""Size that a broker preallocates for each index of the active segment."""
 _EMPTY_SNAPSHOT: Final = bytes.fromhex("0001 48674bc7 00000000")
 
 _BATCHES_IN_POOL: Final = 500
@@ -35,10 +35,10 @@ _BATCHES_IN_POOL: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class SegmentShape:
-    """What a segment is made of.
+    """The shape of a segment.
 
     Attributes:
-        name: of the directory that it lies in.
+        name: of its directory.
         size_bytes: of the file, met to within a batch.
         records_per_batch: of 12-byte keys, and values of 100 bytes if not said otherwise.
         values: ``"text"`` (JSON with random words), ``"short"`` (the same in 80 bytes),
@@ -57,7 +57,7 @@ class SegmentShape:
 
 
 def make_segment(shape: SegmentShape, folder: Path) -> Path:
-    """Write ``FOLDER/NAME/00000000000000000000.log``, where it is not there yet; gives its path."""
+    """Write ``FOLDER/NAME/00000000000000000000.log`` unless it exists; gives its path."""
     path = folder / shape.name / f"{0:020d}.log"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ _VALUES: Final[dict[str, Callable[[random.Random], bytes]]] = {
 def make_compactable(
     name: str, shape: SegmentShape, segments: int, partitions: int, folder: Path
 ) -> Path:
-    """Write the log directory ``FOLDER/NAME``, where it is not there yet; gives its path.
+    """Write the log directory ``FOLDER/NAME`` unless it exists; gives its path.
 
     It was left by a clean stop. Each partition has ``segments`` segments of ``shape``, with keys
     of their own, and an active one with a single batch. The logs of all partitions are links to
@@ -251,7 +251,7 @@ def _write_indexes(log: Path, shape: SegmentShape) -> None:
     """Write the indexes of a segment, as it is closed."""
     offset_index, _ = _offset_index(log)
     log.with_suffix(".index").write_bytes(offset_index)
-    # All batches have the same times, of which the first to come is told.
+    # All batches have the same times; the index has the first batch.
     last = shape.records_per_batch - 1
     log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", EPOCH_MS + last, last))
 
@@ -296,11 +296,11 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
 def make_partitions(
     name: str, shape: SegmentShape, partitions: int, folder: Path, *, is_clean: bool
 ) -> Path:
-    """Write the log directory ``FOLDER/NAME``, where it is not there yet; gives its path.
+    """Write the log directory ``FOLDER/NAME`` unless it exists; gives its path.
 
     All partitions have the same segment, as links to one file: it is enough to read it as often.
-    With ``is_clean`` the directory is as a broker leaves it that stops, else as one that is killed
-    before anything was flushed.
+    With ``is_clean`` the directory is that of a stopped broker, else of one that was killed before
+    it flushed anything.
     """
     directory = folder / name
     if directory.exists():
@@ -333,9 +333,9 @@ def make_partitions(
 
 
 def copy_partitions(name: str, copy: str, folder: Path) -> Path:
-    """Write ``FOLDER/COPY`` anew, with the segments of ``FOLDER/NAME``; gives its path.
+    """Write ``FOLDER/COPY`` again, with the segments of ``FOLDER/NAME``; gives its path.
 
-    The logs are links: whoever loads or compacts the copy writes into none that is sound.
+    The logs are links: loading or compacting the copy does not write into a valid log.
     """
     directory = folder / copy
     shutil.rmtree(directory, ignore_errors=True)
@@ -344,7 +344,7 @@ def copy_partitions(name: str, copy: str, folder: Path) -> Path:
 
 
 def _offset_index(log: Path) -> tuple[bytes, int]:
-    """The offset index of a segment, as a broker writes it, and the offset behind its end."""
+    """The offset index of a segment, as a broker writes it, and the log end offset."""
     entries = bytearray()
     base_offset = end_offset = int(log.stem)
     since_entry = 0

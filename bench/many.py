@@ -1,8 +1,7 @@
-"""Makes partitions that are hard by how many things they hold, not by how many bytes.
+"""Make partitions that are hard because of the number of things in them, not of bytes.
 
 Each is a log directory with one partition, ``topic-0``, as a broker leaves it that was killed
-before anything was flushed. Whether time grows with the number of things alone is seen by
-measuring one beside another of a quarter of it.
+before it flushed anything. Comparing one with a quarter of it shows whether time grows linearly.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""Reads logs through the data source ``kafka-log`` on one core, and says how fast that was.
+"""Read logs through the data source ``kafka-log`` on one core, and print the rate.
 
     python bench/records.py PATH... [--spark] [--runs N] [--at-least RATE] [--at-least-values RATE]
 
 Without ``--spark`` the records are read in this process, as a worker of Spark would read them, and
-the processor's time counts, so that nothing else that the machine does is measured. With it they
-are counted, and the sizes of keys and values added up, by a warm session of ``local[1]``, and the
-clock on the wall counts. What is measured has been run once before: neither has the start of
-anything in it. The fastest of some runs is told, in millions of records per second. The exit status
-is 1 if a rate is below the least that was asked for.
+processor time counts, so that other load does not matter. With it a warm session of ``local[1]``
+counts them and adds up the sizes of keys and values, and wall time counts. Each measurement is run
+once before, so start-up is not included. The fastest of several runs is printed, in millions of
+records per second. The exit status is 1 if a rate is below the required one.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def read_in_process(paths: Sequence[str], columns: str) -> int:
 
 
 def open_spark() -> Callable[[Sequence[str], str], int]:
-    """Start Spark on one core; gives what reads by it as :func:`read_in_process` reads."""
+    """Start Spark on one core; gives a function like :func:`read_in_process`."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 

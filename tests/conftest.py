@@ -1,4 +1,4 @@
-"""What every test may ask for: the repository, real directories, Kafka's own jars."""
+"""Fixtures and hooks for all tests: the repository, real directories, Kafka's own jars."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 hypothesis.settings.load_profile(PROFILE)
 
 SHARED: Final = ("broker_host", "loader_server", "spark")
-"""Fixtures of a process that take seconds to set up, and that tests of several files ask for."""
+"""Session fixtures that take seconds to set up, and that tests of several files use."""
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each process whole files, and all files together that share something."""
+    """Gives each process whole files, and all files that share a fixture."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _group_of(self.config.rootpath / nodeid.partition("::")[0])
@@ -116,40 +116,40 @@ def repository_root() -> Path:
 def fixtures(repository_root: Path) -> Path:
     """Give the directory where all archives of ``fixtures/`` are unpacked: ``out/``, ``golden/``.
 
-    It is shared by all tests and stays from run to run: copy what is to be changed.
+    All tests share it, and it is kept between runs: copy it before you change anything.
     """
     return archives.unpack_all(repository_root / "fixtures", repository_root / "build/fixtures")
 
 
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """Give a directory in memory where there is room: a disk takes long to sync and to delete."""
+    """Give a directory in memory, if there is room: a disk is slow to sync and to delete."""
     with in_memory(tmp_path) as path:
         yield path
 
 
 @pytest.fixture(scope="session")
 def kafka_classpath(repository_root: Path, testrun_uid: str) -> str:
-    """Give the Java classpath of Kafka 4.3.1 and its tools; skips where it cannot be had."""
+    """Give the Java classpath of Kafka 4.3.1 and its tools; skip if it is not available."""
     return _or_skip(kafka_jars.jars_classpath, repository_root, testrun_uid)
 
 
 @pytest.fixture(scope="session")
 def java_classpath(kafka_classpath: str, repository_root: Path, testrun_uid: str) -> str:
-    """Give the classpath of ``tests/java/src/*.java``, compiled, with Kafka's behind it."""
+    """Give the classpath of ``tests/java/src/*.java``, compiled, followed by Kafka's."""
     return _or_skip(kafka_jars.programs_classpath, repository_root, testrun_uid)
 
 
 @pytest.fixture(scope="session")
 def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader, ready to be asked again and again; a JVM takes long to start."""
+    """Give Kafka's loader as a server: a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def cache(repository_root: Path) -> Iterator[Path]:
-    """Let the cache be in the repository, where the archive of Spark's classes stays."""
+    """Put the cache into the repository, which keeps the archive of Spark's classes."""
     with pytest.MonkeyPatch.context() as patch:
         folder = repository_root / "build" / "cache"
         patch.setenv("XDG_CACHE_HOME", str(folder))
@@ -158,7 +158,7 @@ def cache(repository_root: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a JVM that kdump does not start itself compile little, as it lives for seconds only."""
+    """Limit the compiler of JVMs that kdump does not start itself: they run for seconds only."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
@@ -176,10 +176,9 @@ def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirector
 
 
 def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:
-    """Call ``provide``; where the reference is unavailable, skip, and let the run's others know.
+    """Call ``provide``; skip if the reference is unavailable, and tell the other processes.
 
-    Maven without a network takes its time to give up: one process of a run tries, the others
-    wait for it and read what it found.
+    Without a network Maven takes long to fail: one process tries, the others wait for its result.
     """
     verdict = repository_root / "build" / f"{provide.__name__}.unavailable"
     verdict.parent.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""A wanted state made real on a copy of a directory, without any of the care that repairs take."""
+"""Apply a target state to a copy of a directory, without the precautions of a repair."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kdump.target.target_file import (
 
 
 def apply_target(directory: Path, files: Mapping[str, TargetFile]) -> None:
-    """Give each of ``files`` what is wanted for it."""
+    """Change each of ``files`` to its target."""
     contents = {name: _content(directory, name, target) for name, target in files.items()}
     for name, content in contents.items():
         path = directory / name
@@ -29,7 +29,7 @@ def apply_target(directory: Path, files: Mapping[str, TargetFile]) -> None:
 
 
 def _content(directory: Path, name: str, target: TargetFile) -> bytes | None:
-    """What a file is to hold, read before anything is changed; None for nothing."""
+    """Read the target content of a file, before anything is changed; None for no file."""
     match target:
         case Gone():
             return None

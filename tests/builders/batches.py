@@ -1,4 +1,4 @@
-"""Sound record batches of magic 2, and segments of them, as a producer and a broker make them."""
+"""Valid record batches of magic 2, and segments of them, as producers and brokers write them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def record(
     headers: Sequence[tuple[bytes, bytes | None]] = (),
     timestamp: int | None = None,
 ) -> Record:
-    """A record whose timestamp rises with its offset, unless one is given."""
+    """Make a record whose timestamp rises with its offset, unless one is given."""
     return Record(
         offset=offset,
         timestamp=BASE_TIMESTAMP_MS + offset if timestamp is None else timestamp,
@@ -45,7 +45,7 @@ def batch(
     base_sequence: int = -1,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """A batch of one or more ``records`` (offsets rising)."""
+    """Encode a batch of one or more ``records`` (offsets rising)."""
     rows = list(records)
     first = rows[0]
     body = b"".join(encode_record(row, first.offset, first.timestamp) for row in rows)
@@ -72,7 +72,7 @@ def batch(
 def batches(
     count: int, records_each: int = 3, *, base_offset: int = 0, codec: Codec = Codec.NONE
 ) -> list[bytes]:
-    """``count`` batches behind each other, each of ``records_each`` records."""
+    """Make ``count`` consecutive batches of ``records_each`` records."""
     return [
         batch(
             [record(base_offset + index * records_each + step) for step in range(records_each)],

@@ -25,11 +25,11 @@ PROPERTIES: Final = {
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.cleaner.min.cleanable.ratio": "0",
     "log.cleaner.backoff.ms": "50",
-    # Nothing happens by the clock while a test looks on: no retention, no end of a transaction.
+    # Nothing happens by the clock during a test: no retention, no transaction timeout.
     "log.initial.task.delay.ms": "3600000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
 }
-"""Of a broker that is its own controller, and whose cleaner leaves nothing for later."""
+"""Properties of a broker that is its own controller, and whose cleaner cleans everything."""
 
 Key = bytes | None
 Value = bytes | None
@@ -37,7 +37,7 @@ Value = bytes | None
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What a ``read_committed`` consumer gets of a partition from its beginning to its end.
+    """The records of a partition that a ``read_committed`` consumer gets.
 
     ``records`` are keys and values by offset; ``end_offset`` is the last stable offset.
     """
@@ -54,21 +54,21 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSeen:
-    """What a broker knows of a producer that has written to a partition."""
+    """A broker's state of a producer of a partition."""
 
     epoch: int
     last_sequence: int
 
 
 class RequestFailed(Exception):
-    """What a broker, or one of its clients, answered instead of what was asked for."""
+    """The error of a broker or one of its clients."""
 
 
 class BrokerHost(JavaServer):
-    """The server ``tests/java/src/BrokerHost.java``: one broker after the other, and clients.
+    """The server ``tests/java/src/BrokerHost.java``: one broker after another, and clients.
 
     All brokers have the same address, so that a producer does not notice that one was replaced by
-    another. What they log goes to ``log``.
+    another. They log to ``log``.
     """
 
     def __init__(self, classpath: str, log: Path, *, patience_s: int = 60) -> None:
@@ -107,7 +107,7 @@ class BrokerHost(JavaServer):
             self._ask("stop")
 
     def logged(self) -> list[str]:
-        """Give the lines that the broker has logged that was started last."""
+        """Give the log lines of the broker that was started last."""
         with self._log.open("rb") as file:
             file.seek(self._log_start_bytes)
             return file.read().decode(errors="replace").splitlines()
@@ -158,7 +158,7 @@ class BrokerHost(JavaServer):
         }
 
     def wait_until_offline(self, log_dir: Path) -> None:
-        """Wait until the broker takes a log directory for failed."""
+        """Wait until the broker marks a log directory as failed."""
         self._ask("offline", str(log_dir))
 
     def configure_broker(self, node: str, *properties: str) -> None:

@@ -1,4 +1,4 @@
-"""``kdump compact`` as far as a comparison with Kafka needs it: the cleaner's rules, then applied.
+"""The cleaner's rules, and applying their result: enough of ``kdump compact`` to compare it.
 
 As a script: ``PYTHONPATH=.:tests python -m builders.compact_for_differ compact DIR
 --now=EPOCH_MS [--topic=GLOB] [--config=KEY=VALUE …]``; exits 4 where a partition was refused.
@@ -34,13 +34,13 @@ from kdump.target.target_file import CopiedFrom
 def compact(
     path: Path, given: Mapping[str, str], *, now_ms: int, topic: str = "*"
 ) -> dict[TopicPartition, Compacted | Refusal]:
-    """Compact the partitions of the log directory ``path`` in place; gives what became of each."""
+    """Compact the partitions of the log directory ``path`` in place; gives each one's result."""
     directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     settings = Settings(given=dict(given))
     outcomes: dict[TopicPartition, Compacted | Refusal] = {}
     for partition in directory.partitions:
         name = partition.topic_partition
-        # What is being moved to another directory is not cleaned before it has arrived.
+        # A partition that is being moved to another directory is not cleaned before it has arrived.
         is_live = partition.state is PartitionState.LIVE and is_loaded(partition)
         if name is None or not is_live or not fnmatchcase(name.topic, topic):
             continue
@@ -64,7 +64,7 @@ def compact(
 
 
 def compact_round(begun: Round) -> Compacted | Refusal:
-    """Take all steps of a round here, and write the new logs beside the old ones."""
+    """Do all steps of a round in this process, and write the new logs beside the old ones."""
     surveyed = None
     if begun.needs_survey:
         surveyed = {}

@@ -1,4 +1,4 @@
-"""Log directories that were left cleanly, and in which there is something to compact."""
+"""Log directories after a clean stop, with something to compact."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def varied_directory(path: Path, seed: int, count: int = 4) -> Path:
 
 
 def closed(path: Path) -> Path:
-    """Let the log directory be as a broker leaves it that has replicated all, and stops."""
+    """Make the log directory like that of a stopped broker that has replicated everything."""
     recover(path)
     offsets = read_log_directory(
         local(path), DirectoryKind.LOG_DIRECTORY
@@ -69,7 +69,7 @@ def closed(path: Path) -> Path:
 
 
 def last_values(partition: Path) -> dict[bytes | None, bytes | None]:
-    """Give the last value of each key, as whoever reads it all has it in the end."""
+    """Give the last value of each key."""
     found: dict[bytes | None, bytes | None] = {}
     for log in sorted(partition.glob("*.log")):
         with local(log).open_file() as source:

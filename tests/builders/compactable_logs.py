@@ -1,4 +1,4 @@
-"""Logs in which there is something to compact, of all sorts, as functions of a seed."""
+"""Logs of many kinds with something to compact, generated from a seed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Producer:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes batches one behind the other, as leaders, cleaners and old versions left them."""
+    """Writes batches one after another, as leaders, cleaners and old versions do."""
 
     rng: random.Random
     is_old: bool
@@ -149,7 +149,7 @@ class _Writer:
         return self._batch([one], one.offset, flags, producer, Codec.NONE, horizon_ms)
 
     def _empty(self, producer: _Producer) -> bytes:
-        """What compaction leaves of a batch whose producer is still active."""
+        """Make what compaction leaves of a batch whose producer is still active."""
         first_offset = self.offset
         self.offset += self.rng.randrange(1, 6)
         data = self._batch([], first_offset, 0, producer, Codec.NONE, None)

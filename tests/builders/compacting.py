@@ -93,7 +93,7 @@ class CleaningArena:
         (self.base / names.CLEANER_OFFSET_CHECKPOINT).unlink(missing_ok=True)
 
     def set_checkpoints(self, rng: random.Random) -> None:
-        """Let the checkpoints say what decides about the range."""
+        """Write the checkpoints that determine the cleanable range."""
         ends = self._ends()
         lines: dict[str, dict[TopicPartition, int]] = {
             names.REPLICATION_OFFSET_CHECKPOINT: {},
@@ -113,7 +113,7 @@ class CleaningArena:
             (self.base / checkpoint).write_bytes(encode_offset_checkpoint(entries))
 
     def compare(self, properties: Mapping[str, str], now_ms: int) -> list[str]:
-        """Let both compact; gives what differs."""
+        """Compact with both; gives the differences."""
         for copy in (self.theirs, self.ours):
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(self.base, copy)
@@ -143,7 +143,7 @@ class CleaningArena:
         return found
 
     def go_on(self) -> None:
-        """Take what Kafka left for the next round."""
+        """Use Kafka's result for the next round."""
         shutil.rmtree(self.base)
         shutil.copytree(self.theirs, self.base)
         for pattern in ("*/*.deleted", "*/*.cleaned"):
@@ -214,7 +214,7 @@ def _batches_and_records(columns: RecordColumns) -> Iterator[object]:
 
 
 def main() -> int:
-    """Print how the two compare; gives 1 where they differ."""
+    """Print the differences; gives 1 if there are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("classpath")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""What crashes, bad disks and people do to the files of a partition, as functions of a seed."""
+"""Damage by crashes, bad disks and people to the files of a partition, from a seed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import crc32c
 
 Damage = Callable[[random.Random, bytearray], bytearray]
-"""Takes the content of a file and gives it damaged (perhaps the same object, changed)."""
+"""Damages the content of a file; may change and return the same object."""
 
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
@@ -109,7 +109,7 @@ def header_field_changed(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def header_field_forged(rng: random.Random, content: bytearray) -> bytearray:
-    """The same with the checksum made right: content that is impossible, and valid."""
+    """The same with a matching checksum: impossible content with a valid checksum."""
     positions = batch_positions(content)
     if positions:
         position = rng.choice(positions)
@@ -119,14 +119,14 @@ def header_field_forged(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def record_forged(rng: random.Random, content: bytearray) -> bytearray:
-    """A bit of the records is flipped, and the checksum made right."""
+    """A bit of the records is flipped, and the checksum matches."""
     positions = batch_positions(content)
     if positions:
         position = rng.choice(positions)
         (length,) = _LENGTH.unpack_from(content, position + 8)
         begin, end = position + BATCH_OVERHEAD, position + LOG_OVERHEAD + length
         if begin < end:
-            # Lengths and counts come first in a record: damage there is worth more cases.
+            # Lengths and counts come first in a record: damage there deserves more cases.
             at = rng.choice([rng.randrange(begin, end), rng.randrange(begin, min(begin + 12, end))])
             content[at] ^= 1 << rng.randrange(8)
             checksum_again(content, position)
@@ -134,7 +134,7 @@ def record_forged(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def attributes_forged(rng: random.Random, content: bytearray) -> bytearray:
-    """Another codec, timestamp type or kind of batch is claimed, and the checksum made right."""
+    """Another codec, timestamp type or kind of batch is claimed, and the checksum matches."""
     positions = batch_positions(content)
     if positions:
         position = rng.choice(positions)
@@ -161,7 +161,7 @@ def batch_missing(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def batch_cut_short(rng: random.Random, content: bytearray) -> bytearray:
-    """Bytes go missing inside a batch, so that what follows has moved."""
+    """Bytes inside a batch are missing, so that the rest is shifted."""
     if content:
         at = rng.randrange(len(content))
         del content[at : at + rng.choice([1, 2, 7, 40])]

@@ -1,7 +1,8 @@
 """The official tool and kdump on the same files, one after the other.
 
-As a script it prints the differences over generated segments, whole and damaged:
-``PYTHONPATH=tests python -m builders.duel CLASSPATH [--seed N] [--count N] [--kind KIND]``.
+As a script it prints the
+differences over generated segments, whole and damaged: ``PYTHONPATH=tests python -m builders.duel
+CLASSPATH [--seed N] [--count N] [--kind KIND]``.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Duel:
     def compare(self, files: Files, *runs: Sequence[str]) -> list[Verdict]:
         """Run both tools with each of ``runs`` over ``files``; gives the verdicts that differ.
 
-        In the arguments, files are named ``case/NAME``. The files lie anew for each run, because
-        the official tool alters them. That kdump does not, is one of the things compared.
+        In the arguments, files are named ``case/NAME``. The files are written again for each run,
+        because the official tool alters them. It is compared, too, that kdump does not.
         """
         directory = self._arena / "case"
         directory.mkdir()
@@ -115,7 +116,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def _lay(directory: Path, files: Files) -> None:
-    """Make the content of ``directory`` exactly ``files``, writing only what is not so."""
+    """Make the content of ``directory`` exactly ``files``, writing only what differs."""
     for path in directory.iterdir():
         if path.name not in files:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Journals that say what somebody wants who may write to the log directory."""
+"""Journals forged by somebody who may write to the log directory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def log_dir_with_a_run(tmp_path: Path) -> Path:
 
 
 def forge(log_dir: Path, forged: Forge, state: RunState = RunState.APPLIED) -> Path:
-    """Let the journal of run 1 say something else, or be of another state."""
+    """Change the journal of run 1, or its state."""
     path = log_dir / ".kdump-1.applied"
     journal = read_journal(path)
     path.unlink()
@@ -51,7 +51,7 @@ def with_steps(*steps: JournalRecord) -> Forge:
 
 
 def before_of(path: str, metadata: Metadata) -> Forge:
-    """Say that a file was cut."""
+    """Claim that a file was cut."""
     before = BeforeImage(100, metadata, True, None, Cut(0, ()), None)
     return lambda journal: replace(
         journal,
@@ -67,7 +67,7 @@ KEPT = ".kdump-1-old-0"
 
 
 def linked_to(name: str) -> Forge:
-    """Say that what was kept has another name."""
+    """Claim that a kept file has another name."""
 
     def forged(journal: Journal) -> Journal:
         path = f"{PARTITION}/b"
@@ -78,7 +78,7 @@ def linked_to(name: str) -> Forge:
 
 
 def paths_of(foreign: str) -> dict[str, Forge]:
-    """Every place of a journal that names a file, with ``foreign`` in it."""
+    """Give every journal in which one of the file names is ``foreign``."""
     return {
         "remove": with_steps(JournalRecord(RecordKind.REMOVE, foreign)),
         "remove-guard": with_steps(JournalRecord(RecordKind.REMOVE, f"{PARTITION}/c", foreign)),
@@ -98,7 +98,7 @@ def paths_of(foreign: str) -> dict[str, Forge]:
 
 
 def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the JSON of a journal, whose checksum is right afterwards."""
+    """Change the JSON of a journal, and correct its checksum."""
     _, _, body = path.read_bytes().partition(b"\n")
     said = json.loads(body)
     change(said)

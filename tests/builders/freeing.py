@@ -1,4 +1,4 @@
-"""A clean log directory whose old segments can be given up, and kdump run on it."""
+"""A clean log directory whose old segments can be deleted, and kdump run on it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ EVERY_TOPIC: Final = (
     "--config=cleanup.policy=delete",
     "--config=remote.storage.enable=false",
 )
-"""All topics, with what has to be known of them to take them by a pattern."""
+"""Options that select all topics, with the configuration that this requires."""
 FIRST_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 1_012}", "--config=retention.ms=1000")
-"""The time at which the first segment of ``LogModel`` is too old, and the second is not."""
+"""Options with which the first segment of ``LogModel`` is too old, and the second is not."""
 ALL_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 9_000}", "--config=retention.ms=1000")
 
 
@@ -44,7 +44,7 @@ def second_partition(root: Path, name: str, offsets: Mapping[str, int]) -> Path:
 
 
 def write_line(root: Path, file_name: str, key: tuple[str, int], offset: int | None) -> None:
-    """Let a checkpoint say ``offset`` of a partition; None takes its line away."""
+    """Write ``offset`` into a partition's line of a checkpoint; None removes the line."""
     path = root / file_name
     entries = decode_offset_checkpoint(path.read_bytes())
     before: dict[tuple[str, int], int] = {each: at for each, at in entries if each != key}
@@ -52,7 +52,7 @@ def write_line(root: Path, file_name: str, key: tuple[str, int], offset: int | N
 
 
 def lines_of(root: Path, file_name: str) -> dict[str, int]:
-    """Give what a checkpoint says, by the names of partitions' directories."""
+    """Read a checkpoint, by the names of partitions' directories."""
     entries = decode_offset_checkpoint((root / file_name).read_bytes())
     return {str(each): offset for each, offset in entries}
 
@@ -67,7 +67,7 @@ def run(command: str, *args: str | Path) -> Outcome:
 
 
 def rows_of(command: str, *args: str | Path) -> list[dict[str, Any]]:
-    """Run a command that has nothing to complain about; gives what it says to programs."""
+    """Run a command that must succeed; gives its JSON."""
     outcome = run(command, "--output", "jsonl", *args)
     assert outcome.stderr == b""
     return objects(outcome.stdout)

@@ -1,12 +1,12 @@
-"""Recorded runs of ``kafka-dump-log`` over real directories, and kdump held against them.
+"""Recorded runs of ``kafka-dump-log`` over real directories, compared with kdump.
 
 A collection, unpacked by :mod:`builders.archives`, has ``out/NAME/`` (a directory as a broker left
 it) and ``golden/NAME/`` (what the official tool printed, run from ``out/NAME``), with one line of
 ``golden/NAME/INDEX.jsonl`` for each run.
 
 As a script, with the folder of a collection and perhaps one name of it, it prints each difference:
-``PYTHONPATH=tests python -m builders.golden FOLDER [NAME] [--filter 'GLOB']``. The glob is held
-against ``file.mode``, such as ``*/__consumer_offsets-*.offsets``.
+``PYTHONPATH=tests python -m builders.golden FOLDER [NAME] [--filter 'GLOB']``. The glob is matched
+with ``file.mode``, such as ``*/__consumer_offsets-*.offsets``.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ _REPORTS: Final = re.compile(
          ^Snapshot\ (contained\ an\ unknown|failed|is\ corrupt) """,
     re.MULTILINE | re.VERBOSE,
 )
-"""The official tool's ways to say that a file is damaged."""
+"""The official tool's reports of damage."""
 
 _OWN_PROBLEM: Final = re.compile(rb"^\S+: byte \d+: .*\n", re.MULTILINE)
-"""A line with which kdump tells of damage, in its own words."""
+"""A line in which kdump reports damage."""
 
 _OFFSETS: Final = re.compile(rb"^(?:base|)[oO]ffset: (\d+)(?: lastOffset: (\d+))?", re.MULTILINE)
 
@@ -57,7 +57,7 @@ _GAP: Final = re.compile(rb"^  (-?\d+) is followed by (-?\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One run of the official tool: its arguments, working directory, streams and fate."""
+    """One run of the official tool: its arguments, working directory, streams and end."""
 
     name: str
     args: tuple[str, ...]
@@ -88,13 +88,13 @@ def recorded_runs(collection: Path, name: str, pattern: str = "*") -> Iterator[R
 
 
 def differences(recorded: Recorded, ours: Outcome) -> list[str]:
-    """Say in which ways kdump's ``ours`` is not what it owes to the recorded run; empty is none.
+    """Say how kdump's ``ours`` differs from what the recorded run requires.
 
-    Where the official tool lived, standard output is the same byte for byte, and so is standard
-    error, but for lines with which kdump tells of damage that goes unnoticed there. Where it
-    died, kdump printed the same up to the line that it died in, perhaps more, and said why. Of
-    files that it ignores and kdump reads, only the beginning is the same. The exit status is 4
-    where it died or either reported damage, else 0; a file that both ignore may be an error.
+    Where the official tool succeeded, standard output must be the same byte for byte, and so must
+    standard error, except for lines about damage that only kdump notices. Where it died, kdump must
+    print the same up to that line, perhaps more, and say why. For files that it ignores and kdump
+    reads, only the beginning must be the same. The exit status must be 4 where it died or either
+    reported damage, else 0; a file that both ignore may be an error.
     """
     found = []
     ignored = _IGNORED in recorded.stderr and _IGNORED not in ours.stderr
@@ -121,10 +121,10 @@ def differences(recorded: Recorded, ours: Outcome) -> list[str]:
 
 
 def reports_damage(stdout: bytes, stderr: bytes) -> bool:
-    """Tell whether the official tool's output speaks of damage.
+    """Tell whether the official tool's output reports damage.
 
-    Its remark that an offset is followed by a greater one is none: every segment above offset 0
-    (``-1 is followed by N``) and every compacted one has it. Offsets that fall are.
+    Its remark that an offset is followed by a greater one is not a report of damage: every segment
+    above offset 0 (``-1 is followed by N``) and every compacted one has it. Offsets that fall are.
     """
     if _REPORTS.search(stdout) or _REPORTS.search(stderr):
         return True
@@ -143,7 +143,7 @@ def _falls(stdout: bytes) -> bool:
 
 
 def first_difference(expected: bytes, found: bytes) -> str:
-    """Show the first line in which two outputs part, with its number."""
+    """Show the first line in which two outputs differ, with its number."""
     theirs, ours = expected.split(b"\n"), found.split(b"\n")
     for number, (expected_line, found_line) in enumerate(zip(theirs, ours, strict=False), 1):
         if expected_line != found_line:
@@ -157,7 +157,7 @@ def first_difference(expected: bytes, found: bytes) -> str:
 
 
 def _shown(expected: bytes, found: bytes) -> str:
-    """Two lines beneath each other, from shortly before the column where they part."""
+    """Show two lines, from shortly before the column where they differ."""
     pairs = zip(expected, found, strict=False)
     column = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     start = max(0, column - 80)
@@ -167,7 +167,7 @@ def _shown(expected: bytes, found: bytes) -> str:
 
 
 def main() -> int:
-    """Hold kdump against the recorded runs of a collection; gives the number of differing runs."""
+    """Compare kdump with the recorded runs of a collection; gives 1 if any differ."""
     parser = argparse.ArgumentParser()
     parser.add_argument("collection", type=Path)
     parser.add_argument("names", nargs="*")

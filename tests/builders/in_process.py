@@ -20,7 +20,7 @@ from unittest import mock
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run left: the bytes of both streams, and the exit status."""
+    """The result of a run: the bytes of both streams, and the exit status."""
 
     stdout: bytes
     stderr: bytes
@@ -30,11 +30,10 @@ class Outcome:
 def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
     """Run ``kdump ARGS`` with ``cwd`` as the working directory, both streams caught.
 
-    The streams are caught below Python, at the file descriptors, because fast code may write
-    there.
+    The streams are captured at the file descriptors, because fast code may write there.
 
     Raises:
-        AssertionError: an exception ended kdump that nobody foresaw.
+        AssertionError: kdump ended with an unexpected exception.
     """
     from kdump.cli import main
 
@@ -52,8 +51,8 @@ def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
 def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     """Run ``kdump ARGS`` on a terminal that is ``columns`` wide.
 
-    Gives the lines of both streams, without colours. ``COLUMNS``, which would count more than the
-    terminal, is not set: libraries that know terminals set it for the processes that are started.
+    Gives the lines of both streams, without colours. ``COLUMNS`` is unset: it would override the
+    terminal, and pytest-xdist sets it for its processes.
     """
     from kdump.cli import main
 

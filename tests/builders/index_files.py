@@ -1,4 +1,4 @@
-"""Segments with their indexes, laid into a directory as a broker leaves them."""
+"""Segments with their indexes in a directory, as a broker leaves them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Said:
-    """What a dump said on standard error, and the report that it said it to."""
+    """The lines of a dump on standard error, and its report."""
 
     lines: list[str] = field(default_factory=list)
     report: DumpReport = field(init=False)

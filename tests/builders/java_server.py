@@ -1,4 +1,4 @@
-"""A program of ``tests/java`` that answers one request after the other, while the tests last."""
+"""A program of ``tests/java`` that answers requests while the tests run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class JavaServer:
         return self._process.stdout
 
     def ask_words(self, words: Iterable[str]) -> dict[str, str]:
-        """Send words on a line; gives what the answer's lines say of each name."""
+        """Send words on a line; gives the answer's lines by name."""
         self.requests.write(("\t".join(words) + "\n").encode())
         self.requests.flush()
         said = {}
@@ -62,7 +62,7 @@ class JavaServer:
         return said
 
     def ended(self) -> EOFError:
-        """That there is nobody to answer."""
+        """Make the error that the server has ended."""
         return EOFError(f"the JVM ended with status {self._process.wait()}")
 
     def __enter__(self) -> Self:

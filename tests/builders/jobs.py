@@ -26,7 +26,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class CountBatches:
-    """Counts the sound batches of a split, and the records and bytes in them."""
+    """Counts the valid batches of a split, and the records and bytes in them."""
 
     def run(self, split: Split) -> Count:
         batches = records = size_bytes = 0
@@ -72,10 +72,9 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """Counts, but the first process to come to one path dies of it.
+    """Counts, but the first process that reaches one path dies.
 
-    ``scar`` is a file by which those that come later know that it has happened; without one,
-    every process dies.
+    The file ``scar`` tells later processes that it has happened; without one, every process dies.
     """
 
     path: Location
@@ -109,7 +108,7 @@ class KillJava:
 
 @dataclass(frozen=True, slots=True)
 class WaitForEver:
-    """Tells a named pipe which process works on a split, and never comes to its end."""
+    """Writes to a named pipe which process works on a split, and never ends."""
 
     pipe: str
 

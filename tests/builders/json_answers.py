@@ -1,4 +1,4 @@
-"""What kdump answers in JSON: the objects between the header and the end."""
+"""kdump's JSON output: the objects between the header and the end."""
 
 from __future__ import annotations
 

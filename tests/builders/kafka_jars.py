@@ -16,7 +16,7 @@ from typing import Final
 from builders.once import made_once
 
 OLDEST_JAVA: Final = 17
-"""What Kafka 4 asks for."""
+"""The oldest Java that Kafka 4 runs on."""
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _POM: Final = _ROOT / "tests" / "java" / "pom.xml"
@@ -25,7 +25,7 @@ _BUILD: Final = _ROOT / "build"
 
 
 class ReferenceUnavailable(Exception):
-    """Kafka's jars cannot be had here, and why: tests that need them are skipped."""
+    """Kafka's jars are not available, and why: tests that need them are skipped."""
 
 
 class CompilationFailed(Exception):
@@ -44,7 +44,7 @@ def jars_classpath() -> str:
 
 
 def programs_classpath() -> str:
-    """Give the classpath of the compiled ``tests/java/src/*.java``, Kafka's jars behind it.
+    """Give the classpath of the compiled ``tests/java/src/*.java``, followed by Kafka's jars.
 
     Raises :class:`ReferenceUnavailable` as :func:`jars_classpath` does, and
     :class:`CompilationFailed` with what the compiler said.

@@ -1,7 +1,7 @@
 """kdump in a process of its own that is killed before a certain change of the disk.
 
-A Python that imports kdump takes longer than all that kdump then does to a small directory. So one
-process, of one thread, imports everything once and forks: each fork runs one command and is killed.
+Importing kdump takes longer than a command on a small directory. So one process with one thread
+imports everything once and forks; each fork runs one command and is killed.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class KillableKdump:
     def killed_at(
         self, original: Path, command: str, args: Sequence[str], samples: int
     ) -> Iterator[Path]:
-        """Give a copy of a log directory as kdump left it that was killed, again and again.
+        """Give copies of a log directory as killed runs of kdump left it.
 
-        Each time before another one of its changes of the disk; in all about ``samples`` times.
+        Each run is killed before another change of the disk; about ``samples`` runs in all.
         """
         log_dir = original.with_name("logs")
         shutil.copytree(original, log_dir)

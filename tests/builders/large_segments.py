@@ -54,7 +54,7 @@ class LargeSegment:
 def write(
     directory: Path, segment: LargeSegment, *, index: bytes | None = None, topic: str = "orders"
 ) -> Partition:
-    """Lay a segment into ``DIRECTORY/TOPIC-0``, with its index if one is given."""
+    """Write a segment to ``DIRECTORY/TOPIC-0``, with its index if one is given."""
     path = directory / f"{topic}-0"
     path.mkdir(parents=True)
     (path / log_directories.file_name(0, FileKind.LOG)).write_bytes(segment.log)

@@ -74,7 +74,7 @@ class LoaderServer(JavaServer):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A partition of which the two made different things."""
+    """A partition for which the two results differ."""
 
     name: str
     happened: tuple[str, ...]
@@ -87,7 +87,7 @@ class Difference:
 
 
 class Recovering(Protocol):
-    """Recovers a log directory in place; gives what was made of each partition."""
+    """Recovers a log directory in place; gives each partition's result."""
 
     def __call__(
         self,
@@ -120,7 +120,7 @@ class Arena:
         self.happened: dict[str, list[str]] = {}
 
     def generate(self, rng: random.Random, count: int, *, clean: bool, damage: bool = True) -> None:
-        """Make ``count`` partitions, let Kafka settle them, and let things happen to them."""
+        """Generate ``count`` partitions, let Kafka load and stop them, and damage them."""
         self.base.mkdir(parents=True)
         for number in range(count):
             _write(self.base / f"{TOPIC}-{number}", random_partitions.random_logs(rng))
@@ -157,7 +157,7 @@ class Arena:
             (self.base / names.CLEAN_SHUTDOWN_MARKER).write_bytes(encode_clean_shutdown(7))
 
     def compare(self, *, whole: bool = False) -> list[Difference]:
-        """Let both load; gives the partitions that differ, or the directory's own files."""
+        """Load with both; gives the partitions, or files of the root, that differ."""
         for copy in (self.theirs, self.ours):
             shutil.copytree(self.base, copy)
         refused = self._server.load(self.theirs, self.settings, self._clock, whole=whole)
@@ -210,7 +210,7 @@ class Arena:
                 found.append(f"{checkpoint} differ")
         has_marker = (self.ours / names.CLEAN_SHUTDOWN_MARKER).exists()
         if has_marker == bool(refused):
-            found.append("the marker of a clean stop is there, or not, against the rule")
+            found.append("the clean shutdown marker is wrongly present or missing")
         return found
 
 
@@ -234,7 +234,7 @@ def _described(content: bytes | None) -> str:
 
 
 def main() -> int:
-    """Print how the two compare; gives 1 where they differ."""
+    """Print the differences; gives 1 if there are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("classpath")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Partitions and log directories, written to a real or a pretended disk."""
+"""Write partitions and log directories to a real or a fake disk."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final
 
 MEMORY: Final = Path("/dev/shm")
 ROOM_BYTES: Final = 1 << 30
-"""How much has to be free there: containers have little of it, if they are not asked for more."""
+"""How much must be free there: containers have little by default."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Sound messages of the formats before magic 2: message sets of magic 0 and 1, and Kafka 0.7."""
+"""Valid messages of the formats before magic 2: message sets of magic 0 and 1, and Kafka 0.7."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wrapper(
     timestamp: int = TIMESTAMP_MS,
     attributes: int = 0,
 ) -> bytes:
-    """One entry that holds ``entries`` compressed; their offsets are left as they are."""
+    """One entry that holds ``entries`` compressed; their offsets stay unchanged."""
     return message_set.encode_message(
         offset,
         None,

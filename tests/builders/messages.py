@@ -57,7 +57,7 @@ def varint(value: int) -> bytes:
 def encode(schema: MessageSchema, value: MessageValue, version: int) -> bytes:
     """The bytes of a message, as the ``write`` method of Kafka's generated class makes them.
 
-    Tagged fields that ``value`` has are all written, those that are worth their default too.
+    All tagged fields of ``value`` are written, also those with their default value.
     """
     flexible = schema.flexible is not None and version in schema.flexible
     return _struct(schema, schema, value, version, flexible)

@@ -40,7 +40,7 @@ def config_record(resource: int, name: str, key: str, value: str | None) -> byte
 def partition_record(
     topic_id: int, number: int, replicas: Sequence[int], directories: Sequence[int]
 ) -> bytes:
-    """A partition is created, or said anew; directories are numbers for their ids."""
+    """A partition is created, or described again; directories are numbers for their ids."""
     return (
         b"\x01\x03\x01"
         + struct.pack(">i", number)
@@ -61,7 +61,7 @@ def partition_change_record(
     replicas: Sequence[int] | None = None,
     directories: Sequence[int] | None = None,
 ) -> bytes:
-    """Some of what the cluster knows of a partition is another from now on."""
+    """Some properties of a partition change."""
     tagged = [
         bytes([tag, len(content)]) + content
         for tag, content in (

@@ -1,4 +1,4 @@
-"""Things that are made once and kept in ``build/``, however many processes ask for them."""
+"""Directories that are made once and kept in ``build/``, for any number of processes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def made_once(target: Path, fingerprint: str, make: Callable[[Path], None]) -> P
     """Give the directory ``target`` as ``make`` filled it, making it where it is not there yet.
 
     ``make`` is called with an empty directory that becomes ``target`` when it returns, so that
-    ``target`` is whole or absent. It is made anew when ``fingerprint`` (any text that changes
-    with what goes in) is not the one that it was made with. Other processes wait meanwhile.
+    ``target`` is whole or absent. It is made again when ``fingerprint`` (any text that changes with
+    the input) has changed. Other processes wait meanwhile.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     stamp = target.with_name(target.name + ".made")

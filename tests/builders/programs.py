@@ -12,7 +12,7 @@ from pathlib import Path
 PYTHON_PATH = os.pathsep.join(str(Path(__file__).resolve().parents[up]) for up in (1, 2))
 _PATIENCE_SECONDS = 60
 _LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-"""Whoever runs the tests in the background may have them ignore ``^C``, and all that they start."""
+"""Tests that run in the background may ignore ``^C``, and so do their processes."""
 
 
 def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,7 @@ def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[
 
 
 class InterruptedProgram:
-    """A program that ``^C`` is pressed on while its workers wait.
+    """A program that gets ``^C`` while its workers wait.
 
     It is given the path of a named pipe, which :class:`builders.jobs.WaitForEver` writes to: the
     pipe has ended when no worker is left.

@@ -1,4 +1,4 @@
-"""Partitions of all sorts, and what can happen to their directories, as functions of a seed.
+"""Partitions of many kinds, and damage to their directories, generated from a seed.
 
 A partition is made as plain logs; Kafka itself, loading it once, gives it indexes and snapshots.
 """
@@ -146,7 +146,7 @@ def random_logs(rng: random.Random, *, may_overflow: bool = True) -> Files:
                 legacy_magic = None
                 log += writer.next_batch()
         if rng.random() < 0.02 and may_overflow:
-            # Compaction of long ago put together what no index of 32 bits can hold.
+            # Old compaction merged segments beyond what a 32-bit index can hold.
             writer.offset += 2**31
             log += b"".join(writer.next_batch() for _ in range(rng.randrange(1, 9)))
         logs[str(OffsetFileName(base_offset, FileKind.LOG))] = bytes(log)
@@ -295,7 +295,7 @@ HAPPENINGS: Final[tuple[Happening, ...]] = (
 
 
 def after_happenings(rng: random.Random, files: Files) -> tuple[list[str], Files]:
-    """Let none to a few things happen; gives their names, and the files."""
+    """Damage the files up to three times; gives the names of the damages, and the files."""
     after = dict(files)
     happened = []
     for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):

@@ -1,4 +1,4 @@
-"""The records of a partition by the plainest means: every log from end to end, no other file."""
+"""The records of a partition, read from every log from end to end, without any other file."""
 
 from __future__ import annotations
 

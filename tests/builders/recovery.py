@@ -42,7 +42,7 @@ def refused(path: Path, **context: Any) -> Refusal:
 
 
 def files_after(path: Path, **context: Any) -> dict[str, bytes]:
-    """The files of the partition in ``path`` after its recovery, which a copy goes through."""
+    """Give the files of the partition in ``path`` after recovery of a copy."""
     outcome = recovered(path, **context)
     copy = path.with_name(f"{path.name} recovered")
     shutil.copytree(path, copy)
@@ -115,7 +115,7 @@ def marker(
 
 
 def positions(batches: Sequence[bytes]) -> list[int]:
-    """Where each batch begins when they lie behind each other."""
+    """Give the position of each of consecutive batches."""
     starts = [0]
     for data in batches:
         starts.append(starts[-1] + len(data))
@@ -123,5 +123,5 @@ def positions(batches: Sequence[bytes]) -> list[int]:
 
 
 def joined(*parts: bytes | Iterable[bytes]) -> bytes:
-    """Batches and rows of batches behind each other."""
+    """Join batches, and sequences of batches."""
     return b"".join(part if isinstance(part, bytes) else b"".join(part) for part in parts)

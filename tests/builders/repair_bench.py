@@ -1,4 +1,4 @@
-"""A directory with something to repair, and a machine that may stop while that is done."""
+"""A directory with something to repair, and a machine that may stop during the repair."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from kdump.target.target_file import RenamedFrom
 
 
 class HastyDisk(Disk):
-    """The disk, but nothing is made durable: that takes most of the time."""
+    """The disk without syncs, which take most of the time."""
 
     def sync(self, paths: Iterable[Path]) -> None:
         pass
 
 
 class Bench:
-    """A directory with something to repair, and as many copies of it as are asked for."""
+    """A directory with something to repair, and any number of copies of it."""
 
     def __init__(self, path: Path, case: Case) -> None:
         self._original = path / "original"
@@ -62,7 +62,7 @@ class Bench:
         return {name: each for name, each in seen.items() if name not in ready}
 
     def restart(self) -> None:
-        """Let the directory be as it was before anything was done.
+        """Restore the directory to its state before the repair.
 
         Nothing is copied where :meth:`original` was the last to look, and found that it is.
         """
@@ -99,7 +99,7 @@ class Bench:
         return len(self._operations(work))
 
     def stops(self, work: Callable[[Files], object], *, unsynced: bool) -> list[int]:
-        """After how many operations to stop, so that all that can be found is found.
+        """Give the numbers of operations to stop after, so that every outcome is covered.
 
         Where what was not synced is lost, only syncs make a difference.
         """
@@ -117,7 +117,7 @@ class Bench:
         return files.operations
 
     def stop(self, work: Callable[[Files], object], after: int, *, unsynced: bool) -> str:
-        """Let the machine stop in ``work``, after so many operations; gives the last of them."""
+        """Stop the machine in ``work`` after so many operations; gives the last of them."""
         files = self.volatile()
         files.stop_after = after
         with pytest.raises(Stopped):
@@ -129,7 +129,7 @@ class Bench:
         return files.operations[-1] if files.operations else "nothing"
 
     def finish_or_run_again(self) -> None:
-        """What every command does: go on with what was interrupted, else begin."""
+        """Do what every command does: finish an interrupted run, else begin."""
         finish_interrupted(self.path, files=self.disk)
         if not list_undos(self.path):
             self.apply()

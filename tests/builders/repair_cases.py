@@ -100,7 +100,7 @@ def renamed(partition: Path, base: int, suffix: str, *, keep: bool = False) -> N
                 file.rename(target)
 
 
-# ---- The cases: each makes the directory, and gives what is wanted of it ----
+# ---- The cases: each makes the directory, and gives its target state ----
 
 Case = Callable[[Path], TargetDirectory]
 
@@ -141,7 +141,7 @@ def swap_with_a_bad_batch(path: Path) -> TargetDirectory:
 
 
 def compaction_aborted(path: Path) -> TargetDirectory:
-    """Not all of it is a swap, so what is one does not count."""
+    """Only some files are ``.swap``, so they do not count."""
     partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
     renamed(partition, 120, ".swap", keep=True)
     (partition / f"{log_name(120)}.swap").write_bytes(b"")
@@ -192,7 +192,7 @@ def small_files_damaged(path: Path) -> TargetDirectory:
 
 
 def salvage(path: Path) -> TargetDirectory:
-    """A batch in the middle of two segments is cut out, and set aside."""
+    """A batch in the middle of two segments is cut out and quarantined."""
     partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
     (partition / "00000000000000000060.txnindex").write_bytes(b"")
     files: dict[str, TargetFile] = {}
@@ -226,7 +226,7 @@ def _without_first(
         end: what the checkpoint says of that in the end, if it has to.
     """
     partition = sound_directory(path) / PARTITION
-    # Behind a clean stop nobody looks at the data; it is not to be cut because of this.
+    # After a clean stop nobody checks the data; it must not be cut because of this.
     with_damage(partition / log_name(180), 4)
     with_damage(path / "other-0" / log_name(0), 1)
     for base in bases:
@@ -264,7 +264,7 @@ def retention_of_all(path: Path) -> TargetDirectory:
 
 
 def compaction(path: Path) -> TargetDirectory:
-    """A new segment lies ready for the first two."""
+    """A new segment is ready to replace the first two."""
     partition = sound_directory(path) / PARTITION
     old = joined((partition / log_name(base)).read_bytes() for base in (0, 60))
     new = joined(_batches_of(old)[::2])
@@ -307,7 +307,7 @@ CASES: Final[tuple[Case, ...]] = (
 
 
 def aged(path: Path, seed: int = 1) -> None:
-    """Give every file a time of its own, of long ago, and some another mode."""
+    """Give every file a different old time, and some another mode."""
     rng = random.Random(seed)
     for file in sorted(path.rglob("*")):
         if file.is_file() and not file.is_symlink():

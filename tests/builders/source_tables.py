@@ -19,7 +19,7 @@ Filter = tuple[str, str, Any]
 
 
 def wanted_by(filters: Sequence[Filter]) -> PushedFilters:
-    """What filters leave; those that are not done with would be Spark's to apply."""
+    """Apply filters; the rest would be applied by Spark."""
     wanted = PushedFilters()
     for each in filters:
         wanted, _ = push(wanted, *each)

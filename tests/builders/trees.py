@@ -1,4 +1,4 @@
-"""All that can be seen of a directory tree, to be compared."""
+"""Everything visible of a directory tree, for comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kdump.log.directory import Offsets
 
 
 class Seen(NamedTuple):
-    """What is to be seen of a file, a directory or a symbolic link."""
+    """The visible properties of a file, a directory or a symbolic link."""
 
     mode: int
     owner: tuple[int, int]

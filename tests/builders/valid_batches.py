@@ -1,4 +1,4 @@
-"""Valid batches found by looking at every byte, without any of kdump's own reading."""
+"""Find valid batches by looking at every byte, without kdump's own decoders."""
 
 from __future__ import annotations
 

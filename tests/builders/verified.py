@@ -1,4 +1,4 @@
-"""A small log directory in which nothing is wrong, and what verify finds in one."""
+"""A small valid log directory, and verify's findings in it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Files that stop, fail, or forget what was not made durable: a disk for tests of crashes.
+"""Files that stop, fail, or lose what was not synced: a disk for tests of crashes.
 
-It works on real directories. :meth:`VolatileFiles.lose_unsynced` makes what a power cut leaves:
-each directory has the names of when it was last synced, each file the content, and neither knows of
-the other, which is worse than what journaling file systems do.
+It works on real directories. :meth:`VolatileFiles.lose_unsynced` leaves what a power failure
+leaves: each directory has the names, and each file the content, of its last sync, independently of
+each other. Journaling file systems lose less.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class VolatileFiles:
     # What a test asks for
 
     def lose_unsynced(self) -> None:
-        """Leave what a power cut leaves of everything that was not synced."""
+        """Undo everything that was not synced, as a power failure does."""
         for directory, names in self._names.items():
             for path in list(directory.iterdir()):
                 if not path.is_dir() and names.get(path.name) != _inode(path):

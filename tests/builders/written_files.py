@@ -1,4 +1,4 @@
-"""Small log directories of arbitrary files, and what is wanted of them."""
+"""Small log directories of arbitrary files, and their target states."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wanted_of(
     files: Mapping[str, TargetFile],
     root: Mapping[str, TargetFile] | None = None,
 ) -> TargetDirectory:
-    """Want ``files`` of the partition, and ``root`` of the directory itself."""
+    """Make a target state: ``files`` of the partition, and ``root`` of the directory itself."""
     return TargetDirectory(log_dir, (TargetPartition(log_dir / PARTITION, files),), root or {})
 
 
