@@ -34,7 +34,7 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.selection import PartitionSelection
-from kdump.log.sound import Damage
+from kdump.log.valid_windows import Damage
 from kdump.repair.policies import Policy
 from kdump.state.settings import Settings, read_settings, require_accepted
 from kdump.storage.local_disk import local

@@ -25,7 +25,7 @@ from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.scan.resync import is_sound_batch
+from kdump.scan.resync import is_valid_batch
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 
@@ -154,7 +154,7 @@ def _indexed_batch(log: ByteSource, index: IndexEntries, least: int, wanted: int
         if (
             span is not None
             and span.base_offset <= int(index.offset[slot])
-            and is_sound_batch(log, position, log.size_bytes)
+            and is_valid_batch(log, position, log.size_bytes)
         ):
             return position
     return None

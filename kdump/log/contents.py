@@ -15,7 +15,7 @@ from kdump.formats.errors import FormatError
 from kdump.log.partition import Partition
 from kdump.log.problems import FileProblem
 from kdump.log.segment import Segment
-from kdump.log.sound import segment_part, sound_windows
+from kdump.log.valid_windows import segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Window
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
@@ -104,7 +104,7 @@ def _survey(
         yield from _survey_0_7(source, may_be_padded=following is None)
         return
     damaged_to = None
-    for step in sound_windows(source, segment_part(segment, following)):
+    for step in valid_windows(source, segment_part(segment, following)):
         if isinstance(step, Window):
             yield _contents(step.batches)
             continue

@@ -30,7 +30,7 @@ from kdump.log.index_tail import (
 )
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.sound import Damage, OnDamage, batch_damage, segment_part, sound_windows
+from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import Window, read_windows
 from kdump.scan.records import RecordColumns
 from kdump.scan.selection import Selection
@@ -304,7 +304,7 @@ def offset_of_time(
         with partition.segment_path(segment, FileKind.LOG).open_file() as log:
             seekable = SeekableLog.of_segment(partition, segment, log)
             start = seekable.start_of(start_offset, timestamp_ms)
-            for step in sound_windows(log, segment_part(segment, following, start)):
+            for step in valid_windows(log, segment_part(segment, following, start)):
                 if isinstance(step, Damage):
                     on_damage(step)
                     continue

@@ -49,14 +49,14 @@ def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | 
         size = min(step + record_batch.HEADER_BYTES, end - position)
         data = np.frombuffer(read_at(source, position, size) + bytes(PADDING_BYTES), np.uint8)
         for candidate in _candidates(data, min(step, size), position, end):
-            if is_sound_batch(source, candidate, end):
+            if is_valid_batch(source, candidate, end):
                 return candidate
         position += step
         step = min(step * 4, _STEP_BYTES)
     return None
 
 
-def is_sound_batch(source: ByteSource, position: int, end: int) -> bool:
+def is_valid_batch(source: ByteSource, position: int, end: int) -> bool:
     """Whether a whole batch stands at ``position`` and its checksum holds."""
     prefix = read_at(source, position, record_batch.HEADER_BYTES)
     if len(prefix) <= record_batch.PREFIX_BYTES:

@@ -22,7 +22,7 @@ from kdump.scan.batches import (
     read_windows,
 )
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
-from kdump.scan.resync import find_batch, is_sound_batch
+from kdump.scan.resync import find_batch, is_valid_batch
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
@@ -132,7 +132,7 @@ def walk_windows(
             first_bytes=first_bytes,
             buffer=buffer,
         ):
-            sound, stop = _cut_at_lie(window, end) if follow_bad else (window, None)
+            sound, stop = _cut_at_false_length(window, end) if follow_bad else (window, None)
             if sound.batches.count:
                 yield sound
             stop = stop or window.stop
@@ -256,7 +256,7 @@ def message_bytes(window: Window, row: int, largest_bytes: int) -> Buffer:
     return read_at(window.source, int(window.batches.position[row]), size_bytes)
 
 
-def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:
+def _cut_at_false_length(window: Window, end: int) -> tuple[Window, Stop | None]:
     """``window`` up to the first batch that is not sound and leads to none that is.
 
     Its length may well be the lie. Where the next batch is sound, the length was right and only
@@ -268,7 +268,7 @@ def _cut_at_lie(window: Window, end: int) -> tuple[Window, Stop | None]:
         if row + 1 < batches.count:
             leads_on = bool(batches.is_valid[row + 1])
         else:
-            leads_on = following == end or is_sound_batch(window.source, following, end)
+            leads_on = following == end or is_valid_batch(window.source, following, end)
         if leads_on:
             continue
         problem = FormatError(

@@ -15,7 +15,7 @@ from kdump.formats.names import FileKind
 from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.sound import Damage, OnDamage, batch_damage, segment_part, sound_windows
+from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
 from kdump.scan.batches import Window
 from kdump.state.markers import read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
@@ -103,7 +103,7 @@ def _events_in(
 ) -> Iterator[ProducerEvent | Damage]:
     """What the producers did in a segment, and the damage, in order."""
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        for step in sound_windows(log, segment_part(segment, following)):
+        for step in valid_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
             else:

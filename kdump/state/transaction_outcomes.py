@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kdump.formats import record_batch
-from kdump.log.sound import NO_OFFSET, Damage, OnDamage, batch_damage
+from kdump.log.valid_windows import NO_OFFSET, Damage, OnDamage, batch_damage
 from kdump.scan.batches import BatchColumns, Column, Window
 from kdump.state.markers import is_control, marker_rows, read_markers
 from kdump.storage.location import StoredFile

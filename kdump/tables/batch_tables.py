@@ -13,7 +13,7 @@ from kdump.formats.names import FileKind
 from kdump.formats.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.sound import Damage, OnDamage, segment_part, sound_windows
+from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
 from kdump.scan.batches import BatchColumns, Column
 
 BATCH_SCHEMA: Final = pa.schema(
@@ -84,7 +84,7 @@ def _segment_tables(
     on_damage: OnDamage,
 ) -> Iterator[pa.RecordBatch]:
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        for step in sound_windows(log, segment_part(segment, following)):
+        for step in valid_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 on_damage(step)
                 continue

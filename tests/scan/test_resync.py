@@ -11,7 +11,7 @@ from builders.batches import batch, batches, record
 from builders.message_sets import message
 from builders.sources import BytesSource
 from kdump.scan import resync
-from kdump.scan.resync import find_batch, is_sound_batch
+from kdump.scan.resync import find_batch, is_valid_batch
 
 NOISE = random.Random(7).randbytes(5_000)
 
@@ -49,7 +49,7 @@ def test_a_batch_with_a_wrong_checksum_is_not_believed() -> None:
 
 def test_a_batch_that_is_cut_short_is_not_believed() -> None:
     (part,) = batches(1)
-    assert not is_sound_batch(BytesSource(part[:-1]), 0, len(part) - 1)
+    assert not is_valid_batch(BytesSource(part[:-1]), 0, len(part) - 1)
 
 
 def test_the_search_begins_where_it_is_told() -> None:
@@ -81,5 +81,5 @@ def test_a_large_message_of_old_is_not_read_where_key_and_value_do_not_fill_it(m
     damaged = damaged[:8] + (len(damaged) - 12).to_bytes(4) + damaged[12:]
     for content, expected in ((large, True), (damaged, False)):
         source = CountedSource(content)
-        assert is_sound_batch(source, 0, len(content)) == expected
+        assert is_valid_batch(source, 0, len(content)) == expected
         assert (source.read_bytes > 1 << 20) == expected

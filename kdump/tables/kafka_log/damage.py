@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kdump.errors import ExitStatus, KdumpError
-from kdump.log.sound import Damage
+from kdump.log.valid_windows import Damage
 
 
 class DamagedLogError(KdumpError):

@@ -9,7 +9,7 @@ from kdump.broker.loader.swapped_partition import as_loaded
 from kdump.formats import names
 from kdump.formats.names import FileKind, FileStage
 from kdump.log.directory import read_lone_partition
-from kdump.log.sound import LogPart, segment_part, sound_windows
+from kdump.log.valid_windows import LogPart, segment_part, valid_windows
 from kdump.state.transaction_outcomes import Step
 from kdump.storage.location import Location
 
@@ -25,11 +25,11 @@ def read_ahead(log: Location, part: LogPart) -> Iterator[Step]:
         OSError: a log cannot be read.
     """
     with log.open_file() as source:
-        for step in sound_windows(source, replace(part, end=None)):
+        for step in valid_windows(source, replace(part, end=None)):
             yield Step(step, part.end is not None and step.start >= part.end)
     for path, later in _logs_after(log):
         with path.open_file() as source:
-            for step in sound_windows(source, later):
+            for step in valid_windows(source, later):
                 yield Step(step, True)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.formats.errors import FormatError
-from kdump.log.sound import Damage, batch_damage, sound_windows
+from kdump.log.valid_windows import Damage, batch_damage, valid_windows
 from kdump.scan.batches import (
     BatchColumns,
     Column,
@@ -117,7 +117,7 @@ class _SplitReader:
     def tables(self) -> Iterator[pa.RecordBatch]:
         with self.split.path.open_file() as source:
             # The tables that are made of a window hold none of its bytes.
-            for step in sound_windows(
+            for step in valid_windows(
                 source,
                 self.split.part,
                 window_bytes=_WINDOW_BYTES,

@@ -14,7 +14,7 @@ from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at, batch_spans
 from kdump.log.seek import SeekableLog, is_older, offset_of_time
 from kdump.log.segment import Segment
-from kdump.log.sound import Damage, LogPart, segment_part
+from kdump.log.valid_windows import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.batches import batches
-from kdump.log.sound import Damage, LogPart, sound_windows
+from kdump.log.valid_windows import Damage, LogPart, valid_windows
 from kdump.scan.batches import WINDOW_BYTES
 from kdump.storage.local_disk import local
 
@@ -20,7 +20,7 @@ def found_in(path: Path, window_bytes: int) -> tuple[list[int], list[tuple[int, 
     offsets: list[int] = []
     damages: list[tuple[int, int]] = []
     with local(path).open_file() as log:
-        for step in sound_windows(log, LogPart(), window_bytes=window_bytes):
+        for step in valid_windows(log, LogPart(), window_bytes=window_bytes):
             if isinstance(step, Damage):
                 damages.append((step.start, step.end))
             else:

@@ -86,7 +86,7 @@ def segment_part(segment: Segment, following: Segment | None, start: int = 0) ->
     )
 
 
-def sound_windows(
+def valid_windows(
     source: StoredFile,
     part: LogPart,
     *,
@@ -110,7 +110,7 @@ def sound_windows(
     """
     path = str(source.location)
     last_offset = NO_OFFSET
-    for step in _walked(source, part, window_bytes, buffer):
+    for step in _walk(source, part, window_bytes, buffer):
         if isinstance(step, Skipped):
             yield Damage(path, step.start, step.end, step.problem)
             continue
@@ -123,7 +123,7 @@ def sound_windows(
         if is_sound.all():
             yield step
         else:
-            yield from _apart(step, is_sound, path)
+            yield from _split_runs(step, is_sound, path)
 
 
 def _is_misplaced(batches: BatchColumns, part: LogPart, last_offset: int) -> Flags:
@@ -137,7 +137,7 @@ def _is_misplaced(batches: BatchColumns, part: LogPart, last_offset: int) -> Fla
     return is_bad
 
 
-def _apart(window: Window, is_sound: Flags, path: str) -> Iterator[Window | Damage]:
+def _split_runs(window: Window, is_sound: Flags, path: str) -> Iterator[Window | Damage]:
     """The sound batches of a window in runs, and each of the others by itself."""
     edges = [0, *(np.flatnonzero(np.diff(is_sound)) + 1).tolist(), len(is_sound)]
     for begin, end in itertools.pairwise(edges):
@@ -155,7 +155,7 @@ def _problem(batches: BatchColumns, row: int) -> str:
     return f"its offsets, {offsets}, do not follow those before, or belong to another segment"
 
 
-def _walked(
+def _walk(
     source: StoredFile, part: LogPart, window_bytes: int, buffer: Bytes | None
 ) -> Iterator[Window | Skipped]:
     position: int | None = None
