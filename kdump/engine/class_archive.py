@@ -1,9 +1,9 @@
-"""Where the archive of Spark's classes is, and whether a JVM may be given it.
+"""The archive of Spark's classes: where it is, and whether it is safe to use.
 
-A JVM maps the archive and runs what is in it, and checks next to nothing: whoever can write to
-the archive, or put another one in its place, runs code as the user of kdump. And one with wrong
-bytes makes the JVM crash. So an archive is used only where nobody else can write to it or to a
-directory on the way to it, and only with the checksum that it had when it was written.
+A JVM maps the archive and runs the code in it almost unchecked: whoever can change or replace the
+archive can run code as the user of kdump, and a damaged archive makes the JVM crash. So an archive
+is used only if nobody else can write to it or to a directory on its path, and only if its checksum
+is still the one that was written with it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ClassArchive:
-    """The archive of one JVM and one Spark, whether it is there or not.
+    """The archive of one JVM and one Spark; it may not exist.
 
     Attributes:
-        path: of the archive.
+        path: its path.
     """
 
     path: Path
@@ -40,23 +40,23 @@ class ClassArchive:
         return self.path.with_suffix(".crc32c")
 
     def is_usable(self) -> bool:
-        """Whether the archive is there, and nobody but this user and root can have written it."""
+        """Whether the archive exists, and only this user and root can have written it."""
         return all(map(is_private, (self.path.parent, self.path, self.checksum_path)))
 
     def is_intact(self) -> bool:
-        """Whether the archive has the bytes that it was written with; reads all of it."""
+        """Whether the archive still has its checksum; reads all of it."""
         try:
             return self.checksum_path.read_text(encoding="ascii") == _checksum(self.path)
         except (OSError, ValueError):
             return False
 
     def keep(self, part: Path) -> None:
-        """Put a finished archive in its place; ``part`` is a file beside it.
+        """Move a finished archive into place; ``part`` is in the same directory.
 
-        Someone who stops here leaves a checksum without an archive, which is not used.
+        If the process is stopped here, it leaves a checksum without an archive, which is not used.
 
         Raises:
-            OSError: that cannot be done.
+            OSError: the disk fails.
         """
         self.discard()
         self.checksum_path.write_text(_checksum(part), encoding="ascii")
@@ -65,7 +65,7 @@ class ClassArchive:
         part.replace(self.path)
 
     def discard(self) -> None:
-        """Remove the archive, if that can be done; the next run makes another."""
+        """Remove the archive if possible; the next run makes another."""
         for path in (self.path, self.checksum_path):
             with contextlib.suppress(OSError):
                 path.unlink()
@@ -74,10 +74,10 @@ class ClassArchive:
 def find_archive(
     java: Java, spark: Spark, options: tuple[str, ...], environment: Mapping[str, str]
 ) -> ClassArchive | None:
-    """The archive for a JVM that is started with ``options``; None where there can be none.
+    """The archive for a JVM with these ``options``; None if there is nowhere to keep one.
 
-    The JVM itself refuses one of other jars or of another JVM: the name only keeps it from being
-    offered such a one for ever.
+    A JVM refuses the archive of other jars or of another JVM. With the name made from all of these
+    it is not offered one that it would refuse.
     """
     folder = cache_folder(environment)
     if folder is None:
@@ -92,12 +92,9 @@ def find_archive(
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:
-    """Where kdump keeps what it can make again: a directory of the user's cache.
-
-    None where the user has no home.
-    """
+    """The directory of kdump in the user's cache; None if the user has no home directory."""
     configured = environment.get("XDG_CACHE_HOME", "")
-    # A relative path there is to be ignored, says the XDG Base Directory Specification.
+    # The XDG Base Directory Specification says to ignore relative paths.
     if configured.startswith("/"):
         return Path(configured) / "kdump"
     home = environment.get("HOME", "")
@@ -105,7 +102,7 @@ def cache_folder(environment: Mapping[str, str]) -> Path | None:
 
 
 def make_private_folder(folder: Path) -> bool:
-    """Create a directory where it is missing; whether nobody else can write to what is in it.
+    """Create a directory if it is missing; returns whether only this user can write to it.
 
     Raises:
         OSError: it cannot be created.
@@ -113,7 +110,7 @@ def make_private_folder(folder: Path) -> bool:
     there = folder
     while not there.exists():
         there = there.parent
-    # Else someone could lead root to create directories anywhere.
+    # Otherwise another user could make root create directories anywhere.
     if not is_private(there):
         return False
     for missing in reversed([folder, *folder.parents]):
@@ -123,10 +120,10 @@ def make_private_folder(folder: Path) -> bool:
 
 
 def is_private(path: Path) -> bool:
-    """Whether a file or directory is there and only root and this user can change or replace it.
+    """Whether a file or directory exists, and only root and this user can change or replace it.
 
-    Every directory on the way and every link is looked at. One that others can write to will do
-    where they cannot replace what is not theirs (the sticky bit, as ``/tmp`` has it).
+    Checks every directory and link on the path. A directory that others can write to is accepted
+    if it has the sticky bit, as ``/tmp`` has: they cannot replace files of others there.
     """
     remaining = list(reversed(Path(os.path.abspath(path)).parts))  # noqa: PTH100 - follows no link
     current = Path(remaining.pop())
@@ -158,7 +155,7 @@ def is_private(path: Path) -> bool:
 
 
 def _belongs_here(status: os.stat_result, *, is_last: bool) -> bool:
-    """Whether only root and this user can write to something, or replace what is in it."""
+    """Whether only root and this user can write to a file, or replace entries of a directory."""
     if status.st_uid not in (0, os.geteuid()):
         return False
     if stat.S_ISLNK(status.st_mode):

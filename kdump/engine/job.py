@@ -1,10 +1,10 @@
-"""What a pipeline runs: a job, and the splits that it is a function of.
+"""Jobs, and the splits that they run on.
 
-A job is a value: a frozen dataclass at the top level of an importable module, whose fields say
-what to do and whose :meth:`Job.run` does it to one split. It reads, and gives a result; it keeps
-nothing from split to split, writes nothing and needs nothing of the process that made it. So it
-can be pickled, carried to another process or machine, and run there again after a worker died.
-What the results of neighbouring splits mean together is the business of whoever asked for them.
+A job is a value: a frozen dataclass at the top level of an importable module. Its fields are its
+parameters, and :meth:`Job.run` is a pure function of one split: it reads files and returns a
+result, writes nothing, keeps no state between splits and needs nothing of the process that made
+it. So it can be pickled, run in another process or on another machine, and run again after a
+worker died. Whoever runs a job merges the results.
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ ReducedT_co = TypeVar("ReducedT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A part of the work: bytes of one file, or all of something that is not worth cutting.
+    """A part of the work: a range of bytes of a file, or a whole directory.
 
-    Jobs that need to be told more about a part derive from this, with fields of their own (which
-    then need defaults, and to be picklable).
+    Jobs that need more derive from this; their own fields need defaults and must be picklable.
 
     Attributes:
-        path: the file, or a directory whose small files belong together, as the workers see it.
-        start: first byte.
-        end: byte behind the last one; None in the last part of a file, which goes on to its end.
-        size_bytes: how much there is to read; what progress and the choice of an engine count.
-        label: what people are told is being worked on, mostly a partition's directory name.
+        path: the file or directory, as the workers see it.
+        start: the first byte.
+        end: the byte after the last one; None for the end of the file.
+        size_bytes: how much there is to read: progress and the choice of an engine count it.
+        label: what progress shows, usually the name of a partition's directory.
     """
 
     path: Location
@@ -50,61 +49,61 @@ class Split:
 
     @property
     def is_first(self) -> bool:
-        """Whether the file begins here."""
+        """Whether the split begins where the file does."""
         return self.start == 0
 
     @property
     def is_last(self) -> bool:
-        """Whether the file ends here."""
+        """Whether the split ends where the file does."""
         return self.end is None
 
     def __str__(self) -> str:
-        """The place, as messages name it."""
+        """The file and byte, as messages name them."""
         if self.is_first and self.is_last:
             return str(self.path)
         return f"{self.path} from byte {self.start}"
 
 
 class Job(Protocol[SplitT_contra, ResultT_co]):
-    """A pure function of a split, as a value that can be pickled."""
+    """A pure function of a split, as a picklable value."""
 
     def run(self, split: SplitT_contra, /) -> ResultT_co:
-        """Do the work on one split; the result has to be picklable.
+        """Do the work on one split; the result must be picklable.
 
         Raises:
-            OSError: the file cannot be read. Damage is part of the result, not an exception.
+            OSError: the file cannot be read. Damage is a result, not an exception.
         """
         ...
 
 
 class ShuffleJob(Protocol[SplitT_contra, ResultT_co, PieceT, ReducedT_co]):
-    """A job of two steps: pieces of what is found in splits are brought together in buckets.
+    """A job of two steps: map each split to pieces in buckets, then reduce each bucket.
 
-    A value that can be pickled, like a :class:`Job`, and as pure.
+    A picklable value and pure, as a :class:`Job`.
     """
 
     def map(self, split: SplitT_contra, buckets: int, /) -> tuple[ResultT_co, Mapping[int, PieceT]]:
-        """What is found in one split, and the piece of it that belongs to each bucket.
+        """Map one split to a result, and to a piece for some of the buckets.
 
         Buckets are numbered from 0 to ``buckets``, exclusive.
 
         Raises:
-            OSError: the file cannot be read. Damage is part of the result, not an exception.
+            OSError: the file cannot be read. Damage is a result, not an exception.
         """
         ...
 
     def reduce(self, pieces: Sequence[PieceT], /) -> ReducedT_co:
-        """What the pieces of a bucket are together; they are in the order of their splits."""
+        """Reduce the pieces of a bucket to one result; they are in the order of their splits."""
         ...
 
 
 class JobFailedError(KdumpError):
-    """A job could not be done on one of its splits; nothing is known of the others.
+    """A job failed on one of its splits; the others may not have run.
 
     Attributes:
-        split: which.
-        what: the sentence without the place.
-        trace: where in the code, if nobody foresaw it; may have been another process.
+        split: the split.
+        what: the message, without the file and byte.
+        trace: the traceback of an unexpected failure, perhaps of another process.
     """
 
     def __init__(self, split: Split, what: str, trace: str = "") -> None:
@@ -118,7 +117,7 @@ class JobFailedError(KdumpError):
 
 
 def describe_failure(failure: Exception) -> str:
-    """What went wrong in a job, in words that do not repeat the path of its split."""
+    """What went wrong in a job, without the path of its split."""
     if isinstance(failure, OSError) and failure.strerror:
         return failure.strerror
     if isinstance(failure, KdumpError | FormatError):
@@ -127,7 +126,7 @@ def describe_failure(failure: Exception) -> str:
 
 
 def trace_of(failure: Exception) -> str:
-    """Where in the code a job failed; empty for failures that need no look into the code."""
+    """The traceback of a failure; empty for failures that the message explains."""
     if isinstance(failure, OSError | KdumpError | FormatError | MemoryError):
         return ""
     return "".join(traceback.format_exception(failure))

@@ -1,4 +1,4 @@
-"""How an engine says how far it is. What becomes of that is up to the command line."""
+"""The interface by which an engine reports progress; the command line shows it."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from typing import Final, Protocol
 
 
 class Progress(Protocol):
-    """Is told about the progress of one job after another, from one thread.
+    """Receives the progress of one job after another, from one thread.
 
-    Everything but :meth:`tick` is called at most a few times for each split.
+    Apart from :meth:`tick`, each method is called at most a few times per split.
     """
 
     @property
     def is_shown(self) -> bool:
-        """Whether anybody looks: if not, an engine need not wake up to call :meth:`tick`."""
+        """Whether progress is shown; if not, engines need not wake up to call :meth:`tick`."""
         ...
 
     def begin(self, total_bytes: int) -> None:
-        """A job begins, over so many bytes."""
+        """A job over ``total_bytes`` begins."""
         ...
 
     def working_on(self, label: str) -> None:
-        """Work on a split begins; ``label`` is that split's."""
+        """Work on the split with this label begins."""
         ...
 
     def advance(self, size_bytes: int) -> None:
-        """So many bytes more are done."""
+        """Another ``size_bytes`` are done."""
         ...
 
     def tick(self) -> None:
-        """Time has passed; called several times a second while an engine waits."""
+        """Time passes; called several times a second while an engine waits."""
         ...
 
     def end(self) -> None:
-        """The job is over, one way or another."""
+        """The job has ended, successfully or not."""
         ...
 
 
 class Silent:
-    """Tells nobody."""
+    """Shows nothing."""
 
     is_shown = False
 
@@ -61,4 +61,4 @@ class Silent:
 SILENT: Final[Progress] = Silent()
 
 TICK_SECONDS: Final = 0.2
-"""How long an engine waits at most before it calls :meth:`Progress.tick` again."""
+"""The longest time between two calls of :meth:`Progress.tick`."""

@@ -1,9 +1,9 @@
-"""The engine on Spark: the same jobs, as tasks of one Spark job.
+"""The Spark engine: the same jobs, as tasks of one Spark job.
 
-Results reach the driver as tasks end, through an accumulator: Spark merges each task's exactly
-once, however often it ran. A job that fails on a split is no failed task, which Spark would try
-again three times, but a value that ends the whole job at once; only a worker that died is tried
-again.
+Results reach the driver through an accumulator as tasks end: Spark merges those of each task
+exactly once, however often it ran. If a job fails on a split, its task does not fail (Spark would
+run it again three times): the failure is a value that ends the whole job at once. Only tasks whose
+worker died run again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PYTHON_ERROR: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)\b.*)$", r
 class SparkEngine:
     """Runs jobs on Spark; a context that ends it.
 
-    Spark begins to start when this is made, and is waited for by the first job.
+    Spark starts in the background; the first job waits for it.
     """
 
     name = "spark"
@@ -115,7 +115,7 @@ class SparkEngine:
         splits: Sequence[SplitT],
         buckets: int,
     ) -> tuple[list[ResultT], list[ReducedT]]:
-        """As :meth:`kdump.engine.engine.Engine.shuffle`; what is too much Spark spills."""
+        """As :meth:`kdump.engine.engine.Engine.shuffle`; Spark spills to disk what is too large."""
 
         def action(tasks: Any, answers: Any) -> None:
             count = max(tasks.ctx.defaultParallelism, buckets)
@@ -133,12 +133,12 @@ class SparkEngine:
     def _results(
         self, name: str, splits: Sequence[Split], action: Callable[[Any, Any], None]
     ) -> Generator[_Answer, None, None]:
-        """Run a job, and give its answers as they come.
+        """Run a job, and yield its answers as they come.
 
         Args:
             name: of the job.
-            splits: what it is about.
-            action: what is done with an RDD of tasks and an accumulator for their answers.
+            splits: the work.
+            action: runs an RDD of tasks, with an accumulator for their answers.
         """
         if not splits:
             return
@@ -161,7 +161,7 @@ class SparkEngine:
             try:
                 context.setJobGroup(group, name, interruptOnCancel=True)
                 action(context.parallelize(tasks, len(tasks)), answers)
-            except BaseException as caught:  # noqa: BLE001 - raised again, by whoever waits
+            except BaseException as caught:  # noqa: BLE001 - raised again by the waiting thread
                 failure = caught
             arrived.put(_Ended(failure))
 
@@ -179,7 +179,7 @@ class SparkEngine:
             if came.failure is not None:
                 raise self._as_error(came.failure, tasks, splits, missing) from came.failure
         except BaseException:
-            # Where the JVM is gone there is nothing to cancel, and nobody to say so.
+            # If the JVM is gone there is nothing to cancel.
             with contextlib.suppress(Exception):
                 context.cancelJobGroup(group)
             raise
@@ -194,10 +194,10 @@ class SparkEngine:
         splits: Sequence[Split],
         missing: set[int],
     ) -> KdumpError:
-        """A failure of Spark itself in words; with the place, where it can be told."""
-        said = str(failure)
-        task = _FAILED_TASK.search(said)
-        if task is not None and "worker exited unexpectedly" in said:
+        """Describe a failure of Spark itself, with file and byte if they are known."""
+        message = str(failure)
+        task = _FAILED_TASK.search(message)
+        if task is not None and "worker exited unexpectedly" in message:
             undone = [index for index, _ in tasks[int(task[1])] if index in missing]
             if undone:
                 others = f", or on one of the {len(undone) - 1} after it," if undone[1:] else ""
@@ -206,13 +206,13 @@ class SparkEngine:
         return KdumpError(f"the Spark job failed: {self._session.cause() or _reason(failure)}")
 
     def _note(self, split: Split, *, is_new: bool) -> None:
-        """Tell that a split is done; of what is brought together Spark may need it again."""
+        """Report a split as done; for a shuffle Spark may run it again."""
         self._progress.working_on(split.label)
         if is_new:
             self._progress.advance(split.size_bytes)
 
     def _next(self, arrived: queue.SimpleQueue[Any]) -> Any:
-        """What arrives next; time is told to pass until then."""
+        """The next arrival; ticks until then."""
         waits = self._progress.is_shown or not self._session.is_local
         begin = time.monotonic()
         while True:
@@ -225,7 +225,7 @@ class SparkEngine:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What came of a split, or of a bucket."""
+    """The result of a split or of a bucket."""
 
     index: int
     result: Any
@@ -234,7 +234,7 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """The job could not be done on a split."""
+    """The job failed on a split."""
 
     index: int
     what: str
@@ -246,28 +246,28 @@ _Task = list[tuple[int, Split]]
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """Spark's job is over: well, or with a failure of Spark's."""
+    """Spark's job has ended, perhaps with a failure of Spark."""
 
     failure: BaseException | None
 
 
 class _Answers:
-    """How answers are added up, as an accumulator is told: on the driver, by passing them on.
+    """How an accumulator adds answers: the driver's passes them on to a queue.
 
-    Has the methods of ``pyspark.AccumulatorParam``, which cannot be imported before it is needed.
+    Has the methods of ``pyspark.AccumulatorParam``, which is not imported before it is needed.
     """
 
     def __init__(self, arrived: queue.SimpleQueue[Any] | None = None) -> None:
         self._arrived = arrived
 
     def __reduce__(self) -> tuple[type[_Answers], tuple[()]]:
-        # A worker gets one that collects.
+        # On a worker it collects them.
         return type(self), ()
 
     def zero(self, value: list[Any]) -> list[Any]:
         return []
 
-    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - so it is called
+    def addInPlace(self, value1: list[Any], value2: list[Any]) -> list[Any]:  # noqa: N802 - pyspark's name
         if self._arrived is None:
             value1.extend(value2)
         else:
@@ -276,7 +276,7 @@ class _Answers:
 
 
 def _origin() -> str | None:
-    """The directory that relative paths begin at; None if it is gone, and they lead nowhere."""
+    """The current directory, which relative paths start from; None if it was deleted."""
     try:
         return str(Path.cwd())
     except OSError:
@@ -296,7 +296,7 @@ def _map_task(
     origin: str | None,
     tasks: Iterable[_Task],
 ) -> Iterator[tuple[int, tuple[int, Any]]]:
-    """Take the first step of a job on a worker; gives pieces by bucket, with their split."""
+    """Map splits on a worker; yields the pieces by bucket, with the index of their split."""
 
     def map_split(split: Split) -> Any:
         result, pieces = job.map(split, buckets)
@@ -313,13 +313,13 @@ def _map_task(
 def _done(
     work: Callable[[Any], Any], answers: Any, origin: str | None, tasks: Iterable[_Task]
 ) -> Iterator[int]:
-    """Do the work on each split, until one fails; gives the numbers of those that are done."""
+    """Do the work on each split until one fails; yields the indexes of those that are done."""
     for task in tasks:
         for index, split in task:
             try:
                 with _relative_to(origin, split):
                     result = work(split)
-            except Exception as failure:  # noqa: BLE001 - raised again, by the driver
+            except Exception as failure:  # noqa: BLE001 - raised again by the driver
                 answers.add([_Failed(index, describe_failure(failure), traceback.format_exc())])
                 return
             answers.add([_Answer(index, result)])
@@ -328,12 +328,12 @@ def _done(
 
 @contextlib.contextmanager
 def _relative_to(origin: str | None, split: Split) -> Iterator[None]:
-    """Let paths of a split, and of its job, begin where they begin for the driver.
+    """Let relative paths mean on a worker what they mean on the driver.
 
     Workers have another current directory, and import nothing from either.
 
     Raises:
-        KdumpError: the split has a relative path, and this machine has no such directory.
+        KdumpError: the path is relative, and this machine does not have the driver's directory.
     """
     before = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -343,7 +343,7 @@ def _relative_to(origin: str | None, split: Split) -> Iterator[None]:
             except OSError as failure:
                 if not split.path.path.is_absolute():
                     raise KdumpError(
-                        f"{origin}, where this path begins, cannot be entered on"
+                        f"the path is relative to {origin}, which cannot be entered on"
                         f" {socket.gethostname()}: {failure.strerror}"
                     ) from failure
         yield
@@ -357,7 +357,7 @@ def _reduce_task(
     answers: Any,
     pieces: Iterable[tuple[int, tuple[int, Any]]],
 ) -> None:
-    """Take the second step of a job on a worker, for one bucket."""
+    """Reduce one bucket on a worker."""
     found = list(pieces)
     if found:
         in_order = [piece for _, (_, piece) in sorted(found, key=lambda each: each[1][0])]
@@ -369,11 +369,11 @@ def _as_it_is(bucket: int) -> int:
 
 
 def _reason(failure: BaseException) -> str:
-    """The root of a failure of Spark's, in one line."""
-    said = str(failure)
-    if raised := _PYTHON_ERROR.findall(said):
+    """The cause of a failure of Spark, in one line."""
+    message = str(failure)
+    if raised := _PYTHON_ERROR.findall(message):
         return str(raised[-1])
-    if lost := _LOST_TASK.search(said):
+    if lost := _LOST_TASK.search(message):
         return f"{_without_class(lost[2])} (on {lost[1]})"
     return _without_class(first_line(failure))
 

@@ -1,10 +1,9 @@
-"""The archive of Spark's classes, made once, in the background.
+"""Make the archive of Spark's classes, once, in the background.
 
-A JVM that maps the archive starts Spark in half the time. To make it, a JVM runs a small job
-(at half the speed), and then takes ten seconds to write: no run of kdump should wait for that, so
-the first one on Spark leaves a process behind that does it at the lowest priority. It is
-``python -m kdump.engine.spark_archive``. Where anything goes wrong there is no archive, and no
-harm.
+A JVM that maps the archive starts Spark in half the time. Making it takes a JVM that runs a small
+job at half speed and then writes for ten seconds. No run of kdump waits for that: the first one on
+Spark leaves a process with the lowest priority, ``python -m kdump.engine.spark_archive``. If that
+fails there is no archive, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _PART_SUFFIX: Final = ".part"
 
 
 def make_in_background() -> None:
-    """Make sure that there is an archive some time later. Never fails, never waits."""
+    """Start to make the archive if there is none. Never fails, never waits."""
     with contextlib.suppress(KdumpError, OSError):
         archive = _archive()
-        if archive is not None and _is_wanted(archive):
+        if archive is not None and _is_missing(archive):
             process = subprocess.Popen(  # noqa: S603 - no shell
                 [sys.executable, "-P", "-m", __name__],
                 stdin=subprocess.DEVNULL,
@@ -42,25 +41,25 @@ def make_in_background() -> None:
                 env=os.environ | child_environment(),
                 start_new_session=True,
             )
-            # It is meant to outlive this process, of which Popen would warn.
+            # It outlives this process; Popen would warn about that.
             process.returncode = 0
 
 
 def make() -> None:
-    """Make the archive; does nothing where it is, or is being made.
+    """Make the archive, unless it exists or is being made.
 
     Raises:
         KdumpError: Spark does not start.
         OSError: the cache cannot be written.
     """
     archive = _archive()
-    if archive is None or not _is_wanted(archive):
+    if archive is None or not _is_missing(archive):
         return
     part = archive.path.with_suffix(f".{os.getpid()}{_PART_SUFFIX}")
     part.touch(mode=0o600)
     session = SparkSession(None, {}, archive_to=part)
     try:
-        # What an engine's job makes Spark load.
+        # Loads the classes that jobs need.
         session.context.parallelize([[0], [1]], 2).foreachPartition(_visit)
         session.finish()
         archive.keep(part)
@@ -77,8 +76,8 @@ def _archive() -> ClassArchive | None:
     return find_archive(find_java(os.environ), find_spark(), JVM_OPTIONS, os.environ)
 
 
-def _is_wanted(archive: ClassArchive) -> bool:
-    """Whether there is no archive that can be used, and nobody else about to leave one.
+def _is_missing(archive: ClassArchive) -> bool:
+    """Whether there is no usable archive, and no other process is making one.
 
     Raises:
         OSError: its directory cannot be created.

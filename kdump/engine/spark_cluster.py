@@ -1,7 +1,7 @@
-"""Notices, and says in one line, that a Spark cluster does not work.
+"""Notice that a Spark cluster does not work, and say so in one line.
 
-Spark tries again for a minute or more where a master does not answer, and for ever where no
-executor can be started; why that is it only logs.
+Spark retries for a minute or more if a master does not answer, and forever if no executor starts;
+it only logs why.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _MASTERS: Final = (
     r"k8s://.+",
     r"yarn",
 )
-"""What ``SparkContext.createTaskScheduler`` and ``SparkSubmit`` know (``SparkMasterRegex``)."""
+"""What ``SparkContext.createTaskScheduler`` and ``SparkSubmit`` accept (``SparkMasterRegex``)."""
 _KNOWN: Final = "local[N], spark://HOST:PORT, yarn and k8s://HOST:PORT"
 
 _CONNECT_SECONDS: Final = 5
 _REGISTER_SECONDS: Final = 6
 _EXECUTORS_SECONDS: Final = 60
-"""How long executors may take to start that a cluster has granted, or will: of YARN and Kubernetes
-nobody knows before they run."""
+"""How long granted executors may take to start. YARN and Kubernetes do not tell when they grant
+them."""
 _GRANT_SECONDS: Final = 10
-"""How long a standalone master may take to grant the first; with room it does so at once."""
+"""How long a standalone master may take to grant the first; if it has room it does so at once."""
 _WAITING_PROPERTY: Final = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 _POLL_SECONDS: Final = 0.1
 
@@ -49,15 +49,15 @@ _TELLING: Final = (
     re.compile(r"(All masters are unresponsive)"),
     re.compile(r"(Master removed our application: .+)"),
 )
-"""Lines of Spark's log, the most telling first."""
+"""Lines of Spark's log that give the cause, the most specific first."""
 
 
 def find_master(url: str) -> None:
-    """Look whether there is such a master, before a JVM is started for it.
+    """Check that the master exists, before a JVM is started for it.
 
     Raises:
-        UsageProblem: Spark knows no such URL.
-        KdumpError: nothing listens at any of the addresses in it.
+        UsageProblem: Spark does not accept the URL.
+        KdumpError: nothing listens at any of its addresses.
     """
     if not any(re.fullmatch(pattern, url) for pattern in _MASTERS):
         raise UsageProblem(f"--master {url}: not a Spark master; Spark knows {_KNOWN}")
@@ -90,16 +90,16 @@ def _host_and_port(url: str, address: str) -> tuple[str, int]:
 
 
 def log_cluster(jvm: Any) -> None:
-    """Let a JVM (``py4j.java_gateway.JVMView``) log what a cluster's master tells it."""
+    """Let a JVM (``py4j.java_gateway.JVMView``) log the messages of a cluster's master."""
     log4j = jvm.org.apache.logging.log4j
     log4j.core.config.Configurator.setLevel(_CLIENT_LOGGER, log4j.Level.INFO)
 
 
 def wait_for_master(url: str, java: JavaProcess, make_context: Callable[[], Any]) -> Any:
-    """Make a context on a cluster, but do not wait for a master that does not answer.
+    """Make a context on a cluster, without waiting for a master that does not answer.
 
     Raises:
-        KdumpError: it does not.
+        KdumpError: the master does not answer.
         Exception: what ``make_context`` raises.
     """
     made: list[Any] = []
@@ -108,7 +108,7 @@ def wait_for_master(url: str, java: JavaProcess, make_context: Callable[[], Any]
     def make() -> None:
         try:
             made.append(make_context())
-        except BaseException as failure:  # noqa: BLE001 - raised again, by whoever waits
+        except BaseException as failure:  # noqa: BLE001 - raised again by the waiting thread
             failed.append(failure)
 
     thread = threading.Thread(target=make, name="kdump Spark context", daemon=True)
@@ -129,18 +129,18 @@ def wait_for_master(url: str, java: JavaProcess, make_context: Callable[[], Any]
 
 
 def check_executors(url: str, context: Any, java: JavaProcess, waiting_seconds: float) -> None:
-    """See to it that a cluster has an executor, or at least does not fail to start one.
+    """Check that a cluster has an executor, or still has time to start one.
 
     Args:
         url: of the master.
         context: the ``pyspark.SparkContext``.
         java: its JVM.
-        waiting_seconds: for how long no task has given an answer.
+        waiting_seconds: the time since the last answer of a task.
 
     Raises:
-        KdumpError: it has none: those that it started have ended, or it has had its time.
+        KdumpError: all executors have ended, or none has started in time.
     """
-    # The driver is one of them.
+    # The driver counts as one.
     if context._jsc.sc().getExecutorMemoryStatus().size() > 1:
         return
     lines = java.log_lines()
@@ -159,7 +159,7 @@ def check_executors(url: str, context: Any, java: JavaProcess, waiting_seconds: 
 
 
 def told_cause(java: JavaProcess) -> str | None:
-    """Why Spark stopped or does not begin, if its log tells that."""
+    """Why Spark stopped or does not start, if its log has the cause."""
     lines = java.log_lines()
     for pattern in _TELLING:
         for line in reversed(lines):

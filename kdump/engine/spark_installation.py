@@ -1,4 +1,4 @@
-"""The Java and the Spark that are installed here."""
+"""Find the installed Java and Spark."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Java:
     """A Java installation.
 
     Attributes:
-        path: of the program ``java``, links resolved.
-        identity: what changes when another version takes its place.
+        path: the program ``java``, with links resolved.
+        identity: text that differs between versions.
     """
 
     path: Path
@@ -29,12 +29,12 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str]) -> Java:
-    """The Java of ``JAVA_HOME``, or else of the ``PATH``, as Spark's own scripts choose it.
+    """Find Java in ``JAVA_HOME``, or else on the ``PATH``, as Spark's own scripts do.
 
-    Relative paths in either are not followed: they lead to whatever the current directory holds.
+    Relative paths in either are ignored: the current directory may contain anything.
 
     Raises:
-        KdumpError: there is none.
+        KdumpError: there is no Java.
     """
     home = environment.get("JAVA_HOME")
     if home:
@@ -60,8 +60,8 @@ class Spark:
     """A Spark installation.
 
     Attributes:
-        home: the directory that its ``jars`` are in.
-        version: of it.
+        home: the directory with its ``jars``.
+        version: its version.
     """
 
     home: Path
@@ -73,10 +73,10 @@ class Spark:
 
 
 def find_spark() -> Spark:
-    """The Spark that comes with pyspark.
+    """Find the Spark that comes with pyspark.
 
     Raises:
-        KdumpError: there is none that can be imported.
+        KdumpError: pyspark cannot be imported.
     """
     try:
         import pyspark
@@ -89,7 +89,7 @@ def find_spark() -> Spark:
 
 
 def first_line(failure: BaseException) -> str:
-    """What an exception says, on one line; of a Java exception, what it says itself."""
+    """The message of an exception, or of the Java exception behind it, in one line."""
     java = getattr(failure, "java_exception", None)
     text = str(java.toString() if java is not None else failure) or type(failure).__name__
     return text.strip().splitlines()[0]

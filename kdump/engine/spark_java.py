@@ -1,13 +1,13 @@
-"""Starting the Java process that Spark runs in, as fast as it can be started.
+"""Start the JVM that Spark runs in, as fast as possible.
 
-``spark-submit`` starts one JVM to find out how to start another, reads configuration that a
-program of one machine does not need, and loads some ten thousand classes from jars. For a master
-of this machine kdump starts Spark's gateway for Python itself, on an archive of those classes
-where there is one (:mod:`kdump.engine.spark_archive` makes it).
+``spark-submit`` starts one JVM to find out how to start another, reads configuration that one
+machine does not need, and loads some ten thousand classes from jars. For a local master kdump
+starts Spark's gateway for Python itself, with an archive of those classes if there is one (made by
+:mod:`kdump.engine.spark_archive`).
 
-What is used of Spark for that is what ``pyspark.java_gateway`` and ``spark-submit`` use between
-them: the class ``PythonGatewayServer``, which writes port and secret to the file that
-``_PYSPARK_DRIVER_CONN_INFO_PATH`` names and exits when its standard input ends.
+It uses the same part of Spark as ``pyspark.java_gateway`` and ``spark-submit``: the class
+``PythonGatewayServer``, which writes its port and secret to the file named by
+``_PYSPARK_DRIVER_CONN_INFO_PATH``, and exits when its standard input ends.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ _OPENED: Final = (
     "sun.security.action",
     "sun.util.calendar",
 )
-"""Packages of java.base that Spark reaches into (``JavaModuleOptions`` of Spark's launcher)."""
+"""Packages of java.base that Spark opens (``JavaModuleOptions`` of Spark's launcher)."""
 
 JVM_OPTIONS: Final = (
-    # The JVM only passes on what Python workers do: there is little to collect or to compile.
+    # The JVM only passes on the work of Python workers: there is little to collect or compile.
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -68,10 +68,10 @@ JVM_OPTIONS: Final = (
     "--sun-misc-unsafe-memory-access=allow",
     "--enable-native-access=ALL-UNNAMED",
     "-Dio.netty.tryReflectionSetAccessible=true",
-    # A crash leaves nothing behind: its report comes with what the JVM says.
+    # A crash leaves no files: its report is part of the output.
     "-XX:+ErrorFileToStderr",
     "-XX:-CreateCoredumpOnCrash",
-    # What the JVM has to say of its archive is nothing to trouble people with.
+    # Messages about the archive do not matter to people.
     "-Xshare:auto",
     "-Xlog:disable",
     "-Xlog:all=error:stderr",
@@ -89,22 +89,22 @@ class Gateway:
 
 
 class JavaProcess:
-    """A JVM with Spark's gateway for Python in it; it ends when this process does.
+    """A JVM with Spark's gateway for Python; it ends when this process does.
 
-    Its current directory is an empty one of its own, so that neither it nor what it starts finds
-    or leaves anything in that of kdump.
+    It has an empty current directory of its own, so that neither it nor its children find or leave
+    files in kdump's.
     """
 
     def __init__(
         self, command: Sequence[str], *, spark_home: Path, archive: ClassArchive | None = None
     ) -> None:
-        """Start the JVM, and do not wait for it.
+        """Start the JVM, without waiting for it.
 
         Args:
-            command: to start, for example :func:`gateway_command`.
-            spark_home: the Spark that it runs.
-            archive: the archive of classes that the command names. A JVM that cannot be started
-                with it is started without it.
+            command: the command, for example :func:`gateway_command`.
+            spark_home: the Spark installation.
+            archive: the archive of classes in the command. If the JVM does not start with it, it
+                is started without.
 
         Raises:
             KdumpError: the command cannot be executed.
@@ -137,7 +137,7 @@ class JavaProcess:
                 "SPARK_HOME": str(self._spark_home),
                 "SPARK_CONNECT_MODE": "0",
             },
-            # ^C on the terminal is for kdump, which then ends the JVM.
+            # ^C on the terminal is for kdump alone, which then ends the JVM.
             start_new_session=True,
         )
 
@@ -145,9 +145,9 @@ class JavaProcess:
         """Wait until the JVM can be reached.
 
         Raises:
-            KdumpError: it ended before, or takes far too long.
+            KdumpError: it ended, or takes too long.
         """
-        # The archive is read while the JVM starts on it, which costs no time.
+        # The archive is checked while the JVM starts with it, which costs no time.
         if self._archive is not None and not self._archive.is_intact():
             self._archive.discard()
             self._start_without_archive()
@@ -181,42 +181,42 @@ class JavaProcess:
         return self._process.poll() is not None
 
     def ends_soon(self) -> bool:
-        """Whether the JVM has ended, or does within a moment: its connections end before it."""
+        """Whether the JVM ends within a moment: its connections end before it does."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         return self.has_ended
 
     def leave_nothing(self, jvm: Any) -> None:
-        """Let the JVM remove its directory if this process does not come to it.
+        """Let the JVM remove its directory, in case this process cannot.
 
         Args:
             jvm: the ``py4j.java_gateway.JVMView`` of this JVM.
         """
         self._connection_file.unlink(missing_ok=True)
-        # They go in reverse order.
+        # The JVM deletes them in reverse order.
         for folder in (self._folder, self._folder / "work"):
             jvm.java.io.File(str(folder)).deleteOnExit()
 
     def release(self) -> None:
-        """Let the JVM stop Spark and end by itself; it removes its temporary files as it goes."""
+        """Let the JVM stop Spark and end by itself; it removes its temporary files."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._forget()
 
     def wait(self) -> None:
-        """Let the JVM end as after :meth:`release`, and wait until it has."""
+        """As :meth:`release`, and wait until the JVM has ended."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
         self._forget()
 
     def abort(self) -> None:
-        """End the JVM, whatever it is doing, and wait until it is gone."""
+        """End the JVM, whatever it is doing, and wait for it."""
         self._kill()
         self._forget()
 
     def stop_now(self) -> None:
-        """End the JVM; what it said can still be read."""
+        """End the JVM; its output can still be read."""
         self._kill()
 
     def _kill(self) -> None:
@@ -233,7 +233,7 @@ class JavaProcess:
     def _forget(self) -> None:
         self._discard_folder()
         self.log.close()
-        # Popen warns of processes that nobody waited for: this one may outlive kdump.
+        # Popen warns about processes that nobody waited for: this one may outlive kdump.
         if self._process.returncode is None:
             self._process.returncode = 0
 
@@ -241,15 +241,15 @@ class JavaProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def log_lines(self) -> list[str]:
-        """What the JVM has said until now, without empty lines."""
-        # The JVM writes to the same open file: its position must stay.
+        """The output of the JVM until now, without empty lines."""
+        # The JVM writes to the same open file: its position must not change.
         size = os.fstat(self.log.fileno()).st_size
-        said = os.pread(self.log.fileno(), min(size, _LOG_BYTES), max(0, size - _LOG_BYTES))
-        lines = said.decode(errors="replace").splitlines()
+        output = os.pread(self.log.fileno(), min(size, _LOG_BYTES), max(0, size - _LOG_BYTES))
+        lines = output.decode(errors="replace").splitlines()
         return [line.strip() for line in lines if line.strip()]
 
     def reason(self) -> str:
-        """Why the JVM did not start, or ended: the most telling line of what it said."""
+        """Why the JVM did not start, or ended: the most specific line of its output."""
         lines = self.log_lines()
         if any("UnsupportedClassVersionError" in line for line in lines):
             return f"it needs Java 17 or 21, and {self._command[0]} is older"
@@ -268,15 +268,15 @@ class JavaProcess:
 def gateway_command(
     java: Java, spark: Spark, *, heap: str, archive: ClassArchive | None, archive_to: Path | None
 ) -> list[str]:
-    """How to start a JVM of this machine.
+    """The command that starts a JVM on this machine.
 
     Args:
-        java: which.
-        spark: whose classes it runs.
-        heap: how much memory the JVM may use, as ``-Xmx`` has it.
-        archive: of its classes, if there is one to use.
-        archive_to: where to write the archive of all classes that were loaded, when the JVM ends;
-            it is twice as slow until then.
+        java: the Java installation.
+        spark: the Spark installation.
+        heap: the memory limit, as ``-Xmx`` takes it.
+        archive: the archive of classes to use; None for none.
+        archive_to: where to write an archive of all loaded classes when the JVM ends, which makes
+            it twice as slow; None for nowhere.
     """
     archiving = [f"{_ARCHIVE_OPTION}{archive.path}"] if archive is not None else []
     if archive_to is not None:
@@ -286,7 +286,7 @@ def gateway_command(
 
 
 def submit_command(spark_home: Path, properties: Mapping[str, str]) -> list[str]:
-    """How to start a JVM by ``spark-submit``, which knows of clusters."""
+    """The command that starts a JVM by ``spark-submit``, which knows clusters."""
     conf = [word for name, value in properties.items() for word in ("--conf", f"{name}={value}")]
     own = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     return [str(spark_home / "bin" / "spark-submit"), *conf, *own]

@@ -1,4 +1,4 @@
-"""One Spark context, on a master of this machine or any other, with as little else as can be."""
+"""One Spark context, on this machine or a cluster, with as little else as possible."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DEFAULT_MASTER: Final = "local[*]"
 
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
 _TASK_ATTEMPTS: Final = 4
-"""How often a task is tried whose worker died: what Spark does on a cluster."""
+"""How often a task runs if its worker dies: as often as Spark does on a cluster."""
 _HEAP_PROPERTY: Final = "spark.driver.memory"
 _DEFAULT_HEAP: Final = "1g"
 _NEEDS_SUBMIT: Final = (
@@ -47,20 +47,20 @@ _NEEDS_SUBMIT: Final = (
     "spark.plugins",
     "spark.submit",
 )
-"""Beginnings of properties that ``spark-submit`` acts on before there is a JVM."""
+"""Prefixes of properties that ``spark-submit`` acts on before there is a JVM."""
 
 
 def master_url(master: str | None) -> str:
-    """The master, with retries for workers that die where it is this machine."""
-    wanted = master or DEFAULT_MASTER
-    match = _LOCAL_MASTER.fullmatch(wanted)
+    """The URL of the master; a local one runs tasks again whose worker died."""
+    url = master or DEFAULT_MASTER
+    match = _LOCAL_MASTER.fullmatch(url)
     if match is None:
-        return wanted
+        return url
     return f"local[{match[1] or 1},{match[2] or _TASK_ATTEMPTS}]"
 
 
 def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
-    """All of Spark's properties; those that were asked for win."""
+    """All of Spark's properties; those in ``spark_conf`` override kdump's."""
     found = {
         "spark.app.name": "kdump",
         "spark.master": master,
@@ -68,25 +68,25 @@ def properties(master: str, spark_conf: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.submit.deployMode": "client",
-        # What a SQL session needs to know from the start.
+        # A SQL session reads these when it starts.
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
-        # One thread a worker: the workers are as many as the cores.
+        # One thread per worker: there are as many workers as CPUs.
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
         "spark.executorEnv.PYTHONPATH": python_path(),
         "spark.executorEnv.PYTHONSAFEPATH": "1",
     }
     if _LOCAL_MASTER.fullmatch(master):
-        # Neither a resolver nor a firewall has a say in what stays inside this machine.
+        # Connections within this machine need no resolver and pass no firewall.
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return found | dict(spark_conf)
 
 
 class SparkSession:
-    """A Spark context and the JVM that it lives in.
+    """A Spark context and its JVM.
 
-    The JVM begins to start at once. Whoever asks for :attr:`context` waits for it.
+    The JVM starts in the background; :attr:`context` waits for it.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class SparkSession:
         """Begin to start Spark.
 
         Args:
-            master: as ``spark-submit`` takes it; None is all cores of this machine.
-            spark_conf: Spark's own properties, which win over kdump's.
-            archive_to: where the JVM is to leave the archive of its classes, if it is to.
+            master: as ``spark-submit`` takes it; None for all CPUs of this machine.
+            spark_conf: Spark's own properties, which override kdump's.
+            archive_to: where the JVM writes the archive of its classes; None for nowhere.
 
         Raises:
-            UsageProblem: Spark knows no such master.
-            KdumpError: pyspark or Java is missing, or cannot be started; or nothing listens where
-                the master should.
+            UsageProblem: Spark does not accept the master's URL.
+            KdumpError: pyspark or Java is missing or cannot be started, or the master does not
+                listen.
         """
         self.master = master_url(master)
         self.properties = properties(self.master, spark_conf)
@@ -144,12 +144,12 @@ class SparkSession:
 
     @property
     def is_local(self) -> bool:
-        """Whether the JVM does the work itself, and there is no cluster."""
+        """Whether the work is done on this machine, not on a cluster."""
         return bool(_LOCAL_MASTER.fullmatch(self.master))
 
     @property
     def context(self) -> Any:
-        """The ``pyspark.SparkContext``; waits until it is there.
+        """The ``pyspark.SparkContext``; waits for Spark to start.
 
         Raises:
             KdumpError: Spark does not start.
@@ -168,7 +168,7 @@ class SparkSession:
                     " call SparkContext.stop() and make another, or use --engine local"
                 )
             return active
-        # Python on the workers is the one that runs here, unless told otherwise. A property
+        # Workers run the same Python as this process, unless configured otherwise. The property
         # alone would not reach all of them.
         python = self.properties.get("spark.pyspark.python", sys.executable)
         with environment({"PYSPARK_PYTHON": python}), _own_interrupts():
@@ -206,10 +206,10 @@ class SparkSession:
         )
 
     def check(self, waiting_seconds: float) -> None:
-        """See to it that nobody waits for a cluster on which nothing runs.
+        """Check that the cluster works.
 
         Args:
-            waiting_seconds: for how long no task has given an answer.
+            waiting_seconds: the time since the last answer of a task.
 
         Raises:
             KdumpError: the cluster has no executor for this job.
@@ -218,7 +218,7 @@ class SparkSession:
             check_executors(self.master, self._context, self._java, waiting_seconds)
 
     def cause(self) -> str | None:
-        """Why Spark stopped, if its JVM has told that, or has ended itself."""
+        """Why Spark stopped, if its JVM has ended or logged the cause."""
         if self._java is None:
             return None
         if self._java.ends_soon():
@@ -226,15 +226,15 @@ class SparkSession:
         return told_cause(self._java)
 
     def close(self) -> None:
-        """Stop Spark; where it is on this machine, without waiting for it."""
+        """Stop Spark; on this machine without waiting for it."""
         self._end(JavaProcess.release)
 
     def finish(self) -> None:
-        """Stop Spark, and wait until it is gone."""
+        """Stop Spark, and wait for it."""
         self._end(JavaProcess.wait)
 
     def abort(self) -> None:
-        """End all that runs, and wait until it is gone."""
+        """End Spark, whatever it is doing, and wait for it."""
         self._end(JavaProcess.abort)
 
     def _end(self, end_java: Callable[[JavaProcess], None]) -> None:
@@ -243,7 +243,7 @@ class SparkSession:
         if not self._is_ours or java is None:
             return
         if context is not None and not self.is_local and end_java is not JavaProcess.abort:
-            # The cluster is told before the JVM ends.
+            # The cluster has to know before the JVM ends.
             with _quiet_accumulators(context), contextlib.suppress(Exception):
                 context.stop()
             end_java = JavaProcess.wait
@@ -260,17 +260,17 @@ def _active_context() -> Any:
 def _is_stopped(context: Any) -> bool:
     try:
         return context._jsc is None or bool(context._jsc.sc().isStopped())
-    except Exception:  # noqa: BLE001 - py4j has many for a JVM that is gone
+    except Exception:  # noqa: BLE001 - py4j raises many kinds if the JVM is gone
         return True
 
 
 def _detach(context: Any) -> None:
-    """Forget a context whose JVM ends by itself, so that another can be made."""
+    """Forget a context whose JVM ends by itself, so that another can be created."""
     from pyspark import SparkContext
 
     if context is not None and context._accumulatorServer is not None:
         with _quiet_accumulators(context):
-            # It takes half a second to notice, which nobody has to wait for.
+            # It takes half a second; nobody needs to wait.
             threading.Thread(target=context._accumulatorServer.shutdown, daemon=True).start()
     _close_gateway()
     with SparkContext._lock:
@@ -289,7 +289,7 @@ def _close_gateway() -> None:
 
 @contextlib.contextmanager
 def _quiet_accumulators(context: Any) -> Iterator[None]:
-    """Let the server for accumulators not print a traceback when the JVM hangs up on it."""
+    """Keep the accumulator server from printing a traceback when the JVM disconnects."""
     server = context._accumulatorServer
     if server is not None:
         server.handle_error = lambda *_: None
@@ -298,7 +298,7 @@ def _quiet_accumulators(context: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep the handler of ^C, for which pyspark puts in its own."""
+    """Keep the handler of ^C, which pyspark replaces."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

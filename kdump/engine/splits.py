@@ -1,12 +1,12 @@
-"""Cutting large segments into splits of about one size, each of whole batches.
+"""Cut large segments into splits of about the same size, each of whole batches.
 
-A cut has to be where a batch begins for a reader that comes from the front of the file, and a
-batch may hold in its values what looks like one (a copied log, say). So a cut is where an entry
-of the offset index and a sound batch agree, or where headers lead from the cut before.
+A cut must be where a reader from the start of the file finds a batch, but the values of a batch may
+contain bytes that look like one (a copied log, say). So cuts are where an entry of the offset index
+points to a valid batch, or where the batch headers after the previous cut lead.
 
-A cut says nothing of the bytes before it. Where they are damaged, the walk of one split may end
-short of the next, or claim to reach beyond it; what a broker would make of the batches behind is
-then for those to find out who look at all splits of the file together.
+A cut says nothing about the bytes before it. If they are damaged, the batches of one split may end
+before the next split, or claim to end after its start. Whoever merges the results of a file has to
+notice that.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location
 
 SMALLEST_SPLIT_BYTES: Final = 8 << 20
-"""Below this, what a split costs beside its bytes begins to count."""
+"""In smaller splits, the fixed cost of a split would show."""
 LARGEST_SPLIT_BYTES: Final = 64 << 20
-"""Above this, cores wait for the last one, and progress comes in leaps."""
+"""With larger splits, CPUs would wait for the last one, and progress would jump."""
 
 _SPLITS_PER_CORE: Final = 4
 _TRIED_ENTRIES: Final = 3
@@ -49,14 +49,14 @@ def split_bytes(total_bytes: int, cores: int, most_bytes: int = LARGEST_SPLIT_BY
 def partition_splits(
     partition: Partition, target_bytes: int = LARGEST_SPLIT_BYTES
 ) -> Iterator[Split]:
-    """The logs of all segments of a partition, in order, large ones in several splits.
+    """Split the logs of all segments of a partition, in order; large ones several times.
 
     Args:
-        partition: the partition; its directory's name is the label.
-        target_bytes: about how large a split should be.
+        partition: the partition; the name of its directory is the label.
+        target_bytes: the approximate size of a split.
 
     Raises:
-        OSError: a log cannot be read. (An index that cannot is done without.)
+        OSError: a log cannot be read. (Indexes that cannot be read are not used.)
     """
     for segment in partition.segments:
         yield from segment_splits(partition, segment, target_bytes)
@@ -65,17 +65,16 @@ def partition_splits(
 def segment_splits(
     partition: Partition, segment: Segment, target_bytes: int = LARGEST_SPLIT_BYTES
 ) -> list[Split]:
-    """The log of one segment as one split, or as several of about ``target_bytes``.
+    """Split the log of one segment into one or several splits of about ``target_bytes``.
 
-    The splits lie end to end, the first begins at 0, the last goes on to the end of the file.
-    A log of Kafka 0.7 is never cut.
+    The splits are adjacent, from byte 0 to the end of the file. A log of Kafka 0.7 is never cut.
 
     Raises:
         OSError: the log cannot be read.
     """
     path = partition.segment_path(segment, segment.log_kind)
     cuts: list[int] = []
-    # Half as much again as the target is nothing to cut for, and most segments are not opened.
+    # Segments up to one and a half times the target stay whole, so that most are not opened.
     if not segment.is_0_7 and segment.data_bytes >= target_bytes * 3 // 2:
         with path.open_file() as log:
             index = _read_entries(
@@ -91,21 +90,21 @@ def _between(path: Location, cuts: Iterable[int], segment: Segment, label: str) 
     for cut in cuts:
         yield Split(path, start, cut, cut - start, label)
         start = cut
-    # Where a hole is, it is mostly at the end.
+    # A sparse file usually has its hole at the end.
     size_bytes = min(segment.log_bytes - start, segment.data_bytes)
     yield Split(path, start, None, max(0, size_bytes), label)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexEntries:
-    """The entries of an offset index that point somewhere, by rising position; shape (n,) each."""
+    """The entries of an offset index past position 0, sorted by position; shape (n,) each."""
 
     position: Column
     offset: Column
 
 
 def _read_entries(path: Location, base_offset: int) -> IndexEntries | None:
-    """The entries of an offset index; None where it is missing or cannot be read."""
+    """Read the entries of an offset index; None if it is missing or unreadable."""
     try:
         index = offset_index.decode(path.read(), base_offset)
     except OSError:
@@ -116,9 +115,9 @@ def _read_entries(path: Location, base_offset: int) -> IndexEntries | None:
 
 
 def cut_positions(log: ByteSource, index: IndexEntries | None, target_bytes: int) -> list[int]:
-    """Where to cut a log into parts of equal size, about ``target_bytes`` each; rising, without 0.
+    """Where to cut a log into equal parts of about ``target_bytes``; rising, without 0.
 
-    Where neither the index nor the headers lead to a place, that cut is left out.
+    A cut that neither the index nor the headers lead to is left out.
 
     Raises:
         OSError: when reading fails.
@@ -127,29 +126,29 @@ def cut_positions(log: ByteSource, index: IndexEntries | None, target_bytes: int
     cuts: list[int] = []
     walked: int | None = 0
     for number in range(1, parts):
-        wanted = log.size_bytes * number // parts
+        ideal = log.size_bytes * number // parts
         last = cuts[-1] if cuts else 0
-        # A part of less than half the size that was asked for is not worth a cut.
-        least = max(last, wanted - log.size_bytes // parts // 2)
-        cut = None if index is None else _indexed_batch(log, index, least, wanted)
+        # Parts of less than half the target size are not worth a cut.
+        least = max(last, ideal - log.size_bytes // parts // 2)
+        cut = None if index is None else _indexed_batch(log, index, least, ideal)
         if cut is not None:
             walked = cut
         elif walked is not None:
-            walked = cut = _first_batch_from(log, walked, wanted)
+            walked = cut = _first_batch_from(log, walked, ideal)
         if cut is not None and cut > last:
             cuts.append(cut)
     return cuts
 
 
-def _indexed_batch(log: ByteSource, index: IndexEntries, least: int, wanted: int) -> int | None:
-    """The last batch in ``least`` < position <= ``wanted`` to which an entry leads truly."""
-    behind = int(np.searchsorted(index.position, wanted, "right"))
-    for slot in range(behind - 1, max(-1, behind - 1 - _TRIED_ENTRIES), -1):
+def _indexed_batch(log: ByteSource, index: IndexEntries, least: int, most: int) -> int | None:
+    """The last valid batch with ``least`` < position <= ``most`` that an index entry points to."""
+    after = int(np.searchsorted(index.position, most, "right"))
+    for slot in range(after - 1, max(-1, after - 1 - _TRIED_ENTRIES), -1):
         position = int(index.position[slot])
         if position <= least:
             return None
         span = batch_span_at(log, position)
-        # Before Kafka 4 an entry could stand for several batches: the last one's offset, and
+        # Before Kafka 4, an entry could cover several batches: with the offset of the last and
         # the position of the first.
         if (
             span is not None
@@ -160,15 +159,15 @@ def _indexed_batch(log: ByteSource, index: IndexEntries, least: int, wanted: int
     return None
 
 
-def _first_batch_from(log: ByteSource, position: int, wanted: int) -> int | None:
-    """Where the first batch at or behind ``wanted`` begins, by the lengths of those before it.
+def _first_batch_from(log: ByteSource, position: int, least: int) -> int | None:
+    """The position of the first batch at or after ``least``, by the lengths of those before it.
 
-    Nothing but lengths is looked at: damage of any other kind leads no reader astray.
+    Only lengths are read: other damage does not move the start of a batch.
     """
     buffer = memoryview(bytearray(_PAGE_BYTES))
     start = filled = 0
     size = _PAGE_BYTES
-    while position < wanted:
+    while position < least:
         at = position - start
         if not 0 <= at <= filled - record_batch.LOG_OVERHEAD_BYTES:
             start, at = position, 0
@@ -179,6 +178,6 @@ def _first_batch_from(log: ByteSource, position: int, wanted: int) -> int | None
         if length < record_batch.MIN_LENGTH_BYTES:
             return None
         position += record_batch.LOG_OVERHEAD_BYTES + length
-        # Of large batches nothing but the length is read, of small ones many together.
+        # Read only the length of a large batch, and many small batches at once.
         size = _PAGE_BYTES if length < _PAGE_BYTES // 2 else record_batch.LOG_OVERHEAD_BYTES
     return position if position < log.size_bytes else None

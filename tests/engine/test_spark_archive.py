@@ -69,20 +69,20 @@ def test_the_cache_is_the_users_own(environment: dict[str, str], folder: Path | 
     assert class_archive.cache_folder(environment) == folder
 
 
-def test_an_archive_is_wanted_once(archive: ClassArchive) -> None:
-    assert spark_archive._is_wanted(archive)
+def test_an_archive_is_missing_once(archive: ClassArchive) -> None:
+    assert spark_archive._is_missing(archive)
     part = archive.path.with_suffix(".1.part")
     part.touch()
     archive.keep(part)
-    assert not spark_archive._is_wanted(archive)
+    assert not spark_archive._is_missing(archive)
 
 
 def test_an_archive_is_not_made_twice_at_once(archive: ClassArchive) -> None:
     part = archive.path.with_suffix(".123.part")
     part.touch()
-    assert not spark_archive._is_wanted(archive)
+    assert not spark_archive._is_missing(archive)
     os.utime(part, (0, 0))
-    assert spark_archive._is_wanted(archive)
+    assert spark_archive._is_missing(archive)
 
 
 def test_without_java_there_is_no_archive_and_no_complaint(
@@ -106,7 +106,7 @@ def test_an_archive_that_others_can_write_to_is_not_used(
     path: Path = getattr(kept, which)
     path.chmod(mode)
     assert not kept.is_usable()
-    assert spark_archive._is_wanted(kept)
+    assert spark_archive._is_missing(kept)
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
@@ -115,7 +115,7 @@ def test_an_archive_in_a_directory_of_others_is_neither_used_nor_made(
 ) -> None:
     kept.path.parent.chmod(mode)
     assert not kept.is_usable()
-    assert not spark_archive._is_wanted(kept)
+    assert not spark_archive._is_missing(kept)
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707])
@@ -124,7 +124,7 @@ def test_every_directory_on_the_way_counts(
 ) -> None:
     tmp_path.chmod(mode)
     archive.path.parent.rmdir()
-    assert not spark_archive._is_wanted(archive)
+    assert not spark_archive._is_missing(archive)
     assert not archive.path.parent.exists()
 
 
