@@ -1,6 +1,6 @@
-"""The job that says what becomes of a partition when it is loaded, or repaired another way.
+"""The job that computes what a partition becomes when a broker loads it, or kdump salvages it.
 
-Nothing is written: a task reads one partition, and its result is what the partition should be.
+A task reads one partition and returns its target state; it writes nothing.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from kdump.state.settings import Settings
 from kdump.target.refusal import Refusal
 
 STATE_VERDICTS: Final = {
-    PartitionState.DELETE: ("deleted", "a broker would delete it, as it was told before"),
+    PartitionState.DELETE: ("deleted", "a broker would delete it: its topic was deleted"),
     PartitionState.STRAY: ("stray", "a broker would leave it alone"),
 }
-"""What is to be said of partitions that are no part of the broker's logs any more."""
+"""The verdicts on partitions that no longer belong to the broker's logs: a word and a sentence."""
 
 STRAY_CODES: Final = frozenset(
     {
@@ -49,41 +49,41 @@ STRAY_CODES: Final = frozenset(
         PARTITION_NOT_ASSIGNED.code,
     }
 )
-"""Of findings for which a broker renames a partition to ``-stray``."""
+"""Codes of findings that make a broker rename a partition to ``-stray``."""
 
 _REFUSED: Final = {
     PARTITION_TWICE.code: "the partition has two directories",
     PARTITION_METADATA_MALFORMED.code: "its partition.metadata cannot be read",
 }
-"""Why a broker does not start with a partition, whatever its log is like; by code."""
+"""Why a broker does not start with a partition, whatever its log contains; by code."""
 
 _AFTER_LOADING: Final = (
-    (STRAY_CODES, "stray", "rename it to -stray, and begin an empty log"),
+    (STRAY_CODES, "stray", "rename it to -stray and start an empty log"),
     (
         frozenset({PARTITION_METADATA_OTHER_TOPIC.code}),
         "offline",
-        "load it, and not serve it: it has the id of another topic",
+        "load it but not serve it: it has the ID of another topic",
     ),
 )
-"""What a broker does with a log once it has loaded it: codes, a word, and what it does."""
+"""What a broker does with a log after loading it: codes, the verdict's word, the action."""
 
 REMOTE_STORAGE: Final = (
-    "remote.storage.enable is set for its topic, and where the log begins and ends is decided in"
-    " remote storage, too"
+    "remote.storage.enable is set for its topic: remote storage also decides where its log begins"
+    " and ends"
 )
-"""Why partitions of such topics are never written to."""
+"""Why partitions of such topics are never changed."""
 
-TWICE: Final = "it has two directories, and nobody but you can tell which one is right"
-"""Why partitions are never written to that a broker finds on two disks."""
+TWICE: Final = "it has two directories, and only you can decide which one is right"
+"""Why partitions that a broker finds on two disks are never changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """That the machine did not give a file of a partition.
+    """A file of a partition that could not be read.
 
     Attributes:
-        path: which.
-        what: what it said.
+        path: its path.
+        what: the error.
     """
 
     path: str
@@ -95,12 +95,12 @@ Outcome = Recovered | Recovered07 | Refusal | Unreadable
 
 @dataclass(frozen=True, slots=True)
 class LoadSplit(Split):
-    """A partition of which to say what becomes of it.
+    """A partition to load.
 
     Attributes:
-        name: of its directory, by which to tell what partition it is.
-        policy: what becomes of damaged data.
-        context: what loading depends on besides.
+        name: the name of its directory, which tells which partition it is.
+        policy: what to do with damaged data.
+        context: what loading depends on besides the partition.
     """
 
     name: str = ""
@@ -116,13 +116,13 @@ def load_split(
     policy: Policy = Policy.BROKER,
     now_ms: int = 0,
 ) -> LoadSplit:
-    """The split for a partition of ``directory``; its size is that of what has to be read.
+    """The split for a partition of ``directory``; its size is how much has to be read.
 
     Raises:
         InvalidSettingError: a property of its topic has a value that Kafka does not take.
     """
     name = partition.path.as_absolute().name
-    # A copy may have any name, and no line of the checkpoints is about it.
+    # A copy may have any name; then no line of the checkpoints is about it.
     key = partition.topic_partition or TopicPartition(name, 0)
     topic = settings.topic(key.topic)
     context = load_context(
@@ -144,10 +144,10 @@ def load_split(
 
 
 def is_topic_compacted(settings: Settings, topic: str) -> bool | None:
-    """Whether a topic is compacted, unless the cleaner's checkpoint says so; None if unknown.
+    """Whether the configuration says that a topic is compacted; None if unknown.
 
-    A topic of the metadata that has no policy of its own has its broker's. Where that is compact
-    and has ever been applied, the cleaner's checkpoint has a line; so without one it is not.
+    A topic in the metadata without a policy of its own has the broker's. If that is compact and was
+    ever applied, the cleaner's checkpoint has a line, which the caller looks at first.
 
     Raises:
         InvalidSettingError: a property of the topic has a value that Kafka does not take.
@@ -159,7 +159,7 @@ def is_topic_compacted(settings: Settings, topic: str) -> bool | None:
 
 
 def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> int:
-    """How many bytes of logs are gone through from end to end."""
+    """How many bytes of logs loading reads completely."""
     if policy is not Policy.BROKER or partition.is_cluster_metadata:
         return partition.data_bytes
     if context.is_clean:
@@ -176,10 +176,10 @@ def _read_bytes(partition: Partition, context: LoadContext, policy: Policy) -> i
 
 @dataclass(frozen=True, slots=True)
 class RecoverJob:
-    """Says what becomes of a partition."""
+    """Computes what a partition becomes."""
 
     def run(self, split: LoadSplit, /) -> Outcome:
-        """Read the partition; what the machine does not give is an outcome, too."""
+        """Load one partition; a file that cannot be read is an outcome, too."""
         try:
             partition = read_lone_partition(split.path, split.name)
             if partition.is_0_7:
@@ -195,13 +195,13 @@ def verdict_words(
     predicted: Verdict | None,
     worst: Severity | None = None,
 ) -> tuple[str, str]:
-    """The verdict on a partition, in a word and in a sentence.
+    """The verdict on a partition, as a word and a sentence.
 
     Args:
-        partition: which.
-        codes: of the findings about it.
-        predicted: what loading it, or repairing it, comes to; None where that is not known.
-        worst: the severity of the worst finding about it; None where there is none.
+        partition: the partition.
+        codes: the codes of the findings about it.
+        predicted: the verdict of loading or repairing it; None if unknown.
+        worst: the worst severity of these findings; None without findings.
     """
     for code, what in _REFUSED.items():
         if code in codes:
@@ -216,10 +216,10 @@ def verdict_words(
             return kind, f"{sentence}; a broker would then {what}"
         return later, f"a broker would {what}"
     if partition.is_cluster_metadata and kind == VerdictKind.UNCLEAN.value:
-        # The marker of a clean stop says nothing about it: it would be unclean for ever.
+        # The clean shutdown marker says nothing about it: it would always be unclean.
         return VerdictKind.SOUND.value, "sound; the Raft layer recovers it at every start"
     is_harmless = kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
-    # A few zeroes at the end are too short for a batch, and are cut off with the padding.
+    # A few zeroes at the end, too short for a batch, are cut with the padding.
     is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
     if is_harmless and not is_noticed and worst is not None and worst.is_damage:
         return "damaged", "a broker would load it and leave the damage unnoticed"
@@ -227,7 +227,7 @@ def verdict_words(
 
 
 def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
-    """The findings that a broker loses records when it finishes, or drops, what was swapped."""
+    """Findings about records that a broker loses when it finishes or drops a swap."""
     for each in predicted.swap_losses:
         if each.is_unfinished:
             yield SWAP_DROPPED.finding(
@@ -246,9 +246,9 @@ def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]
 
 
 def refused_finding(partition: Partition, refused: Verdict) -> Finding:
-    """The finding that a broker does not load a partition, or that it cannot be repaired."""
+    """The finding that a broker does not load a partition, or that kdump cannot repair it."""
     return LOAD_REFUSED.finding(
         Place(str(partition.path)),
         refused.sentence,
-        loss="all partitions of the directory, until it is put right",
+        loss="all partitions of the directory, until it is repaired",
     )

@@ -1,6 +1,6 @@
-"""The parts of a repair that can be asked for by themselves, over many partitions.
+"""Repair one part of partitions: indexes, leftover files, producer snapshots or leader epochs.
 
-Nothing is written: what comes out is the wanted state of log directories, as from
+Nothing is written: the result is the target state of log directories, as from
 :mod:`kdump.jobs.recover`.
 """
 
@@ -42,25 +42,25 @@ from kdump.target.target_file import Gone, NewBytes, TargetFile
 
 
 class RepairPart(enum.Enum):
-    """What is to be put right."""
+    """What to repair."""
 
     INDEXES = enum.auto()
     LEFTOVERS = enum.auto()
     SNAPSHOTS = enum.auto()
     LEADER_EPOCHS = enum.auto()
     ALL_OF_DELETED = enum.auto()
-    """All files of a partition whose topic was deleted; they go."""
+    """Delete all files of a partition whose topic was deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartSplit(LoadSplit):
-    """A partition, or some of its segments, of which a part is to be put right.
+    """A partition, or some of its segments, and the part of it to repair.
 
     Attributes:
-        part: which.
-        base_offsets: of the segments that are meant; None for all.
-        scope: what to check the files against, so that only what is damaged or missing changes;
-            None where that is known already.
+        part: what to repair.
+        base_offsets: of the segments to repair; None for all.
+        scope: what to check the files against, so that only damaged or missing files change; None
+            if the damaged files are known.
     """
 
     part: RepairPart = RepairPart.INDEXES
@@ -70,10 +70,10 @@ class PartSplit(LoadSplit):
 
 @dataclass(frozen=True, slots=True)
 class PartJob:
-    """Says what becomes of a partition when a part of it is put right."""
+    """Computes what a partition becomes when a part of it is repaired."""
 
     def run(self, split: PartSplit, /) -> Repaired | Unreadable:
-        """Read the partition; what the machine does not give is an outcome, too."""
+        """Repair one partition; a file that cannot be read is an outcome, too."""
         try:
             partition = read_lone_partition(split.path, split.name)
             repaired = self._repaired(partition, split)
@@ -83,7 +83,7 @@ class PartJob:
             return repaired
         wrong = _damaged_files(split, split.scope)
         if split.part is RepairPart.SNAPSHOTS and wrong:
-            # One that is not there takes nothing away.
+            # Adding a missing one loses nothing.
             wrong |= {name for name in repaired.files if (partition.path / name).kind() is None}
         files = {name: file for name, file in repaired.files.items() if name in wrong}
         forgotten = _forgotten(partition, files) if split.part is RepairPart.SNAPSHOTS else ()
@@ -112,7 +112,7 @@ _REBUILT: Final = frozenset(
 
 
 def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[int, ...]:
-    """The producers that are in a snapshot now, and in none that takes its place."""
+    """The producers that are in snapshots now, and in none of the rebuilt ones."""
     rebuilt = {
         entry.producer_id
         for file in files.values()
@@ -128,12 +128,12 @@ def _forgotten(partition: Partition, files: Mapping[str, TargetFile]) -> tuple[i
 
 
 def _damaged_files(split: PartSplit, scope: PartitionScope) -> set[str]:
-    """Names of the files that a check of the partition finds damaged or missing."""
+    """The names of the files that a check of the partition finds damaged or missing."""
     job = VerifyJob(Level.DEFAULT, split.context.now_ms)
-    said = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope))
+    events = job.check_whole(PartitionSplit(split.path, label=split.label, scope=scope))
     return {
         local(each.place.path).name
-        for each in said
+        for each in events
         if isinstance(each, Finding) and each.code in _REBUILT and each.severity >= Severity.WARNING
     }
 
@@ -147,14 +147,14 @@ def _without_files(partition: Partition) -> Repaired:
 
 @dataclass(frozen=True, slots=True)
 class PartTarget:
-    """A part of a partition that is meant.
+    """A part of a partition to repair.
 
     Attributes:
         directory: its log directory.
-        partition: which.
-        part: what of it.
-        base_offsets: of the segments that are meant; None for all.
-        only: names of the files that are meant; None for all.
+        partition: the partition.
+        part: what to repair.
+        base_offsets: of the segments to repair; None for all.
+        only: the names of the files to repair; None for all.
     """
 
     directory: LogDirectory
@@ -166,11 +166,11 @@ class PartTarget:
 
 @dataclass(frozen=True, slots=True)
 class PartResult:
-    """What becomes of a partition.
+    """The result of repairing a part of a partition.
 
     Attributes:
-        target: which.
-        outcome: what was found out.
+        target: what was to be repaired.
+        outcome: the repaired files, or why there are none.
     """
 
     target: PartTarget
@@ -178,7 +178,7 @@ class PartResult:
 
     @property
     def files(self) -> Mapping[str, TargetFile]:
-        """What becomes of its files, as far as that is something."""
+        """The target state of the files that change."""
         if isinstance(self.outcome, Unreadable):
             return {}
         only = self.target.only
@@ -196,13 +196,13 @@ def repair_parts(
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[PartResult]:
-    """Say what becomes of parts of partitions when they are put right; nothing is written.
+    """Compute the repair of parts of partitions; nothing is written.
 
     Args:
-        targets: what is meant.
+        targets: what to repair.
         settings: of the topics, by the path of the log directory.
         options: of the engine.
-        progress: who is told.
+        progress: shows how far the work is.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
@@ -229,7 +229,7 @@ def _is_remote(target: PartTarget, settings: Settings) -> bool:
 def _why_unchanged(
     target: PartTarget, settings: Settings, twice: Mapping[Location, Location]
 ) -> str:
-    """Why a partition must not be written to; empty where it may be."""
+    """Why a partition must not be changed; empty if it may be."""
     other = twice.get(target.partition.path)
     if other is not None:
         return f"the partition is also in {other}: {TWICE}"
@@ -241,7 +241,7 @@ def _unchanged(target: PartTarget, reason: str) -> Repaired:
 
 
 def _split(target: PartTarget, settings: Settings) -> PartSplit:
-    """What a task is given."""
+    """The split for a target."""
     load = load_split(target.partition, target.directory, settings)
     is_read = target.part not in (RepairPart.LEFTOVERS, RepairPart.ALL_OF_DELETED)
     chosen = [
@@ -268,7 +268,7 @@ def _scope(target: PartTarget, settings: Settings) -> PartitionScope | None:
 
 
 def target_directories(results: Sequence[PartResult]) -> list[TargetDirectory]:
-    """What the log directories of partitions should be; those in which nothing changes, too."""
+    """The target states of the log directories, including those in which nothing changes."""
     files: dict[Location, dict[Location, dict[str, TargetFile]]] = {}
     for result in results:
         target = result.target

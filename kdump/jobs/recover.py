@@ -1,6 +1,6 @@
-"""What becomes of log directories when a broker loads them, or when they are salvaged.
+"""What log directories become when a broker loads them, or kdump salvages them.
 
-Nothing is written: what comes out is the wanted state, for ``kdump recover`` to show and to apply.
+Nothing is written: the result is a target state, for ``kdump recover`` to show and to apply.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from kdump.target.target_file import Gone, Kept, NewBytes, TargetFile
 
 @dataclass(frozen=True, slots=True)
 class RecoverRequest:
-    """What is to be recovered.
+    """What to recover, and how.
 
     Attributes:
-        directories: log directories, as they lie on disk.
+        directories: the log directories.
         settings: of their topics, by the path of the directory.
         selection: which partitions.
-        policy: what becomes of damaged data.
-        now_ms: what time it is.
+        policy: what to do with damaged data.
+        now_ms: the current time.
     """
 
     directories: Sequence[LogDirectory]
@@ -73,10 +73,10 @@ class RecoverRequest:
 
 
 class NotRecovered(enum.Enum):
-    """Why a partition is left as it is, whatever a broker would do; the value says it."""
+    """Why a partition is left unchanged, whatever a broker would do; the value says it."""
 
     DELETE = "its topic was deleted, and a starting broker deletes it"
-    STRAY = "a broker set it aside as not its own, and leaves it alone"
+    STRAY = "a broker found that it is not its own, and leaves it alone"
     CLUSTER_METADATA = (
         "the controller's Raft layer loads it, not the broker; --partition __cluster_metadata-0"
         " recovers it here"
@@ -93,14 +93,14 @@ _LEFT_STATES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionRecovery:
-    """What becomes of a partition.
+    """What a partition becomes.
 
     Attributes:
-        partition: which.
-        outcome: what was found out; None where nothing was looked at.
-        policy: by which.
-        left: why it is left as it is in spite of that; None where it is not.
-        findings: what a broker would do to it that is not done here, or why it would not load it.
+        partition: the partition.
+        outcome: of loading it; None if it was not loaded.
+        policy: what is done with damaged data.
+        unchanged: why it is left unchanged all the same; None if it is changed.
+        findings: what a broker would do besides, or why it would not load the partition.
     """
 
     partition: Partition
@@ -111,7 +111,7 @@ class PartitionRecovery:
 
     @property
     def verdict(self) -> tuple[str, str]:
-        """What a broker would do, or the policy does: in a word, and in a sentence."""
+        """What a broker would do, or what the policy does: a word and a sentence."""
         if isinstance(self.outcome, Unreadable):
             return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
         codes = [finding.code for finding in self.findings]
@@ -119,35 +119,35 @@ class PartitionRecovery:
         kind, sentence = verdict_words(self.partition, codes, predicted)
         if self.repeated and kind == VerdictKind.SOUND.value:
             sentence += (
-                f"; {self.repeated} comes and goes: with an empty log, a broker writes it at one"
+                f"; {self.repeated} comes and goes: of an empty log, a broker writes it at one"
                 " stop and deletes it at the next start"
             )
         return kind, sentence
 
     @property
     def report(self) -> LoadReport | None:
-        """What is done to it, as far as that is known."""
+        """What recovery does to it, if known."""
         if isinstance(self.outcome, Recovered | Recovered07):
             return self.outcome.report
         return None
 
     @property
     def becomes_stray(self) -> bool:
-        """Whether a broker would set it aside once it has loaded it."""
+        """Whether a broker would rename it to ``-stray`` after loading it."""
         return any(finding.code in STRAY_CODES for finding in self.findings)
 
     @property
     def is_refused(self) -> bool:
-        """Whether a broker does not start with it."""
+        """Whether a broker would refuse to start because of it."""
         return self.verdict[0] == VerdictKind.REFUSED.value
 
     @property
     def repeated(self) -> str:
-        """The producer snapshot that is all that changes, and changes again every time.
+        """The name of the producer snapshot that is the only change, at every start; empty if none.
 
-        Where a log begins where it ends, a broker deletes the snapshot there when it loads the log,
-        and then knows of none to write at its stop; the next one finds none, and writes it
-        (``ProducerStateManager.takeSnapshot``). Empty where nothing of the kind happens.
+        If a log starts where it ends, a broker deletes the snapshot there when it loads the log,
+        and writes none when it stops. The next start finds none, and writes one at the stop
+        (``ProducerStateManager.takeSnapshot``).
         """
         outcome = self.outcome
         if self.unchanged or not isinstance(outcome, Recovered):
@@ -160,7 +160,7 @@ class PartitionRecovery:
 
     @property
     def files(self) -> dict[str, TargetFile]:
-        """What becomes of its files; none where it is left as it is."""
+        """The target state of its files; empty if it is left unchanged."""
         if (
             self.unchanged
             or self.is_refused
@@ -172,12 +172,12 @@ class PartitionRecovery:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryRecovery:
-    """What becomes of a log directory.
+    """What a log directory becomes.
 
     Attributes:
-        directory: as it is.
-        partitions: those that were asked for.
-        target: what it should be.
+        directory: the directory as it is.
+        partitions: the selected partitions.
+        target: its target state.
         findings: about the directory itself.
     """
 
@@ -188,13 +188,13 @@ class DirectoryRecovery:
 
     @property
     def becomes_clean(self) -> bool:
-        """Whether the marker of a clean stop is there afterwards."""
+        """Whether the clean shutdown marker exists afterwards."""
         marker = self.target.root.get(names.CLEAN_SHUTDOWN_MARKER, Kept())
         return self.directory.is_clean if marker == Kept() else marker != Gone()
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing changes but what a broker changes again at every start."""
+        """Whether nothing changes but what a broker changes at every start."""
         changed = [
             each
             for each in self.partitions
@@ -210,14 +210,14 @@ class DirectoryRecovery:
 
     @property
     def recovery_points(self) -> Offsets:
-        """What their checkpoint says afterwards."""
+        """The lines of their checkpoint afterwards."""
         return self._offsets(
             names.RECOVERY_POINT_CHECKPOINT, self.directory.checkpoints.recovery_points
         )
 
     @property
     def log_start_offsets(self) -> Offsets:
-        """What their checkpoint says afterwards."""
+        """The lines of their checkpoint afterwards."""
         return self._offsets(
             names.LOG_START_OFFSET_CHECKPOINT, self.directory.checkpoints.log_start_offsets
         )
@@ -229,7 +229,7 @@ class DirectoryRecovery:
         return before or {}
 
     def ends(self, finding: Finding) -> bool:
-        """Whether ``finding``, which is about a file in the root, is over afterwards."""
+        """Whether ``finding``, about a file in the root, is repaired afterwards."""
         path = local(finding.place.path)
         return path.parent == self.directory.path and path.name in self.target.root
 
@@ -240,7 +240,7 @@ def recover(
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[DirectoryRecovery]:
-    """Say what becomes of log directories; nothing is written.
+    """Compute the target state of log directories; nothing is written.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
@@ -250,7 +250,7 @@ def recover(
 
 
 class _Recovery:
-    """What a request comes to, with what holds for all directories together."""
+    """A request, with what is known about all directories together."""
 
     def __init__(self, request: RecoverRequest) -> None:
         self.request = request
@@ -294,7 +294,7 @@ class _Recovery:
         )
 
     def _policy(self, directory: LogDirectory, partition: Partition) -> Policy:
-        """Of what is left as it is, still say what a broker would do."""
+        """The policy; for what is left unchanged, the verdict says what a broker would do."""
         return Policy.BROKER if self._why_unchanged(directory, partition) else self.request.policy
 
     def _why_unchanged(self, directory: LogDirectory, partition: Partition) -> NotRecovered | None:
@@ -341,7 +341,7 @@ class _Recovery:
         )
 
     def _findings(self, directory: LogDirectory) -> Iterator[Finding]:
-        """What is wrong with a log directory, also beside the others."""
+        """What is wrong with a log directory, by itself and compared with the others."""
         yield from check_directory(directory)
         yield from check_topic_configs(directory, self.request.settings[directory.path].cluster)
         for finding in self.start:
@@ -351,7 +351,7 @@ class _Recovery:
     def _root(
         self, directory: LogDirectory, results: Iterable[PartitionRecovery]
     ) -> dict[str, TargetFile]:
-        """What becomes of the checkpoints and the marker, which only log managers keep."""
+        """The target state of the checkpoints and the marker, which only log managers keep."""
         if directory.kind is not DirectoryKind.LOG_DIRECTORY:
             return {}
         loaded = [each for each in results if is_loaded(each.partition)]

@@ -1,6 +1,6 @@
-"""What keeps a broker from starting, or from serving partitions, for commands that free space.
+"""What keeps a broker from starting or serving partitions; commands that free space report it.
 
-They name it and do not repair it: who runs them is about to start the broker.
+They do not repair it, but whoever runs them is about to start the broker.
 """
 
 from __future__ import annotations
@@ -28,14 +28,12 @@ def severe_findings(
     settings: Mapping[Location, Settings],
     partitions: Mapping[Location, Sequence[Partition]],
 ) -> list[Finding]:
-    """What is severe about log directories, and about some of their partitions.
-
-    Segments are not looked at.
+    """The severe findings about log directories and some of their partitions, without segments.
 
     Args:
-        directories: all of a broker's that were named.
+        directories: all given log directories of a broker.
         settings: of their topics, by the path of the directory.
-        partitions: those that are selected, likewise.
+        partitions: the selected partitions, by the path of the directory.
     """
     found = [*check_start(directories)]
     twice = partitions_twice(directories)

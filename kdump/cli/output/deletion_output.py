@@ -112,7 +112,7 @@ def _partition_lines(
             yield f"{path}: held back by {_HOLDS[reason]}"
     if explain:
         yield from _setting_lines(result.settings)
-        yield from map(_fate_line, result.fates)
+        yield from map(_decision_line, result.decisions)
 
 
 def _unknown_lines(result: PartitionDeletion) -> Iterator[str]:
@@ -147,7 +147,7 @@ def _deleted_words(result: PartitionDeletion, deletion: DeletionArguments) -> st
     deleted = "to delete" if deletion.dry_run else "deleted"
     leftovers = counted(len(result.dropped_leftovers), "leftover file")
     if result.deleted:
-        count = f"{len(result.deleted)} of {counted(len(result.fates), 'segment')}"
+        count = f"{len(result.deleted)} of {counted(len(result.decisions), 'segment')}"
         if result.dropped_leftovers:
             count += f" and {leftovers}"
         return f"{count} {deleted}, {format_bytes(result.freed_bytes)}"
@@ -171,7 +171,7 @@ def _why_refused(result: PartitionDeletion) -> str:
     return ""
 
 
-def _fate_line(fate: SegmentDecision) -> str:
+def _decision_line(fate: SegmentDecision) -> str:
     segment = fate.segment
     moment = format_timestamp(segment.timestamp_ms)
     if not segment.has_timestamp:
@@ -233,11 +233,11 @@ def partition_row(result: PartitionDeletion) -> dict[str, Any]:
         "deleted_leftovers": len(result.dropped_leftovers),
         "freed_bytes": result.freed_bytes,
         "held_back": [reason.name.lower() for reason in result.held_back],
-        "segments": [_fate_row(fate) for fate in result.fates],
+        "segments": [_decision_row(each) for each in result.decisions],
     }
 
 
-def _fate_row(fate: SegmentDecision) -> dict[str, Any]:
+def _decision_row(fate: SegmentDecision) -> dict[str, Any]:
     segment = fate.segment
     return {
         "base_offset": segment.base_offset,

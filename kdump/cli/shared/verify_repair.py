@@ -26,7 +26,7 @@ from kdump.jobs.execution import PlanResult, Writing, locked_for_writing, plan_a
 from kdump.jobs.verify.minimal_repair import (
     MinimalRepair,
     RepairableFindings,
-    RepairSettings,
+    RepairOptions,
     plan_minimal_repair,
 )
 from kdump.log.directory import LogDirectory, read_log_directory
@@ -119,7 +119,7 @@ def _repairs(
     for finding in findings:
         repairable.take(finding)
     directories: Sequence[LogDirectory] = [read_log_directory(path) for path in log_dirs]
-    settings = RepairSettings(
+    settings = RepairOptions(
         settings=verification.config.settings_of(directories),
         policy=policy,
         now_ms=verification.now_ms,

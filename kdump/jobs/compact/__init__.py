@@ -1,1 +1,1 @@
-"""Compaction of many partitions."""
+"""Compact many partitions."""

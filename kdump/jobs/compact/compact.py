@@ -1,7 +1,7 @@
-"""Compaction of the partitions of log directories, by tasks that read and a driver that writes.
+"""Compact the partitions of log directories: tasks read, and the driver writes.
 
-A few partitions are gone over at a time: all parts of all of their logs are scanned, the last
-records of each key are found, and what is to stay is rewritten, group after group of segments.
+A wave of partitions is compacted at a time: tasks scan all parts of their logs, the latest record
+of each key is found, and tasks rewrite what stays, one group of segments after another.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from kdump.storage.location import Location
 from kdump.words import undo_command
 
 WAVE_BYTES: Final = {"local": 512 << 20, "spark": 4 << 30}
-"""How much is gone over at a time, by engine, unless one partition is more.
+"""The size of a wave, by engine, unless a single partition is larger.
 
-In process all keys of that are in memory; on Spark only where the live records are.
+The local engine has all keys of a wave in memory, Spark only the offsets of the live records.
 """
 
 
 class DirectoryNotCompacted(enum.Enum):
-    """Why a log directory is left as it is; the value says it."""
+    """Why a log directory is left unchanged; the value says it."""
 
-    UNCLEAN = "was not left cleanly; run kdump recover first, or give --recover"
+    UNCLEAN = "was not shut down cleanly; run kdump recover first, or give --recover"
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryCompaction:
-    """What becomes of a log directory.
+    """The result of compacting a log directory.
 
     Attributes:
-        directory: as it was.
-        left: why nothing of it was looked at; None where it was.
-        partitions: those that were asked for.
-        undos: by which it can be taken back, the first one first.
+        directory: the directory as it was.
+        unchanged: why it was not compacted; None if it was.
+        partitions: the selected partitions.
+        undos: the undo IDs, oldest first.
     """
 
     directory: LogDirectory
@@ -65,14 +65,14 @@ def recover_first(
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[tuple[recover.DirectoryRecovery, PlanResult]]:
-    """Recover what has to be before it is compacted: whole directories, as a starting broker does.
+    """Recover the directories that cannot be compacted as they are, as a starting broker does.
 
-    Look them over again afterwards. Gives what became of each that was recovered.
+    Read the directories again afterwards. Gives the result of each recovered directory.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
-        KdumpError: the engine broke, or a change cannot be made; says what to do.
-        OSError: the disk does not let us.
+        KdumpError: the engine failed, or a change cannot be made; says what to do.
+        OSError: the disk fails.
     """
     directories = [
         directory
@@ -80,8 +80,8 @@ def recover_first(
         if not directory.is_clean
         or any(each.leftovers for each in directory.partitions if request.selects(directory, each))
     ]
-    wanted = recover.RecoverRequest(directories, request.settings, now_ms=request.now_ms)
-    results = recover.recover(wanted, options, progress)
+    recovery = recover.RecoverRequest(directories, request.settings, now_ms=request.now_ms)
+    results = recover.recover(recovery, options, progress)
     done = plan_and_apply(
         [result.target for result in results], replace(writing, command="recover")
     )
@@ -100,12 +100,12 @@ def compact(
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[DirectoryCompaction]:
-    """Compact log directories whose locks are held; a dry run only says what would become of them.
+    """Compact locked log directories; a dry run previews the result.
 
     Raises:
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
-        KdumpError: the engine broke, or a change cannot be made; says what to do.
-        OSError: the disk does not let us.
+        KdumpError: the engine failed, or a change cannot be made; says what to do.
+        OSError: the disk fails.
     """
     total_bytes = sum(
         partition.data_bytes
@@ -122,7 +122,7 @@ def compact(
 def compact_on(
     engine: Engine, request: CompactRequest, writing: Writing, files: Files = DISK
 ) -> list[DirectoryCompaction]:
-    """As :func:`compact`, on an engine that is there, writing through ``files``."""
+    """As :func:`compact`, on an open engine, writing through ``files``."""
     for directory in request.directories:
         for partition in directory.partitions:
             if request.selects(directory, partition) and _is_written(request, directory, partition):
@@ -144,7 +144,7 @@ def _is_written(request: CompactRequest, directory: LogDirectory, partition: Par
 
 
 def outcome_line(result: DirectoryCompaction) -> str:
-    """What became of a log directory, for people."""
+    """Say that a log directory was compacted, and how to undo it."""
     path = result.directory.path
     return f"{path}: compacted{_how_to_undo(path, result.undos)}"
 
@@ -159,12 +159,12 @@ def _note(
     found: Sequence[DirectoryCompaction],
     writer: Writer,
 ) -> None:
-    """Add to an exception what became of each log directory before it."""
+    """Note on an exception what was changed in each log directory before it."""
     for number, directory in enumerate(directories):
         if number < len(found):
             stop.add_note(outcome_line(found[number]))
         elif number == len(found):
-            what = "logs that were compacted before this stay so; run the command again to finish"
+            what = "logs that were compacted before stay so; run the command again to finish"
             stop.add_note(f"{directory.path}: {what}{_how_to_undo(directory.path, writer.undos)}")
         else:
             stop.add_note(f"{directory.path}: nothing was changed")

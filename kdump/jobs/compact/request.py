@@ -1,4 +1,4 @@
-"""Which partitions are to be compacted, why others are left, and what becomes of each."""
+"""What to compact: which partitions, why others are left unchanged, and the result of each."""
 
 from __future__ import annotations
 
@@ -23,40 +23,38 @@ from kdump.target.refusal import Refusal
 
 
 class NotCompacted(enum.Enum):
-    """Why a partition is left as it is; the value says it."""
+    """Why a partition is left unchanged; the value says it."""
 
     POLICY = "cleanup.policy of its topic is not compact; --force compacts it all the same"
-    REMOTE_STORAGE = "remote.storage.enable is set for its topic, of which the log is only a part"
+    REMOTE_STORAGE = "remote.storage.enable is set for its topic: the log is only a part of it"
     POLICY_UNKNOWN = (
         "cleanup.policy of its topic is not known; give --server-properties FILE and --metadata"
-        " DIR, or name it without a pattern"
+        " DIR, or select it by its exact name"
     )
     REMOTE_STORAGE_UNKNOWN = (
-        "it is not known whether its topic has remote.storage.enable; give --metadata DIR, or name"
-        " it without a pattern"
+        "it is not known whether its topic has remote.storage.enable; give --metadata DIR, or"
+        " select it by its exact name"
     )
-    CLUSTER_METADATA = "a controller's Raft layer cleans it by snapshots, and never compacts it"
+    CLUSTER_METADATA = "a controller's Raft layer cleans it with snapshots, and never compacts it"
     TWICE = TWICE
-    KAFKA_0_7 = "its logs are of Kafka 0.7, which knew no keys"
+    KAFKA_0_7 = "its logs are of Kafka 0.7, which had no keys"
     LEFTOVERS = (
-        "files are left over from something that was interrupted; run kdump recover first, or give"
-        " --recover"
+        "it has leftover files of an interrupted change; run kdump recover first, or give --recover"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CompactRequest:
-    """What is to be compacted.
+    """What to compact, and how.
 
     Attributes:
-        directories: log directories, as they lie on disk.
+        directories: the log directories.
         settings: of their topics, by the path of the directory.
         selection: which partitions.
-        all_compacted: whether only those are meant of which it is known that they are compacted.
-        force: whether topics are meant, too, that are known not to be compacted.
-        is_replicated: whether all logs are replicated up to their ends, whatever the checkpoint
-            of their high watermarks says.
-        now_ms: what time it is.
+        all_compacted: whether to select exactly the topics that are known to be compacted.
+        force: whether to compact topics that are known not to be compacted, too.
+        is_replicated: whether to assume that every log is fully replicated.
+        now_ms: the current time.
         twice: the partitions that are in two directories of a broker.
         largest_record_bytes: a log with larger records in compressed batches is left unchanged.
     """
@@ -72,12 +70,12 @@ class CompactRequest:
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def selects(self, directory: LogDirectory, partition: Partition) -> bool:
-        """Whether the partition is meant; copies on their way and deleted ones never are."""
+        """Whether the partition is selected; moving, deleted and stray ones never are."""
         topic = _topic(partition)
         if partition.state is not PartitionState.LIVE or topic is None:
             return False
         if partition.is_cluster_metadata and not self._names(partition):
-            return False  # a pattern does not mean it
+            return False  # no pattern selects it
         if self.all_compacted:
             settings = self.settings[directory.path].topic(topic)
             return settings.is_policy_known and settings.is_compacted
@@ -86,8 +84,8 @@ class CompactRequest:
     def topic_settings(self, directory: LogDirectory, partition: Partition) -> TopicSettings:
         """The configuration by which a partition is compacted.
 
-        Nobody's default makes tombstones go: where it is not known how long they are kept, only
-        those go for which the broker has set the time, unless the topic is named.
+        No default removes tombstones: if it is unknown how long they are kept, only those with a
+        delete horizon of the broker's are removed, unless the topic is given by its exact name.
         """
         topic = self.settings[directory.path].topic(_topic(partition) or "")
         if DELETE_RETENTION_MS in topic.origins or self._names(partition):
@@ -99,7 +97,7 @@ class CompactRequest:
         return key is not None and self.selection.names(key)
 
     def why_unchanged(self, directory: LogDirectory, partition: Partition) -> NotCompacted | None:
-        """Why a partition that is meant is left as it is."""
+        """Why a selected partition is left unchanged; None if it is compacted."""
         if partition.is_cluster_metadata:
             return NotCompacted.CLUSTER_METADATA
         if partition.path in self.twice:
@@ -123,14 +121,14 @@ CompactionProblem = Refusal | Unreadable | NoSpace
 
 @dataclass(frozen=True, slots=True)
 class PartitionCompaction:
-    """What becomes of a partition.
+    """The result of compacting a partition.
 
     Attributes:
-        partition: which.
-        left: why nothing was looked at; None where it was.
-        problem: why it is left as it is, or from some group on.
-        unknown: properties that decide how it is compacted, and are not known of its topic.
-        compacted: what it becomes; None where it is left as it is.
+        partition: the partition.
+        unchanged: why it was not read; None if it was.
+        problem: why it is left unchanged, perhaps only from some group of segments on.
+        unknown: properties of its topic that decide how it is compacted, but are unknown.
+        compacted: what it becomes; None if it is left unchanged.
         preview: the same in figures.
     """
 
@@ -143,13 +141,13 @@ class PartitionCompaction:
 
 
 def unknown_properties(topic: TopicSettings) -> tuple[str, ...]:
-    """The properties that decide how a log is compacted, and are not known."""
+    """The properties that decide how a log is compacted, but are unknown."""
     decisive = (MIN_COMPACTION_LAG_MS, DELETE_RETENTION_MS)
     return tuple(name for name in decisive if name not in topic.origins)
 
 
 def _unknown(topic: TopicSettings) -> NotCompacted | None:
-    """What is not known of a topic, and could mean that its log must not be compacted."""
+    """What is unknown about a topic and could forbid to compact it."""
     if not topic.is_policy_known:
         return NotCompacted.POLICY_UNKNOWN
     if not topic.is_remote_storage_known:

@@ -1,13 +1,11 @@
-"""New segments are written beside the old ones, and take their place, a few at a time.
+"""Write new segments beside the old ones, and swap them in, a few at a time.
 
-No more space is needed than for one group of segments (or for a few small ones together): before
-a group is written, it is made sure that there is room for it, and what was written before takes
-its place, and gives the space of what it replaces back, if that is needed. Each exchange is a run
-of :mod:`kdump.apply`, before and after which the directory is clean: a broker that is started
-between two of them finds partitions of which some segments are compacted.
+Only one group of segments, or a few small groups, need space at the same time: if there is not
+enough for the next group, the segments written so far are swapped in, which frees the old ones.
+Each swap is a run of :mod:`kdump.apply`, before and after which the directory is clean: a broker
+started between two of them finds partitions with some compacted segments.
 
-Only where an undo is kept all exchanges are one run, because nothing is given back before that is
-discarded.
+With undo data all swaps are one run, because nothing is freed before the undo data is discarded.
 """
 
 from __future__ import annotations
@@ -36,12 +34,12 @@ from kdump.target.target_file import CopiedFrom, Gone, TargetFile
 from kdump.target.virtual_directory import file_name
 
 SWAPPED_BYTES: Final = 64 << 20
-"""From how much on new segments take the place of the old ones: a swap takes some syncs."""
+"""New segments of this size together are swapped in: a swap takes some syncs."""
 
 _SPARE_BYTES: Final = 1 << 20
-"""For checkpoints and the journal."""
+"""Space for checkpoints and the journal."""
 _INDEXED_SHARE: Final = 128
-"""Of so many bytes of a log one is in its indexes, at least where Kafka's default holds."""
+"""Indexes take at most one byte for this many bytes of log, with Kafka's default settings."""
 _NS_PER_MS: Final = 1_000_000
 
 Rewritten = Iterable[Iterable[Chunk] | Refusal]
@@ -49,11 +47,11 @@ Rewritten = Iterable[Iterable[Chunk] | Refusal]
 
 @dataclass(frozen=True, slots=True)
 class NoSpace:
-    """That there is no room for the next group of a partition.
+    """There is not enough space for the next group of segments of a partition.
 
     Attributes:
         base_offset: of the group.
-        needed_bytes: how much it may take.
+        needed_bytes: how much it may need.
         free_bytes: how much there is.
     """
 
@@ -63,40 +61,40 @@ class NoSpace:
 
 
 class Discarder:
-    """Writes nothing: what is written by a dry run."""
+    """Writes nothing, for a dry run."""
 
     undos: tuple[str, ...] = ()
 
     def drop_unfinished(self, partitions: Iterable[Partition]) -> None:
-        """Leave what an earlier run did not finish."""
+        """Leave unfinished segments of an earlier run."""
 
     def write(
         self, begun: Round, group: GroupToRewrite, rewritten: Rewritten
     ) -> RewrittenGroup | Refusal | NoSpace:
-        """Find out what would become of a group."""
+        """Compute what a group would become."""
         rewriter = GroupRewriter(group)
         for _ in rewriter.pieces(rewritten):
             pass
         return rewriter.outcome
 
     def complete(self, partition: TopicPartition, compacted: Compacted) -> None:
-        """All groups of a partition are done."""
+        """Note that all groups of a partition are done."""
 
     def swap(self) -> None:
-        """Nothing has to take the place of anything."""
+        """Swap nothing."""
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Leave nothing."""
 
 
 @dataclass(slots=True)
 class Swapper:
-    """Writes new segments to a log directory; its lock is held, and it was left cleanly.
+    """Writes new segments to a locked, clean log directory.
 
     Attributes:
-        directory: as it was.
+        directory: the directory as it was.
         writing: how to write.
-        files: through which.
+        files: writes the files.
     """
 
     directory: LogDirectory
@@ -111,15 +109,15 @@ class Swapper:
 
     @property
     def undos(self) -> tuple[str, ...]:
-        """By which it can be taken back."""
+        """The undo IDs, oldest first."""
         return tuple(self._undos)
 
     def drop_unfinished(self, partitions: Iterable[Partition]) -> None:
-        """Remove what is left of new segments that were never complete, as a broker does.
+        """Remove unfinished segments (``.cleaned``), as a broker does.
 
         Raises:
-            KdumpError: it cannot be done; says what to do.
-            OSError: something cannot be read.
+            KdumpError: they cannot be removed; says what to do.
+            OSError: the disk fails.
         """
         for partition in partitions:
             unfinished = [each for each in partition.leftovers if each.kind is LeftoverKind.CLEANED]
@@ -131,11 +129,11 @@ class Swapper:
     def write(
         self, begun: Round, group: GroupToRewrite, rewritten: Rewritten
     ) -> RewrittenGroup | Refusal | NoSpace:
-        """Write the new segment of ``group``; it takes its place now or later.
+        """Write the new segment of ``group``; it is swapped in now or later.
 
         Raises:
-            KdumpError: what was written before cannot be put in place.
-            OSError: something cannot be read or written.
+            KdumpError: earlier segments cannot be swapped in.
+            OSError: the disk fails.
         """
         no_space = self._without_space_for(group)
         if no_space is not None:
@@ -167,16 +165,16 @@ class Swapper:
             stage_file(
                 staged, content, like=log.local_path, modified_ns=modified_ns, files=self.files
             )
-        except _NotToBeUsed:
+        except _NotUsed:
             return rewriter.outcome
         outcome = rewriter.outcome
-        assert isinstance(outcome, RewrittenGroup), "else it is not to be used"
+        assert isinstance(outcome, RewrittenGroup), "otherwise it is not used"
         self._staged.append(staged)
         self._staged_bytes += outcome.after.size_bytes
         return outcome
 
     def complete(self, partition: TopicPartition, compacted: Compacted) -> None:
-        """All groups of a partition are written: what else changes is swapped with the last."""
+        """Add the other changes of a partition, after its last group, to the next swap."""
         path = self.directory.path / str(partition)
         written = self._swapped.pop(path, set())
         rest = {name: each for name, each in compacted.files.items() if name not in written}
@@ -184,18 +182,18 @@ class Swapper:
         self._completed[partition] = compacted
 
     def swap(self) -> None:
-        """Let what was written take its place.
+        """Swap in what was written.
 
         Raises:
-            KdumpError: it cannot be done; says what to do.
-            OSError: something cannot be read.
+            KdumpError: it cannot be swapped in; says what to do.
+            OSError: the disk fails.
         """
         changes = tuple(
             TargetPartition(path.local_path, files) for path, files in self._pending.items()
         )
         plan = self._plan(changes)
         self._pending.clear()
-        # From here on they are apply's.
+        # From here on they belong to apply.
         self._staged.clear()
         self._staged_bytes = 0
         keep_undo, command = self.writing.keep_undo, self.writing.command
@@ -204,15 +202,15 @@ class Swapper:
             self._undos.append(undo)
 
     def close(self) -> None:
-        """Remove what was written and is not to be used."""
+        """Remove segments that were written and are not swapped in."""
         for path in self._staged:
             self.files.unlink(path)
         self._staged.clear()
 
     def _plan(self, changes: tuple[TargetPartition, ...]) -> Plan:
         root = compacted_root(self.directory, self._completed)
-        # The marker of a clean stop stays: every state in between is one that a loading broker
-        # resolves, and without it segments that nobody asked about would be recovered.
+        # The clean shutdown marker stays: a loading broker resolves every state in between, and
+        # without the marker it would recover segments that are not compacted.
         return make_plan(TargetDirectory(self.directory.path.local_path, changes, root))
 
     def _without_space_for(self, group: GroupToRewrite) -> NoSpace | None:
@@ -221,7 +219,7 @@ class Swapper:
             return None
         if self._pending and not self.writing.keep_undo:
             self.swap()
-        # Mostly it is much less. To know it exactly takes as long as to rewrite it.
+        # It is usually much less; computing it takes as long as rewriting the group.
         if self._free_bytes() < needed_bytes:
             rewriter = GroupRewriter(group)
             for _ in rewriter.pieces():
@@ -245,15 +243,15 @@ def _with_spare(size_bytes: int) -> int:
     return size_bytes + size_bytes // _INDEXED_SHARE + _SPARE_BYTES
 
 
-class _NotToBeUsed(Exception):
-    """That a new segment is the old one, or cannot be completed."""
+class _NotUsed(Exception):
+    """A new segment equals the old one, or cannot be completed."""
 
 
 def _content(rewriter: GroupRewriter, rewritten: Rewritten, folder: Path) -> Content:
-    """What is in the new log.
+    """The content of the new log.
 
     Raises:
-        _NotToBeUsed: there is none, as is found out before the last piece is given.
+        _NotUsed: there is no new log; raised before the last piece.
     """
     last: bytes | FileRange | None = None
     for piece in rewriter.pieces(rewritten):
@@ -265,6 +263,6 @@ def _content(rewriter: GroupRewriter, rewritten: Rewritten, folder: Path) -> Con
             last = piece
     outcome = rewriter.outcome
     if isinstance(outcome, Refusal) or outcome.is_unchanged:
-        raise _NotToBeUsed
+        raise _NotUsed
     if last is not None:
         yield last

@@ -1,7 +1,7 @@
-"""What tasks do when logs are compacted: look through parts of them, and rewrite parts of them.
+"""The jobs of compaction: scan parts of logs, and rewrite parts of logs.
 
-Tasks read. What they find and what is to be written goes back to whoever asked for it; a file that
-the machine does not give is a result, too.
+Tasks only read: they return what they found, and the bytes to write. A file that cannot be read is
+a result, too.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from kdump.target.refusal import Refusal
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanSplit(Split):
-    """A part of a log to be looked through."""
+    """A part of a log to scan."""
 
     part: PartToScan = field(default_factory=lambda: PartToScan(local("")))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RewriteSplit(Split):
-    """A part of a log to be rewritten; there always is one."""
+    """A part of a log to rewrite; ``part`` is always set."""
 
     part: PartToRewrite | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SurveyJob:
-    """Finds what transactions are about."""
+    """Finds the transactions of a log."""
 
     def run(self, split: ScanSplit, /) -> TxnBatches | Refusal | Unreadable:
         try:
@@ -56,7 +56,7 @@ class KeyPiece:
     """Some keys of a part of a log.
 
     Attributes:
-        log: directory of the partition.
+        log: the directory of the partition.
         mapped: as :attr:`ScannedPart.mapped`.
         unmapped: as :attr:`ScannedPart.unmapped`.
     """
@@ -68,11 +68,11 @@ class KeyPiece:
 
 @dataclass(frozen=True, slots=True)
 class LiveKeys:
-    """What is live of some keys of a log.
+    """The live records of some keys of a log.
 
     Attributes:
         live: the live records.
-        keys: how many distinct keys it has.
+        keys: the number of distinct keys.
     """
 
     live: LiveRecords
@@ -81,7 +81,7 @@ class LiveKeys:
 
 @dataclass(frozen=True, slots=True)
 class ScanJob:
-    """Finds transactions and damage in parts of logs, and by their keys what is live of them.
+    """Finds transactions and damage in parts of logs, and by their keys the live records.
 
     Attributes:
         largest_record_bytes: larger records of compressed batches are not decoded, and their log
@@ -108,7 +108,7 @@ class ScanJob:
         }
 
     def reduce(self, pieces: Sequence[KeyPiece], /) -> dict[Location, LiveKeys]:
-        """What is live, by the directory of the partition."""
+        """The live records, by the directory of the partition."""
         by_log: dict[Location, list[KeyPiece]] = defaultdict(list)
         for piece in pieces:
             by_log[piece.log].append(piece)
@@ -120,7 +120,7 @@ class ScanJob:
 
 @dataclass(frozen=True, slots=True)
 class RewriteJob:
-    """Says what is written in the place of a part.
+    """Computes the bytes that replace a part of a log.
 
     Attributes:
         largest_record_bytes: as :attr:`ScanJob.largest_record_bytes`.
@@ -141,7 +141,7 @@ def _unreadable(split: Split, failure: OSError) -> Unreadable:
 
 
 def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator[ScanSplit]:
-    """The splits for what is to be surveyed: one for each log."""
+    """The splits of a survey: one for each log."""
     sizes = {partition.path / each.log_name: each.data_bytes for each in partition.segments}
     for part in parts:
         yield ScanSplit(
@@ -157,7 +157,7 @@ def survey_splits(partition: Partition, parts: Iterable[PartToScan]) -> Iterator
 def scan_splits(
     partition: Partition, parts: Iterable[PartToScan], target_bytes: int
 ) -> Iterator[ScanSplit]:
-    """The splits for what is to be scanned, in order: several for a large log.
+    """The splits of a scan, in order: several for a large log.
 
     Raises:
         OSError: a log cannot be read.
@@ -176,7 +176,7 @@ def scan_splits(
 
 
 def rewrite_splits(groups: Iterable[GroupToRewrite]) -> Iterator[RewriteSplit]:
-    """The splits for what is to be rewritten, in order."""
+    """The splits of a rewrite, in order."""
     for group in groups:
         for part in group.parts:
             start, end = part.ranges[0][0], part.ranges[-1][1]

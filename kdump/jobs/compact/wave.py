@@ -1,4 +1,4 @@
-"""The rounds of compaction of some partitions that are gone over together, step by step."""
+"""Compact a wave of partitions together, step by step."""
 
 from __future__ import annotations
 
@@ -49,23 +49,23 @@ from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 
 SCANNED_BYTES: Final = 128 << 20
-"""How much is scanned at once, at most: the more, the fewer times is a key found."""
+"""The largest part of a log that is scanned at once: the larger, the fewer duplicate keys."""
 REWRITTEN_BYTES: Final = 512 << 20
-"""How much is given to the engine to be rewritten at a time: results wait here for their turn."""
+"""How much the engine rewrites at a time: results wait in memory for their turn."""
 
 BUCKET_RECORDS: Final = 2 << 20
 BUCKET_BYTES: Final = 256 << 20
-"""What is in a bucket of keys is of so many records, and so many bytes of logs, at most."""
+"""The largest number of records, and of bytes of logs, whose keys share a bucket."""
 
 _LEAST_RECORD_BYTES: Final = 16
-"""Of a log whose offsets have large gaps it is not known how many records it holds."""
+"""Bounds the number of records of a log whose offsets have large gaps."""
 _INT64_MAX: Final = 2**63 - 1
 
 _RewrittenPart = tuple[RewriteSplit, tuple[Chunk, ...] | Refusal | Unreadable]
 
 
 class Writer(Protocol):
-    """What becomes of what is rewritten."""
+    """Writes what is rewritten, or discards it."""
 
     @property
     def undos(self) -> tuple[str, ...]: ...
@@ -106,11 +106,11 @@ class _Work:
 
     @property
     def keys(self) -> int:
-        """How many distinct ones there are."""
+        """The number of distinct keys."""
         return sum(each.keys for each in self.live)
 
     def add(self, split: ScanSplit, found: ScannedPart | Refusal | Unreadable) -> None:
-        """Take what was found in a part; those of a log come in their order."""
+        """Add what was found in a part; the parts of a log come in order."""
         if isinstance(found, ScannedPart):
             self.scanned[split.part.path].append(found)
         else:
@@ -123,7 +123,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class Wave:
-    """Takes all steps of the rounds of some partitions."""
+    """Takes all steps of the compaction of some partitions."""
 
     request: CompactRequest
     directory: LogDirectory
@@ -131,7 +131,7 @@ class Wave:
     writer: Writer
 
     def results(self, partitions: Sequence[Partition]) -> Iterator[PartitionCompaction]:
-        """What becomes of each; in no order."""
+        """Compact the partitions; yields a result for each, in any order."""
         works = []
         for partition in partitions:
             with phase(f"loading {partition.path}"):
@@ -142,7 +142,7 @@ class Wave:
                 yield PartitionCompaction(partition, problem=begun)
         self._survey(works)
         self._scan(works)
-        with phase("finding out which records stay", len(works)) as finding:
+        with phase("computing which records stay", len(works)) as finding:
             for work in finding.over(works):
                 if work.problem is None:
                     self._find_groups(work)
@@ -150,7 +150,7 @@ class Wave:
 
     def _begun(self, partition: Partition) -> _Work | CompactionProblem:
         key = partition.topic_partition
-        assert key is not None, "only what has a topic is compacted"
+        assert key is not None, "only partitions with a topic are compacted"
         settings = self.request.settings[self.directory.path]
         topic = self.request.topic_settings(self.directory, partition)
         context = load_context(
@@ -227,7 +227,7 @@ class Wave:
                     yield PartitionCompaction(work.partition, problem=work.problem)
 
     def _rewritten(self, splits: Sequence[RewriteSplit]) -> Generator[_RewrittenPart, None, None]:
-        """What comes of splits, in their order."""
+        """Rewrite splits; yields the results in order."""
         job = RewriteJob(self.request.largest_record_bytes)
         for some in size_groups(splits, lambda split: split.size_bytes, REWRITTEN_BYTES):
             yield from run_in_order(self.engine, job, some)
@@ -249,7 +249,7 @@ class Wave:
                     if isinstance(outcome, Refusal):
                         outcomes.append(outcome)
             for _ in own:
-                pass  # of a group that is left as it is
+                pass  # results of a group that is left unchanged
         compacted = work.begun.finish(outcomes)
         self.writer.complete(work.key, compacted)
         scanned = itertools.chain.from_iterable(work.scanned.values())
@@ -274,7 +274,7 @@ class Wave:
 
 
 def _key_buckets(rounds: Iterable[Round]) -> int:
-    """Into how many buckets keys are dealt, so that a worker can hold one."""
+    """How many buckets of keys to use, so that each fits into the memory of a worker."""
     records = total_bytes = 0
     for each in rounds:
         size_bytes = sum(segment.size_bytes for segment in each.segments)

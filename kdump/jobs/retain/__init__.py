@@ -1,1 +1,1 @@
-"""Deleting old segments and records."""
+"""Delete old segments and records."""

@@ -1,7 +1,6 @@
-"""What becomes of a log directory when records of a partition are deleted by offset.
+"""Delete the records of a partition before an offset.
 
-Nothing is written: what comes out is the wanted state, for ``kdump delete-records`` to show and to
-apply.
+Nothing is written: the result is a target state, for ``kdump delete-records`` to show and to apply.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from kdump.target.virtual_directory import file_name
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecordsRequest:
-    """Which records are to be deleted.
+    """Which records to delete.
 
     Attributes:
-        directory: the log directory, as it lies on disk.
-        twice: the partitions that are in two directories of its broker.
-        partition: of which partition in it.
-        settings: of its topics.
-        before: all below this offset; -1 is all that is replicated.
-        now_ms: what time it is.
-        is_replicated: whether the operator says that the log is replicated up to its end.
+        directory: the log directory.
+        partition: a partition in it.
+        settings: of the topics of its broker.
+        before: delete the records below this offset; -1 for the high watermark.
+        now_ms: the current time.
+        is_replicated: whether to assume that the log is fully replicated.
+        twice: the partitions that are in two directories of the broker.
     """
 
     directory: LogDirectory
@@ -57,10 +56,10 @@ class DeleteRecordsRequest:
 
 @during("finding out what to delete")
 def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
-    """Say what becomes of a log directory when records are deleted.
+    """Compute the target state of a log directory whose records are deleted.
 
     Raises:
-        NotCleanError: it was not left by a clean stop.
+        NotCleanError: the directory needs recovery first.
         RecordsNotDeletableError: a broker would refuse to delete them.
     """
     directory, partition = request.directory, request.partition
@@ -73,9 +72,9 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
         )
     topic = request.settings.topic(name)
     result = PartitionDeletion(directory, partition, topic)
-    left = why_not_deleted(result, is_policy_needed=True, twice=request.twice)
-    if left is not None:
-        return directory_result(directory, [replace(result, unchanged=left)])
+    reason = why_not_deleted(result, is_policy_needed=True, twice=request.twice)
+    if reason is not None:
+        return directory_result(directory, [replace(result, unchanged=reason)])
     split = delete_segments_split(
         partition,
         directory,
@@ -93,20 +92,22 @@ def delete_records(request: DeleteRecordsRequest) -> DirectoryDeletion:
     if not log.has_high_watermark:
         result = replace(result, held_back=(Reason.NO_HIGH_WATERMARK,))
     if outcome.log_start_offset <= log.log_start_offset and not partition.leftovers:
-        return directory_result(directory, [replace(result, fates=_before(log.segments, {}))])
-    fates = _before(log.segments, outcome.files)
-    return directory_result(directory, [replace(result, outcome=outcome, fates=fates)])
+        return directory_result(
+            directory, [replace(result, decisions=_decisions(log.segments, {}))]
+        )
+    decisions = _decisions(log.segments, outcome.files)
+    return directory_result(directory, [replace(result, outcome=outcome, decisions=decisions)])
 
 
-def _before(
+def _decisions(
     segments: Sequence[RetainableSegment], files: Mapping[str, TargetFile]
 ) -> tuple[SegmentDecision, ...]:
-    """What becomes of segments when the records before an offset are deleted."""
+    """Which segments are deleted with the records before an offset."""
     return tuple(
-        SegmentDecision(segment, is_deleted=True, why="all of it is before that offset")
+        SegmentDecision(segment, is_deleted=True, why="all its records are before that offset")
         if isinstance(files.get(file_name(segment.base_offset, FileKind.LOG)), Gone)
         else SegmentDecision(
-            segment, is_deleted=False, why="it holds records that stay, or is active"
+            segment, is_deleted=False, why="it has records after that offset, or is active"
         )
         for segment in segments
     )

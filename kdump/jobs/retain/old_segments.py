@@ -1,6 +1,6 @@
-"""Giving up the first segments of logs: what has to hold for it, and what becomes of directories.
+"""Delete the first segments of logs: when that is refused, and the target state of directories.
 
-Nothing is written: what comes out is the wanted state, for a command to show and to apply.
+Nothing is written: the result is a target state, for a command to show and to apply.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from kdump.target.virtual_directory import file_name
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 )
-"""Topics that brokers keep for themselves (``Topic.INTERNAL_TOPICS``)."""
+"""Topics that brokers use themselves (``Topic.INTERNAL_TOPICS``)."""
 
 
 _SET_BY_HAND: Final = (
-    "remove it, as a broker takes it for empty, and set the lines that are known with"
+    "remove it, because a broker reads it as empty, and set the known lines with"
     " 'kdump checkpoint set LOG_DIR {} ...'"
 )
 _NOT_RECOVERED: Final = {
@@ -47,42 +47,42 @@ _NOT_RECOVERED: Final = {
     names.CLEANER_OFFSET_CHECKPOINT: _SET_BY_HAND.format("cleaner-offset")
     + "; without them nothing but the cluster's metadata tells which topics are compacted",
 }
-"""What to do about checkpoints that loading does not write, and recovery therefore neither."""
+"""What to do about checkpoints that neither loading nor recovery writes."""
 
 
 class NotCleanError(KdumpError):
-    """A directory that has to be recovered before anything in it can be given up."""
+    """A directory must be recovered before anything in it can be deleted."""
 
     exit_status = ExitStatus.DAMAGE_LEFT
 
 
 class NotDeleted(enum.Enum):
-    """Why nothing of a partition goes, whatever its age; the value says it."""
+    """Why nothing of a partition is deleted, whatever its age; the value says it."""
 
-    INTERNAL = "its topic is internal, and is meant only where it is named without a pattern"
-    COMPACTED = "its topic is only compacted, and is meant only where it is named without a pattern"
+    INTERNAL = "its topic is internal; select it by its exact name"
+    COMPACTED = "its topic is only compacted; select it by its exact name"
     REMOTE_STORAGE = REMOTE_STORAGE
     REMOTE_STORAGE_UNKNOWN = "it is not known whether its topic has remote.storage.enable"
     UNKNOWN = "neither retention.ms nor retention.bytes of its topic is known"
     POLICY_UNKNOWN = "cleanup.policy of its topic is not known"
     WAS_COMPACTED = (
-        "cleaner-offset-checkpoint has a line for it, so that its topic is compacted, and its"
-        " cleanup.policy is not known"
+        "its cleanup.policy is not known, but a line in cleaner-offset-checkpoint shows that it was"
+        " compacted"
     )
     TWICE = TWICE
     LEFTOVERS = (
-        "files are left over from an interrupted swap or write; run kdump recover first, which"
+        "it has leftover files of an interrupted swap or write; run kdump recover first, which"
         " finishes it"
     )
 
     @property
     def is_refusal(self) -> bool:
-        """Whether it was asked for, and cannot be done."""
+        """Whether the partition was selected, but cannot be changed."""
         return self not in (NotDeleted.INTERNAL, NotDeleted.COMPACTED)
 
     @property
     def needed_config(self) -> str:
-        """What has to be said for it to be looked at; empty where that does not help."""
+        """The configuration that would let it be changed; empty if none would."""
         return _NEEDED_CONFIGS.get(self, "")
 
 
@@ -96,14 +96,14 @@ _NEEDED_CONFIGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentDecision:
-    """What becomes of a segment.
+    """Whether to delete a segment, and why.
 
     Attributes:
-        segment: which.
-        is_deleted: whether it goes.
-        why: in words.
-        goes_at_ms: the first moment at which its age lets it go; None where it goes now, or where
-            time alone does not do it.
+        segment: the segment.
+        is_deleted: whether it is deleted.
+        why: the reason, in words.
+        goes_at_ms: when it will be old enough; None if it is deleted now, or age alone is not
+            enough.
     """
 
     segment: RetainableSegment
@@ -121,11 +121,11 @@ class PartitionDeletion:
         partition: which.
         settings: of its topic.
         left: why nothing of it goes; None where it was looked at.
-        problem: why it cannot be worked on; None where it can.
-        log: what retention looks at; None where it was not looked at, or cannot be worked on.
-        outcome: what is left of it; None where nothing changes.
-        fates: what becomes of each segment.
-        held_back: what keeps segments that would go now otherwise.
+        problem: why its log cannot be read or changed; None if it can.
+        log: the log as retention reads it; None if it was not read.
+        outcome: the log afterwards; None if nothing changes.
+        decisions: about each segment.
+        held_back: why segments stay that are old enough.
     """
 
     directory: LogDirectory
@@ -135,7 +135,7 @@ class PartitionDeletion:
     problem: Verdict | Unreadable | None = None
     log: RetainableLog | None = None
     outcome: RetainedPartition | None = None
-    fates: tuple[SegmentDecision, ...] = ()
+    decisions: tuple[SegmentDecision, ...] = ()
     held_back: tuple[Reason, ...] = ()
 
     @property
@@ -145,42 +145,42 @@ class PartitionDeletion:
 
     @property
     def deleted(self) -> tuple[SegmentDecision, ...]:
-        return tuple(fate for fate in self.fates if fate.is_deleted)
+        return tuple(each for each in self.decisions if each.is_deleted)
 
     @property
     def dropped_leftovers(self) -> tuple[Leftover, ...]:
-        """The files that a broker was deleting, and that go."""
+        """The files that a broker was deleting, and that are deleted now."""
         return tuple(
             each for each in self.partition.leftovers if isinstance(self.files.get(each.name), Gone)
         )
 
     @property
     def freed_bytes(self) -> int:
-        """On disk, of the logs and indexes that go, and of files that were being deleted."""
+        """The space on disk that deleting the logs, indexes and leftover files frees."""
         leftover_bytes = sum(each.size_bytes for each in self.dropped_leftovers)
-        return sum(fate.segment.disk_bytes for fate in self.deleted) + leftover_bytes
+        return sum(each.segment.disk_bytes for each in self.deleted) + leftover_bytes
 
     @property
     def log_start_offset(self) -> int | None:
-        """Where the log begins afterwards; None where it was not looked at."""
+        """The log start offset afterwards; None if the log was not read."""
         if self.outcome is not None:
             return self.outcome.log_start_offset
         return None if self.log is None else self.log.log_start_offset
 
     @property
     def files(self) -> dict[str, TargetFile]:
-        """What becomes of its files, as far as that is something."""
+        """The target state of the files that change."""
         return {} if self.outcome is None else self.outcome.files
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryDeletion:
-    """What becomes of a log directory.
+    """What a log directory becomes.
 
     Attributes:
-        directory: as it is.
-        partitions: those that were asked for.
-        target: what it should be.
+        directory: the directory as it is.
+        partitions: the selected partitions.
+        target: its target state.
     """
 
     directory: LogDirectory
@@ -189,27 +189,27 @@ class DirectoryDeletion:
 
 
 def require_clean(directory: LogDirectory) -> None:
-    """Refuse a directory in which a broker would have something to put right first.
+    """Refuse a directory that a broker would recover or repair first.
 
     Raises:
-        NotCleanError: the marker of a clean stop is missing, or a checkpoint is malformed.
+        NotCleanError: the clean shutdown marker is missing, or a checkpoint is malformed.
         OSError: a checkpoint cannot be read.
     """
     advice = f"run 'kdump recover {directory.path}' first"
     if not directory.is_clean:
-        raise NotCleanError(f"{directory.path}: was not left by a clean stop; {advice}")
+        raise NotCleanError(f"{directory.path}: was not shut down cleanly; {advice}")
     for problem in directory.problems:
         if problem.path.name in directory.checkpoints.by_file_name():
             if isinstance(problem.error, OSError):
                 raise problem.error
-            target = _NOT_RECOVERED.get(problem.path.name, advice)
-            raise NotCleanError(f"{problem.path}: {problem.error}; {target}")
+            instead = _NOT_RECOVERED.get(problem.path.name, advice)
+            raise NotCleanError(f"{problem.path}: {problem.error}; {instead}")
 
 
 def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
-    """Whether it is a deleted file, or an index of a segment deleted from the start of the log.
+    """Whether it is a deleted file, or the index of a segment deleted from the start of the log.
 
-    The latter is left when making room on a full disk is interrupted; the next run deletes it.
+    The latter is left if freeing space on a full disk is interrupted; the next run deletes it.
     """
     offset = names.leading_offset(leftover.name)
     return leftover.kind is LeftoverKind.DELETED or (
@@ -223,12 +223,12 @@ def _is_harmless(leftover: Leftover, partition: Partition) -> bool:
 def why_not_deleted(
     result: PartitionDeletion, *, is_policy_needed: bool, twice: Collection[Location]
 ) -> NotDeleted | None:
-    """Why no segment of a log may go, whatever lets it go; None where one may.
+    """Why no segment of a log may be deleted; None if they may.
 
     Args:
-        result: of which log.
-        is_policy_needed: whether what is not known of its topic is a reason, too. If not, that
-            topic was named, and what its name and Kafka's defaults say counts.
+        result: the partition.
+        is_policy_needed: whether an unknown cleanup.policy is a reason. It is not if the topic was
+            given by its exact name: then its name and Kafka's defaults count.
         twice: the partitions that are in two directories of a broker.
     """
     if result.partition.path in twice:
@@ -249,7 +249,7 @@ def why_not_deleted(
 def directory_result(
     directory: LogDirectory, results: Sequence[PartitionDeletion]
 ) -> DirectoryDeletion:
-    """What becomes of a log directory by what becomes of partitions in it."""
+    """The target state of a log directory, by those of its partitions."""
     changed = [each for each in results if each.outcome is not None]
     outcomes = {each.topic_partition: each.outcome for each in changed if each.outcome is not None}
     first, root = _root(directory, outcomes, _stale_log_starts(directory, results))
@@ -271,17 +271,17 @@ def directory_result(
 
 
 def _may_go_early(result: PartitionDeletion) -> Iterator[tuple[Path, ...]]:
-    """The files of the segments that go; but the last of a log says where that goes on."""
+    """The files of the deleted segments, but for the last of a log, which gives its end offset."""
     assert result.log is not None
     for leftover in result.dropped_leftovers:
         yield ((result.partition.path / leftover.name).local_path,)
     for segment in result.log.segments[:-1]:
-        target = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
-        if not isinstance(result.files.get(target[0]), Gone):
+        file_names = [file_name(segment.base_offset, kind) for kind in SEGMENT_KINDS]
+        if not isinstance(result.files.get(file_names[0]), Gone):
             return
         yield tuple(
             (result.partition.path / name).local_path
-            for name in target
+            for name in file_names
             if isinstance(result.files.get(name), Gone)
         )
 
@@ -289,7 +289,7 @@ def _may_go_early(result: PartitionDeletion) -> Iterator[tuple[Path, ...]]:
 def _stale_log_starts(
     directory: LogDirectory, results: Sequence[PartitionDeletion]
 ) -> frozenset[TopicPartition]:
-    """The partitions whose log begins with its first segment, and has a line about it all the same.
+    """The partitions with a line about the log start that is not past their first segment.
 
     A broker leaves that line out whenever it writes the checkpoint
     (``LogManager.checkpointLogStartOffsetsInDir``).
@@ -310,7 +310,7 @@ def _root(
     outcomes: Mapping[TopicPartition, RetainedPartition],
     stale: frozenset[TopicPartition],
 ) -> tuple[dict[str, TargetFile], dict[str, TargetFile]]:
-    """What the files in the root have to be before anything is deleted, and in the end."""
+    """The target state of the files in the root, before anything is deleted and at the end."""
     if not outcomes and not stale:
         return {}, {}
     root = retained_root(directory, outcomes, stale)

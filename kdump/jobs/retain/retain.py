@@ -1,6 +1,6 @@
-"""What becomes of log directories when old segments go, by retention or to free so much space.
+"""Delete old segments of log directories, by retention or to free space.
 
-Nothing is written: what comes out is the wanted state, for ``kdump retain`` to show and to apply.
+Nothing is written: the result is a target state, for ``kdump retain`` to show and to apply.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from kdump.words import counted
 
 @dataclass(frozen=True, slots=True)
 class RetainRequest:
-    """What is to be given up.
+    """What to delete.
 
     Attributes:
-        directories: log directories, as they lie on disk.
+        directories: the log directories.
         settings: of their topics, by the path of the directory.
         selection: which partitions.
-        now_ms: what time it is.
-        is_replicated: whether the operator says that all logs are replicated up to their ends.
+        now_ms: the current time.
+        is_replicated: whether to assume that every log is fully replicated.
         free_bytes: how much to free, whatever retention says; None to apply retention.
     """
 
@@ -76,27 +76,27 @@ def retain(
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[DirectoryDeletion]:
-    """Say what becomes of log directories; those in which no topic is meant are left out.
+    """Compute the target state of log directories; those without selected partitions are left out.
 
     Raises:
-        NotCleanError: one of them was not left by a clean stop.
+        NotCleanError: a directory needs recovery first.
         InvalidSettingError: a property of a topic has a value that Kafka does not take.
-        KdumpError: not as much can be freed as was asked for, or the engine broke.
+        KdumpError: less can be freed than was asked for, or the engine failed.
     """
     selected = [(directory, request.selected_in(directory)) for directory in request.directories]
     for directory, partitions in selected:
         if partitions:
             require_clean(directory)
     twice = partitions_twice(request.directories)
-    asked = [
-        _asked(request, directory, partition, twice)
+    undecided = [
+        _undecided(request, directory, partition, twice)
         for directory, partitions in selected
         for partition in partitions
     ]
-    splits = [_split(request, each) for each in asked if each.unchanged is None]
+    splits = [_split(request, each) for each in undecided if each.unchanged is None]
     total_bytes = sum(split.size_bytes for split in splits)
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
-        decided = [_decided(each, result) for each, result in _run(engine, asked, splits)]
+        decided = [_decided(each, result) for each, result in _run(engine, undecided, splits)]
         if request.free_bytes is not None:
             decided = _freed(request.free_bytes, decided, splits, engine)
     return [
@@ -106,13 +106,13 @@ def retain(
     ]
 
 
-def _asked(
+def _undecided(
     request: RetainRequest,
     directory: LogDirectory,
     partition: Partition,
     twice: Collection[Location],
 ) -> PartitionDeletion:
-    """A partition before anybody has looked at it."""
+    """A partition before its log was read."""
     assert partition.topic_partition is not None
     topic = request.settings[directory.path].topic(partition.topic_partition.topic)
     result = PartitionDeletion(directory, partition, topic)
@@ -132,26 +132,32 @@ def _split(request: RetainRequest, result: PartitionDeletion) -> DeleteSegmentsS
 
 
 def _run(
-    engine: Engine, asked: Sequence[PartitionDeletion], splits: Sequence[DeleteSegmentsSplit]
+    engine: Engine, partitions: Sequence[PartitionDeletion], splits: Sequence[DeleteSegmentsSplit]
 ) -> Iterator[tuple[PartitionDeletion, DeleteSegmentsResult | None]]:
-    """Give each of ``asked`` with what was found out; with nothing where it has no split."""
+    """Yield each partition with the result of its split; None if it has none."""
     results = run_all(engine, DeleteSegmentsJob(), splits)
     found = {split.path: result for split, result in zip(splits, results, strict=True)}
-    for each in asked:
+    for each in partitions:
         yield each, found.get(each.partition.path)
 
 
-def _decided(asked: PartitionDeletion, result: DeleteSegmentsResult | None) -> PartitionDeletion:
+def _decided(
+    partition: PartitionDeletion, result: DeleteSegmentsResult | None
+) -> PartitionDeletion:
     if result is None:
-        return asked
+        return partition
     if not isinstance(result, LogDeletion):
-        return replace(asked, problem=result)
-    fates = tuple(
-        SegmentDecision(fate.segment, fate.is_deleted, fate.reason.value, fate.goes_at_ms)
-        for fate in result.fates
+        return replace(partition, problem=result)
+    decisions = tuple(
+        SegmentDecision(each.segment, each.is_deleted, each.reason.value, each.goes_at_ms)
+        for each in result.decisions
     )
     return replace(
-        asked, log=result.log, outcome=result.outcome, fates=fates, held_back=result.held_back
+        partition,
+        log=result.log,
+        outcome=result.outcome,
+        decisions=decisions,
+        held_back=result.held_back,
     )
 
 
@@ -174,15 +180,15 @@ def _why_unchanged(
 
 
 def _freed(
-    wanted_bytes: int,
+    needed_bytes: int,
     results: Sequence[PartitionDeletion],
     splits: Sequence[DeleteSegmentsSplit],
     engine: Engine,
 ) -> list[PartitionDeletion]:
-    """Give up the oldest segments until there is as much space as is wanted.
+    """Delete the oldest segments until ``needed_bytes`` are free.
 
     Raises:
-        KdumpError: there would not be, or the engine broke.
+        KdumpError: less can be freed, or the engine failed.
     """
     logs = {each.partition.path: each.log for each in results if each.log is not None}
     deleted_bytes = {
@@ -191,12 +197,12 @@ def _freed(
         if each.log is not None
     }
     begun_bytes = sum(deleted_bytes.values())
-    choice = choose_to_free(list(logs.values()), max(0, wanted_bytes - begun_bytes))
+    choice = choose_to_free(list(logs.values()), max(0, needed_bytes - begun_bytes))
     if not choice.is_enough:
         raise KdumpError(
-            f"no more than {choice.freed_bytes + begun_bytes} bytes of the {wanted_bytes} wanted"
-            f" can be freed in the selected topics: {_why_not_more(results)}; nothing has been"
-            " changed; ask for less, or for more topics"
+            f"only {choice.freed_bytes + begun_bytes} of {needed_bytes} bytes can be freed in the"
+            f" selected partitions: {_why_not_more(results)}; nothing was changed; free less, or"
+            " select more partitions"
         )
     counts = dict(zip(logs, choice.counts, strict=True))
     shortened = [
@@ -204,11 +210,11 @@ def _freed(
         for split in splits
         if counts.get(split.path) or deleted_bytes.get(split.path)
     ]
-    return [_given_up(each, found, counts) for each, found in _run(engine, results, shortened)]
+    return [_without_first(each, found, counts) for each, found in _run(engine, results, shortened)]
 
 
 def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
-    """Why no more segments can go, with a partition for each reason for which it was left."""
+    """Why no more segments can be deleted, with an example for each reason."""
     reasons = ["the rest is not replicated, not known to be, or empty"]
     left = {each.unchanged: each for each in reversed(results) if each.unchanged is not None}
     for why, example in left.items():
@@ -221,7 +227,7 @@ def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
     return "; ".join(reasons)
 
 
-def _given_up(
+def _without_first(
     result: PartitionDeletion, found: DeleteSegmentsResult | None, counts: Mapping[Location, int]
 ) -> PartitionDeletion:
     if result.log is None:
@@ -232,18 +238,18 @@ def _given_up(
     return replace(
         result,
         outcome=None if found is None else found.outcome,
-        fates=tuple(
-            SegmentDecision(segment, at < count, _why_given_up(log, at, count))
+        decisions=tuple(
+            SegmentDecision(segment, at < count, _why_deleted(log, at, count))
             for at, segment in enumerate(log.segments)
         ),
         held_back=() if log.has_high_watermark else (Reason.NO_HIGH_WATERMARK,),
     )
 
 
-def _why_given_up(log: RetainableLog, at: int, count: int) -> str:
-    """Why a segment goes or stays where space is wanted."""
+def _why_deleted(log: RetainableLog, at: int, count: int) -> str:
+    """Why a segment is deleted or kept to free space."""
     if at < count:
-        return "it is one of the oldest, and space is wanted"
+        return "it is one of the oldest, and space is needed"
     if log.is_deletable(at):
         return "enough is freed without it"
     if not log.has_next(at) and not log.segments[at].size_bytes:

@@ -1,7 +1,7 @@
-"""The job that says what a partition loses when old segments go.
+"""The job that decides which segments of a partition are deleted.
 
-Nothing is written: a task loads one partition as a broker does at its start, and of what it finds
-out only that is given back by which all partitions together are decided on, and what changes.
+A task loads one partition as a starting broker does, and writes nothing. It returns only what
+changes, and what a decision about all partitions together needs.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from kdump.state.settings import Settings, TopicSettings
 from kdump.target.refusal import Refusal
 
 _READ_BYTES: Final = 4096
-"""What is read of a segment, for the last entry of its time index: the least that a disk reads."""
+"""How much is read of a segment, for the last entry of its time index: one block."""
 
 _NO_LIMIT: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class LogDeletion:
-    """What becomes of a partition that a broker loads without putting anything right.
+    """What a log loses that a broker would load without repairing anything.
 
     Attributes:
-        log: what retention looks at.
-        outcome: what is left of it; None where nothing changes.
-        fates: of its segments, where retention was asked for.
-        held_back: what keeps segments that would go now otherwise, likewise.
+        log: the log as retention reads it.
+        outcome: the log afterwards; None if nothing changes.
+        decisions: about its segments, if retention was applied.
+        held_back: why segments stay that are old enough, likewise.
     """
 
     log: RetainableLog
     outcome: RetainedPartition | None = None
-    fates: tuple[SegmentFate, ...] = ()
+    decisions: tuple[SegmentFate, ...] = ()
     held_back: tuple[Reason, ...] = ()
 
 
 class DeletionRule(Protocol):
-    """Decides what a log loses; a value that can be pickled."""
+    """Decides what a log loses; a picklable value."""
 
     def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
-        """What becomes of a log, or why nothing can be said of it.
+        """Apply the rule to a log; a verdict says why it cannot be applied.
 
         Raises:
             OSError: a file of the log cannot be read.
@@ -64,7 +64,7 @@ class DeletionRule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecideLater:
-    """Nothing goes: what there is is to be decided on together with other logs, by age."""
+    """Delete nothing: the age of the segments is compared with those of other logs later."""
 
     def applied_to(self, loaded: LoadedLog, /) -> LogDeletion | Verdict:
         found = dated_by_records(loaded)
@@ -79,7 +79,7 @@ class DecideLater:
 
 @dataclass(frozen=True, slots=True)
 class ByRetention:
-    """What the retention of its topic lets go at ``now_ms``."""
+    """Delete what the retention of its topic deletes at ``now_ms``."""
 
     topic: TopicSettings
     now_ms: int
@@ -90,8 +90,8 @@ class ByRetention:
         if wrong is not None:
             return Verdict(
                 VerdictKind.REFUSED,
-                f"the time index of segment {wrong.base_offset} does not hold: by its records the"
-                " segment is not older than retention.ms, or some of them are damaged; kdump"
+                f"the time index of segment {wrong.base_offset} is wrong: by its records the"
+                " segment is not older than retention.ms, or some of them are damaged; run kdump"
                 " rebuild-index, then kdump verify",
             )
         is_settled = not found.deleted and loaded.is_as_left
@@ -101,7 +101,7 @@ class ByRetention:
 
 @dataclass(frozen=True, slots=True)
 class FirstSegments:
-    """The first ``count`` segments go."""
+    """Delete the first ``count`` segments."""
 
     count: int
 
@@ -111,12 +111,12 @@ class FirstSegments:
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegmentsSplit(Split):
-    """A partition of which segments may go.
+    """A partition whose segments may be deleted.
 
     Attributes:
-        rule: which of them do.
-        context: what loading depends on besides its directory.
-        high_watermark: what is known of it; None where nobody says anything.
+        rule: which of them are.
+        context: what loading depends on besides the partition.
+        high_watermark: the high watermark; None if it is unknown.
     """
 
     rule: DeletionRule = field(default_factory=DecideLater)
@@ -136,12 +136,12 @@ def delete_segments_split(
     """The split for a partition of ``directory``.
 
     Args:
-        partition: which.
-        directory: that it lies in.
+        partition: the partition.
+        directory: its log directory.
         settings: of the broker.
-        rule: which of its segments go.
-        now_ms: what time it is.
-        is_replicated: whether the operator says that it is replicated up to its end.
+        rule: which of its segments are deleted.
+        now_ms: the current time.
+        is_replicated: whether to assume that the log is fully replicated.
     """
     load = load_split(partition, directory, settings, now_ms=now_ms)
     high_watermarks = directory.checkpoints.high_watermarks or {}
@@ -158,15 +158,15 @@ def delete_segments_split(
 
 
 DeleteSegmentsResult = LogDeletion | Verdict | Unreadable
-"""Of a partition that cannot be worked on, why."""
+"""A verdict or an unreadable file says why a partition cannot be changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteSegmentsJob:
-    """Says what becomes of a partition."""
+    """Decides what a partition loses."""
 
     def run(self, split: DeleteSegmentsSplit, /) -> DeleteSegmentsResult:
-        """Load it; one that a broker would put right, or not load, is not worked on."""
+        """Load the partition, and apply the rule unless a broker would repair or refuse it."""
         loaded = load_undamaged(split)
         if not isinstance(loaded, LoadedLog):
             return loaded
@@ -177,14 +177,14 @@ class DeleteSegmentsJob:
 
 
 def load_undamaged(split: DeleteSegmentsSplit) -> LoadedLog | Verdict | Unreadable:
-    """Load a partition in which a broker would have nothing to put right; else say what."""
+    """Load a partition that a broker would load unchanged; otherwise the verdict says why not."""
     try:
         loaded = load_log(split.path, split.context, split.high_watermark)
     except OSError as failure:
         return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
     if isinstance(loaded, Refusal):
         return verdict(loaded)
-    # Leftover files that would matter were refused before (``why_untouchable``).
+    # Leftover files that matter were refused before (``why_untouchable``).
     report = replace(loaded.loaded.report, leftovers=())
     if verdict(replace(loaded.loaded, report=report)).kind is not VerdictKind.SOUND:
         return verdict(loaded.loaded)

@@ -1,10 +1,10 @@
-"""The least that ends what a verification has found.
+"""Compute the minimal repair of what a verification has found.
 
-What can be derived again is derived again: indexes, producer snapshots, leader epochs, checkpoints,
-``partition.metadata`` where the cluster's metadata has the topic. Leftovers are resolved. Bad data
-goes where a starting broker would cut it, after an unclean stop; elsewhere only by a policy that
-was asked for. One thing is done to a partition at a time, because it may end other findings, or
-bring them about: whoever asks verifies again, and asks again.
+What can be derived is rebuilt: indexes, producer snapshots, leader epochs, checkpoints, and
+``partition.metadata`` if the cluster's metadata has the topic. Leftover files are resolved. Damaged
+data is cut where a starting broker would cut it after an unclean shutdown; elsewhere only by a
+given policy. Each round repairs one thing in a partition, because that may resolve other findings
+or reveal them: the caller verifies again and repairs again.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ _PARTS: Final = {
     Remedy.LEADER_EPOCHS: RepairPart.LEADER_EPOCHS,
 }
 _BY_SALVAGE: Final = frozenset({Remedy.SALVAGE, Remedy.GAPS})
-"""What only salvage does: a broker loses what such a finding is about, or does nothing."""
+"""Remedies that only salvage applies: a broker loses the data in question, or does nothing."""
 
 
 @dataclass(slots=True)
 class RepairableFindings:
-    """What a verification has found that has a remedy.
+    """The findings of a verification that have a remedy.
 
     Attributes:
-        by_directory: by log directory or partition, and remedy, the names of the files.
+        by_directory: the names of the files, by remedy, by log directory or partition.
     """
 
     by_directory: dict[Location, dict[Remedy, set[str]]] = field(
@@ -71,19 +71,19 @@ class RepairableFindings:
     )
 
     def take(self, finding: Finding) -> None:
-        """Take a finding, if it is worth a remedy and has one."""
+        """Add a finding if it has a remedy and is a warning or worse."""
         remedy = INVARIANTS[finding.code].remedy
         if remedy is not Remedy.NONE and finding.severity >= Severity.WARNING:
             path = local(finding.place.path)
             self.by_directory[_directory_of(finding)][remedy].add(path.name)
 
     def of(self, directory: Location) -> Mapping[Remedy, set[str]]:
-        """Those in a directory: the names of files by remedy."""
+        """The names of the files in a directory, by remedy."""
         return self.by_directory.get(directory.resolved(), {})
 
 
 def _directory_of(finding: Finding) -> Location:
-    """The directory with the file that a finding is about, or the partition that it is about."""
+    """The directory of the file that a finding is about, or the partition that it is about."""
     path = local(finding.place.path).as_absolute()
     if finding.code == invariants.SEGMENT_GAP.code:
         return path.resolved()
@@ -91,15 +91,15 @@ def _directory_of(finding: Finding) -> Location:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairSettings:
-    """What settings_of_repair depends on.
+class RepairOptions:
+    """How to repair.
 
     Attributes:
         settings: of the topics, by the path of the log directory.
-        policy: what becomes of bad data that a broker would not look at; BROKER leaves it.
-        now_ms: what time it is.
+        policy: what to do with damaged data that a broker would not check; BROKER leaves it.
+        now_ms: the current time.
         options: of the engine.
-        progress: who is told.
+        progress: shows how far the work is.
     """
 
     settings: Mapping[Location, Settings]
@@ -111,11 +111,11 @@ class RepairSettings:
 
 @dataclass(frozen=True, slots=True)
 class MinimalRepair:
-    """What a log directory should be so that findings end.
+    """The minimal repair of a log directory.
 
     Attributes:
-        target: the target state.
-        loses_records: whether batches go with the damage.
+        target: its target state.
+        loses_records: whether batches are lost with the damage.
         is_salvage: whether partitions are salvaged.
     """
 
@@ -124,7 +124,7 @@ class MinimalRepair:
     is_salvage: bool = False
 
     def ends(self, finding: Finding) -> bool:
-        """Whether what is done is about ``finding``; what it leads to is for a verification."""
+        """Whether the repair is about ``finding``; a verification shows whether it succeeded."""
         path = local(finding.place.path).as_absolute()
         changed = {local(each.path).resolved() for each in self.target.partitions if each.files}
         if self.target.root:
@@ -141,17 +141,17 @@ class MinimalRepair:
 def plan_minimal_repair(
     findings: RepairableFindings,
     directories: Sequence[LogDirectory],
-    settings_of_repair: RepairSettings,
+    repair: RepairOptions,
 ) -> list[MinimalRepair]:
-    """Say what log directories should be so that findings end; nothing is written.
+    """Compute the minimal repair of log directories; nothing is written.
 
     Args:
-        findings: what was found.
-        directories: as they lie on disk, with all their partitions.
-        settings_of_repair: how to.
+        findings: of a verification.
+        directories: the log directories, with all their partitions.
+        repair: how to repair.
 
     Raises:
-        KdumpError: the engine broke.
+        KdumpError: the engine failed.
         OSError: a file cannot be read.
     """
     twice = partitions_twice(directories)
@@ -159,7 +159,7 @@ def plan_minimal_repair(
         _DirectoryRepair(
             findings,
             directory,
-            settings_of_repair,
+            repair,
             twice,
             [other for other in directories if other is not directory],
         ).target()
@@ -168,20 +168,20 @@ def plan_minimal_repair(
 
 
 class _DirectoryRepair:
-    """Finds out what becomes of one log directory."""
+    """Computes the repair of one log directory."""
 
     def __init__(
         self,
         findings: RepairableFindings,
         directory: LogDirectory,
-        settings_of_repair: RepairSettings,
+        repair: RepairOptions,
         twice: Collection[Location],
         others: Sequence[LogDirectory],
     ) -> None:
         self.findings = findings
         self.directory = directory
-        self.settings_of_repair = settings_of_repair
-        self.settings = settings_of_repair.settings[directory.path]
+        self.repair = repair
+        self.settings = repair.settings[directory.path]
         self.twice = twice
         self.others = others
 
@@ -195,7 +195,7 @@ class _DirectoryRepair:
         if Remedy.CHECKPOINTS in self.findings.of(path):
             root |= rebuilt_root(self.directory)
         if root:
-            # What these files say decides what becomes of the partitions.
+            # The repair of partitions depends on these files.
             return MinimalRepair(TargetDirectory(path.local_path, (), root), loses_records=False)
         recovered = self._recovered()
         files = {partition.path: outcome.files for partition, outcome in recovered}
@@ -213,12 +213,12 @@ class _DirectoryRepair:
             ),
             self._root(recovered),
         )
-        policy = self.settings_of_repair.policy
+        policy = self.repair.policy
         kinds = [verdict(outcome, policy).kind for _, outcome in recovered]
         return MinimalRepair(target, VerdictKind.LOSS in kinds, is_salvage=policy is Policy.SALVAGE)
 
     def _partitions_with(self, remedy: Remedy) -> Iterator[tuple[Partition, set[str]]]:
-        """Partitions that need ``remedy`` and may be written to, and the names of the files."""
+        """Partitions that need ``remedy`` and may be changed, with the names of the files."""
         for partition in self.directory.partitions:
             found = self.findings.of(partition.path)
             if remedy in found and self._may_change(partition):
@@ -237,12 +237,12 @@ class _DirectoryRepair:
     # Data
 
     def _recovered(self) -> list[tuple[Partition, Recovered | Recovered07]]:
-        """Partitions whose data is repaired."""
-        settings_of_repair = self.settings_of_repair
-        if settings_of_repair.policy is Policy.BROKER and self.directory.is_clean:
-            return []  # a broker would not look at any of it
+        """The partitions whose data is repaired."""
+        repair = self.repair
+        if repair.policy is Policy.BROKER and self.directory.is_clean:
+            return []  # a broker would not check any of it
         swapped = set()
-        if settings_of_repair.policy is Policy.SALVAGE:
+        if repair.policy is Policy.SALVAGE:
             swapped = {
                 partition.path
                 for remedy in _BY_SALVAGE
@@ -258,23 +258,21 @@ class _DirectoryRepair:
                 partition,
                 self.directory,
                 self.settings,
-                policy=settings_of_repair.policy,
-                now_ms=settings_of_repair.now_ms,
+                policy=repair.policy,
+                now_ms=repair.now_ms,
             )
             for partition in selected
         ]
-        outcomes = run_job(
-            RecoverJob(), splits, settings_of_repair.options, settings_of_repair.progress
-        )
+        outcomes = run_job(RecoverJob(), splits, repair.options, repair.progress)
         return [
             (partition, outcome)
             for partition, outcome in zip(selected, outcomes, strict=True)
             if isinstance(outcome, Recovered | Recovered07)
-            and (partition.path in swapped or _may_lose(outcome, settings_of_repair.policy))
+            and (partition.path in swapped or _may_lose(outcome, repair.policy))
         ]
 
     def _has_bad_data(self, partition: Partition) -> bool:
-        """Whether its data is repaired now: not before its leftovers are resolved."""
+        """Whether its data is repaired now: not before its leftover files are resolved."""
         found = self.findings.of(partition.path)
         return (
             Remedy.DATA in found and Remedy.LEFTOVERS not in found and self._may_change(partition)
@@ -283,16 +281,16 @@ class _DirectoryRepair:
     # What can be derived
 
     def _derived(self, done: Iterable[Location]) -> dict[Location, dict[str, TargetFile]]:
-        """What becomes of the files of all other partitions, by their path."""
+        """The target state of the files of all other partitions, by their path."""
         taken = set(done)
         files: dict[Location, dict[str, TargetFile]] = defaultdict(dict)
         targets = [target for target in self._targets() if target.partition.path not in taken]
-        settings_of_repair = self.settings_of_repair
+        repair = self.repair
         for result in repair_parts(
             targets,
-            settings_of_repair.settings,
-            settings_of_repair.options,
-            settings_of_repair.progress,
+            repair.settings,
+            repair.options,
+            repair.progress,
         ):
             files[result.target.partition.path].update(result.files)
         for partition, _ in self._partitions_with(Remedy.PARTITION_METADATA):
@@ -316,10 +314,10 @@ class _DirectoryRepair:
                     )
 
     def _metadata(self, partition: Partition) -> NewBytes | None:
-        """``partition.metadata`` as the cluster's metadata has it; None where it has no such.
+        """``partition.metadata`` by the cluster's metadata; None if it cannot be derived.
 
-        An id that no topic has is that of a topic that was deleted: what is in the directory is
-        not that of a topic that was created again under the same name.
+        An ID that no topic has is that of a deleted topic: then the directory does not belong to a
+        topic that was created later with the same name.
         """
         cluster, key = self.settings.cluster, partition.topic_partition
         view = cluster_view(partition, self.directory, cluster)
@@ -334,7 +332,7 @@ class _DirectoryRepair:
         return NewBytes(encode_partition_metadata(PartitionMetadata(0, topic_id)))
 
     def _is_assigned(self, topic: ClusterTopic, partition: int) -> bool:
-        """Whether the cluster has a replica of a partition on this node."""
+        """Whether the cluster assigns a replica of the partition to this node."""
         assigned = topic.partitions.get(partition)
         properties = self.directory.meta_properties
         if assigned is None or properties is None:
@@ -344,10 +342,9 @@ class _DirectoryRepair:
     # The root
 
     def _identity(self) -> NewBytes | None:
-        """``meta.properties``, from the broker's other directories."""
+        """``meta.properties``, rebuilt from the broker's other directories."""
         clusters = [
-            self.settings_of_repair.settings[each.path].cluster
-            for each in (self.directory, *self.others)
+            self.repair.settings[each.path].cluster for each in (self.directory, *self.others)
         ]
         cluster = next((each for each in clusters if each is not None), None)
         return rebuilt_meta_properties(self.directory, self.others, cluster)
@@ -355,7 +352,7 @@ class _DirectoryRepair:
     def _root(
         self, recovered: Sequence[tuple[Partition, Recovered | Recovered07]]
     ) -> dict[str, TargetFile]:
-        """The lines about partitions whose data was repaired; a clean directory stays clean."""
+        """The lines about the partitions whose data is repaired; a clean directory stays clean."""
         outcomes = {
             partition.topic_partition: outcome
             for partition, outcome in recovered
@@ -372,10 +369,10 @@ class _DirectoryRepair:
 
 
 def _may_lose(outcome: Recovered | Recovered07, policy: Policy) -> bool:
-    """Whether a repair of data does something, and nothing that was not asked for.
+    """Whether a repair changes data, and only as the policy says.
 
-    A broker cuts a flushed segment, too, if it has to rebuild its indexes; here that is asked for
-    by name only.
+    A broker also cuts flushed segments whose indexes it has to rebuild; here only the truncate
+    policy does.
     """
     report = outcome.report
     rebuilt = {

@@ -1,8 +1,8 @@
-"""What loading a partition comes to, where the checks have shown it already.
+"""Predict the outcome of loading a partition from the checks alone.
 
-To predict what a broker does, its loader's rules are gone through over the same bytes once more,
-every checksum of what was not flushed included. Where the checks found nothing wrong with any of
-it, that can be spared: the outcome is known. Whatever is not plain is left to the rules.
+To predict what a broker does, the loader's rules would have to read the same bytes once more, with
+the checksums of everything that was not flushed. If the checks found nothing wrong the outcome is
+known without that. Partitions that are not plain are left to the rules.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _LARGEST_LOG_BYTES: Final = 2**31 - 1
 
 
 def is_plain(partition: Partition, context: LoadContext, level: Level) -> bool:
-    """Whether the checks of a partition may show what loading it comes to.
+    """Whether the checks of a partition can be enough to predict the outcome of loading it.
 
     Args:
-        partition: which; nothing is read.
+        partition: the partition; nothing is read.
         context: what loading depends on besides.
-        level: how far the checks go: what was not flushed is loaded by its checksums.
+        level: of the checks: loading verifies the checksums of what was not flushed.
     """
     return (
         not partition.is_cluster_metadata  # which has rules of its own
@@ -43,7 +43,7 @@ def is_plain(partition: Partition, context: LoadContext, level: Level) -> bool:
 
 
 def _is_plain(segment: Segment, context: LoadContext) -> bool:
-    """Whether the size of a segment, its indexes and its name raise no question."""
+    """Whether the sizes of a segment and its indexes and their names are as usual."""
     settings = context.settings
     largest_index_bytes = settings.max_bytes // time_index.ENTRY_BYTES * time_index.ENTRY_BYTES
     # Each entry of a rebuilt index stands for more bytes than the interval.
@@ -61,20 +61,20 @@ def _is_plain(segment: Segment, context: LoadContext) -> bool:
 def verdict_of_checks(
     check: PartitionCheck, worst: Severity | None, context: LoadContext
 ) -> Verdict | None:
-    """The verdict on a partition that loads without anything being cut, dropped or put right.
+    """The verdict on a plain partition that loads without a cut, a deletion or a repair.
 
     Args:
-        check: of the partition, which is plain; it has to be through.
-        worst: of what was found in it, and what its directory's checkpoints say of it.
+        check: of the partition; must be complete.
+        worst: the worst severity of its findings.
         context: what loading depends on besides.
 
     Returns:
-        What the loader's rules would come to; None where only they can tell.
+        The verdict that the loader's rules would give; None if they have to be applied.
     """
     if worst is not None and worst > Severity.INFO:
         return None
-    # Transactions are taken over from segment to segment, and what wraps messages of old is
-    # looked into, by rules that the checks do not know all of.
+    # The loader carries transactions from segment to segment, and looks into wrapped messages of
+    # old formats, by rules that the checks do not have.
     if check.has_transactions or check.has_legacy:
         return None
     if context.log_start_offset > check.end_offset:
@@ -85,5 +85,5 @@ def verdict_of_checks(
 
 
 def _from(bases: Sequence[int], offset: int) -> Sequence[int]:
-    """The segments from the one on that holds ``offset``."""
+    """The base offsets from the segment with ``offset`` on."""
     return bases[max(0, bisect.bisect_right(bases, offset) - 1) :]

@@ -1,4 +1,4 @@
-"""The job of ``kdump verify``, and the order in which its results are put together."""
+"""Verify partitions: divide the work, run the job, merge its results in order."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ from kdump.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class VerifyTarget:
-    """A partition to verify, and where it lies.
+    """A partition to verify.
 
     Attributes:
-        partition: which.
-        directory: its log directory; None where that is not known.
+        partition: the partition.
+        directory: its log directory; None if unknown.
     """
 
     partition: Partition
@@ -70,15 +70,15 @@ class VerifyTarget:
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """What is to be verified.
+    """What to verify, and how.
 
     Attributes:
-        targets: partitions, in order.
-        directories: log directories that are to be checked themselves.
-        level: how far to go.
-        now_ms: what time it is.
-        settings: of the topics, by the path of the log directory, for all that targets lie in.
-        largest_record_bytes: records of compressed batches that are larger are not decoded.
+        targets: the partitions, in order.
+        directories: the log directories to check themselves.
+        level: how much to check.
+        now_ms: the current time.
+        settings: of the topics, by the path of the log directory, for those of all targets.
+        largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
     targets: Sequence[VerifyTarget]
@@ -91,17 +91,16 @@ class VerifyRequest:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """What came of all.
+    """The totals of a verification.
 
     Attributes:
         partitions: how many.
         segments: how many.
-        batches: how many sound ones.
-        records: in them; None where a compressed message set was not opened, or a batch was not
-            decoded.
-        not_decoded: how many batches have records over the limit.
+        batches: the number of valid batches.
+        records: in them; None if a compressed message set or a batch was not decoded.
+        not_decoded: the number of batches with records over the limit.
         account: of all bytes.
-        findings: how many of each severity.
+        findings: the number of findings by severity.
         seconds: how long it took.
         is_unreadable: whether something could not be read.
     """
@@ -126,7 +125,7 @@ def verify(
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> Iterator[VerifyEvent]:
-    """Verify; gives findings as they are found, a report behind each partition, a summary last.
+    """Verify; yields findings as they are found, a report after each partition, then a summary.
 
     Raises:
         KdumpError: the engine broke.
@@ -151,8 +150,8 @@ class _Verification:
         begin = time.monotonic()
         for finding in self._before():
             yield self._counted(finding)
-        for said in self._partitions():
-            yield self._counted(said) if isinstance(said, Finding) else said
+        for event in self._partitions():
+            yield self._counted(event) if isinstance(event, Finding) else event
         yield VerifySummary(
             partitions=len(self.request.targets),
             segments=sum(len(target.partition.segments) for target in self.request.targets),
@@ -171,7 +170,7 @@ class _Verification:
         return finding
 
     def _before(self) -> Iterator[Finding]:
-        """What is to be said of the directories themselves."""
+        """The findings about the directories themselves."""
         for directory in self.request.directories:
             yield from check_directory(directory)
             settings = self.request.settings.get(directory.path)
@@ -196,13 +195,13 @@ class _Verification:
         with open_engine(self.options, total_bytes=total_bytes, progress=self.progress) as engine:
             results = run_in_order(engine, self.job, splits)
             for each in pieces:
-                for said in each.said(results):
-                    if isinstance(said, PartitionReport):
-                        self.account += said.account
-                        self.batches += said.batches
-                        self.records = total_records(self.records, said.records)
-                        self.not_decoded += said.not_decoded
-                    yield said
+                for event in each.events(results):
+                    if isinstance(event, PartitionReport):
+                        self.account += event.account
+                        self.batches += event.batches
+                        self.records = total_records(self.records, event.records)
+                        self.not_decoded += event.not_decoded
+                    yield event
 
     def _pieces(
         self, target: VerifyTarget, size_bytes: int, twice: Mapping[Location, Location]
@@ -219,13 +218,13 @@ class _Verification:
 
 
 def _directories(request: VerifyRequest) -> list[LogDirectory]:
-    """All log directories that partitions lie in, or that were named themselves."""
+    """All log directories: those of the targets, and those to check themselves."""
     around = {each.directory.path: each.directory for each in request.targets if each.directory}
     return list((around | {each.path: each for each in request.directories}).values())
 
 
 class _Pieces:
-    """A partition in splits."""
+    """The splits of a partition."""
 
     def __init__(
         self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None, size_bytes: int
@@ -254,8 +253,8 @@ class _Pieces:
         if load is not None and not self._run.is_plain:
             self.splits.append(load)
 
-    def said(self, results: Results) -> Iterator[Finding | PartitionReport]:
-        """What the results of the splits say together; takes as many of them as there are."""
+    def events(self, results: Results) -> Iterator[Finding | PartitionReport]:
+        """Merge the results of the splits; takes exactly as many results as there are splits."""
 
         def predict(_: LoadSplit) -> Verdict | None:
             predicted = next(results)[1]
@@ -263,11 +262,11 @@ class _Pieces:
             return predicted
 
         if self._is_whole:
-            _, said = next(results)
-            assert isinstance(said, tuple)
-            yield from said
+            _, event = next(results)
+            assert isinstance(event, tuple)
+            yield from event
         else:
-            yield from self._run.said(self._parts(results), self._findings, predict)
+            yield from self._run.events(self._parts(results), self._findings, predict)
 
     def _parts(self, results: Results) -> Iterator[tuple[Segment, SegmentPart]]:
         """The parts of all segments, each beginning where the one before ended."""
@@ -288,7 +287,7 @@ class _Pieces:
 def _segment_splits(
     partition: Partition, segment: Segment, scope: SegmentScope, size_bytes: int
 ) -> list[SegmentSplit]:
-    """The log of a segment as one split or several.
+    """Split the log of a segment into one or several splits.
 
     Raises:
         OSError: it cannot be read.
@@ -303,20 +302,20 @@ def _segment_splits(
 
 
 def _used_index_bytes(scope: SegmentScope) -> tuple[int, int] | None:
-    """Where the padding of a segment's indexes begins, so that not every part has to look."""
+    """Where the padding of a segment's indexes begins, read once for all splits."""
     try:
         return (
             used_bytes(scope.file(FileKind.OFFSET_INDEX), offset_index.ENTRY_BYTES),
             used_bytes(scope.file(FileKind.TIME_INDEX), time_index.ENTRY_BYTES),
         )
     except OSError:
-        return None  # the parts will say so
+        return None  # each part reports it
 
 
 def _load_split(
     partition: Partition, directory: LogDirectory, settings: Settings
 ) -> LoadSplit | None:
-    """How to predict what a broker does to a partition; None where it does not load it."""
+    """The split that predicts what a broker does to a partition; None if it does not load it."""
     if partition.topic_partition is None or partition.is_0_7:
         return None
     if partition.state in STATE_VERDICTS:
@@ -327,10 +326,10 @@ def _load_split(
 def segment_alone(path: Location) -> VerifyTarget | None:
     """A single segment by the path of its log, as a partition that has no other.
 
-    None where the file has not the name of a log.
+    None if the file is not named as a log.
 
     Raises:
-        OSError: its directory cannot be listed, or it is not there.
+        OSError: the file does not exist, or its directory cannot be listed.
     """
     path.status()
     parsed = names.parse_offset_file_name(path.name)

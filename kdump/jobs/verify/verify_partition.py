@@ -1,8 +1,7 @@
-"""A partition of ``kdump verify``: what there is to do, and what the results say together.
+"""Verify one partition: the job, its splits, and how their results come together.
 
-A small partition is one split, and whoever does that gives all that is to be said. The segments of
-a large one are splits, or several each, and their results are put together where they were asked
-for.
+A small partition is one split, whose result is complete. The segments of a large one are one or
+several splits each, and their results are merged in the process that runs the job.
 """
 
 from __future__ import annotations
@@ -39,20 +38,19 @@ from kdump.storage.local_disk import local
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What came of one partition.
+    """The result of verifying a partition.
 
     Attributes:
-        partition: which.
-        log_dir: where it lies.
-        verdict: what a broker would do to it, in one sentence; empty where that is not known.
+        partition: the partition.
+        log_dir: its log directory.
+        verdict: what a broker would do to it, in one sentence; empty if unknown.
         verdict_kind: the same in one word.
-        worst: the severity of its worst finding; None where there is none.
-        findings: how many of each code.
+        worst: the worst severity of its findings; None without findings.
+        findings: the number of findings by code.
         account: of its bytes.
-        batches: how many sound ones.
-        records: in them; None where a compressed message set was not opened, or a batch was not
-            decoded.
-        not_decoded: how many batches have records over the limit.
+        batches: the number of valid batches.
+        records: in them; None if a compressed message set or a batch was not decoded.
+        not_decoded: the number of batches with records over the limit.
         end_offset: one above its last offset.
     """
 
@@ -80,10 +78,10 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentSplit(Split):
-    """Part of the log of a segment.
+    """A part of the log of a segment.
 
     Attributes:
-        scope: the segment.
+        scope: what to check the segment against.
     """
 
     scope: SegmentScope = field(default_factory=lambda: SegmentScope(local(""), 0))
@@ -94,11 +92,11 @@ _NOWHERE = Partition(local(""), None, PartitionState.LIVE, (), (), (), (), (), 0
 
 @dataclass(frozen=True, slots=True)
 class PartitionSplit(Split):
-    """A partition as a whole.
+    """A whole partition.
 
     Attributes:
-        scope: the partition.
-        load: how a broker would load it; None where it would not.
+        scope: what to check the partition against.
+        load: how a broker would load it; None if it would not.
     """
 
     scope: PartitionScope = field(default_factory=lambda: PartitionScope(_NOWHERE))
@@ -111,12 +109,12 @@ VerifyResult = SegmentPart | tuple[Finding | PartitionReport, ...] | Verdict | N
 
 @dataclass(frozen=True, slots=True)
 class VerifyJob:
-    """Checks part of a segment or a partition, or predicts what a broker does to a partition.
+    """Checks a part of a segment or a whole partition, or predicts what a broker does to one.
 
     Attributes:
-        level: how far to go.
-        now_ms: what time it is.
-        largest_record_bytes: records of compressed batches that are larger are not decoded.
+        level: how much to check.
+        now_ms: the current time.
+        largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
     level: Level
@@ -124,7 +122,7 @@ class VerifyJob:
     largest_record_bytes: int = LARGEST_RECORD_BYTES
 
     def run(self, split: VerifySplit, /) -> VerifyResult:
-        """Do one of the three. What cannot be read is among the findings, or no verdict."""
+        """Do what the split asks for. What cannot be read is a finding, or gives no verdict."""
         if isinstance(split, LoadSplit):
             return self.predict(split)
         if isinstance(split, PartitionSplit):
@@ -153,25 +151,25 @@ class VerifyJob:
             )
 
     def check_whole(self, split: PartitionSplit) -> tuple[Finding | PartitionReport, ...]:
-        """Check a partition; gives its findings, and the report behind them."""
+        """Check a partition; gives its findings, then the report."""
         run = PartitionRun(self, split.scope, split.load)
         parts = (
             (segment, self.check(SegmentSplit(scope.log, scope=scope)))
             for segment, scope in split.scope.segment_scopes()
         )
-        return tuple(run.said(parts))
+        return tuple(run.events(parts))
 
     def predict(self, split: LoadSplit) -> Verdict | None:
-        """Predict by the loader's rules; None where the partition cannot be read."""
+        """Predict by the loader's rules; None if the partition cannot be read."""
         outcome = RecoverJob().run(split)
         return None if isinstance(outcome, Unreadable) else verdict(outcome)
 
 
 class PartitionRun:
-    """A partition while its parts are put together.
+    """Merges the results of the parts of a partition.
 
     Attributes:
-        is_plain: whether the verdict on it may need no more than the checks.
+        is_plain: whether the checks may be enough for the verdict.
     """
 
     def __init__(self, job: VerifyJob, scope: PartitionScope, load: LoadSplit | None) -> None:
@@ -180,19 +178,19 @@ class PartitionRun:
         self._load = load
         self.is_plain = load is not None and is_plain(scope.partition, load.context, job.level)
 
-    def said(
+    def events(
         self,
         parts: Iterable[tuple[Segment, SegmentPart]],
         before: Iterable[Finding] = (),
         predict: Callable[[LoadSplit], Verdict | None] | None = None,
     ) -> Iterator[Finding | PartitionReport]:
-        """All that is to be said: findings as they are found, and the report.
+        """Yield the findings as they are found, then the report.
 
         Args:
-            parts: of its segments, in order, each beginning where the one before ended.
-            before: findings that there are already.
-            predict: gives the verdict by the loader's rules where checks do not tell; by default
-                that is done here.
+            parts: of its segments, in order, each starting where the one before ended.
+            before: findings that exist already.
+            predict: gives the verdict by the loader's rules if the checks are not enough; by
+                default it is computed here.
         """
         check = PartitionCheck(self._scope, self._job.level)
         codes: Counter[str] = Counter()
@@ -238,8 +236,8 @@ class PartitionRun:
         if self._load is None:
             return None
         if self.is_plain:
-            foreseen = verdict_of_checks(check, worst, self._load.context)
-            return foreseen or self._job.predict(self._load)
+            known = verdict_of_checks(check, worst, self._load.context)
+            return known or self._job.predict(self._load)
         return predict(self._load)
 
 
@@ -254,7 +252,7 @@ def _joined(
 
 
 def _predicted_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:
-    """What the loader's rules show, and the checks do not."""
+    """The findings of the loader's rules that checks do not have."""
     if predicted.kind is VerdictKind.REFUSED:
         yield refused_finding(partition, predicted)
     yield from swap_findings(partition, predicted)
