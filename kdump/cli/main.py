@@ -133,7 +133,8 @@ def _sentence(problem: click.UsageError) -> str:
         case click.NoSuchOption(option_name=name, possibilities=similar):
             what = f"no option {name!r}"
         case _:
-            return problem.format_message()
+            message = problem.format_message()
+            return message if message.endswith((".", "?")) else f"{message}."
     return f"{what}; did you mean {similar[0]!r}?" if similar else f"{what}."
 
 

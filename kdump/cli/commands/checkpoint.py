@@ -44,7 +44,7 @@ COLUMNS: Final = (
     Column("log_start_offset", "Log start", Kind.NUMBER, unknown="-", dropped=2),
     Column("high_watermark", "High watermark", Kind.NUMBER, unknown="-", dropped=3),
     Column("cleaner_offset", "Cleaned to", Kind.NUMBER, unknown="-", dropped=1),
-    Column("is_there", "There", dropped=5),
+    Column("is_there", "Present", dropped=5),
 )
 CHECKPOINTS: Final = {
     "recovery-point": names.RECOVERY_POINT_CHECKPOINT,

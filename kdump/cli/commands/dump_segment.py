@@ -362,7 +362,7 @@ def _kind(file: DumpedFile) -> DumpKind | None:
 
     kind_of_entry = _entry_kind(file)
     if kind_of_entry is EntryKind.DIRECTORY:
-        _say(f"kdump: {file.name} is a directory; name files in it, or use kdump ls")
+        _say(f"kdump: {file.name} is a directory: name files in it, or use kdump ls")
         return None
     if kind_of_entry not in (None, EntryKind.FILE):
         # Opening a pipe would block until somebody writes to it.
