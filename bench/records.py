@@ -76,7 +76,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="+", metavar="PATH", help="log directory, partition, log")
     parser.add_argument("--spark", action="store_true", help="read by a warm session of local[1]")
-    parser.add_argument("--runs", type=int, default=3, help="of which the fastest counts (3)")
+    parser.add_argument(
+        "--runs", type=int, default=3, help="number of runs; the fastest counts (3)"
+    )
     parser.add_argument("--at-least", type=float, default=0, help="records/s of " + COLUMNS)
     parser.add_argument("--at-least-values", type=float, default=0, help="likewise with values")
     asked = parser.parse_args()

@@ -39,7 +39,7 @@ def lost(path: str) -> int:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> kdump.LogDir:
-    """Give a log directory with one partition, of which the second of three batches is damaged."""
+    """Give a log directory with one partition, whose second batch of three is damaged."""
     path = log_directories.write_log_directory(tmp_path / "kafka")
     batches = [batch([record(offset)]) for offset in range(3)]
     log = bytearray(b"".join(batches))

@@ -1,4 +1,4 @@
-"""``./dev``, which sets up a clone, says in words what it needs."""
+"""``./dev`` says what it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kdump beside what the official tools said of directories that real brokers wrote."""
+"""kdump's output for directories of real brokers, compared with the official tools' output."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def data_records(rows: list[Row], log_start: int) -> list[Row]:
 
 
 def committed_only(records: list[Row], rows: list[Row]) -> list[Row]:
-    """Leave out what was aborted, and everything from the first undecided transaction on."""
+    """Leave out what was aborted, and everything from the first open transaction on."""
     begun: dict[int, int] = {}
     aborted: list[tuple[int, int, int]] = []
     for row in rows:
@@ -151,7 +151,7 @@ def log_start_offset(partition: Path) -> int:
 
 
 def as_consumed(row: Row, theirs: Row) -> Row:
-    """Put a record's row into the consumer's words, with the fields that ``theirs`` has."""
+    """Convert a record's row to the consumer's form, with the fields that ``theirs`` has."""
     record = {
         "offset": row["offset"],
         "timestamp": row["timestamp_ms"],

@@ -1,4 +1,4 @@
-"""Imports go down the floors of the house: a room knows none above it, and not its neighbours."""
+"""Imports go down the floors: a room imports no room above it, and none beside it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TOUCHES_THE_SYSTEM: Final = {
     "time",
     "urllib",
 }
-"""Modules of the standard library that formats have no business with."""
+"""Modules of the standard library that formats must not use."""
 
 PACKAGE: Final = Path(kdump.__file__).parent
 

@@ -1,4 +1,4 @@
-"""Style and types: what the tools that are configured in ``pyproject.toml`` say."""
+"""Style and types, by the tools that are configured in ``pyproject.toml``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Processes that format parts of a large segment, so that all cores are used.
 
-A worker is a fork of this process: it has the options, and is sent which bytes of which file to
-print. Its answer comes through a pipe, which blocks until it is read, so that at most one window of
-text waits anywhere.
+A worker is a fork of this process: it has the options, and is sent the file and the bytes to print.
+Its answer comes through a pipe, which blocks until it is read, so that at most one window of text
+waits anywhere.
 """
 
 from __future__ import annotations

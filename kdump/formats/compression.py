@@ -581,7 +581,7 @@ def _zstd_chunks(data: Buffer, chunk_bytes: int, magic: int) -> Iterator[bytes]:
 def _zstd_frames(
     decompressor: zstandard.ZstdDecompressor, data: Buffer, chunk_bytes: int
 ) -> Iterator[bytes]:
-    """Decode all frames; the decoder is fed whole blocks, each of which yields 128 KiB at most."""
+    """Decode all frames; the decoder is fed whole blocks, which yield 128 KiB each at most."""
     import zstandard
 
     view = memoryview(data)

@@ -106,7 +106,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Array:
-    """Elements of one type, each of which is present."""
+    """Elements of one type, none of them null."""
 
     element: Scalar | Struct
 

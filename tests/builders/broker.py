@@ -93,7 +93,7 @@ class BrokerHost(JavaServer):
 
     @contextlib.contextmanager
     def broker(self, log_dirs: Sequence[Path], *properties: str) -> Iterator[None]:
-        """Start a broker on log directories, the first of which has the metadata; stop it cleanly.
+        """Start a broker on log directories, with the metadata in the first; stop it cleanly.
 
         ``properties`` are KEY=VALUE and go before :data:`PROPERTIES`.
         """

@@ -1,4 +1,4 @@
-"""Kafka's own tool beside kdump, and what Kafka's own classes wrote."""
+"""Kafka's own tool beside kdump, and files that Kafka's own classes wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real broker goes on with log directories that kdump worked on.
+"""A real broker continues with log directories that kdump changed.
 
 A broker writes, with its cleaner switched off, to directories that another broker left; it is
 stopped, one partition is damaged and the marker of the clean stop lost; kdump recovers, compacts
@@ -36,7 +36,7 @@ REAL_COMPACTED: Final = (
     "compact.purge",
     "compact_and_delete",
 )
-"""Topics of the real directories that a broker's cleaner has been through."""
+"""Topics of the real directories that a broker's cleaner has compacted."""
 READ: Final = (COMPACTED, RETAINED, SHORTENED, DAMAGED, *REAL_COMPACTED)
 
 KEYS: Final = [b"key-%d" % number for number in range(100)]
@@ -48,13 +48,13 @@ WORK_AT_START: Final = re.compile(
     r".*(Recovering|interrupted swap|[Cc]orrupt|orphaned|Deleting|invalid|stray|uncleanable)"
     r"|(WARN|ERROR) (kafka\.log|org\.apache\.kafka\.storage)\."
 )
-"""What a broker's storage logs where it finds something to put right."""
+"""Log messages of a broker's storage when it repairs something."""
 CLEANING: Final = re.compile(r"Beginning cleaning of log|Resetting first dirty offset")
 
 
 @dataclass(frozen=True, slots=True)
 class Glance:
-    """What clients are told of a running broker: records by topic, producers of `COMPACTED`."""
+    """Clients' view of a running broker: records by topic, producers of `COMPACTED`."""
 
     consumed: dict[str, Consumed]
     producers: dict[int, ProducerSeen]
@@ -62,7 +62,7 @@ class Glance:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What was seen, in the order in which it happened.
+    """Observations, in the order in which they were made.
 
     ``said`` is what kdump told of partitions, by command; ``left`` and ``stopped`` are the files
     after kdump's work, and after a broker, which logged ``logged``, was started on it and stopped.
@@ -80,14 +80,14 @@ class Story:
     in_the_end: Glance
 
     def told(self, command: str, topic: str) -> dict[str, Any]:
-        """What a command said of the partition of a topic."""
+        """A command's output about the partition of a topic."""
         (row,) = [row for row in self.said[command] if row["topic"] == topic]
         return row
 
 
 @pytest.fixture(scope="module")
 def story(broker_host: BrokerHost, broker_log_dirs: list[Path]) -> Story:
-    """Tell the story."""
+    """Run the scenario."""
     host, log_dirs = broker_host, broker_log_dirs
     folder = log_dirs[0].parent
     with host.broker(log_dirs, "log.cleaner.enable=false"):
@@ -123,7 +123,7 @@ def glance(host: BrokerHost) -> Glance:
 
 
 def write(host: BrokerHost) -> int:
-    """Let clients write; gives the producer of which each record is overwritten later."""
+    """Let clients write; gives the producer whose records are all overwritten later."""
     now_ms = now()
     drawn = random.Random(1)
     small = {"internal_segment_bytes": "8192", "index_interval_bytes": "400"}
@@ -156,7 +156,7 @@ def write(host: BrokerHost) -> int:
 
 
 def now() -> int:
-    """The time in epoch milliseconds: brokers go by the clock."""
+    """The time in epoch milliseconds, since brokers use the clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -165,7 +165,7 @@ def values_of(drawn: random.Random, keys: list[bytes]) -> list[tuple[Key, Value]
 
 
 def work(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """Damage, and let kdump do its work; gives what it says of partitions, by command."""
+    """Damage the directories and run kdump; gives its output about partitions, by command."""
     damage(partition_path(log_dirs, DAMAGED))
     for path in log_dirs:
         (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
@@ -198,7 +198,7 @@ def damage(partition: Path) -> None:
 
 
 def go_on(host: BrokerHost) -> None:
-    """Let producers go on that do not know of any of it."""
+    """Let the producers from before continue."""
     now_ms = now()
     host.send("overwritten", COMPACTED, now_ms, [(key, b"last") for key in KEYS])
     with host.transaction("transactional", commits=True):

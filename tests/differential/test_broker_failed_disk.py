@@ -1,4 +1,4 @@
-"""Two disks after a crash, and one fails: what is said of both is what a real broker does.
+"""Two disks after a crash, and one fails: kdump's output about both matches a real broker.
 
 The runbook is followed on the ``crashed`` directories. A checkpoint of the second one is damaged
 so that a broker takes it for failed; a broker is started on what recovery leaves.
@@ -26,7 +26,7 @@ READ: Final = ("crash-none", "crash-compact", "crash-empty")
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What was seen, in the order in which it happened."""
+    """Observations, in the order in which they were made."""
 
     log_dirs: tuple[Path, Path]
     previewed: dict[str, dict[str, Any]]
@@ -41,7 +41,7 @@ class Story:
 def story(
     broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Story:
-    """Tell the story."""
+    """Run the scenario."""
     folder = tmp_path_factory.mktemp("broker")
     shutil.copytree(fixtures / "out" / "crashed", folder / "crashed")
     d1, d2 = folder / "crashed" / "d1", folder / "crashed" / "d2"

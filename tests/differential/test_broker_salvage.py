@@ -1,4 +1,4 @@
-"""A real broker serves after salvage what kdump said it would.
+"""A real broker serves after salvage what kdump predicted.
 
 A broker writes topics and is stopped. One gets an empty ``.swap`` beside a log, one a segment of
 another partition, one loses a segment, and in one a bit flips that was flushed. A broker started
@@ -49,7 +49,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def story(broker_host: BrokerHost, broker_log_dirs: list[Path]) -> Story:
-    """Tell the story."""
+    """Run the scenario."""
     host, log_dirs = broker_host, broker_log_dirs
     with host.broker(log_dirs, "log.cleaner.enable=false"):
         write(host)
@@ -109,7 +109,7 @@ def logs(log_dirs: list[Path], topic: str) -> list[Path]:
 
 
 def findings(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """What verify calls damage in each topic."""
+    """Verify's findings of damage in each topic."""
     found = of_type(rows_of("verify", *log_dirs), "finding")
     return {
         topic: [
@@ -124,7 +124,7 @@ def findings(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
 
 
 def missing(before: Consumed, after: Consumed) -> list[int]:
-    """The offsets that are not served any more; all others have the same records."""
+    """Give the offsets that are no longer served; all others have the same records."""
     assert all(before.records[offset] == record for offset, record in after.records.items())
     return sorted(before.records.keys() - after.records.keys())
 

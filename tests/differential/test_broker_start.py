@@ -1,4 +1,4 @@
-"""What kdump predicts of a broker's start is what a real broker does.
+"""kdump's predictions of a broker's start match a real broker.
 
 Each case changes a copy of the two directories that a broker left cleanly. kdump says what becomes
 of it; a broker is started on the same files.
@@ -32,7 +32,7 @@ NO_TOPIC: Final = "AAAAAAAAAAAAAAAAAAEAAA"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What becomes of a start.
+    """The result of a start.
 
     Attributes:
         starts: whether the broker does.
@@ -179,7 +179,7 @@ def malformed_cleaner_offsets(d1: Path, d2: Path) -> None:
 
 
 def partitions_that_are_not_the_brokers(d1: Path, d2: Path) -> None:
-    """All for which a broker still starts, at once."""
+    """Everything that does not prevent a start, together."""
     shutil.copytree(d2 / "codec.mixed-0", d1 / "codec.mixed-0")
     (d1 / "codec.mixed-0" / names.PARTITION_METADATA).unlink()
     shutil.copytree(d2 / "1-2-3-0", d2 / "1-2-3-7")
@@ -244,7 +244,7 @@ def log_dirs(fixtures: Path, tmp_path: Path) -> list[Path]:
 
 
 def predicted(said: list[dict[str, Any]]) -> Start:
-    """What kdump says in words."""
+    """The sentence that kdump prints."""
     findings = [row for row in of_type(said, "finding") if row["severity"] == "severe"]
     partitions = of_type(said, "partition")
     offline = [
@@ -268,7 +268,7 @@ def predicted(said: list[dict[str, Any]]) -> Start:
 
 
 def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
-    """What a broker does."""
+    """The broker's behaviour."""
     try:
         with host.broker(log_dirs):
             for name in expected.offline:

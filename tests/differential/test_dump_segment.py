@@ -1,4 +1,4 @@
-"""``kdump dump-segment`` prints what ``kafka-dump-log`` prints, of sound files and of damaged ones.
+"""``kdump dump-segment`` prints what ``kafka-dump-log`` prints, for valid and damaged files.
 
 The files come from Kafka's own classes. What is owed where the official tool dies or reports
 damage is said in :func:`builders.golden.differences`.
@@ -61,7 +61,7 @@ def no_differences(found: Sequence[tuple[str, Verdict]]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sound_files_are_printed_as_the_official_tool_prints_them(
+def test_valid_files_are_printed_as_the_official_tool_prints_them(
     duel: Duel, segments: dict[str, Files], kind: str
 ) -> None:
     partitions = of_kind(segments, kind)
@@ -107,7 +107,7 @@ def test_max_bytes_ends_the_dump_at_the_same_batch(
 
 
 @pytest.mark.parametrize("size", ["0", "16", "17", "61", "200", "100000"])
-def test_max_message_size_bounds_what_is_read_behind_an_index_entry(
+def test_max_message_size_bounds_what_is_read_after_an_index_entry(
     duel: Duel, segments: dict[str, Files], size: str
 ) -> None:
     no_differences(
@@ -141,7 +141,7 @@ def test_several_files_are_printed_in_one_run(
 def test_mismatches_of_several_files_are_reported_in_the_order_of_the_official_tool(
     duel: Duel, segments: dict[str, Files]
 ) -> None:
-    """It keeps them in a hash map by path, so that the order follows from the names alone."""
+    """The order depends on the names only: the tool keeps them in a hash map by path."""
     (_, files), *_ = of_kind(segments, "plain")
     (log,) = (name for name in files if name.endswith(".log"))
     copies = {}

@@ -1,4 +1,4 @@
-"""The command leaves of whole log directories what Kafka's own loader leaves of them."""
+"""The command leaves whole log directories as Kafka's own loader does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.differential
 def recover(
     path: Path, settings: IndexSettings, *, now_ms: int, producer_id_expiration_ms: int | None
 ) -> dict[TopicPartition, Refusal | None]:
-    """Recover a log directory by the command, after a dry run that has to foretell all of it."""
+    """Recover a log directory by the command, after a dry run that must predict all of it."""
     args = [
         *("recover", str(path), "--now", str(now_ms), "--output", "json"),
         *("--config", f"index.interval.bytes={settings.interval_bytes}"),
@@ -29,11 +29,11 @@ def recover(
         *("--config", f"producer.id.expiration.ms={producer_id_expiration_ms}"),
     ]
     before = contents_of(path)
-    foretold = objects(run_kdump([*args, "--dry-run"], path).stdout)
+    predicted = objects(run_kdump([*args, "--dry-run"], path).stdout)
     assert contents_of(path) == before
     done = objects(run_kdump([*args, "--no-undo"], path).stdout)
     partitions, predicted = (
-        [row for row in said if row["type"] == "partition"] for said in (done, foretold)
+        [row for row in said if row["type"] == "partition"] for said in (done, predicted)
     )
     assert partitions == predicted
     return {

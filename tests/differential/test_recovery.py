@@ -1,4 +1,4 @@
-"""The wanted state is what Kafka's own loader leaves, byte for byte; refused is what it refuses.
+"""The target state is what Kafka's own loader leaves, byte for byte, and so are refusals.
 
 Partitions of all sorts are generated, settled by Kafka once, and then damaged the way crashes,
 bad disks and people do it. Producer snapshots are compared to the byte, too: kdump writes their
@@ -89,7 +89,7 @@ def test_the_whole_directory_is_left_as_the_log_manager_leaves_it(
     no_differences(arena.compare(whole=True))
 
 
-def test_the_snapshot_of_an_empty_log_comes_and_goes_with_kafka_too(
+def test_the_snapshot_of_an_empty_log_appears_and_disappears_with_kafka_too(
     loader_server: LoaderServer, fixtures: Path, quick_path: Path
 ) -> None:
     name = "delete-records-all-0"

@@ -22,7 +22,7 @@ from builders.memory import in_memory
 pytestmark = [pytest.mark.differential, pytest.mark.slow]
 
 CUTOFF_MS: Final = 1_780_272_000_000
-"""2026-06-01: months after the oldest records of the directories, and months before the others."""
+"""2026-06-01: months after the oldest records of the directories, and before the others."""
 COMPACTED_BY_DEFAULT: Final = {"log.cleanup.policy": "compact", "log.retention.bytes": "0"}
 STATIC: Final = "static"
 DYNAMIC: Final = "dynamic"
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def old_ms() -> str:
-    """The retention that has the records before the cutoff deleted."""
+    """The retention with which records before the cutoff are deleted."""
     return str(max(1, time.time_ns() // 1_000_000 - CUTOFF_MS))
 
 
@@ -47,7 +47,7 @@ def old_ms() -> str:
 def outcomes(
     broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Outcome]:
-    """Let brokers of several configurations apply retention, after kdump foretold it."""
+    """Let brokers of several configurations apply retention, after kdump predicted it."""
     found = {}
     with in_memory(tmp_path_factory.mktemp("retention")) as folder:
         for name, static, dynamic in (
@@ -79,7 +79,7 @@ def outcome_of(
     file.write_text("".join(f"{word}\n" for word in words_of({**PROPERTIES, **static})))
     with_file = previewed(*log_dirs, "--server-properties", file)
     without_file = previewed(*log_dirs)
-    # The cleaner would apply retention to some of the logs before it is asked for.
+    # Otherwise the cleaner applies retention to some of the logs too early.
     with host.broker(log_dirs, *words_of(static), "log.cleaner.enable=false"):
         return Outcome(host.retain(), with_file, without_file)
 

@@ -1,4 +1,4 @@
-"""What salvaging leaves is what Kafka loads, as after a crash, without taking a byte off a log.
+"""After salvage Kafka loads everything, as after a crash, without cutting a byte from a log.
 
 Damaged partitions of all sorts are salvaged; every valid batch that was in them, found without
 any of kdump's own reading, is in the logs afterwards, or is reported as set aside.
@@ -83,7 +83,7 @@ def test_kafka_loads_all_that_salvaging_leaves(
 
     outcomes = salvage(arena.ours)
 
-    # As after a crash from which nothing is known to have been flushed.
+    # As after a crash with no recovery point.
     (arena.ours / names.RECOVERY_POINT_CHECKPOINT).unlink()
     (arena.ours / names.CLEAN_SHUTDOWN_MARKER).unlink(missing_ok=True)
     starts = (OffsetEntry(name, outcome.log_start_offset) for name, outcome in outcomes.items())

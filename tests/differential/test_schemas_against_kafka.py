@@ -1,4 +1,4 @@
-"""Records of every type and version that Kafka keeps for itself, against Kafka's own parsers."""
+"""Records of every type and version of Kafka's own topics, compared with Kafka's parsers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_all_records_are_printed_as_kafka_prints_them(java_classpath: str) -> No
 
 
 def samples(java_classpath: str) -> Iterator[str]:
-    # What is run once and briefly does not repay the compiler's second thoughts.
+    # The optimizing compiler does not pay off for a short program.
     java = ["java", "-XX:TieredStopAtLevel=1", "-cp", java_classpath]
     done = subprocess.run(
         [*java, "SchemaSamples", str(SEED), str(SAMPLES)],

@@ -49,13 +49,13 @@ FREELY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 
 @pytest.fixture(scope="module")
 def server(java_classpath: str) -> Iterator[JavaServer]:
-    """Give Kafka's configuration, ready to be asked again and again."""
+    """Give Kafka's configuration as a server."""
     with JavaServer(java_classpath, "ConfigServer") as running:
         yield running
 
 
 def ask(server: JavaServer, **places: Configs) -> dict[str, str]:
-    """What Kafka makes of properties in some places; ``refused`` is why it does not."""
+    """Kafka's result for properties in several places; ``refused`` is its reason to refuse them."""
     return server.ask_words(
         f"{place}:{base64.b64encode(f'{name}={value}'.encode()).decode()}"
         for place, configs in places.items()
@@ -72,7 +72,7 @@ def is_accepted(given: Configs, broker: Configs) -> bool:
 
 
 def text_of(value: Value | None) -> str:
-    """A value in Kafka's words."""
+    """A value as Kafka writes it."""
     if value is None:
         return "null"
     if isinstance(value, frozenset):
@@ -81,7 +81,7 @@ def text_of(value: Value | None) -> str:
 
 
 def known_to_kafka(said: Mapping[str, str]) -> dict[str, str]:
-    """The values of properties that kdump reads; limits below 0 are one and the same."""
+    """The values of properties that kdump reads; all limits below 0 are the same."""
     found = {}
     for name in TOPIC_NAMES:
         value = said[name]
@@ -104,7 +104,7 @@ def test_a_topics_value_is_refused_where_kafka_refuses_it(
 ) -> None:
     said = ask(server, topic={name: value})
 
-    # Kafka takes digits of other scripts, too; by hand they are rather a mistake.
+    # Kafka accepts digits of other scripts, too; typed by hand they are a mistake.
     assert is_accepted({name: value}, {}) is ("refused" not in said and value.isascii())
 
 
@@ -145,7 +145,7 @@ def test_of_all_places_the_value_counts_that_counts_for_kafka(
     file: dict[str, str],
 ) -> None:
     for place in (broker, every):
-        # What a broker would not apply cannot have been stored: it was refused before.
+        # A value that a broker would not apply cannot have been stored: it was refused before.
         for name in [name for name in place if not is_accepted({}, {name: place[name]})]:
             del place[name]
     if not is_accepted({}, every | broker):

@@ -64,6 +64,6 @@ def test_a_neighbour_may_be_one_stage_on(tmp_path: Path) -> None:
     assert file.neighbour(FileKind.LOG) == local(swap)
 
 
-def test_a_neighbour_that_is_nowhere_is_where_it_should_be(tmp_path: Path) -> None:
+def test_a_missing_neighbour_has_the_path_that_it_should_have(tmp_path: Path) -> None:
     file = DumpedFile.named(str(tmp_path / "7.index.swap"))
     assert file.neighbour(FileKind.LOG) == local(tmp_path / "7.log.swap")

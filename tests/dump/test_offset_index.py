@@ -26,7 +26,7 @@ SIZE = len(batches(1)[0])
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Segment:
-    """Give a segment of four batches of three records each, with sound indexes."""
+    """Give a segment of four batches of three records each, with valid indexes."""
     segment = Segment(tmp_path)
     segment.write_indexed(batches(4))
     return segment
@@ -59,7 +59,7 @@ def test_an_index_without_entries_is_empty(segment: Segment) -> None:
     assert dump(segment)[0] == f"{file.name} is empty.\n"
 
 
-def test_padding_behind_the_entries_is_not_printed(segment: Segment) -> None:
+def test_padding_after_the_entries_is_not_printed(segment: Segment) -> None:
     whole = dump(segment)
     file = segment.file(".index")
     segment.write(".index", file.path.local_path.read_bytes() + bytes(800))
@@ -79,7 +79,7 @@ def test_an_entry_that_names_another_offset_than_its_batch_is_a_mismatch(segment
     assert said.report.damaged
 
 
-def test_an_entry_that_points_behind_the_log_is_printed_and_a_problem(segment: Segment) -> None:
+def test_an_entry_that_points_after_the_log_is_printed_and_a_problem(segment: Segment) -> None:
     file = segment.write(".index", offset_index_bytes([(5, 9_999), (8, 2 * SIZE)]))
     text, said = dump(segment)
     assert text == f"offset: 5 position: 9999\noffset: 8 position: {2 * SIZE}\n"
@@ -130,13 +130,13 @@ def test_a_partial_entry_is_ignored_and_told(segment: Segment) -> None:
     )
 
 
-def test_a_sound_index_passes_the_sanity_check(segment: Segment) -> None:
+def test_a_valid_index_passes_the_sanity_check(segment: Segment) -> None:
     text, said = dump(segment, SANITY_CHECK)
     assert text == f"{segment.file('.index').name} passed sanity check.\n"
     assert not said.report.damaged
 
 
-def test_a_partial_entry_fails_the_sanity_check_and_is_told_once(segment: Segment) -> None:
+def test_a_partial_entry_fails_the_sanity_check_and_is_reported_once(segment: Segment) -> None:
     segment.write(".index", bytes(13))
     text, said = dump(segment, SANITY_CHECK)
     assert text == ""

@@ -25,13 +25,13 @@ def filled(blocks: list[list[tuple[int, int]]]) -> Pairs:
     return pairs
 
 
-def test_nothing_seen_is_nothing_said() -> None:
+def test_nothing_seen_is_nothing_reported() -> None:
     said = Said()
     assert said.finish() == []
     assert not said.report.damaged
 
 
-def test_offset_mismatches_are_told_from_the_last_up() -> None:
+def test_offset_mismatches_are_reported_from_the_last_up() -> None:
     said = Said()
     said.report.offset_mismatches("/a.index", column(5, 9), column(4, 10))
     assert said.finish() == [
@@ -41,13 +41,13 @@ def test_offset_mismatches_are_told_from_the_last_up() -> None:
     ]
 
 
-def test_of_two_mismatches_at_an_offset_the_later_is_told() -> None:
+def test_of_two_mismatches_at_an_offset_the_later_is_reported() -> None:
     said = Said()
     said.report.offset_mismatches("/a.index", column(5, 5), column(4, 6))
     assert said.finish() == ["Mismatches in :/a.index", "  Index offset: 5, log offset: 6"]
 
 
-def test_time_index_errors_are_told_kind_by_kind_in_the_order_of_the_file() -> None:
+def test_time_index_errors_are_reported_kind_by_kind_in_the_order_of_the_file() -> None:
     said = Said()
     said.report.offsets_not_found("/a", column(9, 5), column(-1, 6))
     said.report.out_of_order_timestamps("/a", column(100), column(200))
@@ -63,7 +63,7 @@ def test_time_index_errors_are_told_kind_by_kind_in_the_order_of_the_file() -> N
     ]
 
 
-def test_non_consecutive_offsets_are_told_by_offset() -> None:
+def test_non_consecutive_offsets_are_reported_by_offset() -> None:
     said = Said()
     said.report.non_consecutive("/a.log", 9, 5)
     said.report.non_consecutive("/a.log", -1, 7)
@@ -77,7 +77,7 @@ def test_non_consecutive_offsets_are_told_by_offset() -> None:
 @pytest.mark.parametrize(
     ("previous", "offset", "is_damage"), [(-1, 0, False), (4, 9, False), (4, 4, True), (4, 2, True)]
 )
-def test_gaps_are_no_damage_but_going_back_is(previous: int, offset: int, is_damage: bool) -> None:
+def test_gaps_are_not_damage_but_going_back_is(previous: int, offset: int, is_damage: bool) -> None:
     said = Said()
     said.report.non_consecutive("/a.log", previous, offset)
     assert said.report.damaged is is_damage
@@ -89,14 +89,14 @@ def test_an_index_mismatch_is_damage() -> None:
     assert said.report.damaged
 
 
-def test_no_mismatches_are_no_damage() -> None:
+def test_no_mismatches_are_not_damage() -> None:
     said = Said()
     said.report.offset_mismatches("/a", column(), column())
     assert said.finish() == []
     assert not said.report.damaged
 
 
-def test_a_problem_is_said_at_once_on_one_line() -> None:
+def test_a_problem_is_reported_at_once_on_one_line() -> None:
     said = Said()
     said.report.problem(
         DumpProblem(local("a.log"), 17, "batch length is impossible", "14 or more", "3")

@@ -27,7 +27,7 @@ SIZE = len(batches(1)[0])
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Segment:
-    """Give a segment of four batches of three records each, with sound indexes."""
+    """Give a segment of four batches of three records each, with valid indexes."""
     segment = Segment(tmp_path)
     segment.write_indexed(batches(4))
     return segment
@@ -116,7 +116,7 @@ def test_a_search_may_begin_where_no_batch_does(segment: Segment) -> None:
     assert dump(segment)[1].lines[1:] == ["Indexed offset: 8, found log offset: -1"]
 
 
-def test_padding_behind_the_entries_is_not_printed(segment: Segment) -> None:
+def test_padding_after_the_entries_is_not_printed(segment: Segment) -> None:
     whole = dump(segment)
     segment.write(
         ".timeindex", segment.file(".timeindex").path.local_path.read_bytes() + bytes(1200)
@@ -126,7 +126,7 @@ def test_padding_behind_the_entries_is_not_printed(segment: Segment) -> None:
     assert not said.report.damaged
 
 
-def test_damage_behind_the_batches_is_a_problem_and_the_entries_are_checked(
+def test_damage_after_the_batches_is_a_problem_and_the_entries_are_checked(
     segment: Segment,
 ) -> None:
     whole = dump(segment)
@@ -179,7 +179,7 @@ def test_entries_are_checked_without_an_offset_index(segment: Segment) -> None:
     assert not segment.file(".index").path.local_path.exists()
 
 
-def test_a_sound_index_passes_the_sanity_check(segment: Segment) -> None:
+def test_a_valid_index_passes_the_sanity_check(segment: Segment) -> None:
     assert dump(segment, SANITY_CHECK)[0] == (
         f"{segment.file('.timeindex').name} passed sanity check.\n"
     )

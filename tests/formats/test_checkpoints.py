@@ -62,11 +62,11 @@ def test_a_file_may_have_no_entries(data: bytes) -> None:
 @pytest.mark.parametrize(
     "line", ["a 0 1", "a\t0\t1", "a  0 \t 1", "a 0 1   ", "a +0 01", "a 0 1\r", "a\x0b0\x0c1"]
 )
-def test_any_blanks_part_the_fields(line: str) -> None:
+def test_any_blanks_separate_the_fields(line: str) -> None:
     assert decode_offset_checkpoint(f"0\n1\n{line}\n".encode()) == [entry("a", 0, 1)]
 
 
-def test_a_blank_in_front_is_an_empty_field() -> None:
+def test_a_leading_blank_is_an_empty_field() -> None:
     assert decode_offset_checkpoint(b"0\n1\n 0 1\n") == [entry("", 0, 1)]
     with pytest.raises(FormatError):
         decode_offset_checkpoint(b"0\n1\n a 0 1\n")

@@ -58,7 +58,7 @@ def in_chunks(codec: Codec, data: bytes, *, chunk_bytes: int = 100, magic: int =
 
 
 def outcome(read: Callable[[], bytes]) -> bytes | None:
-    """What was read, or None for damage; any other error passes."""
+    """Give the result, or None for damage; any other error propagates."""
     try:
         return read()
     except FormatError:
@@ -104,12 +104,12 @@ def test_snappy_blocks_hold_32_kib_as_snappy_java_cuts_them() -> None:
     assert sizes == [32768, 32768, 16384]
 
 
-def test_an_lz4_block_that_does_not_shrink_is_stored_as_it_is() -> None:
+def test_an_lz4_block_that_does_not_shrink_is_stored_unchanged() -> None:
     noise = bytes(range(256))
     assert compress(Codec.LZ4, noise)[7:] == b"\x00\x01\x00\x80" + noise + bytes(4)
 
 
-def test_zstd_frames_say_nothing_of_their_content_size() -> None:
+def test_zstd_frames_have_no_content_size() -> None:
     frame = compress(Codec.ZSTD, TEXT * 1000)
     assert zstandard.get_frame_parameters(frame).content_size == zstandard.CONTENTSIZE_UNKNOWN
 
@@ -135,7 +135,7 @@ def test_any_bytes_survive_a_round_trip(codec: Codec, data: bytes, repeats: int)
 
 
 @codecs
-def test_any_kind_of_buffer_is_taken(codec: Codec) -> None:
+def test_any_kind_of_buffer_is_accepted(codec: Codec) -> None:
     compressed = compress(codec, memoryview(TEXT))
     assert whole(codec, memoryview(compressed)) == TEXT  # type: ignore[arg-type]
     assert whole(codec, bytearray(compressed)) == TEXT  # type: ignore[arg-type]
@@ -199,19 +199,19 @@ def test_snappy_java_streams_in_a_row_are_read_as_one() -> None:
 
 @pytest.mark.parametrize("tail", [b"x", bytes(8), b"some garbage behind the end"])
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
-def test_bytes_behind_the_end_of_gzip_and_lz4_are_ignored(codec: Codec, tail: bytes) -> None:
+def test_bytes_after_the_end_of_gzip_and_lz4_are_ignored(codec: Codec, tail: bytes) -> None:
     assert whole(codec, compress(codec, TEXT) + tail) == TEXT
     assert in_chunks(codec, compress(codec, TEXT) + tail) == TEXT
 
 
 @pytest.mark.parametrize("tail", [b"x", bytes(8), b"some garbage behind the end"])
-def test_bytes_behind_the_end_of_a_zstd_frame_are_an_error(tail: bytes) -> None:
+def test_bytes_after_the_end_of_a_zstd_frame_are_an_error(tail: bytes) -> None:
     compressed = compress(Codec.ZSTD, TEXT)
     with pytest.raises(FormatError, match=f"not a zstd frame at byte {len(compressed)}"):
         whole(Codec.ZSTD, compressed + tail)
 
 
-def test_less_than_a_block_size_behind_the_last_snappy_block_is_ignored() -> None:
+def test_less_than_a_block_size_after_the_last_snappy_block_is_ignored() -> None:
     assert whole(Codec.SNAPPY, compress(Codec.SNAPPY, TEXT) + b"abc") == TEXT
 
 
@@ -227,7 +227,7 @@ def test_a_bare_snappy_block_is_read_too() -> None:
     assert in_chunks(Codec.SNAPPY, snappy.compress(TEXT)) == TEXT
 
 
-def test_a_snappy_length_that_the_block_cannot_hold_is_refused_before_memory_is_given() -> None:
+def test_a_snappy_length_that_the_block_cannot_hold_is_refused_before_memory_is_yielded() -> None:
     with pytest.raises(FormatError, match=r"claims more than it can hold .* found 4294967295"):
         whole(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(1000), limit_bytes=1 << 40)
 
@@ -235,7 +235,7 @@ def test_a_snappy_length_that_the_block_cannot_hold_is_refused_before_memory_is_
 # lz4 --------------------------------------------------------------------------------------
 
 
-def test_the_descriptors_checksum_is_not_looked_at_in_magic_0() -> None:
+def test_the_descriptors_checksum_is_not_checked_in_magic_0() -> None:
     compressed = bytearray(compress(Codec.LZ4, TEXT))
     compressed[6] ^= 0xFF
     assert whole(Codec.LZ4, bytes(compressed), magic=0) == TEXT
@@ -273,7 +273,7 @@ def test_an_lz4_block_with_a_wrong_checksum_is_an_error() -> None:
         whole(Codec.LZ4, bytes(frame))
 
 
-def test_lz4_blocks_that_lean_on_each_other_are_refused_as_kafka_refuses_them() -> None:
+def test_lz4_blocks_that_depend_on_each_other_are_refused_as_kafka_refuses_them() -> None:
     with pytest.raises(FormatError, match="unknown flags"):
         whole(Codec.LZ4, lz4.frame.compress(TEXT * 5000, block_linked=True))
 
@@ -350,7 +350,7 @@ def test_arbitrary_bytes_give_a_value_or_a_format_error(
 
 
 @real_codecs
-def test_chunks_in_front_of_the_damage_are_given(codec: Codec) -> None:
+def test_chunks_before_the_damage_are_yielded(codec: Codec) -> None:
     data = b"".join(b"record number %d|" % number for number in range(30_000))
     compressed = compress(codec, data)
     given_bytes = bytearray()
@@ -465,7 +465,7 @@ def test_several_threads_may_work_at_once(codec: Codec) -> None:
 
 
 @real_codecs
-def test_pieces_of_two_streams_may_be_taken_in_turn(codec: Codec) -> None:
+def test_pieces_of_two_streams_may_be_read_in_turn(codec: Codec) -> None:
     payloads = [bytes([number]) * 400_000 for number in range(2)]
     streams = [
         decompress_chunks(codec, compress(codec, payload), chunk_bytes=1000) for payload in payloads

@@ -1,4 +1,4 @@
-"""Whatever bytes a decoder is given, it gives a value or raises FormatError, and nothing else."""
+"""For any bytes a decoder returns a value or raises FormatError, and nothing else."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.java import properties
 
 Read = Callable[[bytes], object]
-"""Decodes all that there is to decode in the bytes of a file or a record."""
+"""Decodes everything in the bytes of a file or a record."""
 
 LIMIT_BYTES = 1 << 20
 
@@ -45,7 +45,7 @@ LIMIT_BYTES = 1 << 20
 
 
 def read_batches(data: bytes) -> None:
-    """Read batch behind batch, checksums left aside: they would keep damage from the decoders."""
+    """Read all batches without their checksums, which would keep damage from the decoders."""
     position = 0
     while position < len(data):
         header = record_batch.decode_header(data, position)
@@ -124,7 +124,7 @@ def exhaust(items: Iterable[object]) -> None:
         pass
 
 
-# ---- A small sound sample of each ----
+# ---- A small valid sample of each ----
 
 
 def sample_batch(codec: Codec) -> bytes:
@@ -281,7 +281,7 @@ def gives_value_or_format_error(read: Read, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_a_sound_sample_is_read_without_complaint(name: str) -> None:
+def test_a_valid_sample_is_read_without_an_error(name: str) -> None:
     read, sample = SAMPLES[name]
     read(sample)
 
@@ -311,7 +311,7 @@ def test_any_bytes_give_a_value_or_a_format_error(name: str, data: bytes) -> Non
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLES)
 @given(edits=st.data())
-def test_many_edits_of_a_sound_sample_give_a_value_or_a_format_error(
+def test_many_edits_of_a_valid_sample_give_a_value_or_a_format_error(
     name: str, edits: st.DataObject
 ) -> None:
     read, sample = SAMPLES[name]

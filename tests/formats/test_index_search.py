@@ -42,7 +42,8 @@ def test_ascending_keys_are_searched_as_any_binary_search_does(
 
 @pytest.mark.parametrize("padding", [1, 1023, 1024, 5_000])
 def test_a_search_that_begins_in_the_padding_ends_there_as_kafkas_does(padding: int) -> None:
-    # The last 1024 entries of 8 bytes are searched apart, if their first is below the target.
+    # The last 1024 entries of 8 bytes are searched separately if the first of them is below the
+    # target.
     keys = list(range(100, 3_000)) + [0] * padding
     (slot,) = search(keys, 2_500)
     assert slot == kafkas_slot(keys, 2_500, entry_bytes=8)

@@ -87,7 +87,7 @@ def test_a_record_without_a_value_is_a_tombstone() -> None:
     assert parsed.error is None
 
 
-def test_bytes_behind_key_and_value_do_not_matter() -> None:
+def test_bytes_after_key_and_value_do_not_matter() -> None:
     key, value = offset_commit()
     assert parse_offsets(key + b"x", value + b"y", 7) == parse_offsets(key, value, 7)
 
@@ -152,7 +152,7 @@ READ_VALUE = "Could not read record with version 3 from value's buffer due to: "
         ),
     ],
 )
-def test_damage_is_told_in_the_words_of_the_official_tool(
+def test_damage_is_reported_with_the_official_tools_message(
     key: bytes, value: bytes, reason: str
 ) -> None:
     parsed = parse_offsets(key, value, 7)
@@ -196,7 +196,7 @@ def group_of(protocol_type: str, subscription: bytes) -> ParsedRecord:
     return parsed
 
 
-def test_what_consumers_told_each_other_is_unfolded() -> None:
+def test_subscriptions_and_assignments_of_consumers_are_decoded() -> None:
     parsed = group_of("consumer", SUBSCRIPTION_BYTES)
     assert parsed.payload_text == (
         '{"version":"0","data":{"protocolType":"consumer","generation":1,"protocol":null,'
@@ -216,7 +216,7 @@ def test_what_consumers_told_each_other_is_unfolded() -> None:
         pytest.param("consumer", b"\x00", id="bytes without a version"),
     ],
 )
-def test_what_members_of_other_groups_told_each_other_stays_bytes(
+def test_metadata_of_other_groups_members_stays_bytes(
     protocol_type: str, subscription: bytes
 ) -> None:
     parsed = group_of(protocol_type, subscription)
@@ -341,7 +341,7 @@ def test_a_metadata_record_of_a_later_version_is_printed_as_far_as_it_is_known()
         ),
     ],
 )
-def test_damaged_metadata_is_told_in_the_words_of_the_official_tool(
+def test_damaged_metadata_is_reported_with_the_official_tools_message(
     data: bytes | None, reason: str
 ) -> None:
     parsed = parse_cluster_metadata(None, data, 7)
@@ -443,13 +443,13 @@ def test_a_snapshot_of_a_remote_segment_is_printed_as_its_class_prints_itself() 
         ({"remoteLogSegmentState": 4}, "state can not be null"),
     ],
 )
-def test_a_remote_segment_that_its_class_refuses_is_told_in_its_words(
+def test_a_remote_segment_that_its_class_refuses_is_reported_with_its_message(
     change: dict[str, Any], reason: str
 ) -> None:
     assert remote(0, SEGMENT | change) == f"Error at offset 7, skipping. {reason}"
 
 
-def test_a_remote_record_without_a_value_is_told_in_javas_words() -> None:
+def test_a_remote_record_without_a_value_is_reported_with_javas_message() -> None:
     assert parse_remote_log_metadata(None, None, 7).payload_text == (
         'Error at offset 7, skipping. Cannot invoke "java.nio.ByteBuffer.remaining()" because the '
         'return value of "org.apache.kafka.common.record.internal.Record.value()" is null'
@@ -529,7 +529,7 @@ def test_a_later_version_of_the_key_is_read_like_the_known_one() -> None:
     )
 
 
-def test_the_values_of_a_control_record_stand_under_its_type() -> None:
+def test_the_values_of_a_control_record_are_under_its_type() -> None:
     assert control_record_value(control_key(1), int16(0) + bytes(4)) == {
         "type": "COMMIT",
         "typeId": 1,
@@ -574,7 +574,7 @@ FAMILIES = {
 
 @st.composite
 def records(draw: st.DrawFn, decoder: str) -> tuple[bytes | None, bytes]:
-    """A sound key and value for ``decoder``."""
+    """A valid key and value for ``decoder``."""
     record_type = draw(st.sampled_from(sorted(FAMILIES[decoder].RECORD_TYPES.items())))[1]
     versions = record_type.value.versions
     version = draw(st.integers(versions.lowest, versions.highest))
@@ -586,7 +586,7 @@ def records(draw: st.DrawFn, decoder: str) -> tuple[bytes | None, bytes]:
 
 
 @pytest.mark.parametrize("decoder", sorted(set(DECODERS) - {"remote-log-metadata"}))
-def test_every_sound_record_is_read(decoder: str) -> None:
+def test_every_valid_record_is_read(decoder: str) -> None:
     @given(records(decoder))
     def check(record: tuple[bytes | None, bytes]) -> None:
         parsed = DECODERS[decoder](*record, 7)
@@ -598,7 +598,7 @@ def test_every_sound_record_is_read(decoder: str) -> None:
 
 
 @pytest.mark.parametrize("decoder", sorted(DECODERS))
-def test_every_truncation_of_a_value_is_read_or_told(decoder: str) -> None:
+def test_every_truncation_of_a_value_is_read_or_reported(decoder: str) -> None:
     @settings(max_examples=20)
     @given(records(decoder))
     def check(record: tuple[bytes | None, bytes]) -> None:

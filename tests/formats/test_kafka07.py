@@ -149,7 +149,7 @@ def test_a_walk_tells_how_it_ended(tail: bytes, reason: StopReason) -> None:
     assert str(valid_part(sound + tail)) == str(stop)
 
 
-def test_a_walk_goes_on_behind_a_wrong_checksum() -> None:
+def test_a_walk_continues_after_a_wrong_checksum() -> None:
     damaged_entry = message_07(b"two")[:-1] + b"O"
     found, stop = messages_and_stop(message_07(b"one") + damaged_entry + message_07(b"three"))
     assert [m.is_valid for m in found] == [True, False, True]
@@ -165,7 +165,7 @@ def test_the_valid_part_ends_at_the_first_wrong_checksum() -> None:
     assert stop.problem.expected == zlib.crc32(b"twO")
 
 
-def test_the_valid_part_of_a_sound_file_is_all_of_it() -> None:
+def test_the_valid_part_of_a_valid_file_is_all_of_it() -> None:
     data = message_07(b"one") + wrapper_07([message_07(b"two")])
     assert valid_part(data) == Stop(len(data), StopReason.END)
 
@@ -184,7 +184,7 @@ def test_wrapped_messages_are_read(codec: Codec) -> None:
     assert payloads(list(inner_messages(one(wrapper_07(inner, codec))))) == [b"a", b"b", b""]
 
 
-def test_wrapped_messages_have_the_wrappers_offset_and_only_the_last_leads_behind_it() -> None:
+def test_wrapped_messages_have_the_wrappers_offset_and_only_the_last_continues_after_it() -> None:
     entry = wrapper_07([message_07(b"a"), message_07(b"b"), message_07(b"c")])
     outer = decode_entry(entry, base_offset=700)
     assert isinstance(outer, Message)
@@ -213,7 +213,7 @@ def test_an_empty_wrapper_holds_nothing() -> None:
     assert list(inner_messages(one(wrapper_07([])))) == []
 
 
-def test_a_last_entry_that_is_cut_short_is_passed_over_unless_it_is_the_only_one() -> None:
+def test_a_last_entry_that_is_incomplete_is_skipped_unless_it_is_the_only_one() -> None:
     whole, cut = message_07(b"a"), message_07(b"b")[:-1]
     assert payloads(list(inner_messages(one(wrapper_07([whole, cut]))))) == [b"a"]
     with pytest.raises(FormatError, match="ends early"):
@@ -230,7 +230,7 @@ def test_a_last_entry_that_is_cut_short_is_passed_over_unless_it_is_the_only_one
         (message_07(b"b", attributes=3), "unknown compression codec"),
     ],
 )
-def test_messages_in_front_of_a_damaged_one_are_given(entry: bytes, problem: str) -> None:
+def test_messages_before_a_damaged_one_are_yielded(entry: bytes, problem: str) -> None:
     messages = inner_messages(one(wrapper_07([message_07(b"x"), message_07(b"a"), entry])))
     assert next(messages).payload == b"x"
     with pytest.raises(FormatError, match=problem):

@@ -40,7 +40,7 @@ def unwrapped(entry: bytes) -> list[Message]:
 
 
 def everything(data: bytes) -> Iterator[Message]:
-    """Every message of a set, wrappers opened; ends where the next entry is not whole."""
+    """Give every message of a set, also those in wrappers; ends at an incomplete entry."""
     position = 0
     while position < len(data):
         outer = decode_message(data, position)
@@ -87,7 +87,7 @@ def test_what_is_encoded_decodes_to_the_same(
 
 
 @magics
-def test_the_header_alone_says_what_the_message_says(magic: int) -> None:
+def test_the_header_has_the_fields_of_the_message(magic: int) -> None:
     entry = message(7, magic=magic, attributes=LOG_APPEND_TIME)
     header, whole = decode_header(entry), decode_message(entry)
     assert header.size_bytes == whole.size_bytes == len(entry)
@@ -104,7 +104,7 @@ def test_a_message_of_magic_0_has_no_timestamp() -> None:
     ("attributes", "timestamp_type"),
     [(0, TimestampType.CREATE_TIME), (LOG_APPEND_TIME, TimestampType.LOG_APPEND_TIME)],
 )
-def test_the_fourth_bit_of_magic_1_says_whose_clock_it_was(
+def test_the_fourth_bit_of_magic_1_says_which_clock_set_the_time(
     attributes: int, timestamp_type: TimestampType
 ) -> None:
     found = decode_message(message(0, attributes=attributes))
@@ -124,7 +124,7 @@ def test_null_and_empty_are_different(magic: int) -> None:
     assert (empty.key, empty.value) == (b"", b"")
 
 
-def test_any_negative_size_is_null_and_kept_as_it_is() -> None:
+def test_any_negative_size_is_null_and_kept_unchanged() -> None:
     entry = message(0, None, None, magic=0)
     found = decode_message(with_sound_checksum(entry[:18] + struct.pack(">ii", -5, -9)))
     assert (found.key, found.key_size_bytes) == (None, -5)
@@ -215,12 +215,12 @@ def test_gaps_between_relative_offsets_stay() -> None:
     assert [m.offset for m in unwrapped(entry)] == [100, 103, 109]
 
 
-def test_absolute_offsets_of_magic_0_are_taken_whatever_the_wrapper_says() -> None:
+def test_absolute_offsets_of_magic_0_are_kept_whatever_the_wrapper_says() -> None:
     entry = wrapper([message(5, magic=0), message(7, magic=0)], offset=1, magic=0)
     assert [m.offset for m in unwrapped(entry)] == [5, 7]
 
 
-def test_a_wrapper_offset_of_0_leaves_the_inner_offsets_as_they_are() -> None:
+def test_a_wrapper_offset_of_0_leaves_the_inner_offsets_unchanged() -> None:
     entry = wrapper([message(0), message(1)], offset=0)
     assert [m.offset for m in unwrapped(entry)] == [0, 1]
 
@@ -284,7 +284,7 @@ def test_a_set_too_large_to_be_kept_is_read_twice_with_the_same_outcome() -> Non
 
 
 @magics
-def test_a_wrong_checksum_on_an_lz4_frame_is_passed_over_in_magic_0_only(magic: int) -> None:
+def test_a_wrong_checksum_on_an_lz4_frame_is_skipped_in_magic_0_only(magic: int) -> None:
     wrong_for_1 = compress(Codec.LZ4, message(0, magic=magic), magic=0)
     outer = decode_message(encode_message(0, None, wrong_for_1, magic=magic, attributes=Codec.LZ4))
     if magic == 0:
@@ -294,7 +294,7 @@ def test_a_wrong_checksum_on_an_lz4_frame_is_passed_over_in_magic_0_only(magic: 
             list(inner_messages(outer))
 
 
-def test_a_last_entry_that_is_cut_short_is_passed_over() -> None:
+def test_a_last_entry_that_is_incomplete_is_skipped() -> None:
     assert len(unwrapped(wrapper([message(0), message(1)[:-1]], offset=5))) == 1
     assert len(unwrapped(wrapper([message(0), b"short"], offset=5))) == 1
 
@@ -311,7 +311,7 @@ def test_a_null_set_is_an_error() -> None:
         unwrapped(entry)
 
 
-def test_zstd_is_younger_than_message_sets() -> None:
+def test_zstd_is_not_a_codec_of_message_sets() -> None:
     with pytest.raises(FormatError, match=r"expected gzip, snappy or lz4, found zstd"):
         unwrapped(wrapper([message(0)], Codec.ZSTD, offset=0))
 
@@ -321,14 +321,14 @@ def test_a_codec_without_a_name_is_an_error() -> None:
         unwrapped(message(0, attributes=6))
 
 
-def test_an_entry_that_no_message_can_be_is_an_error_before_any_message_is_given() -> None:
+def test_an_entry_that_no_message_can_be_is_an_error_before_any_message_is_yielded() -> None:
     too_small = struct.pack(">qi", 1, 13) + bytes(13)
     messages = inner_messages(decode_message(wrapper([message(0), too_small], offset=1)))
     with pytest.raises(FormatError, match="smaller than any can be"):
         next(messages)
 
 
-def test_messages_in_front_of_one_that_is_itself_compressed_are_given() -> None:
+def test_messages_before_one_that_is_itself_compressed_are_yielded() -> None:
     nested = wrapper([message(0)], offset=1)
     messages = inner_messages(decode_message(wrapper([message(0), nested], offset=1)))
     assert next(messages).offset == 0

@@ -1,4 +1,4 @@
-"""Names of files and directories say what Kafka reads out of them."""
+"""Names of files and directories are parsed as Kafka parses them."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_suffix_is_the_partitions_state(state: PartitionState) -> None:
         "orders-1 ",
     ],
 )
-def test_other_names_keep_a_broker_from_starting(name: str) -> None:
+def test_other_names_prevent_a_broker_from_starting(name: str) -> None:
     with pytest.raises(FormatError, match="directory name is not that of a partition"):
         parse_partition_directory_name(name)
 

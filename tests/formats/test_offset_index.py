@@ -21,13 +21,13 @@ def test_an_entry_is_a_relative_offset_and_a_position_of_four_bytes_each() -> No
 
 
 @given(st.binary(max_size=100), INT64)
-def test_any_bytes_are_entries_and_become_the_same_bytes_again(data: bytes, base: int) -> None:
+def test_any_bytes_are_entries_and_are_encoded_to_the_same_bytes(data: bytes, base: int) -> None:
     index = offset_index.decode(data, base)
     assert index.size_bytes == len(data)
     assert offset_index.encode(index) == data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
 
 
-def test_every_index_of_a_broker_becomes_the_same_bytes_again(fixtures: Path) -> None:
+def test_every_index_of_a_broker_is_encoded_to_the_same_bytes(fixtures: Path) -> None:
     paths = sorted(fixtures.glob("out/**/*.index"))
     assert paths
     for path in paths:
@@ -57,7 +57,7 @@ def test_without_entries_the_log_is_read_from_its_start() -> None:
     assert offset_index.lookup(offset_index.decode(b"", 100), 104) == (100, 0)
 
 
-def test_a_sound_index_passes_the_sanity_check() -> None:
+def test_a_valid_index_passes_the_sanity_check() -> None:
     index = offset_index.decode(offset_index_bytes([(105, 4096)], 100), 100)
     assert offset_index.sanity_problem(index) is None
 

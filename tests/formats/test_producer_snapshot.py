@@ -40,13 +40,13 @@ def test_a_snapshot_is_10_bytes_and_46_for_each_producer() -> None:
 
 
 @given(st.lists(ENTRIES, max_size=5))
-def test_what_is_encoded_is_read_again(entries: list[ProducerEntry]) -> None:
+def test_what_is_encoded_is_read_back(entries: list[ProducerEntry]) -> None:
     snapshot = producer_snapshot.read(producer_snapshot.encode(entries))
     assert snapshot.entries == tuple(entries)
     assert (snapshot.version, snapshot.trailing_bytes) == (1, 0)
 
 
-def test_every_snapshot_of_a_broker_becomes_the_same_bytes_again(fixtures: Path) -> None:
+def test_every_snapshot_of_a_broker_is_encoded_to_the_same_bytes(fixtures: Path) -> None:
     paths = sorted(fixtures.glob("out/**/*.snapshot"))
     assert paths
     for path in paths:
@@ -63,7 +63,7 @@ def test_any_bytes_are_a_snapshot_or_a_format_error(data: bytes) -> None:
     assert HEADER_BYTES + len(snapshot.entries) * ENTRY_BYTES + snapshot.trailing_bytes == len(data)
 
 
-def test_a_changed_byte_breaks_the_checksum_in_kafkas_words() -> None:
+def test_a_changed_byte_breaks_the_checksum_with_kafkas_message() -> None:
     data = bytearray(producer_snapshot.encode([ENTRY]))
     stored = int.from_bytes(data[2:6])
     data[20] ^= 1
@@ -82,7 +82,7 @@ def test_a_wrong_checksum_leaves_the_entries_readable() -> None:
     assert producer_snapshot.crc_problem(data, snapshot) is not None
 
 
-def test_the_checksum_covers_bytes_behind_the_entries() -> None:
+def test_the_checksum_covers_bytes_after_the_entries() -> None:
     assert "CRC is no longer valid" in message_of(producer_snapshot.encode([ENTRY]) + b"\0")
 
 
@@ -108,7 +108,7 @@ def test_a_negative_count_is_refused() -> None:
     )
 
 
-def test_a_count_beyond_the_bytes_is_refused_before_memory_is_given() -> None:
+def test_a_count_beyond_the_bytes_is_refused_before_memory_is_yielded() -> None:
     data = producer_snapshot.encode([])[:6] + struct.pack(">i", 2**31 - 1) + bytes(3)
     assert message_of(data) == (
         "Snapshot failed schema validation: Tried to allocate a collection of size 2147483647, "

@@ -176,7 +176,7 @@ TAGGED = message(
 )
 
 
-def test_absent_tagged_fields_are_worth_their_default() -> None:
+def test_absent_tagged_fields_are_at_their_default() -> None:
     value = decoded(TAGGED, b"\x07\x00")
     assert value == {"first": -1, "plain": 7, "list": [], "inner": {"n": 0}}
     assert list(value) == ["first", "plain", "list", "inner"]
@@ -263,7 +263,7 @@ STRINGS = message("L", field("list", array(STRING)))
         ),
     ],
 )
-def test_errors_have_the_words_of_kafkas_readers(
+def test_errors_have_the_messages_of_kafkas_readers(
     schema: MessageSchema, data: bytes, expected: str
 ) -> None:
     with pytest.raises(SchemaError) as caught:
@@ -279,7 +279,7 @@ def test_errors_have_the_words_of_kafkas_readers(
         pytest.param(b"\x01\x01\x63" + varint(0x7FFFFFFF), id="bytes of an unknown tagged field"),
     ],
 )
-def test_counts_that_lie_are_given_no_memory(data: bytes) -> None:
+def test_false_counts_get_no_memory(data: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(FormatError):

@@ -1,4 +1,4 @@
-"""The small files that say whose a directory is and how it was left."""
+"""The small files for a directory's identity and its clean shutdown."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class TestQuorumState:
     ],
     ids=["brackets", "braces", "digits", "floats"],
 )
-def test_json_that_means_harm_is_a_format_error(
+def test_json_that_is_hostile_is_a_format_error(
     decode: Callable[[bytes], object], data: bytes
 ) -> None:
     with pytest.raises(FormatError):

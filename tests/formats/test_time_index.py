@@ -18,13 +18,13 @@ def test_an_entry_is_a_timestamp_of_eight_bytes_and_a_relative_offset_of_four() 
 
 
 @given(st.binary(max_size=100), INT64)
-def test_any_bytes_are_entries_and_become_the_same_bytes_again(data: bytes, base: int) -> None:
+def test_any_bytes_are_entries_and_are_encoded_to_the_same_bytes(data: bytes, base: int) -> None:
     index = time_index.decode(data, base)
     assert index.size_bytes == len(data)
     assert time_index.encode(index) == data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]
 
 
-def test_every_index_of_a_broker_becomes_the_same_bytes_again(fixtures: Path) -> None:
+def test_every_index_of_a_broker_is_encoded_to_the_same_bytes(fixtures: Path) -> None:
     paths = sorted(fixtures.glob("out/**/*.timeindex"))
     assert paths
     for path in paths:
@@ -42,7 +42,7 @@ def test_before_the_first_entry_there_is_no_timestamp() -> None:
     assert time_index.lookup(index, 999) == (NO_TIMESTAMP, 100)
 
 
-def test_a_sound_index_passes_the_sanity_check() -> None:
+def test_a_valid_index_passes_the_sanity_check() -> None:
     index = time_index.decode(time_index_bytes([(1_000, 3), (1_000, 7)]), 0)
     assert time_index.sanity_problem(index) is None
 
@@ -51,7 +51,7 @@ def test_an_index_without_entries_passes_the_sanity_check() -> None:
     assert time_index.sanity_problem(time_index.decode(b"", 0)) is None
 
 
-def test_padding_behind_entries_fails_the_sanity_check() -> None:
+def test_padding_after_entries_fails_the_sanity_check() -> None:
     index = time_index.decode(time_index_bytes([(1_000, 3)]) + bytes(24), 0)
     problem = time_index.sanity_problem(index)
     assert problem is not None

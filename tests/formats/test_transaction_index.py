@@ -16,13 +16,13 @@ def test_an_entry_is_34_bytes() -> None:
 
 
 @given(st.binary(max_size=150))
-def test_any_bytes_are_entries_and_become_the_same_bytes_again(data: bytes) -> None:
+def test_any_bytes_are_entries_and_are_encoded_to_the_same_bytes(data: bytes) -> None:
     index = transaction_index.decode(data)
     assert len(index.entries) * ENTRY_BYTES + index.trailing_bytes == len(data)
     assert transaction_index.encode(index.entries) == data[: len(data) // 34 * 34]
 
 
-def test_every_index_of_a_broker_becomes_the_same_bytes_again(fixtures: Path) -> None:
+def test_every_index_of_a_broker_is_encoded_to_the_same_bytes(fixtures: Path) -> None:
     paths = sorted(fixtures.glob("out/**/*.txnindex"))
     assert paths
     for path in paths:
@@ -50,7 +50,7 @@ def test_a_greater_version_is_refused() -> None:
     assert (problem.position, problem.found) == (ENTRY_BYTES, 1)
 
 
-def test_a_negative_version_is_taken() -> None:
+def test_a_negative_version_is_accepted() -> None:
     index = transaction_index.decode(bytes.fromhex("ff00") + bytes(32))
     assert transaction_index.version_problem(index) is None
 
@@ -63,7 +63,7 @@ def test_a_transaction_that_ended_before_its_segment_fails_the_sanity_check() ->
     assert problem.found == 14
 
 
-def test_a_partial_entry_passes_the_sanity_check_but_is_told() -> None:
+def test_a_partial_entry_passes_the_sanity_check_but_is_reported() -> None:
     index = transaction_index.decode(transaction_index.encode([ABORTED]) + b"\0\0")
     assert transaction_index.sanity_problem(index, 0) is None
     problem = transaction_index.trailing_problem(index)

@@ -24,7 +24,7 @@ def test_padding_is_allowed_and_not_written() -> None:
     "text",
     ["", "A" * 21, "A" * 23, "A" * 22 + "=", "A" * 21 + "+", "A" * 21 + "/", "A" * 21 + " "],
 )
-def test_what_is_no_uuid(text: str) -> None:
+def test_what_is_not_a_uuid(text: str) -> None:
     assert parse_uuid(text) is None
 
 

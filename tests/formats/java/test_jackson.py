@@ -31,7 +31,7 @@ def test_bytes_are_base64_with_padding() -> None:
     assert node_text(b"\xfb\xff\xfe\x00") == '"+//+AA=="'
 
 
-def test_what_is_no_node_is_refused() -> None:
+def test_what_is_not_a_node_is_refused() -> None:
     with pytest.raises(TypeError, match="set"):
         node_text([{1}])
 
@@ -109,7 +109,7 @@ def test_a_message_has_the_fields_of_its_version_in_the_order_of_its_schema() ->
     assert list(message_node(SCHEMA, SAMPLE, 2)) == ["late", "pairs", "id", "data"]
 
 
-def test_a_tagged_field_is_left_out_when_it_is_worth_its_default() -> None:
+def test_a_tagged_field_is_left_out_when_it_has_its_default() -> None:
     assert message_node(SCHEMA, SAMPLE, 2).keys() & {"label", "names", "pair"} == set()
 
 
@@ -117,7 +117,7 @@ def test_a_tagged_field_is_left_out_when_it_is_worth_its_default() -> None:
     ("name", "value"),
     [("label", ""), ("names", None), ("names", ["a"]), ("pair", {"left": 1, "right": 8})],
 )
-def test_a_tagged_field_is_there_when_it_is_worth_something_else(name: str, value: object) -> None:
+def test_a_tagged_field_is_there_when_it_has_another_value(name: str, value: object) -> None:
     assert message_node(SCHEMA, SAMPLE | {name: value}, 2)[name] == value
 
 

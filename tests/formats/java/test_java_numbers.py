@@ -1,4 +1,4 @@
-"""Numbers in text are what Java takes for numbers, and no more."""
+"""Numbers in text are exactly what Java parses as numbers."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ public final class InternalTopicWriter {
         this.random = random;
     }
 
-    /** A key and a value, either of which may be null. */
+    /** A key and a value; both may be null. */
     private record Pair(byte[] key, byte[] value) { }
 
     private interface Topic {
