@@ -1,8 +1,8 @@
-"""What must hold of the batches of a segment, as far as their headers and checksums tell.
+"""Check the headers and checksums of the batches of a segment.
 
-Each function looks at the batches of a window together. Those of the first group say which
-batches are damaged in themselves; the others take only what is left, since nothing in a damaged
-header can be believed.
+Each function checks all batches of a window. The first group finds batches that are damaged by
+themselves. The second group takes only the others, because no field of a damaged header can be
+believed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from kdump.storage.location import Location
 from kdump.words import counted
 
 MOST_RELATIVE_OFFSET: Final = 2**31 - 1
-"""What an index entry can hold (``IndexEntry`` is relative to the segment's base offset)."""
+"""The most that an index entry holds, relative to the segment's base offset (``IndexEntry``)."""
 GREATEST_OFFSET: Final = 2**63 - 2
-"""Kafka's offsets have 64 bits, and the end of a log is one above its last offset."""
+"""Offsets have 64 bits, and the end offset of a log is one above its last offset."""
 CLOCK_SKEW_MS: Final = 60 * 60 * 1000
-"""How far ahead a broker lets timestamps be (``message.timestamp.after.max.ms``)."""
+"""How far in the future a broker accepts timestamps (``message.timestamp.after.max.ms``)."""
 
 HIGHEST_CODEC: Final = max(Codec)
 _NEWEST_MAGIC: Final = 2
@@ -35,16 +35,16 @@ _NEWEST_MAGIC: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentScope:
-    """What has to be known of a segment to check a part of it.
+    """What the check of a part of a segment needs to know about the segment.
 
     Attributes:
-        log: its log.
+        log: location of its log.
         base_offset: from its name.
-        next_base_offset: of the segment behind it; None where it is the last one.
-        is_active: whether it is the last one, which a broker appends to.
-        is_clean: whether the log directory was left by a clean stop.
-        used_index_bytes: how many bytes of its offset index, and of its time index, stand before
-            the padding; None where nobody has looked yet.
+        next_base_offset: of the segment after it; None for the last one.
+        is_active: whether it is the last segment, to which a broker appends.
+        is_clean: whether the log directory has a clean shutdown marker.
+        used_index_bytes: number of bytes before the padding of its offset index and of its time
+            index; None if not determined yet.
     """
 
     log: Location
@@ -56,37 +56,37 @@ class SegmentScope:
 
     @property
     def path(self) -> str:
-        """The name of its log in messages."""
+        """The path of its log, for findings."""
         return str(self.log)
 
     @property
     def is_0_7(self) -> bool:
-        """Whether it is one of Kafka 0.7."""
+        """Whether it is a segment of Kafka 0.7."""
         return self.log.name.endswith(FileKind.LOG_0_7.value)
 
     @property
     def may_be_torn(self) -> bool:
-        """Whether it may end as it does when a broker is killed."""
+        """Whether it may end as after a broker was killed."""
         return self.is_active and not self.is_clean
 
     def file(self, kind: FileKind) -> Location:
-        """Another file of the segment, whether it is there or not."""
+        """The location of another file of the segment, which may not exist."""
         return self.log.with_name(self.log.name.removesuffix(FileKind.LOG.value) + kind.value)
 
     def place(self, position: int, offset: int | None = None) -> Place:
-        """A place in the log."""
+        """A place in the log, for a finding."""
         return Place(self.path, int(position), None if offset is None else int(offset))
 
     def of_batch(self, batches: BatchColumns, row: int) -> Place:
-        """Where a batch is."""
+        """The place of a batch."""
         return self.place(int(batches.position[row]), int(batches.base_offset[row]))
 
 
-# ---- Batches that are damaged in themselves ----
+# ---- Batches that are damaged by themselves ----
 
 
 def bad_checksums(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """The batches whose checksum does not hold, or that are too small for their header."""
+    """Find batches whose checksum does not match, or that are too small for their header."""
     is_bad = ~batches.is_valid
     if not is_bad.any():
         return is_bad
@@ -100,11 +100,11 @@ def bad_checksums(batches: BatchColumns, scope: SegmentScope, into: Collector) -
                 "a batch is too small for its own header",
                 expected=f"{record_batch.HEADER_BYTES} bytes or more",
                 found=f"{size_bytes} bytes",
-                loss="the batch, and on recovery all behind it",
+                loss="the batch, and on recovery everything after it",
             )
         return invariants.BATCH_CHECKSUM.finding(
             scope.of_batch(batches, row),
-            "the checksum of a batch does not hold",
+            "the checksum of a batch does not match",
             found=f"stored {int(batches.crc[row]):#010x} over {size_bytes} bytes",
             loss=_loss_of(batches, row),
         )
@@ -122,7 +122,7 @@ def _loss_of(batches: BatchColumns, row: int) -> str:
 
 
 def unknown_magics(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """The batches of a format that Kafka does not have; the magic is outside the checksum."""
+    """Find batches of an unknown format; the magic is outside the checksum."""
     is_bad = (batches.magic > _NEWEST_MAGIC) | (batches.magic < 0)
     if is_bad.any():
 
@@ -140,7 +140,7 @@ def unknown_magics(batches: BatchColumns, scope: SegmentScope, into: Collector) 
 
 
 def impossible_headers(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """The batches whose fields cannot all be true, though the checksum may hold."""
+    """Find batches with contradictory header fields, though the checksum may match."""
     delta, count = batches.last_offset_delta, batches.records_count
     is_bad = (delta < 0) | (batches.base_offset < 0) | (count > delta + 1)
     is_bad |= (batches.attributes & record_batch.CODEC_MASK) > HIGHEST_CODEC
@@ -178,13 +178,13 @@ def _impossible_header(batches: BatchColumns, row: int, scope: SegmentScope) -> 
     )
 
 
-# ---- Batches that are sound in themselves ----
+# ---- Batches that are valid by themselves ----
 
 
 def offsets_out_of_order(
     batches: BatchColumns, last_offset_before: int, scope: SegmentScope, into: Collector
 ) -> Flags:
-    """The batches that begin at or below the last offset of the one before."""
+    """Find batches that begin at or below the last offset of the previous batch."""
     before = previous(batches.last_offset, last_offset_before)
     is_bad = batches.base_offset <= before
     if is_bad.any():
@@ -199,7 +199,7 @@ def offsets_out_of_order(
 
 
 def offset_order_finding(place: Place, last_offset_before: int, base_offset: int) -> Finding:
-    """A batch at ``place`` that begins at or below the last offset before it."""
+    """The finding for a batch that begins at or below the last offset before it."""
     return invariants.BATCH_OFFSET_ORDER.finding(
         place,
         "a batch begins at or below the last offset of the one before",
@@ -215,11 +215,11 @@ def offset_gaps(
     scope: SegmentScope,
     into: Collector,
 ) -> Flags:
-    """The batches of magic 2 before which offsets are missing, though no byte is between.
+    """Find batches of magic 2 before which offsets are missing, though no bytes are.
 
-    A compressed set of magic 0 or 1 does not say where it begins. ``end_before`` is the byte
-    behind the batch that ends with ``last_offset_before``: what is missing with damaged bytes is
-    no gap.
+    A compressed set of magic 0 or 1 does not tell its first offset. ``end_before`` is the byte
+    after the batch that ends with ``last_offset_before``: offsets lost with damaged bytes are no
+    gap.
     """
     before = previous(batches.last_offset, last_offset_before)
     is_next = batches.position == previous(batches.next_position, end_before)
@@ -236,7 +236,7 @@ def offset_gaps(
 
 
 def offset_gap_finding(place: Place, last_offset_before: int, base_offset: int) -> Finding:
-    """A batch at ``place`` that begins further behind the last offset before it than it might."""
+    """The finding for a batch with missing offsets before it."""
     return invariants.OFFSET_GAP.finding(
         place,
         f"offsets {last_offset_before + 1} to {base_offset - 1} are missing",
@@ -244,7 +244,7 @@ def offset_gap_finding(place: Place, last_offset_before: int, base_offset: int) 
 
 
 def outside_segment(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """The batches with offsets that the name of this segment, or the next one's, rules out."""
+    """Find batches with offsets below this segment, or in the next one."""
     is_bad = batches.base_offset < scope.base_offset
     if scope.next_base_offset is not None:
         is_bad |= batches.last_offset >= scope.next_base_offset
@@ -254,7 +254,7 @@ def outside_segment(batches: BatchColumns, scope: SegmentScope, into: Collector)
         def describe(row: int) -> Finding:
             return invariants.BATCH_OUTSIDE_SEGMENT.finding(
                 scope.of_batch(batches, row),
-                "a batch has offsets that belong into another segment",
+                "a batch has offsets that belong to another segment",
                 expected=f"{scope.base_offset} or more" + ("" if end is None else f", below {end}"),
                 found=f"{int(batches.base_offset[row])} to {int(batches.last_offset[row])}",
                 loss=_loss_of(batches, row),
@@ -267,7 +267,7 @@ def outside_segment(batches: BatchColumns, scope: SegmentScope, into: Collector)
 
 
 def beyond_index(batches: BatchColumns, scope: SegmentScope, into: Collector) -> Flags:
-    """The batches whose offsets are further from the base than an index entry can say."""
+    """Find batches with offsets too far from the base offset for an index entry."""
     is_bad = batches.last_offset - scope.base_offset > MOST_RELATIVE_OFFSET
     if is_bad.any():
 
@@ -289,7 +289,7 @@ def beyond_index(batches: BatchColumns, scope: SegmentScope, into: Collector) ->
 def in_the_future(
     batches: BatchColumns, now_ms: int, scope: SegmentScope, into: Collector
 ) -> Flags:
-    """The batches whose greatest timestamp is more than an hour ahead of ``now_ms``."""
+    """Find batches whose maximum timestamp is more than an hour after ``now_ms``."""
     is_ahead = batches.max_timestamp > now_ms + CLOCK_SKEW_MS
     if is_ahead.any():
 
@@ -306,25 +306,25 @@ def in_the_future(
 
 
 def previous(column: Column, first: int) -> Column:
-    """What stands one row before each row; ``first`` before the first."""
+    """The value of the previous row for each row; ``first`` for the first row."""
     shifted = np.empty_like(column)
     shifted[0] = first
     shifted[1:] = column[:-1]
     return shifted
 
 
-# ---- Bytes that are no batch ----
+# ---- Bytes that are not a batch ----
 
 
 def passed_over(
     data: bytes, start: int, end: int, file_bytes: int, *, is_zero: bool, scope: SegmentScope
 ) -> tuple[Finding, bool]:
-    """What bytes are that no batch could be found in.
+    """Classify bytes in which no batch was found.
 
     Args:
-        data: the first of them, as many as a batch begins with.
+        data: the first of them, as many as a batch header has.
         start: byte of the file at which they begin.
-        end: byte behind them.
+        end: byte after them.
         file_bytes: size of the file.
         is_zero: whether all of them are zeroes.
         scope: the segment.
@@ -336,15 +336,19 @@ def passed_over(
     size = f"{end - start} bytes"
     is_tail = end == file_bytes
     at_most = Severity.WARNING if scope.may_be_torn and is_tail else None
-    # Fewer zeroes may as well be how an offset begins.
+    # Fewer zeroes may be the start of an offset.
     if is_zero and end - start > record_batch.PREFIX_BYTES:
         what = (
-            "zeroes stand behind the last batch: space that was set aside and never written"
+            "zeroes follow the last batch: space that was allocated and never written"
             if is_tail
-            else "zeroes stand where batches should be"
+            else "there are zeroes where batches should be"
         )
         finding = invariants.ZERO_FILL.finding(
-            place, what, found=size, loss=None if is_tail else "what stood there", severity=at_most
+            place,
+            what,
+            found=size,
+            loss=None if is_tail else "the data that was there",
+            severity=at_most,
         )
         return finding, is_tail
     length = int.from_bytes(data[record_batch.LENGTH_START :][:4], "big", signed=True)
@@ -355,7 +359,7 @@ def passed_over(
     ):
         finding = invariants.TORN_TAIL.finding(
             place,
-            "the last batch is not whole",
+            "the last batch is incomplete",
             expected=f"{claimed} bytes" if len(data) > record_batch.PREFIX_BYTES else None,
             found=size,
             loss="the batch that was being written",
@@ -368,13 +372,13 @@ def passed_over(
             expected=f"{record_batch.MIN_LENGTH_BYTES} to "
             f"{file_bytes - start - record_batch.LOG_OVERHEAD_BYTES}",
             found=length,
-            loss=f"{size}, up to the next sound batch" if not is_tail else f"{size}, to the end",
+            loss=f"{size}, up to the next valid batch" if not is_tail else f"{size}, to the end",
         )
         return finding, False
     finding = invariants.BATCH_CHECKSUM.finding(
         place,
         "a batch is damaged, and no batch follows where it says that it ends",
         found=f"{size} up to " + ("the end" if is_tail else "the next sound batch"),
-        loss=f"what stood in these {size}",
+        loss=f"the data in these {size}",
     )
     return finding, False

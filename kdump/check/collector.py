@@ -1,4 +1,4 @@
-"""Findings as they are made, with an end to how many of one code are told apart."""
+"""Collect findings, and limit how many of one code are reported one by one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final
 from kdump.check.findings import Finding
 
 MOST_OF_A_CODE: Final = 20
-"""So many findings of one code are told one by one in a part of a file; the rest are counted."""
+"""Findings of one code reported one by one in a part of a file; the rest are counted."""
 
 
 class Collector:
-    """Takes findings about one part of one file."""
+    """Collects the findings about one part of one file."""
 
     def __init__(self) -> None:
         self._findings: list[Finding] = []
@@ -22,7 +22,7 @@ class Collector:
         self._count: Counter[str] = Counter()
 
     def add(self, finding: Finding) -> None:
-        """Take one finding."""
+        """Add a finding."""
         self._count[finding.code] += 1
         if self._count[finding.code] <= MOST_OF_A_CODE:
             self._findings.append(finding)
@@ -32,7 +32,7 @@ class Collector:
             self._more[finding.code] = finding
 
     def add_each(self, code: str, rows: Iterable[int], describe: Callable[[int], Finding]) -> None:
-        """Take a finding of ``code`` for each of ``rows``; only those told apart are described."""
+        """Add a finding of ``code`` for each row; ``describe`` is called up to the limit only."""
         for row in rows:
             if self._count[code] <= MOST_OF_A_CODE:
                 self.add(describe(row))
@@ -40,7 +40,7 @@ class Collector:
                 self._count[code] += 1
 
     def findings(self) -> tuple[Finding, ...]:
-        """What was taken, in that order; what is too much of one code as one finding at the end."""
+        """All findings in order; those of one code past the limit are one finding at the end."""
         return (
             *self._findings,
             *(

@@ -1,4 +1,4 @@
-"""A log directory, checked: the files in its root, and what they say of its partitions."""
+"""Check a log directory: the files in its root, and what they say about its partitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from kdump.storage.location import Location
 from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
 
 _WHAT_AN_EMPTY_ONE_MEANS: Final = {
-    names.RECOVERY_POINT_CHECKPOINT: "every log is recovered from its start after an unclean stop",
+    names.RECOVERY_POINT_CHECKPOINT: (
+        "every log is recovered from its start after an unclean shutdown"
+    ),
     names.LOG_START_OFFSET_CHECKPOINT: "logs start with their first segment",
     names.REPLICATION_OFFSET_CHECKPOINT: "every high watermark is taken to be 0",
     names.CLEANER_OFFSET_CHECKPOINT: "the cleaner begins at the start of every log",
@@ -24,7 +26,7 @@ _WHAT_AN_EMPTY_ONE_MEANS: Final = {
 
 
 def check_directory(directory: LogDirectory) -> Iterator[Finding]:
-    """Check what can be said of a log directory before its partitions were looked at."""
+    """Check what does not depend on the content of the partitions."""
     yield from _check_problems(directory)
     yield from _check_refused(directory)
     yield from _check_empty(directory)
@@ -32,7 +34,7 @@ def check_directory(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
-    """The files in the root can be read, and are what their names say."""
+    """Check that the small files in the root can be decoded."""
     for problem in directory.problems:
         path, error = problem.path, problem.error
         if isinstance(error, OSError):
@@ -43,7 +45,7 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
         if path.name == names.CLEAN_SHUTDOWN_MARKER:
             invariant, what = (
                 invariants.CLEAN_SHUTDOWN_MALFORMED,
-                "the marker of a clean stop cannot be read; its being there is what counts",
+                "the clean shutdown marker cannot be read; a broker only looks whether it exists",
             )
         else:
             invariant, what = invariants.CHECKPOINT_MALFORMED, _malformed(path.name)
@@ -56,10 +58,10 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _malformed(name: str) -> str:
-    """What a broker does with an offset checkpoint that it cannot read.
+    """Say what a broker does about an offset checkpoint that it cannot read.
 
-    All four make it take the directory for failed. While it loads the logs, that ends the broker;
-    later it goes on without the directory.
+    It takes the directory for failed. While it loads the logs, this stops the broker; later, the
+    broker continues without the directory.
     """
     if name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
         return "a checkpoint cannot be read: a broker does not start"
@@ -67,14 +69,14 @@ def _malformed(name: str) -> str:
 
 
 def unreadable(path: Location | str, failure: OSError) -> Finding:
-    """The finding for a file or directory that the machine does not give."""
+    """The finding for a file or directory that cannot be read."""
     return invariants.FILE_UNREADABLE.finding(
         Place(str(failure.filename or path)), f"cannot be read: {failure.strerror or failure}"
     )
 
 
 def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
-    """Every directory in a log directory is named as a partition."""
+    """Check that every directory in a log directory has the name of a partition."""
     for name in directory.refused:
         place = Place(str(directory.path / name))
         expected = "TOPIC-PARTITION"
@@ -104,7 +106,7 @@ def _check_refused(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _other_name(directory: LogDirectory, name: str) -> str:
-    """The directory of the partition that Kafka takes ``name`` for, too; empty without one."""
+    """The other directory that Kafka takes for the same partition as ``name``; empty if none."""
     if not names.is_accepted_name(name):
         return ""
     key = names.parse_partition_directory_name(name).topic_partition
@@ -113,7 +115,7 @@ def _other_name(directory: LogDirectory, name: str) -> str:
 
 
 def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
-    """An offset checkpoint has a line where there are logs."""
+    """Check that no offset checkpoint is empty if there are partitions."""
     if not directory.partitions:
         return
     for name, offsets in directory.checkpoints.by_file_name().items():
@@ -125,7 +127,7 @@ def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
 
 
 def _check_without_partition(directory: LogDirectory) -> Iterator[Finding]:
-    """Every partition that a checkpoint names is there."""
+    """Check that every partition in a checkpoint exists."""
     there = {partition.topic_partition for partition in directory.partitions}
     unlisted = {_name_of(directory, name) for name in directory.unreadable}
     for name, offsets in directory.checkpoints.by_file_name().items():
@@ -133,7 +135,7 @@ def _check_without_partition(directory: LogDirectory) -> Iterator[Finding]:
             if topic_partition not in there and str(topic_partition) not in unlisted:
                 yield invariants.CHECKPOINT_WITHOUT_PARTITION.finding(
                     Place(str(directory.path / name)),
-                    f"a line is about {topic_partition}, which is not in this directory",
+                    f"there is a line for {topic_partition}, which is not in this directory",
                 )
 
 
@@ -145,14 +147,14 @@ def _name_of(directory: LogDirectory, name: str) -> str:
 
 
 def check_access(directory: Location) -> Iterator[Finding]:
-    """Whether the user to whom a log directory belongs can read and write all that is in it.
+    """Check that the owner of a log directory can read and write everything in it.
 
-    That a broker runs as this user is a guess: all that the user cannot read or write is one
-    finding, which counts. Symbolic links are named. The user's groups are not known here: a file
-    of another user whose group is that of the directory is judged by its bits for the group.
+    That a broker runs as this user is a guess, so there is one finding, with a count, for all files
+    that the user cannot read or write. Each symbolic link is a finding. The user's groups are not
+    known: the group permissions of another user's file count if its group is that of the directory.
 
     Raises:
-        OSError: the directory itself cannot be looked at.
+        OSError: the status of the directory itself cannot be read.
     """
     storage = directory.storage
     if not isinstance(storage, OwnedStorage):
@@ -176,13 +178,13 @@ def check_access(directory: Location) -> Iterator[Finding]:
 def _owned_entries(
     storage: OwnedStorage, directory: Location
 ) -> Iterator[tuple[Location, OwnedEntry]]:
-    """A log directory and everything in it, down to the files of its partitions.
+    """List a log directory and everything in it, down to the files of its partitions.
 
-    Each comes with the directory around it.
+    Each entry comes with its directory.
     """
     yield directory.parent, storage.owned_entry(directory.path)
     for entry in sorted(storage.owned_entries(directory.path), key=_name):
-        if not entry.name.startswith(names.KDUMP_PREFIX):  # no broker looks at these
+        if not entry.name.startswith(names.KDUMP_PREFIX):  # no broker opens these
             yield directory, entry
         if isinstance(entry.ownership, OSError) or not entry.ownership.is_directory:
             continue
@@ -208,7 +210,7 @@ def _followed(storage: OwnedStorage, path: Location) -> Ownership | OSError:
 
 
 def _kept_out(kept_out: Sequence[tuple[Location, Ownership]], owner: Ownership) -> Finding:
-    """The finding that the owner of a log directory cannot read or write some files in it."""
+    """The finding for files that the owner of a log directory cannot read or write."""
     path, status = kept_out[0]
     missing = missing_access(status, owner.user_id, owner.group_id, path.name)
     count = len(kept_out)
@@ -225,13 +227,13 @@ def _kept_out(kept_out: Sequence[tuple[Location, Ownership]], owner: Ownership) 
 def _link(path: Location, target: str) -> Finding:
     return invariants.SYMBOLIC_LINK.finding(
         Place(str(path)),
-        "a symbolic link; a broker follows it, but what it renames or deletes is the link",
+        "a symbolic link; a broker follows it, but renames or deletes the link itself",
         found=f"a link to {target}",
     )
 
 
 def missing_access(status: Ownership, user_id: int, group_id: int, name: str) -> str:
-    """What the user may not do with a file: ``read``, ``write``, both in words, or nothing."""
+    """Say what a user may not do with a file: ``read``, ``write``, both, or empty."""
     if user_id == 0:
         return ""
     bits = status.permissions
@@ -248,10 +250,10 @@ def missing_access(status: Ownership, user_id: int, group_id: int, name: str) ->
 
 
 def root_account(directory: LogDirectory) -> ByteAccount:
-    """The account of the files in the root of a log directory.
+    """Account for the bytes of the files in the root of a log directory.
 
     Raises:
-        OSError: one cannot be looked at.
+        OSError: the status of a file cannot be read.
     """
     damaged = {problem.path.name for problem in directory.problems if problem.is_damage}
     account = ByteAccount()
@@ -271,15 +273,15 @@ def root_account(directory: LogDirectory) -> ByteAccount:
 
 
 def foreign_files(directory: LogDirectory) -> Iterator[Finding]:
-    """What lies in the root of a log directory and is not a broker's."""
+    """Find the files in the root of a log directory that no broker wrote."""
     for name in directory.foreign:
         place = Place(str(directory.path / name))
         if name.startswith(names.KDUMP_PREFIX):
             yield invariants.KDUMP_FILE.finding(
                 place,
-                "kdump keeps it, so that what it did can be taken back; a broker leaves it alone",
+                "kdump keeps it to undo a repair; a broker leaves it alone",
             )
         else:
             yield invariants.FOREIGN_FILE.finding(
-                place, "not a file of Kafka's; a broker leaves it alone"
+                place, "not a Kafka file; a broker leaves it alone"
             )

@@ -1,4 +1,4 @@
-"""Leader epochs: those of the batches rise, and the checkpoint agrees with them."""
+"""Check that leader epochs of batches do not go back, and that the checkpoint has them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kdump.log.partition import Partition
 
 
 class EpochCheck:
-    """Takes the leader epochs of a log, part by part in order."""
+    """Checks the leader epochs of a log, given its parts in order."""
 
     def __init__(self, log_start_offset: int) -> None:
         self._log_start_offset = log_start_offset
@@ -24,10 +24,10 @@ class EpochCheck:
         self._went_back = 0
 
     def take(self, part: SegmentPart) -> Iterator[Finding]:
-        """Take a part; gives where the epochs go back."""
+        """Add a part; yields a finding where the epochs go back."""
         for run in part.epochs:
             if run.epoch == self._previous:
-                continue  # a part begins with a run, whether or not the epoch goes on
+                continue  # a part begins with a run, even if the epoch continues
             self._previous = run.epoch
             before = self._runs[-1] if self._runs else None
             if before is not None and run.epoch == before.epoch:
@@ -47,15 +47,15 @@ class EpochCheck:
     def finish(
         self, partition: Partition, end_offset: int, *, is_expected: bool
     ) -> Iterator[Finding]:
-        """Hold ``leader-epoch-checkpoint`` against the epochs that were taken.
+        """Compare ``leader-epoch-checkpoint`` with the epochs of the batches.
 
         Args:
-            partition: whose.
-            end_offset: where its log ends.
-            is_expected: whether it must be there.
+            partition: the partition.
+            end_offset: the end offset of its log.
+            is_expected: whether the file must exist.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         path = str(partition.path / names.LEADER_EPOCH_CHECKPOINT)
         try:
@@ -72,7 +72,7 @@ class EpochCheck:
             if entry.epoch < 0 or entry.start_offset < 0:
                 yield invariants.EPOCHS_MALFORMED.finding(
                     Place(path),
-                    "the leader epoch checkpoint has an epoch or offset that cannot be",
+                    "the leader epoch checkpoint has a negative epoch or offset",
                     expected="0 or more",
                     found=f"epoch {entry.epoch} at offset {entry.start_offset}",
                 )
@@ -97,7 +97,7 @@ class EpochCheck:
             if at < 0:
                 yield invariants.EPOCHS_MISSING.finding(
                     Place(path, None, offset),
-                    "the leader epoch checkpoint begins behind batches that have one",
+                    "the leader epoch checkpoint begins after batches with leader epochs",
                     expected=f"epoch {run.epoch} from offset {offset} or before",
                     found=f"offset {starts[0]}" if starts else "no entries",
                 )

@@ -1,4 +1,4 @@
-"""What a check says: a finding has a code, a severity, a place and what would be lost."""
+"""Findings: what a check reports, with a code, a severity, a place and what would be lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Severity(enum.IntEnum):
-    """How bad a finding is, by what follows from it."""
+    """How bad a finding is, by its consequences."""
 
     INFO = 0
     """Nothing to do."""
@@ -16,16 +16,16 @@ class Severity(enum.IntEnum):
     ERROR = 2
     """Data or state is damaged."""
     SEVERE = 3
-    """A broker would refuse to start, or lose data that is sound."""
+    """A broker would refuse to start, or lose valid data."""
 
     @property
     def label(self) -> str:
-        """As it is shown: ``info``, ``warning``, ``error`` or ``severe``."""
+        """The word for it: ``info``, ``warning``, ``error`` or ``severe``."""
         return self.name.lower()
 
     @property
     def is_damage(self) -> bool:
-        """Whether a command that found it ends as one that found damage."""
+        """Whether a command that found it exits with status 4."""
         return self >= Severity.ERROR
 
 
@@ -35,8 +35,8 @@ class Place:
 
     Attributes:
         path: of the file or directory.
-        position: byte of the file, where there is one to point at.
-        offset: Kafka offset, where there is one to point at.
+        position: byte of the file; None if it is about no certain byte.
+        offset: Kafka offset; None if it is about no certain offset.
     """
 
     path: str
@@ -54,17 +54,17 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken invariant.
+    """A violation of one invariant.
 
     Attributes:
-        code: which, as in the manual: lower-case words with dashes, stable.
-        severity: how bad.
-        place: where.
-        what: one sentence.
-        expected: what would have been right, where that can be said.
+        code: of the invariant, as in the manual; stable.
+        severity: how bad it is.
+        place: where it is.
+        what: one sentence for people; programs decide by ``code``.
+        expected: what would have been valid, if known.
         found: what is there instead.
-        loss: what would be lost, in words, where that is known.
-        more: how many others like it are not told one by one; ``what`` says so.
+        loss: what would be lost, in words, if known.
+        more: number of others like it that are not reported one by one; ``what`` says so.
     """
 
     code: str

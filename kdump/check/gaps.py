@@ -1,8 +1,8 @@
-"""How bad it is that offsets are missing between the batches of a log.
+"""Judge how bad it is that offsets are missing between the batches of a log.
 
-A leader gives every record the next offset, and a broker rolls a segment at the end of the one
-before (``UnifiedLog.append``, ``LocalLog.roll``). After that only the cleaner takes batches out of
-a log, and retention and DeleteRecords take them from its beginning. So where a log was never
+A leader gives every record the next offset, and a broker begins a segment at the end of the one
+before (``UnifiedLog.append``, ``LocalLog.roll``). Later only the cleaner removes batches from the
+middle of a log; retention and DeleteRecords remove them from its start. So in a log that was never
 compacted, missing offsets are lost records.
 """
 
@@ -18,12 +18,12 @@ from kdump.formats import names
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Missing offsets, of which it is not known yet how bad they are.
+    """Missing offsets whose severity is not known yet.
 
     Attributes:
-        finding: says where.
-        first_base_offset: of the first segment that they may have been in.
-        last_base_offset: of the last one.
+        finding: has the place.
+        first_base_offset: of the first segment that may have had the offsets.
+        last_base_offset: of the last such segment.
     """
 
     finding: Finding
@@ -34,11 +34,11 @@ class Gap:
 def judged_gaps(
     gaps: Iterable[Gap], scope: PartitionScope, *, is_thinned: bool
 ) -> Iterator[Finding]:
-    """The findings about gaps, with their severity.
+    """Give the findings about gaps their severity.
 
     Args:
         gaps: of the partition.
-        scope: what is known of it.
+        scope: the partition.
         is_thinned: whether its batches show that it was compacted.
     """
     quarantined = quarantined_bases(scope.partition.foreign)

@@ -1,23 +1,23 @@
-"""What must hold between the entries of the offset and time index, and the batches.
+"""Compare the entries of the offset and time index with the batches.
 
-What must hold is what a reader needs to find the right record, not what the newest broker
-writes: brokers before 4.0 put other offsets and other timestamps into their entries.
+The entries are checked for what a reader needs to find the right record, not for what the newest
+broker writes: brokers before 4.0 wrote other offsets and timestamps.
 
-An entry (offset, position) of the offset index answers for every offset from its own up to the
-next entry's: whoever looks for one reads from its position on, and takes the first batch that ends
-at or above it (``LogSegment.translateOffset``). That is the right one if and only if a batch begins
-at the position and all batches before it end below the entry's offset. No entry may lie above the
-last offset of the segment, or ``LogSegment.readNextOffset`` finds no batch and takes the segment
-for empty.
+An entry (offset, position) of the offset index is used for lookups of every offset from its own up
+to the next entry's. A reader starts at the position and takes the first batch that ends at or above
+the offset (``LogSegment.translateOffset``). That is the right batch if and only if a batch begins
+at the position and all batches before it end below the entry's offset. No entry may be above the
+last offset of the segment; otherwise ``LogSegment.readNextOffset`` finds no batch and takes the
+segment for empty.
 
-An entry (timestamp, offset) of the time index answers in the same way for every timestamp from its
+An entry (timestamp, offset) of the time index is used in the same way for every timestamp from its
 own up to the next entry's (``LogSegment.findOffsetByTimestamp``): all batches that end below its
-offset must have smaller timestamps. Its last timestamp must not be above all of the segment, which
-would then be searched in vain, and the next one not at all; :mod:`kdump.check.partition` looks at
-that.
+offset must have smaller timestamps. The last timestamp must not be above all of the segment's;
+otherwise a lookup searches this segment in vain and never the next one. That is checked in
+:mod:`kdump.check.partition`.
 
-Entries rise, which is looked at elsewhere. So a part of a segment needs to know nothing about those
-before it: where the first entry past its end agrees with its batches, all later ones do.
+The order of entries is checked elsewhere, so a part of a segment does not depend on earlier parts:
+if the first entry past its end agrees with its batches, all later ones do.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _BELOW_ALL: Final = int(np.iinfo(np.int64).min)
 
 
 def _rising(column: Column) -> Column:
-    """The rows by what they have in ``column``, and in their order where that is the same."""
+    """The rows in the order of ``column``; a stable sort."""
     if (column[1:] >= column[:-1]).all():
         return np.arange(len(column))
     return np.argsort(column, kind="stable")
 
 
 def _greatest_before(column: Column, first: int) -> Column:
-    """The greatest value before each row, and of ``first``; one row more than there are."""
+    """The maximum of ``first`` and all values before each row, and after the last row."""
     greatest = np.empty(len(column) + 1, np.int64)
     greatest[0] = first
     greatest[1:] = column
@@ -56,7 +56,7 @@ def _greatest_before(column: Column, first: int) -> Column:
 
 
 class OffsetEntries:
-    """Compares the entries of an offset index with batches that come in order.
+    """Compares the entries of an offset index with batches, which come in order.
 
     Args:
         path: of the index.
@@ -74,12 +74,12 @@ class OffsetEntries:
         self._greatest_offset = _BELOW_ALL
 
     def check(self, batches: BatchColumns, end: int) -> None:
-        """Check the entries that lead to somewhere before byte ``end``.
+        """Check the entries that point before byte ``end``.
 
         Args:
-            batches: valid ones, those behind the last call's. What lies between them is damaged,
-                which is not the fault of an entry that leads there.
-            end: byte behind them, and behind damage that follows them.
+            batches: valid batches, after those of the last call. The bytes between them are
+                damaged; an entry that points there is not wrong.
+            end: byte after the batches, and after damage that follows them.
         """
         first = self._next
         last = first + int(np.searchsorted(self._position[first:], end))
@@ -101,7 +101,7 @@ class OffsetEntries:
             self._into.add(
                 invariants.OFFSET_INDEX_POSITION.finding(
                     Place(self._path, slot * OFFSET_ENTRY_BYTES, int(offset[entry])),
-                    "an entry of the offset index leads into the middle of a batch",
+                    "an entry of the offset index points into the middle of a batch",
                     expected=f"byte {int(batches.position[row[entry]])}",
                     found=f"byte {int(position[entry])}",
                 )
@@ -114,25 +114,25 @@ class OffsetEntries:
         slot, offset = int(self._slot[entry]), int(self._offset[entry])
         return invariants.OFFSET_INDEX_OFFSET.finding(
             Place(self._path, slot * OFFSET_ENTRY_BYTES, offset),
-            f"an entry of the offset index leads past the batch that ends with offset"
+            f"an entry of the offset index points past the batch that ends with offset"
             f" {last_offset_before}, to byte {int(self._position[entry])}",
             expected=f"an offset above {last_offset_before}",
             found=offset,
-            loss=f"records from offset {offset} on, for whoever looks them up",
+            loss=f"records from offset {offset} on, for lookups by offset",
         )
 
     def finish_part(self) -> None:
-        """Check the first entry past the end of a part that is not the last one."""
+        """Check the first entry past the end of a part other than the last."""
         entry = self._next
         if entry < len(self._offset) and self._offset[entry] <= self._greatest_offset:
             self._into.add(self._leads_past(entry, self._greatest_offset))
 
     def finish(self, log_bytes: int, *, is_whole: bool) -> None:
-        """Report the entries that lie past the last batch of the log.
+        """Report the entries past the last batch of the log.
 
         Args:
             log_bytes: size of the log.
-            is_whole: whether no damage lies in the part, which could hide the last batch.
+            is_whole: whether the part has no damage, which could hide the last batch.
         """
         first = int(np.searchsorted(self._position, log_bytes))
         count = len(self._position) - first
@@ -159,7 +159,7 @@ class OffsetEntries:
                         int(self._slot[entry]) * OFFSET_ENTRY_BYTES,
                         int(self._offset[entry]),
                     ),
-                    "an entry of the offset index lies above the last offset of the segment:"
+                    "an entry of the offset index is above the last offset of the segment:"
                     " a broker that looks for the end of the log takes the segment for empty",
                     expected=f"at most {self._greatest_offset}",
                     found=int(self._offset[entry]),
@@ -168,7 +168,7 @@ class OffsetEntries:
 
 
 class TimeEntryCheck:
-    """Compares the entries of a time index with batches that come in order."""
+    """Compares the entries of a time index with batches, which come in order."""
 
     def __init__(self, path: str, index: TimeIndex, into: Collector) -> None:
         self._path = path
@@ -181,10 +181,10 @@ class TimeEntryCheck:
         self._has_begun = False
 
     def check(self, batches: BatchColumns, *, is_first: bool) -> None:
-        """Check the entries of the offsets in ``batches``, which are valid and behind the last.
+        """Check the entries with offsets in ``batches``: valid ones, after those of the last call.
 
         Args:
-            batches: of magic 2, or 0 and 1, which do not say where a compressed set begins.
+            batches: of magic 2, or of 0 and 1, which do not tell where a compressed set begins.
             is_first: whether the segment begins with this part.
         """
         if not batches.count:
@@ -192,7 +192,7 @@ class TimeEntryCheck:
         if not self._has_begun:
             self._has_begun = True
             if not is_first:
-                # What lies before is for the part before.
+                # Entries before these belong to the previous part.
                 self._next = int(np.searchsorted(self._offset, int(batches.base_offset[0])))
         before = _greatest_before(batches.max_timestamp, self._greatest_timestamp)
         self._greatest_timestamp = int(before[-1])
@@ -211,10 +211,10 @@ class TimeEntryCheck:
         timestamp, offset = int(self._timestamp[entry]), int(self._offset[entry])
         return invariants.TIME_INDEX_ENTRY.finding(
             Place(self._path, int(self._slot[entry]) * TIME_ENTRY_BYTES, offset),
-            "an entry of the time index leads past a batch of the same or a later time",
+            "an entry of the time index points past a batch of the same or a later time",
             expected=f"a timestamp above {timestamp_before}, the greatest before offset {offset}",
             found=f"timestamp {timestamp} at offset {offset}",
-            loss=f"records from timestamp {timestamp} on, for whoever looks them up by time",
+            loss=f"records from timestamp {timestamp} on, for lookups by time",
         )
 
     def finish(self, *, is_first: bool, is_last: bool) -> None:
@@ -222,10 +222,11 @@ class TimeEntryCheck:
 
         Args:
             is_first: whether the segment begins with this part.
-            is_last: whether it ends with it, without damage: no entry may lie past it then.
+            is_last: whether the segment ends with this part, without damage; no entry may then
+                be past it.
         """
         if not (self._has_begun or is_first):
-            return  # without a batch, this part does not know which entries are its own
+            return  # without a batch, this part does not know its entries
         entry = self._next
         count = len(self._offset) - entry
         if not count:

@@ -1,4 +1,4 @@
-"""What must hold of an index file by itself: its size, the order of its entries, its padding."""
+"""Check an index file by itself: its size, the order of its entries, its padding."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from kdump.storage.location import Location
 def check_offset_index(
     path: Location, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, OffsetIndex | None]:
-    """Check an offset index by itself; gives its entries too, None where it is not there.
+    """Check an offset index by itself; also returns its entries, None if the file is missing.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     data = _read(path)
     if data is None:
@@ -41,7 +41,7 @@ def check_offset_index(
     def describe(slot: int) -> Finding:
         return invariants.OFFSET_INDEX_ORDER.finding(
             Place(str(path), slot * size, int(index.offset[slot])),
-            "an entry of the offset index does not come behind the one before",
+            "an entry of the offset index is not after the one before it",
             expected=_behind(index.offset, index.position, slot, scope.base_offset),
             found=f"offset {int(index.offset[slot])} at byte {int(index.position[slot])}",
         )
@@ -54,10 +54,10 @@ def check_offset_index(
 def check_time_index(
     path: Location, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, TimeIndex | None]:
-    """Check a time index by itself; gives its entries too, None where it is not there.
+    """Check a time index by itself; also returns its entries, None if the file is missing.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     data = _read(path)
     if data is None:
@@ -75,7 +75,7 @@ def check_time_index(
     def describe(slot: int) -> Finding:
         return invariants.TIME_INDEX_ORDER.finding(
             Place(str(path), slot * size, int(index.offset[slot])),
-            "an entry of the time index does not come behind the one before",
+            "an entry of the time index is not after the one before it",
             expected=_behind(index.offset, index.timestamp, slot, scope.base_offset, "timestamp"),
             found=f"offset {int(index.offset[slot])}, timestamp {int(index.timestamp[slot])}",
         )
@@ -94,7 +94,7 @@ def _behind(offset: Column, other: Column, slot: int, base_offset: int, name: st
 def _check_size(
     path: Location, data: bytes, entry_bytes: int, scope: SegmentScope, into: Collector
 ) -> tuple[ByteAccount, int]:
-    """Check size and padding; gives the account, and how many entries are used."""
+    """Check size and padding; returns the account and the number of used entries."""
     count, trailing = divmod(len(data), entry_bytes)
     padding = offset_index.count_padding(data, entry_bytes)
     if trailing:
@@ -103,9 +103,9 @@ def _check_size(
         into.add(
             invariants.INDEX_PADDING.finding(
                 Place(str(path), (count - padding) * entry_bytes),
-                "zeroes stand behind the last entry of an index, as a killed broker leaves it"
+                "zeroes follow the last entry of an index, as a killed broker leaves it"
                 if scope.is_active
-                else "zeroes stand behind the last entry of an index that is full",
+                else "zeroes follow the last entry of an index that should be trimmed",
                 found=f"{padding * entry_bytes} bytes",
                 severity=Severity.INFO if scope.may_be_torn else None,
             )
@@ -115,7 +115,7 @@ def _check_size(
 
 
 def partial_entry(path: Location, size_bytes: int, entry_bytes: int) -> Finding:
-    """The finding for an index that does not end with an entry."""
+    """The finding for an index that ends in part of an entry."""
     trailing = size_bytes % entry_bytes
     return invariants.INDEX_SIZE.finding(
         Place(str(path), size_bytes - trailing),
@@ -128,10 +128,10 @@ def partial_entry(path: Location, size_bytes: int, entry_bytes: int) -> Finding:
 def check_transaction_index(
     path: Location, into: Collector
 ) -> tuple[TransactionIndex | None, ByteAccount]:
-    """Check a transaction index by itself; gives what is in it, None where it is not there.
+    """Check a transaction index by itself; also returns its content, None if it is missing.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     data = _read(path)
     if data is None:
@@ -154,10 +154,10 @@ def check_transaction_index(
 
 
 def used_bytes(path: Location, entry_bytes: int) -> int:
-    """How many bytes of an index are whole entries before the padding; 0 where it is not there.
+    """Number of bytes of whole entries before the padding of an index; 0 if it is missing.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     data = _read(path) or b""
     return len(data) // entry_bytes * entry_bytes - (

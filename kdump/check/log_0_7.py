@@ -1,4 +1,4 @@
-"""A segment of Kafka 0.7, checked: messages behind each other, each with a checksum of its own."""
+"""Check a segment of Kafka 0.7: a sequence of messages, each with its own checksum."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kdump.formats.kafka07 import Message, Stop, StopReason
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
-_BROKEN_BY: Final = {
+_INVARIANT_OF: Final = {
     StopReason.ZERO_FILL: invariants.ZERO_FILL,
     StopReason.SHORT_TAIL: invariants.TORN_TAIL,
     StopReason.TORN_TAIL: invariants.TORN_TAIL,
@@ -27,10 +27,10 @@ _BROKEN_BY: Final = {
 
 
 def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
-    """Check a whole segment; what stands behind a size that cannot be is not looked for.
+    """Check a whole segment; after an impossible size, messages are not searched for.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the log cannot be read.
     """
     into = Collector()
     sound_bytes = damaged_bytes = padding_bytes = position = batches = records = 0
@@ -39,7 +39,7 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
             entry = _entry_at(source, position)
             if isinstance(entry, Stop):
                 break
-            broken = _broken(entry, level)
+            broken = _problem(entry, level)
             if broken is None:
                 sound_bytes += entry.size_bytes
                 batches += 1
@@ -54,7 +54,7 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
         size_bytes = source.size_bytes
     if entry.problem is not None:
         into.add(
-            _BROKEN_BY[entry.reason].finding(
+            _INVARIANT_OF[entry.reason].finding(
                 scope.place(position),
                 entry.problem.what,
                 expected=entry.problem.expected,
@@ -83,18 +83,18 @@ def check_segment(scope: SegmentScope, level: Level) -> SegmentPart:
 
 
 def _entry_at(source: ByteSource, position: int) -> Message | Stop:
-    """The entry at ``position``; its size is believed as far as the file goes."""
+    """The entry at ``position``; its size is limited by the end of the file."""
     size = int.from_bytes(read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), signed=True)
     if size == 0:
-        size = source.size_bytes - position  # zeroes to the end are no entry
+        size = source.size_bytes - position  # zeroes to the end are not an entry
     data = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
     return kafka07.decode_entry(data)
 
 
-def _broken(message: Message, level: Level) -> tuple[Invariant, str] | None:
-    """What is wrong with a message by itself."""
+def _problem(message: Message, level: Level) -> tuple[Invariant, str] | None:
+    """What is wrong with a single message; None if nothing."""
     if level > Level.QUICK and not message.is_valid:
-        return invariants.BATCH_CHECKSUM, "the checksum of a message does not hold"
+        return invariants.BATCH_CHECKSUM, "the checksum of a message does not match"
     try:
         if level >= Level.DEEP and message.codec is not Codec.NONE:
             for _ in kafka07.inner_messages(message):

@@ -1,8 +1,8 @@
-"""What is known of a part of a segment once it was checked: findings, and what crosses parts.
+"""The result of checking a part of a segment: findings, and what later parts need.
 
-A segment may be checked in parts, by several workers. What can only be judged with what came
-before (whether offsets and leader epochs go on, which transaction a marker ends) is kept small,
-and is judged when the parts of a partition are put behind each other, in order.
+A segment may be checked in parts, by several workers. What can only be judged with the parts before
+it (whether offsets and leader epochs continue, which transaction a marker ends) is kept small, and
+is judged when the parts of a partition are joined in order.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from kdump.state.producer_events import ProducerEvent
 
 
 class Level(enum.IntEnum):
-    """How far a check goes."""
+    """How thorough a check is."""
 
     QUICK = 0
-    """Headers of batches, and indexes."""
+    """Check batch headers and indexes."""
     DEFAULT = 1
-    """Checksums too, and control records."""
+    """Also check checksums and control records."""
     DEEP = 2
-    """Every record is decoded."""
+    """Also decode every record."""
 
 
 @dataclass(frozen=True, slots=True)
 class ByteAccount:
-    """What the bytes of files are: each is one of these, and their sum is the files' size.
+    """Number of bytes of each kind; their sum is the size of the files.
 
     Attributes:
-        sound_bytes: what is as it should be.
-        padding_bytes: zeroes that were set aside and not yet written.
-        damaged_bytes: what Kafka wrote, and is not as it should be.
-        foreign_bytes: what is in files that are not a broker's.
+        sound_bytes: valid bytes.
+        padding_bytes: zeroes that were allocated and not yet written.
+        damaged_bytes: damaged bytes in files of a broker.
+        foreign_bytes: bytes of files that no broker wrote.
     """
 
     sound_bytes: int = 0
@@ -57,7 +57,7 @@ class ByteAccount:
 
 
 class EpochRun(NamedTuple):
-    """Batches of one leader epoch behind each other, by the first of them."""
+    """Consecutive batches of one leader epoch: the first of them."""
 
     epoch: int
     base_offset: int
@@ -65,43 +65,43 @@ class EpochRun(NamedTuple):
 
 
 def total_records(*counts: int | None) -> int | None:
-    """The sum of counts of records; None where one of them is not known."""
+    """Add counts of records; None if one of them is unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """A part of a segment's log, and of its offset and time indexes, checked.
+    """The result for a part of a segment's log and of its offset and time indexes.
 
     Attributes:
         path: of the log.
         start: byte at which the part begins.
-        end: byte at which it ended, and where the next one has to begin: the first batch that
-            begins at or behind where it was to end.
+        end: byte at which the part ends and the next one begins: the first batch at or after the
+            requested end.
         findings: in the order of the file.
         account: of the log's bytes from ``start`` to ``end``.
         index_account: of the offset and time index; in the first part of a segment.
-        batches: how many are sound.
-        records: how many are in them; None where there are compressed message sets (magic 0 and
+        batches: number of valid batches.
+        records: number of records in them; None if there are compressed message sets (magic 0 and
             1), which only a deep check opens, or batches that were not decoded.
-        not_decoded: how many batches have records over the limit; a deep check counts them.
-        first_offset: base offset of the first sound batch; None where there is none.
-        first_position: byte at which that begins.
-        last_offset: of the last sound batch.
-        max_offset: the greatest of all.
-        max_timestamp: the greatest, -1 where no batch has one.
+        not_decoded: number of batches with records over the limit; only a deep check counts them.
+        first_offset: base offset of the first valid batch; None if there is none.
+        first_position: byte at which that batch begins.
+        last_offset: of the last valid batch.
+        max_offset: the maximum offset.
+        max_timestamp: the maximum timestamp, -1 if no batch has one.
         max_timestamp_offset: last offset of the batch that has it.
         epochs: runs of leader epochs.
-        events: of producers, those of each in the order of the log.
-        is_thinned: whether batches hold fewer records than offsets, as compaction leaves them.
-        starts_legacy: whether the first sound batch is of magic 0 or 1, which may hold offsets
-            below its own.
-        has_legacy: whether any sound batch is.
-        has_untimed: whether any sound batch is of magic 0, which has no timestamps.
-        has_transactions: whether any sound batch is part of a transaction, or ends one.
-        ends_damaged: whether damage lies between the last sound batch and the end.
-        starts_damaged: whether damage lies before the first sound batch.
+        events: of producers; those of each producer are in the order of the log.
+        is_thinned: whether batches have fewer records than offsets, as compaction leaves them.
+        starts_legacy: whether the first valid batch has magic 0 or 1, and so may have offsets
+            below its base offset.
+        has_legacy: whether any valid batch has magic 0 or 1.
+        has_untimed: whether any valid batch has magic 0, which has no timestamps.
+        has_transactions: whether any valid batch is part of a transaction, or ends one.
+        ends_damaged: whether there is damage after the last valid batch.
+        starts_damaged: whether there is damage before the first valid batch.
     """
 
     path: str

@@ -1,4 +1,4 @@
-"""A partition, checked: its parts put behind each other, and all that must agree across files."""
+"""Check a partition: join its parts, and compare its files with each other."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _SEQUENCE_CODES: Final = frozenset(
 
 
 class PartitionCheck:
-    """Puts the parts of a partition together, as they come, in order.
+    """Joins the parts of a partition in order.
 
     Attributes:
-        account: of all its files, once :meth:`finish` is through.
-        batches: how many sound ones.
-        records: in them; None where a compressed message set was not opened, or a batch was not
-            decoded.
-        not_decoded: how many batches have records over the limit.
-        has_legacy: whether batches of magic 0 or 1 are among them.
-        has_transactions: whether any is part of a transaction, or ends one; or the files beside
-            the log know of any.
-        end_offset: one above the greatest offset; the last segment's base where there is none.
+        account: of all its files, after :meth:`finish`.
+        batches: number of valid batches.
+        records: number of records in them; None if a compressed message set was not opened, or a
+            batch was not decoded.
+        not_decoded: number of batches with records over the limit.
+        has_legacy: whether any valid batch has magic 0 or 1.
+        has_transactions: whether any valid batch is part of a transaction or ends one, or the files
+            beside the log have a transaction.
+        end_offset: one above the maximum offset; without batches, the last segment's base offset.
     """
 
     def __init__(self, scope: PartitionScope, level: Level) -> None:
@@ -60,8 +60,8 @@ class PartitionCheck:
         segments = scope.partition.segments
         self.end_offset = segments[-1].base_offset if segments else scope.log_start_offset
         key = scope.partition.topic_partition
-        # Kafka checks the sequences of clients only (``AppendOrigin.CLIENT``): coordinators begin
-        # again with 0 at each transaction.
+        # Kafka checks only the sequences of clients (``AppendOrigin.CLIENT``): coordinators start
+        # at 0 with each transaction.
         self._has_sequences = key is None or key.topic not in names.COORDINATOR_TOPICS
         self._epochs = EpochCheck(scope.log_start_offset)
         self._replay = ProducerReplay()
@@ -81,19 +81,19 @@ class PartitionCheck:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the log has all that its producers ever wrote, as far as this can be told."""
+        """Whether the log has all batches ever written to it, as far as is known."""
         segments = self.scope.partition.segments
         is_missing = self._is_thinned or bool(self._gaps)
         return not is_missing and bool(segments) and segments[0].base_offset == 0
 
     @property
     def _may_skip_sequences(self) -> bool:
-        """Whether compaction may have removed some of what a producer numbered."""
+        """Whether compaction may have removed sequence numbers."""
         is_expected = self.scope.gap_severity is Severity.INFO
         return self._is_thinned or (bool(self._gaps) and is_expected)
 
     def take(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
-        """Take the next part; gives its findings, and what is wrong between it and those before.
+        """Add the next part; yields its findings, and those between it and the parts before.
 
         Raises:
             OSError: a file of the partition cannot be read.
@@ -127,11 +127,11 @@ class PartitionCheck:
                     yield finding
 
     def _ordered(self, findings: Iterable[Finding]) -> Iterator[Finding]:
-        """Pass on findings, but hold back those about index entries, or about gaps.
+        """Pass on findings, except those about index entries and gaps, which are kept for later.
 
-        In a segment whose offsets go back, no entry leads to the right batch: nothing is said of
-        entries then. That offsets go back may only be seen once all its parts are there. How bad
-        gaps are is known when all batches are.
+        If the offsets of a segment go back, no entry points to the right batch, and findings about
+        entries are dropped. That is known only after all parts of the segment. The severity of gaps
+        is known only after all batches.
         """
         for finding in findings:
             if finding.code in _GAP_CODES:
@@ -146,7 +146,7 @@ class PartitionCheck:
             yield finding
 
     def _join(self, part: SegmentPart) -> Iterator[Finding]:
-        """Check what lies between two parts of a segment."""
+        """Compare the offsets of two adjacent parts of a segment."""
         before = self._part
         if before is None or part.first_offset is None or self._last_offset is None:
             return
@@ -172,7 +172,7 @@ class PartitionCheck:
             )
 
     def _check_gap_before(self, segment: Segment, part: SegmentPart, before: int) -> None:
-        """Check that a segment begins where the data before it ended, and with its own name."""
+        """Check that no offsets are missing before a segment or its first batch."""
         if segment.base_offset > before + 1:
             finding = invariants.SEGMENT_GAP.finding(
                 Place(str(self.scope.partition.path), None, before + 1),
@@ -189,7 +189,7 @@ class PartitionCheck:
             self._gaps.append(Gap(finding, self._data_base, segment.base_offset))
 
     def _check_snapshot(self, offset: int, *, is_end: bool) -> Iterator[Finding]:
-        """Hold the producer snapshot at ``offset`` against the state there."""
+        """Compare the producer snapshot at ``offset`` with the state there."""
         if self.level == Level.QUICK:
             return
         if offset in self._snapshots:
@@ -201,7 +201,7 @@ class PartitionCheck:
                 log_start_offset=self.scope.log_start_offset,
             )
         elif self._replay:
-            # Brokers before 2.8 keep only the newest snapshots: none older than those is missing.
+            # Brokers before 2.8 keep only the newest snapshots: no older one is missing.
             is_expected = (
                 self.scope.is_clean if is_end else any(kept < offset for kept in self._snapshots)
             )
@@ -236,15 +236,15 @@ class PartitionCheck:
         yield from into.findings()
 
     def _open_before(self, segment: Segment) -> dict[int, int]:
-        """What the snapshot at the begin of ``segment`` knows and the log may have no more."""
+        """The transactions that are open in the snapshot at the start of ``segment``."""
         if self._is_whole or segment.base_offset not in self._snapshots:
             return {}
         return open_transactions(self.scope.partition, segment.base_offset)
 
     def _check_present(self, segment: Segment) -> Iterator[Finding]:
-        """A segment has an offset index, and a time index if its batches have timestamps.
+        """Check that a segment has an offset index, and a time index if batches have timestamps.
 
-        Before 0.10 there were neither.
+        Before 0.10 there were no time indexes and no timestamps.
         """
         for kind, size_bytes in (
             (FileKind.OFFSET_INDEX, segment.offset_index_bytes),
@@ -260,11 +260,10 @@ class PartitionCheck:
                 )
 
     def _check_last_time(self, segment: Segment) -> Iterator[Finding]:
-        """The last entry of the time index is the greatest timestamp of the segment.
+        """Check that the last entry of the time index has the maximum timestamp of the segment.
 
-        Whether a segment is searched for a timestamp depends on it
-        (``LogSegment.largestTimestamp``). Where a broker converts to magic 0, it may be one that
-        the batches lost then.
+        It decides whether a segment is searched for a timestamp (``LogSegment.largestTimestamp``).
+        If a broker converted batches to magic 0, they have lost the timestamp.
         """
         if not segment.time_index_bytes and self._max_timestamp == NO_TIMESTAMP:
             return
@@ -278,21 +277,21 @@ class PartitionCheck:
         if last < self._max_timestamp:
             yield invariants.TIME_INDEX_LAST.finding(
                 Place(str(path)),
-                "the time index ends below the greatest timestamp of its segment",
+                "the time index ends below the maximum timestamp of its segment",
                 expected=self._max_timestamp,
                 found=last,
             )
         elif last > self._max_timestamp and not (self._has_untimed or self._is_damaged):
             yield invariants.TIME_INDEX_ENTRY.finding(
                 Place(str(path)),
-                "the time index ends above the greatest timestamp of its segment:"
-                " who looks for a later one finds nothing there, nor in the segments after it",
+                "the time index ends above the maximum timestamp of its segment:"
+                " a lookup of a later time finds nothing there, nor in the segments after it",
                 expected=self._max_timestamp,
                 found=last,
             )
 
     def finish(self) -> Iterator[Finding]:
-        """Check what is left once all parts were taken.
+        """Check what can be checked only after all parts.
 
         Raises:
             OSError: a file of the partition cannot be read.
@@ -303,7 +302,7 @@ class PartitionCheck:
         bases = {segment.base_offset for segment in partition.segments}
         if partition.segments and self.end_offset not in bases:
             yield from self._check_snapshot(self.end_offset, is_end=True)
-        if partition.state is not PartitionState.DELETE:  # nobody reads a deleted one by epoch
+        if partition.state is not PartitionState.DELETE:  # no follower reads a deleted partition
             yield from self._epochs.finish(
                 partition, self.end_offset, is_expected=self.scope.needs_metadata
             )
@@ -314,23 +313,23 @@ class PartitionCheck:
         yield from into.findings()
 
     def check_offsets(self) -> Iterator[Finding]:
-        """Hold what the log directory's checkpoints say against where the log ends."""
+        """Compare the log directory's checkpoints with the end of the log."""
         partition, end_offset = self.scope.partition, self.end_offset
         key, root = partition.topic_partition, partition.path.parent
         recovery_point = self.scope.recovery_point
         if recovery_point is not None and recovery_point > end_offset:
             yield invariants.RECOVERY_POINT_BEYOND_END.finding(
                 Place(str(root / names.RECOVERY_POINT_CHECKPOINT), None, recovery_point),
-                f"{key} was flushed up to an offset that its log does not reach",
+                f"{key} was flushed up to an offset past the end of its log",
                 expected=f"at most {end_offset}",
                 found=recovery_point,
-                loss=f"offsets {end_offset} to {recovery_point - 1} were there once",
+                loss=f"offsets {end_offset} to {recovery_point - 1} are missing",
             )
         log_start_offset = self.scope.log_start_offset
         if log_start_offset > end_offset:
             yield invariants.LOG_START_BEYOND_END.finding(
                 Place(str(root / names.LOG_START_OFFSET_CHECKPOINT), None, log_start_offset),
-                f"{key} starts behind the end of its log: a starting broker deletes every segment",
+                f"{key} starts past the end of its log: a starting broker deletes every segment",
                 expected=f"at most {end_offset}",
                 found=log_start_offset,
                 loss="the whole log",

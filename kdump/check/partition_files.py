@@ -1,4 +1,4 @@
-"""The files of a partition that are not a segment's: snapshots, leftovers, metadata, strangers."""
+"""Check the files of a partition that belong to no segment."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (
         invariants.LEFTOVER_SWAP,
         (
-            "a swap was not finished; a starting broker finishes it, or drops it where a .cleaned"
-            " file at or below it shows that it was not complete"
+            "a replacement (.swap) was not finished; a starting broker finishes it, or deletes it"
+            " if a .cleaned file at or below it shows that it was not complete"
         ),
     ),
     LeftoverKind.CLEANED: (
         invariants.LEFTOVER_CLEANED,
         (
-            "what was being cleaned or split never took its place; a starting broker deletes it,"
-            " and what it was made from is still there"
+            "the output of the log cleaner, or of a split, is unfinished; a starting broker"
+            " deletes it, and the segments it was made from are still there"
         ),
     ),
     LeftoverKind.DELETED: (
         invariants.LEFTOVER_DELETED,
-        "the file is out of use and waits to be deleted, which a starting broker does",
+        "the file is no longer used; a starting broker deletes it",
     ),
     LeftoverKind.ORPHAN: (
         invariants.INDEX_ORPHAN,
@@ -45,7 +45,7 @@ _LEFTOVERS: Final = {
     ),
     LeftoverKind.TEMPORARY: (
         invariants.LEFTOVER_TEMPORARY,
-        "a file was being written, and never took its name",
+        "a file was being written, and never got its name",
     ),
 }
 _STATES: Final = {
@@ -55,7 +55,7 @@ _STATES: Final = {
     ),
     PartitionState.FUTURE: (
         invariants.DIRECTORY_FUTURE,
-        "the partition is on its way here from another log directory",
+        "the partition is being moved here from another log directory",
     ),
     PartitionState.STRAY: (
         invariants.DIRECTORY_STRAY,
@@ -67,19 +67,19 @@ _STATES: Final = {
 def check_files(
     scope: PartitionScope, boundaries: set[int], into: Collector
 ) -> tuple[ByteAccount, bool]:
-    """Check all files of a partition but those of its segments.
+    """Check all files of a partition except those of its segments.
 
     Args:
         scope: the partition.
-        boundaries: offsets at which a segment begins, and where the log ends: where producer
-            snapshots belong.
+        boundaries: offsets at which producer snapshots belong: where segments begin, and the end of
+            the log.
         into: takes the findings.
 
     Returns:
         The account of those files, and whether a producer snapshot has an open transaction.
 
     Raises:
-        OSError: one cannot be read.
+        OSError: a file cannot be read.
     """
     partition = scope.partition
     _check_state(partition, into)
@@ -104,7 +104,7 @@ def _size(path: Location) -> int:
 
 
 def _check_state(partition: Partition, into: Collector) -> None:
-    """What the suffix of a partition's directory means."""
+    """Report the state that the suffix of a partition's directory means."""
     if partition.state in _STATES:
         invariant, what = _STATES[partition.state]
         into.add(invariant.finding(Place(str(partition.path)), what))
@@ -113,7 +113,7 @@ def _check_state(partition: Partition, into: Collector) -> None:
 def _check_snapshots(
     partition: Partition, boundaries: set[int], into: Collector
 ) -> tuple[ByteAccount, bool]:
-    """Producer snapshots can be read, and lie where a segment begins or the log ends."""
+    """Check that producer snapshots can be read, and belong to a segment or the end of the log."""
     account = ByteAccount()
     has_open_transactions = False
     newest = max((file.offset for file in partition.producer_snapshots), default=-1)
@@ -142,7 +142,7 @@ def _check_snapshots(
 
 
 def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
-    """What is left over of something, and what that was."""
+    """Report leftover files."""
     account = ByteAccount()
     for leftover in partition.leftovers:
         invariant, what = _LEFTOVERS[leftover.kind]
@@ -158,9 +158,9 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
 
 
 def check_belonging(scope: PartitionScope, into: Collector) -> None:
-    """A broker takes the partition for one of its own, and starts with it.
+    """Check that a broker takes the partition for its own, and starts with it.
 
-    A file that the machine does not give is left out: whoever works on the partition says so.
+    A file that cannot be read is skipped: the check of the partition reports it.
     """
     check_other(scope, into)
     with contextlib.suppress(OSError):
@@ -168,7 +168,7 @@ def check_belonging(scope: PartitionScope, into: Collector) -> None:
 
 
 def check_other(scope: PartitionScope, into: Collector) -> None:
-    """A partition has one directory only, on one of the broker's disks."""
+    """Check that the partition has one directory only."""
     if scope.other is not None:
         into.add(
             invariants.PARTITION_TWICE.finding(
@@ -180,7 +180,7 @@ def check_other(scope: PartitionScope, into: Collector) -> None:
 
 
 def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
-    """``partition.metadata`` is there, and says what the cluster's metadata says."""
+    """Check that ``partition.metadata`` exists and agrees with the cluster's metadata."""
     partition = scope.partition
     path = partition.path / names.PARTITION_METADATA
     try:
@@ -191,7 +191,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
                 invariants.PARTITION_METADATA_MISSING.finding(
                     Place(str(path)),
                     "there is no partition.metadata: a starting broker renames the directory to"
-                    " -stray, and begins an empty log",
+                    " -stray, and creates an empty log",
                     loss="the whole partition, as far as readers can see",
                 )
             )
@@ -216,7 +216,7 @@ def check_metadata(scope: PartitionScope, into: Collector) -> ByteAccount:
 def _check_assigned(
     path: Location, topic_id: str, scope: PartitionScope, cluster: ClusterView, into: Collector
 ) -> None:
-    """The partition is one that the cluster has on this node, and the one that it is named after.
+    """Check that the cluster has the partition on this node, under the directory's name.
 
     Follows ``LogManager.isStrayReplica``, which knows topics by their id alone, and
     ``LogManager.getOrCreateLog``, which knows logs by the topic's name.
@@ -263,7 +263,7 @@ def _check_assigned(
 
 
 def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
-    """What is in a partition's directory and not a broker's."""
+    """Find files in the partition's directory that no broker wrote."""
     account = ByteAccount()
     if not partition.foreign:
         return account
@@ -277,10 +277,10 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
             into.add(
                 invariants.KDUMP_FILE.finding(
                     Place(str(path)),
-                    "damaged bytes of a log, or a file that was not finished, which kdump set aside"
-                    " when it salvaged what is around them"
+                    "damaged bytes of a log, or an unfinished file, which kdump quarantined"
+                    " when it salvaged the partition"
                     if size
-                    else "a note of kdump's that offsets were missing when it salvaged the log",
+                    else "a note by kdump that offsets were missing when it salvaged the log",
                 )
             )
             account += ByteAccount(sound_bytes=size)
@@ -288,7 +288,7 @@ def _check_foreign(partition: Partition, into: Collector) -> ByteAccount:
         into.add(
             invariants.FOREIGN_FILE.finding(
                 Place(str(path)),
-                "not a file of Kafka's; a broker leaves it alone"
+                "not a Kafka file; a broker leaves it alone"
                 if is_file
                 else "not a file: a broker leaves it alone",
                 severity=Severity.INFO,

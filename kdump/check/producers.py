@@ -1,7 +1,7 @@
-"""The sequences of producers, and the state that snapshots and transaction indexes must agree with.
+"""Check the sequence numbers of producers, and replay the state for other checks.
 
-The parts of a partition give their events; :class:`ProducerReplay` applies them in the order of the
-log, with the same state machine as the loader.
+:class:`ProducerReplay` applies the events of a partition's parts in the order of the log, with the
+state machine of the loader. Snapshots and transaction indexes are compared with the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kdump.state.producers import NO_TRANSACTION, Producer, Producers
 
 @dataclass(slots=True)
 class ProducerReplay:
-    """The producers of a partition up to some offset of its log."""
+    """The state of the producers of a partition up to an offset of its log."""
 
     _producers: Producers = field(default_factory=Producers)
 
@@ -32,12 +32,11 @@ class ProducerReplay:
         Args:
             events: those of each producer in the order of the log.
             path: of the segment's log, for the findings.
-            aborted: gets the transactions that end in an abort marker there, with
-                :data:`NO_TRANSACTION` for their first offset where the log has none of their
-                records.
+            aborted: takes the transactions that end with an abort marker in the part, with
+                :data:`NO_TRANSACTION` as first offset if the log has none of their records.
 
         Yields:
-            What is wrong with the sequences.
+            Findings about repeated and missing sequence numbers.
         """
         for event in sorted(events, key=_by_offset):
             if isinstance(event, BatchRun):
@@ -66,11 +65,11 @@ class ProducerReplay:
         return bool(self._producers.by_id)
 
     def entries(self) -> dict[int, tuple[ProducerEntry, ...]]:
-        """The state as snapshots have it, by producer id: as of the newest Kafka first.
+        """The valid snapshot entries of each producer id: first that of the newest Kafka.
 
-        A broker that loads a snapshot of an older Kafka goes on in the same way: it knows the
-        producer's epoch, its last sequence and whether a transaction is open. Brokers of 1.0 to 2.4
-        keep the timestamp of the last records when a marker comes, which only decides when a
+        A broker that loads a snapshot of an older Kafka continues in the same way: it knows the
+        producer's epoch, its last sequence and whether a transaction is open. With a marker,
+        brokers of 1.0 to 2.4 keep the timestamp of the last records, which only decides when a
         producer expires. Those of 0.11 take the marker for the last batch.
         """
         return {each.producer_id: _entries(each) for each in self._producers.by_id.values()}
@@ -92,7 +91,7 @@ def _by_offset(event: ProducerEvent) -> int:
 
 
 def _sequence_finding(producer: Producer | None, run: BatchRun, path: str) -> Finding | None:
-    """What is wrong where a run begins, given the producer's state before it."""
+    """The finding about the start of a run, given the producer's state before it, if any."""
     if producer is None:
         return None
     if run.first_sequence == NO_SEQUENCE or producer.last_sequence == NO_SEQUENCE:
@@ -107,13 +106,13 @@ def _sequence_finding(producer: Producer | None, run: BatchRun, path: str) -> Fi
     if run.first_sequence < expected:
         return invariants.PRODUCER_SEQUENCE_REPEAT.finding(
             place,
-            f"a sequence of {who} comes again",
+            f"a sequence number of {who} is repeated",
             expected=expected,
             found=run.first_sequence,
         )
     return invariants.PRODUCER_SEQUENCE_GAP.finding(
         place,
-        f"a sequence of {who} is missing",
+        f"sequence numbers of {who} are missing",
         expected=expected,
         found=run.first_sequence,
         loss=f"sequences {expected} to {run.first_sequence - 1}",

@@ -1,4 +1,4 @@
-"""What must hold of the records of a batch: looked at by a deep check, and in control batches."""
+"""Check the records of batches: all in a deep check, otherwise those of control batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kdump.state.markers import is_control, plain_rows
 
 
 class BatchRecords:
-    """Checks the records of batches, which may come in pieces."""
+    """Checks the records of batches; a large batch may come in pieces."""
 
     def __init__(self, scope: SegmentScope, into: Collector, largest_record_bytes: int) -> None:
         self._scope = scope
@@ -30,7 +30,7 @@ class BatchRecords:
         self.not_decoded = 0
 
     def check(self, window: Window) -> set[int]:
-        """Check the records of batches of magic 2; gives the rows of those that are damaged."""
+        """Check the records of batches of magic 2; returns the rows of damaged batches."""
         damaged: set[int] = set()
         first_row = 0
         for columns in read_records(window, self._largest_record_bytes):
@@ -53,7 +53,7 @@ class BatchRecords:
         return damaged | self._check_offsets(columns) | self._check_timestamps(columns)
 
     def _check_offsets(self, columns: RecordColumns) -> set[int]:
-        """Offsets rise inside each batch, and none lies outside what its header says."""
+        """Check that offsets increase in each batch, within what its header says."""
         batches, batch = columns.batches, columns.batch
         if not columns.count:
             return set()
@@ -74,7 +74,7 @@ class BatchRecords:
             return invariants.RECORD_OFFSETS.finding(
                 self._scope.of_batch(batches, owner),
                 "a record's offset does not fit its batch, or the record before",
-                expected=f"rising, from {int(batches.base_offset[owner])}"
+                expected=f"increasing, from {int(batches.base_offset[owner])}"
                 f" to {int(batches.last_offset[owner])}",
                 found=int(columns.offset[row]),
             )
@@ -83,7 +83,7 @@ class BatchRecords:
         return set(batch[is_bad].tolist())
 
     def _check_timestamps(self, columns: RecordColumns) -> set[int]:
-        """The greatest timestamp of a batch is that of one of its records."""
+        """Check that the maximum timestamp of a batch is that of one of its records."""
         batches = columns.batches
         if not columns.count:
             return set()
@@ -91,7 +91,7 @@ class BatchRecords:
         edges = np.flatnonzero(np.diff(columns.batch, prepend=-1))
         greatest[columns.batch[edges]] = np.maximum.reduceat(columns.timestamp, edges)
         if columns.is_continued or batches.count == 1:
-            # Only the last piece of a batch that comes in pieces could tell.
+            # Only the last piece of a batch that comes in pieces can tell.
             whole = int(batches.records_count[0]) == columns.count
             if not whole:
                 return set()
@@ -105,7 +105,7 @@ class BatchRecords:
         def describe(row: int) -> Finding:
             return invariants.BATCH_MAX_TIMESTAMP.finding(
                 self._scope.of_batch(batches, row),
-                "the header's greatest timestamp is not that of the records",
+                "the header's maximum timestamp is not that of a record",
                 expected=int(greatest[row]),
                 found=int(batches.max_timestamp[row]),
             )
@@ -117,7 +117,7 @@ class BatchRecords:
 
 
 def not_decoded(place: Place, problem: OverLimitError) -> Finding:
-    """The finding for records that are too large to be looked at."""
+    """The finding for records over the decoding limit."""
     return invariants.BATCH_NOT_DECODED.finding(
         place, problem.what, expected=problem.expected, found=problem.found
     )
@@ -126,7 +126,7 @@ def not_decoded(place: Place, problem: OverLimitError) -> Finding:
 def record_problem(
     scope: SegmentScope, window: Window, columns: RecordColumns, row: int, problem: FormatError
 ) -> Finding:
-    """The finding for a batch whose records end early."""
+    """The finding for a batch whose records cannot all be decoded."""
     batches = columns.batches
     place = scope.of_batch(batches, row)
     loss = f"some of {int(batches.records_count[row])} records"
@@ -142,7 +142,7 @@ def record_problem(
 
 
 def _is_undecodable(window: Window, position: int, attributes: int) -> bool:
-    """Whether it is the compression that is wrong with a batch, and not what it holds."""
+    """Whether the records of a batch cannot be decompressed, rather than decoded."""
     if attributes & record_batch.CODEC_MASK == Codec.NONE or window.is_giant:
         return False
     row = int(np.searchsorted(window.batches.position, position))
@@ -160,8 +160,7 @@ def check_message_set(
     """Check the messages of one entry of magic 0 or 1.
 
     Returns:
-        How many there are, None where they are too large to be looked at, and whether they are
-        damaged.
+        The number of messages, None if they are over the limit, and whether they are damaged.
     """
     largest = max(largest_record_bytes, message_set.LARGEST_INNER_BYTES)
     place = scope.of_batch(window.batches, row)
@@ -177,7 +176,7 @@ def check_message_set(
             _ = message.value
             if not message.is_valid:
                 raise FormatError(
-                    "the checksum of a message in a compressed set does not hold",
+                    "the checksum of a message in a compressed set does not match",
                     position=message.position,
                 )
             if offset_before is not None and message.offset <= offset_before:
@@ -210,7 +209,7 @@ def check_message_set(
         into.add(
             invariants.BATCH_MAX_TIMESTAMP.finding(
                 place,
-                "the timestamp of a compressed message set is not the greatest in it",
+                "the timestamp of a compressed message set is not the maximum of its messages",
                 expected=greatest,
                 found=outer.timestamp,
             )
@@ -220,9 +219,9 @@ def check_message_set(
 
 
 def sound_control_batches(window: Window, scope: SegmentScope, into: Collector) -> Column:
-    """Check the record of each control batch; gives the rows of the sound ones with a producer.
+    """Check the record of each control batch; returns the rows of valid ones with a producer.
 
-    Control batches without a record are left out.
+    Control batches without a record are skipped.
     """
     batches = window.batches
     rows = np.flatnonzero(is_control(batches) & (batches.records_count != 0))
@@ -234,7 +233,7 @@ def sound_control_batches(window: Window, scope: SegmentScope, into: Collector) 
 
 
 def _check_control_batch(window: Window, row: int, scope: SegmentScope, into: Collector) -> bool:
-    """Decode all of a control batch; tells whether it is sound."""
+    """Decode a control batch; returns whether it is valid."""
     header = window.batches.header(row)
     try:
         body = decompress(
@@ -251,7 +250,7 @@ def _check_control_batch(window: Window, row: int, scope: SegmentScope, into: Co
                 f"a control record is malformed: {problem.what}",
                 expected=problem.expected,
                 found=problem.found,
-                loss="what it decided: for a transaction, whether it was committed",
+                loss="the outcome: for a transaction, whether it was committed",
             )
         )
         return False

@@ -1,4 +1,4 @@
-"""What has to be known around a partition to check it."""
+"""What the check of a partition needs to know about its surroundings."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from kdump.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What the cluster's metadata says of a partition's directory.
+    """What the cluster's metadata says about a partition's directory.
 
     Attributes:
-        topic_id: of the topic that the directory is named after; None where there is none.
-        owner: the topic that has the id in ``partition.metadata``; None where none has it.
-        replicas: the nodes to which that topic's partition of this number is assigned; empty
-            where it has no such partition, None where that is not known.
-        node_id: of the directory's broker; None where that is not known.
+        topic_id: of the topic in the directory's name; None if there is no such topic.
+        owner: the topic with the id in ``partition.metadata``; None if no topic has it.
+        replicas: the nodes to which this partition of that topic is assigned; empty if the topic
+            has no such partition, None if unknown.
+        node_id: of the directory's broker; None if unknown.
     """
 
     topic_id: str | None
@@ -46,19 +46,18 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionScope:
-    """What has to be known around a partition to check it.
+    """A partition, and what its check needs to know about its surroundings.
 
     Attributes:
-        partition: as it lies on disk.
-        is_clean: whether its log directory was left by a clean stop, and it was part of that.
-        log_start_offset: what the checkpoint says of it, 0 where it says nothing.
-        recovery_point: what the checkpoint says of it; None where it says nothing.
-        is_compacted: whether the cleaner has been over it, as its checkpoint says.
-        gap_severity: how bad it is where offsets are missing, unless batches show that the log was
-            compacted.
-        needs_metadata: whether a broker of this directory wants ``partition.metadata``.
-        cluster: what the cluster's metadata says of it; None where that is not known.
-        other: another directory that the same partition has; None where there is none.
+        partition: the partition on disk.
+        is_clean: whether its log directory has a clean shutdown marker that counts for it.
+        log_start_offset: from the checkpoint; 0 without a line.
+        recovery_point: from the checkpoint; None without a line.
+        is_compacted: whether the cleaner has cleaned it, by its checkpoint.
+        gap_severity: of missing offsets, unless batches show that the log was compacted.
+        needs_metadata: whether a broker of this directory needs ``partition.metadata``.
+        cluster: what the cluster's metadata says about it; None if unknown.
+        other: another directory of the same partition; None if there is none.
     """
 
     partition: Partition
@@ -72,7 +71,7 @@ class PartitionScope:
     other: Location | None = None
 
     def segment_scopes(self) -> Iterator[tuple[Segment, SegmentScope]]:
-        """Each segment, and what has to be known to check it."""
+        """Each segment, with what its check needs to know."""
         segments = self.partition.segments
         for index, segment in enumerate(segments):
             is_active = index == len(segments) - 1
@@ -95,14 +94,14 @@ def scope_in(
     twice: Mapping[Location, Location] = MappingProxyType({}),
     compaction: bool | None = None,
 ) -> PartitionScope:
-    """What the log directory, and its cluster's metadata, say of one of its partitions.
+    """The scope of a partition, from its log directory and the cluster's metadata.
 
     Args:
-        partition: which.
-        directory: where it lies; None where that is not known.
-        cluster: what the cluster's metadata says; None where that is not known.
-        twice: as :func:`~kdump.log.broker.partitions_twice` gives it.
-        compaction: whether its topic is compacted; None where that is not known.
+        partition: the partition.
+        directory: its log directory; None if unknown.
+        cluster: the cluster's metadata; None if unknown.
+        twice: the result of :func:`~kdump.log.broker.partitions_twice`.
+        compaction: whether its topic is compacted; None if unknown.
     """
     if directory is None or partition.topic_partition is None:
         return PartitionScope(partition)
@@ -112,18 +111,18 @@ def scope_in(
     starts = checkpoints.log_start_offsets if is_part else None
     flushed = checkpoints.recovery_points if is_part else None
     cleaned = checkpoints.cleaner_offsets if is_part else None
-    # A topic that is not compacted any more may have been.
+    # A topic that is not compacted now may have been before.
     is_compacted = cleaned is not None and cleaned.get(key, 0) > 0
     return PartitionScope(
         partition,
-        # The Raft layer loads the cluster's metadata as after a crash, always.
+        # The Raft layer always loads the cluster's metadata as after a crash.
         is_clean=directory.is_clean and is_part and not partition.is_cluster_metadata,
         log_start_offset=0 if starts is None else starts.get(key, 0),
         recovery_point=None if flushed is None else flushed.get(key),
         is_compacted=is_compacted,
         gap_severity=_gap_severity(partition, True if is_compacted else compaction),
         needs_metadata=needs_partition_metadata(directory) and is_part,
-        # Only what is about this partition: a scope goes to whoever checks it.
+        # Only what is about this partition: the scope is sent to a worker.
         cluster=cluster_view(partition, directory, cluster) if is_part else None,
         other=twice.get(partition.path),
     )
@@ -132,7 +131,7 @@ def scope_in(
 def cluster_view(
     partition: Partition, directory: LogDirectory, cluster: ClusterImage | None
 ) -> ClusterView | None:
-    """What the cluster's metadata says of one of the partitions in ``directory``, if anything."""
+    """What the cluster's metadata says about a partition in ``directory``; None if nothing."""
     key = partition.topic_partition
     if cluster is None or key is None or partition.is_cluster_metadata:
         return None
@@ -147,7 +146,7 @@ def cluster_view(
     if owner is None:
         return ClusterView(named_id, node_id=node_id)
     replicas = None
-    if owner.partitions:  # a topic without any is one of which not all is known
+    if owner.partitions:  # a topic without partitions is not known completely
         assigned = owner.partitions.get(key.partition)
         replicas = () if assigned is None else assigned.replicas
     return ClusterView(named_id, owner.name, replicas, node_id)
@@ -157,12 +156,12 @@ def _topic_id(partition: Partition) -> str | None:
     try:
         metadata = partition.read_metadata()
     except (OSError, FormatError):
-        return None  # the check of the file says so
+        return None  # the check of the file reports it
     return None if metadata is None else format_uuid(metadata.topic_id)
 
 
 def _gap_severity(partition: Partition, compaction: bool | None) -> Severity:
-    """How bad missing offsets are: only compaction leaves a log without some of them."""
+    """The severity of missing offsets: only compaction removes some from a log."""
     if partition.state is not PartitionState.LIVE or partition.is_0_7:
         return Severity.INFO
     if partition.is_cluster_metadata:

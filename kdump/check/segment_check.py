@@ -1,4 +1,4 @@
-"""A part of a segment, checked: its log byte by byte, and the index entries that lead into it."""
+"""Check a part of a segment: its log byte by byte, and the index entries that point into it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from kdump.storage.location import Location
 
 _BEFORE_ALL: Final = -1
 _WINDOW_BYTES: Final = LARGEST_WINDOW_BYTES
-"""More than readers of records take together: there is less to do for each batch."""
+"""Larger than the windows of record readers, because there is less to do for each batch."""
 _DEEP_WINDOW_BYTES: Final = WINDOW_BYTES
 
 
@@ -53,7 +53,7 @@ def check_part(
     now_ms: int,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> SegmentPart:
-    """Check the batches of a segment that begin from byte ``start`` on and before byte ``end``.
+    """Check the batches of a segment that begin at or after byte ``start`` and before ``end``.
 
     Args:
         scope: the segment.
@@ -61,10 +61,10 @@ def check_part(
         end: byte at which the next part begins; None for the last part.
         level: how far to go.
         now_ms: what time it is.
-        largest_record_bytes: records of compressed batches that are larger are not decoded.
+        largest_record_bytes: larger records of compressed batches are not decoded.
 
     Raises:
-        OSError: the log, or an index that is there, cannot be read.
+        OSError: the log, or an index, cannot be read.
     """
     if scope.is_0_7:
         return log_0_7.check_segment(scope, level)
@@ -74,7 +74,7 @@ def check_part(
 
 
 class _PartCheck:
-    """What a part has come to so far."""
+    """The results of a part so far."""
 
     def __init__(
         self,
@@ -116,9 +116,9 @@ class _PartCheck:
         self.time_entries: TimeEntryCheck | None = None
 
     def _take_indexes(self) -> ByteAccount:
-        """Read the offset and time index; gives their account in the first part of a segment.
+        """Read the offset and time index; returns their account in the first part of a segment.
 
-        The first part looks at them as files, all of them hold their entries against batches.
+        Only the first part checks them as files; every part compares their entries with batches.
         """
         scope = self.scope
         offset_path = scope.file(FileKind.OFFSET_INDEX)
@@ -194,9 +194,9 @@ class _PartCheck:
             self.time_entries.finish(is_first=self.start == 0, is_last=self.is_last)
 
     def _steps(self) -> Iterator[Window | Skipped]:
-        """Windows of batches, and what lies between them; to the end of the file at the latest."""
+        """Windows of batches, and the damaged bytes between them, up to the end of the part."""
         window_bytes = _DEEP_WINDOW_BYTES if self.level >= Level.DEEP else _WINDOW_BYTES
-        # The last part reads to the end of the file, the others little more than their own.
+        # The last part reads to the end of the file, the others little past their own end.
         size_bytes = min(window_bytes, self.source.size_bytes - self.start)
         steps = walk_windows(
             self.source,
@@ -233,9 +233,9 @@ class _PartCheck:
         self.position = end
 
     def _is_usual(self, batches: BatchColumns, last_offset: Column) -> bool:
-        """Whether nothing about the headers needs a second look: most windows are such.
+        """Whether all headers are as usual, so that no check of single batches is needed.
 
-        What this says of many batches at once, :mod:`kdump.check.batches` says of each.
+        This checks all batches at once for what :mod:`kdump.check.batches` checks one by one.
         """
         scope = self.scope
         base_offset = batches.base_offset
@@ -257,7 +257,7 @@ class _PartCheck:
         )
 
     def _check_each(self, window: Window) -> tuple[Window, BatchColumns]:
-        """Look for batches that are damaged in themselves; gives the others."""
+        """Find batches that are damaged by themselves; returns the others."""
         good = window.batches
         for find in (
             batch_checks.bad_checksums,
@@ -277,7 +277,7 @@ class _PartCheck:
         return window, window.batches
 
     def _check_records(self, window: Window) -> tuple[Window, BatchColumns]:
-        """Decode all records; gives the batches in which nothing is wrong."""
+        """Decode all records; returns the batches without findings."""
         batches = window.batches
         is_legacy = batches.magic < 2
         is_bad = np.zeros(batches.count, np.bool_)
@@ -303,7 +303,7 @@ class _PartCheck:
         return self._set_aside(window, is_bad)
 
     def _take_sound(self, window: Window, last_offset: Column, *, is_usual: bool) -> None:
-        """Take batches that are sound in themselves: hold them against each other."""
+        """Compare batches that are valid by themselves with each other and with the indexes."""
         batches = window.batches
         if self.first_offset is None:
             self.first_offset = int(batches.base_offset[0])
@@ -330,7 +330,7 @@ class _PartCheck:
             self.time_entries.check(batches, is_first=self.start == 0)
 
     def _count_records(self, batches: BatchColumns) -> None:
-        """Count by headers; that of a compressed message set does not say how many it holds."""
+        """Count records by headers; that of a compressed message set does not have the number."""
         is_legacy = batches.magic < 2
         self.records += int(np.where(is_legacy, 1, batches.records_count).sum())
         if is_legacy.any():
@@ -341,7 +341,7 @@ class _PartCheck:
         scope, into = self.scope, self.findings
         before = int(batches.base_offset[0]) - 1 if self.last_offset is None else self.last_offset
         if batch_checks.offsets_out_of_order(batches, before, scope, into).any():
-            # Where offsets go back, looking one up is no use.
+            # If offsets go back, lookups cannot work.
             self.time_entries = None
         batch_checks.offset_gaps(batches, before, self.sound_end, scope, into)
         has_holes = (batches.records_count != batches.last_offset_delta + 1) & (batches.magic >= 2)
@@ -380,7 +380,7 @@ class _PartCheck:
                 markers = read_markers(window, self.scope.path, rows)
         self.events.add(batches, markers)
 
-    # ---- What is no batch ----
+    # ---- Bytes that are not a batch ----
 
     def _take_skipped(self, skipped: Skipped) -> None:
         if skipped.start >= self.limit:
@@ -406,7 +406,7 @@ class _PartCheck:
 
 
 def _read_first(path: Location, size_bytes: int) -> bytes:
-    """The first bytes of an index; nothing where it is not there."""
+    """The first bytes of an index; empty if it is missing."""
     try:
         with path.open_file() as file:
             return read_at(file, 0, size_bytes)

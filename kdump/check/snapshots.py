@@ -1,4 +1,4 @@
-"""Producer snapshots against the state that the log gives, replayed."""
+"""Compare producer snapshots with the state that replaying the log gives."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def check_snapshot(
     is_whole: bool,
     log_start_offset: int = 0,
 ) -> Iterator[Finding]:
-    """Hold the snapshot at ``offset`` against the state of the log there.
+    """Compare the snapshot at ``offset`` with the state of the log there.
 
     Args:
-        partition: it has that snapshot.
-        offset: exclusive end of what the snapshot speaks of.
+        partition: the partition, which has that snapshot.
+        offset: the end of the batches that the snapshot covers, exclusive.
         replay: the producers' state at ``offset``.
-        is_whole: whether the log has all that was ever written to it; else a producer may be
-            unknown to it, and markers may be gone.
+        is_whole: whether the log has all batches ever written to it; otherwise producers and
+            markers may be missing from it.
         log_start_offset: brokers before 2.3 forget the producers that wrote nothing after it.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the snapshot cannot be read.
     """
     path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
@@ -41,7 +41,7 @@ def check_snapshot(
     except FileNotFoundError:
         return
     except FormatError:
-        return  # whatever it is, :func:`check_snapshot_file` says it
+        return  # :func:`check_snapshot_file` reports it
     state = replay.entries()
     found = {entry.producer_id: entry for entry in snapshot.entries}
     for producer_id, entry in found.items():
@@ -56,8 +56,8 @@ def check_snapshot(
         default=None,
     )
     for known in state.values():
-        # Others may have expired, but none that wrote later than one that has not; and one with
-        # an open transaction never does.
+        # Producers may have expired, but none that wrote later than one that has not; and none
+        # with an open transaction.
         has_expired = known[0].current_txn_first_offset < 0 and (
             oldest is None
             or min(each.timestamp for each in known) < oldest
@@ -68,10 +68,10 @@ def check_snapshot(
 
 
 def open_transactions(partition: Partition, offset: int) -> dict[int, int]:
-    """By producer, where the transaction began that the snapshot at ``offset`` has as open.
+    """First offsets of the transactions that are open in the snapshot at ``offset``, by producer.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the snapshot cannot be read.
     """
     path = partition.path / str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     try:
@@ -88,8 +88,8 @@ def open_transactions(partition: Partition, offset: int) -> dict[int, int]:
 def _agree(entry: ProducerEntry, known: ProducerEntry, *, is_whole: bool) -> bool:
     if is_whole:
         return _without_absent(entry) == _without_absent(known)
-    # Compaction keeps a producer's last batch only: at an offset in the middle of the log, the
-    # snapshot may know of later ones than are left, but never of earlier ones.
+    # Compaction keeps only a producer's last batch: a snapshot in the middle of the log may have
+    # later batches than are left, but never earlier ones.
     if entry.epoch != known.epoch:
         return entry.epoch > known.epoch
     if known.last_offset < 0 or entry.last_offset < 0:
@@ -100,7 +100,7 @@ def _agree(entry: ProducerEntry, known: ProducerEntry, *, is_whole: bool) -> boo
 
 
 def _without_absent(entry: ProducerEntry) -> tuple[int, ...]:
-    """The fields, with all ways to say that there is no transaction, or no batch, made one."""
+    """The fields, with one value for each way to write "no transaction" or "no batch"."""
     return (
         entry.epoch,
         entry.last_sequence,
@@ -134,16 +134,16 @@ def _words(entry: ProducerEntry) -> str:
 
 
 def missing_snapshot(partition: Partition, offset: int) -> Finding:
-    """The finding for a segment's begin, or a log's end, without a snapshot."""
+    """The finding for a missing snapshot at the start of a segment or the end of the log."""
     name = str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
     return invariants.SNAPSHOT_MISSING.finding(
         Place(str(partition.path / name), None, offset),
-        "a producer snapshot is missing; a starting broker reads the log from the one before",
+        "a producer snapshot is missing; a starting broker reads the log from the previous one",
     )
 
 
 def check_snapshot_file(path: str, data: bytes) -> ProducerSnapshot | Finding:
-    """A snapshot, or why Kafka cannot read it."""
+    """Decode a snapshot, or return the finding why Kafka cannot read it."""
     try:
         snapshot = producer_snapshot.decode(data)
     except FormatError as problem:
@@ -158,7 +158,7 @@ def check_snapshot_file(path: str, data: bytes) -> ProducerSnapshot | Finding:
         return snapshot
     return invariants.SNAPSHOT_CHECKSUM.finding(
         Place(path, problem_.position),
-        "the checksum of a producer snapshot does not hold",
+        "the checksum of a producer snapshot does not match",
         expected=problem_.expected,
         found=problem_.found,
     )

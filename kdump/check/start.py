@@ -1,7 +1,7 @@
-"""Whether a broker starts with its log directories, before it looks at any partition.
+"""Check what a broker needs to start, before it loads any partition.
 
-Follows ``KafkaRaftServer.initializeLogDirs`` and ``MetaPropertiesEnsemble``: which cluster and node
-the directories belong to, and what the cluster began with.
+That is the cluster and node of each directory, and the first metadata of the cluster. Follows
+``KafkaRaftServer.initializeLogDirs`` and ``MetaPropertiesEnsemble``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
 _FIRST_FREE_ID: Final = 100
-"""Directory ids below it stand for something else in Kafka (``DirectoryId.reserved``)."""
+"""Kafka reserves the directory ids below it (``DirectoryId.reserved``)."""
 _FRAME_VERSION: Final = 1
 _MAGIC: Final = 2
 _FEATURE: Final = "FEATURE_LEVEL_RECORD"
@@ -36,7 +36,7 @@ def check_start(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
     """Check what a broker needs to start with log directories.
 
     Args:
-        directories: all of one broker's that were named.
+        directories: the log directories of one broker.
     """
     for each in directories:
         yield from _check_readable(each, len(directories))
@@ -49,7 +49,7 @@ def check_start(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
 
 
 def is_reserved(directory_id: UUID) -> bool:
-    """Whether Kafka takes a directory id for something else, or for none."""
+    """Whether Kafka reserves a directory id."""
     most, least = directory_id.int >> 64, directory_id.int & (1 << 64) - 1
     return most == 0 and (least < _FIRST_FREE_ID or least >= 1 << 63)
 
@@ -68,7 +68,7 @@ def _problem_of(directory: LogDirectory) -> FileProblem | None:
 
 
 def _check_readable(directory: LogDirectory, directories: int) -> Iterator[Finding]:
-    """``meta.properties`` can be read; a broker with other directories starts without this one."""
+    """Check that ``meta.properties`` can be read."""
     problem = _problem_of(directory)
     if problem is None or isinstance(problem.error, OSError):
         return
@@ -88,7 +88,7 @@ def _check_readable(directory: LogDirectory, directories: int) -> Iterator[Findi
 
 
 def _check_complete(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
-    """Every directory says of which cluster and node it is."""
+    """Check that every directory has its cluster and node id."""
     is_known = any(each.meta_properties is not None for each in directories)
     is_kraft = any(map(_has_metadata, directories)) or any(
         each.meta_properties is not None and each.meta_properties.version >= 1
@@ -116,7 +116,7 @@ def _incomplete(directory: LogDirectory, what: str, properties: MetaProperties) 
 
 
 def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """All directories belong to one cluster and one node."""
+    """Check that all directories belong to one cluster and one node."""
     cluster_id: str | None = None
     node_id: int | None = None
     for each in directories:
@@ -138,7 +138,7 @@ def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]
 
 
 def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """Every directory has an id of its own."""
+    """Check that no two directories have the same id, and none has a reserved one."""
     seen: dict[UUID, Location] = {}
     for each in directories:
         directory_id = each.meta_properties and each.meta_properties.directory_id
@@ -147,8 +147,7 @@ def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Findin
         if is_reserved(directory_id):
             yield invariants.DIRECTORY_ID_RESERVED.finding(
                 _place(each),
-                "the directory has an id that Kafka uses for something else:"
-                " a broker does not start",
+                "the directory has an id that Kafka reserves: a broker does not start",
                 found=format_uuid(directory_id),
             )
         elif directory_id in seen:
@@ -162,10 +161,10 @@ def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Findin
 
 
 def check_bootstrap(log_dir: Location) -> Iterator[Finding]:
-    """``bootstrap.checkpoint`` says which metadata version a cluster began with, if it is there.
+    """Check that ``bootstrap.checkpoint``, if it exists, has the cluster's first metadata version.
 
-    Only the one beside the cluster's metadata is read. A broker reads batches to the first that is
-    cut short, without a look at their checksums, and refuses records that it cannot decode
+    A broker reads only the one beside the cluster's metadata. It reads batches up to the first
+    incomplete one, ignores their checksums, and refuses records that it cannot decode
     (``BootstrapDirectory``, ``BatchFileReader``).
     """
     path = log_dir / names.BOOTSTRAP_CHECKPOINT
@@ -195,11 +194,11 @@ def check_bootstrap(log_dir: Location) -> Iterator[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class _Bootstrap:
-    """What is wrong with ``bootstrap.checkpoint``.
+    """The problems of ``bootstrap.checkpoint``.
 
     Attributes:
-        problem: why a broker does not read a metadata version from it; empty where it does.
-        is_damaged: whether bytes of it are not those that were written.
+        problem: why a broker reads no metadata version from it; empty if it does.
+        is_damaged: whether a checksum does not match, or bytes are not a batch.
     """
 
     problem: str

@@ -1,9 +1,9 @@
-"""Topic configurations that a broker refuses, and so does not start.
+"""Check topic configurations for values with which a broker does not start.
 
-When a broker loads its logs, it reads the configuration of every topic of its cluster; one value
-that is not valid ends it (``LogManager.fetchTopicConfigOverrides``). Older brokers accepted some
-that Kafka 4.3.1 does not, such as a ``segment.bytes`` below 1 MiB. Properties that Kafka does not
-know, ``message.format.version`` among them, are ignored.
+When a broker loads its logs, it reads the configuration of every topic of the cluster, and stops at
+an invalid value (``LogManager.fetchTopicConfigOverrides``). Older brokers accepted some values that
+Kafka 4.3.1 refuses, such as a ``segment.bytes`` below 1 MiB. Unknown properties, such as
+``message.format.version``, are ignored.
 
 Follows ``LogConfig.CONFIG`` and ``ConfigDef`` of Kafka 4.3.1.
 """
@@ -35,10 +35,10 @@ _DOUBLE: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?", re.
 
 @dataclass(frozen=True, slots=True)
 class ConfigRule:
-    """What Kafka accepts as the value of a property.
+    """The values that Kafka accepts for a property.
 
     Attributes:
-        parse: raises ValueError for a trimmed value that is refused.
+        parse: raises ValueError if Kafka refuses the value, which is trimmed.
         expected: what is accepted, in words.
     """
 
@@ -98,11 +98,11 @@ RULES: Final[Mapping[str, ConfigRule]] = {
     "segment.jitter.ms": _long(0),
     "unclean.leader.election.enable": _BOOLEAN,
 }
-"""By property of a topic; lists of throttled replicas are not checked."""
+"""The rules by property of a topic; lists of throttled replicas are not checked."""
 
 
 def refused_value(name: str, text: str) -> str | None:
-    """What Kafka would accept for a property of a topic, where it refuses ``text``; else None."""
+    """What Kafka accepts for a property of a topic, if it refuses ``text``; else None."""
     rule = RULES.get(name)
     if rule is None:
         return None

@@ -1,4 +1,4 @@
-"""The transaction index against the abort markers of its segment."""
+"""Compare the transaction index with the abort markers of its segment."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def check_aborted(
     is_whole: bool,
     open_before: Mapping[int, int],
 ) -> None:
-    """Hold the entries of a transaction index against the transactions aborted in its segment.
+    """Compare the entries of a transaction index with the transactions aborted in its segment.
 
     Args:
         path: of the index.
-        index: None where it is not there.
-        aborted: what the log says; where a transaction's begin is not known, that is below 0.
+        index: its content; None if it is missing.
+        aborted: from the log; an unknown first offset is negative.
         into: takes the findings.
-        is_whole: whether the log has all that was ever written to it: else what is more in the
-            index, or begins earlier there, was removed from the log by compaction or retention.
-        open_before: by producer, where its transaction began that the producer snapshot at the
-            begin of the segment has as open. Where offsets are missing before that, one may have
-            ended with them, and this one begun.
+        is_whole: whether the log has all batches ever written to it; otherwise compaction or
+            retention may have removed what only the index has.
+        open_before: first offsets of the transactions that are open in the snapshot at the start of
+            the segment, by producer. If offsets are missing before it, such a transaction may have
+            ended there, and another begun.
     """
     wanted = {(each.producer_id, each.last_offset): each for each in aborted}
     entries = () if index is None else index.entries
@@ -43,7 +43,7 @@ def check_aborted(
                 Place(str(path)),
                 "transactions were aborted in a segment that has no transaction index",
                 expected=counted(len(wanted), "entry", "entries"),
-                loss="their records count as committed to whoever reads",
+                loss="readers of committed records get their records",
             )
         )
         return
@@ -65,14 +65,14 @@ def check_aborted(
         elif entry.first_offset == open_before.get(entry.producer_id):
             continue
         elif known.first_offset == NO_TRANSACTION:
-            # Brokers before 3.0 make an entry of the marker alone, which hides no record.
+            # Brokers before 3.0 write an entry for the marker alone, which hides no record.
             if is_whole and entry.first_offset != entry.last_offset:
                 into.add(
                     invariants.TRANSACTION_INDEX_MISMATCH.finding(
                         place,
                         "the transaction index has an entry for a transaction without records",
                         found=_words(entry),
-                        loss="committed records from there on, for whoever reads them",
+                        loss="committed records from there on, for readers of committed records",
                     )
                 )
         elif entry.first_offset > known.first_offset or (
@@ -95,7 +95,7 @@ def check_aborted(
                     Place(str(path), None, known.last_offset),
                     "an aborted transaction is missing from the transaction index",
                     expected=_words(known),
-                    loss="its records count as committed to whoever reads",
+                    loss="readers of committed records get its records",
                 )
             )
 

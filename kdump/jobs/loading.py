@@ -239,7 +239,7 @@ def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]
             continue
         yield SWAP_INCOMPLETE.finding(
             Place(str(partition.path / each.name), None, each.loss.first_offset),
-            "a .swap that is to replace this segment lacks records that compaction would keep;"
+            "a .swap that replaces this segment lacks records that compaction would keep;"
             " a starting broker deletes the segment",
             loss=lost_with(each.loss),
         )

@@ -124,7 +124,7 @@ def test_programs_get_findings_partitions_and_a_summary(damaged: Path) -> None:
         "path": str(damaged / "orders-0" / "00000000000000000000.log"),
         "position": finding["position"],
         "offset": 3,
-        "what": "the checksum of a batch does not hold",
+        "what": "the checksum of a batch does not match",
         "expected": None,
         "found": finding["found"],
         "loss": "the batch at offset 3 (3 records)",
