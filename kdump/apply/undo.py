@@ -6,6 +6,7 @@ directory as the older ones had left it.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from kdump.apply.apply import roll_back, tidy_up
@@ -14,7 +15,7 @@ from kdump.apply.interrupted_runs import remove_remains
 from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_file import run_files_in, write_journal
 from kdump.apply.journal_preview import Restored, changed_by_undo
-from kdump.apply.pinned_directory import pinned
+from kdump.apply.pinned_directory import pinned, status_of
 from kdump.apply.preconditions import require_undoable
 from kdump.apply.recreated_files import recreate_files
 from kdump.apply.runs import FoundRun, Undo, explained, list_undos, newest_run, no_such_undo
@@ -43,16 +44,40 @@ def undo(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -> U
         described = run.describe(journal)
         with explained(log_dir, journal, "undone"):
             if run.state is RunState.APPLIED:
-                tidy_up(log_dir, journal, files)
-                journal = recreate_files(log_dir, journal, files)
-                write_journal(log_dir, journal, RunState.UNDOING, files)
-                files.unlink(log_dir / journal.own_name(RunState.APPLIED.value))
+                journal = _begin(log_dir, journal, files)
             elif run.state is RunState.APPLYING:
                 undoing = log_dir / journal.own_name(RunState.UNDOING.value)
                 files.rename(log_dir / journal.own_name(run.state.value), undoing)
                 files.sync([log_dir])
             roll_back(log_dir, journal, files)
     return described
+
+
+def _begin(log_dir: Path, journal: Journal, files: Files) -> Journal:
+    """Recreate all before-images of a complete run, and write its journal in state UNDOING.
+
+    If that fails, the recreated files are removed again: they may have filled the disk.
+
+    Raises:
+        KdumpError: it failed; nothing has been changed.
+    """
+    tidy_up(log_dir, journal, files)
+    try:
+        undoing = recreate_files(log_dir, journal, files)
+        write_journal(log_dir, undoing, RunState.UNDOING, files)
+    except BaseException as failure:
+        if status_of(log_dir / journal.own_name(RunState.UNDOING.value)) is not None:
+            raise
+        with suppress(OSError):
+            tidy_up(log_dir, journal, files)
+        if not isinstance(failure, OSError):
+            raise
+        raise KdumpError(
+            f"{failure.filename or log_dir}: {failure.strerror or failure}; nothing has been"
+            " changed; remove the cause and run the command again"
+        ) from failure
+    files.unlink(log_dir / journal.own_name(RunState.APPLIED.value))
+    return undoing
 
 
 @during("examining the undo data")

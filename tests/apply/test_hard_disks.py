@@ -27,11 +27,15 @@ from builders.recovery import log_name
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import Seen, tree_of
 from builders.volatile_files import Stopped, VolatileFiles
+from builders.written_files import plan_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import free_bytes_at
+from kdump.apply.undo import undo
+from kdump.errors import KdumpError
 from kdump.formats import names
 from kdump.log.partition import read_partition
 from kdump.storage.local_disk import LocalFile, local
+from kdump.target.target_file import CopiedFrom, JoinedFrom
 
 PAGE_BYTES = 4096
 NOBODY = 65534
@@ -191,6 +195,30 @@ def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
     assert not read_partition(local(root / "users-0"), None).leftovers
     assert kdump("verify", root).exit_status == 0
     assert last_values(root / "users-0") == {k: v for k, v in expected.items() if k is not None}
+
+
+def test_an_undo_on_a_full_disk_changes_nothing_and_takes_no_space(small_disk: Path) -> None:
+    log_dir = small_disk / "logs"
+    name = log_name(0)
+    write_files(log_dir, {name: b"a" * 100_000})
+    with (log_dir / PARTITION / name).open("r+b") as file:
+        file.seek(1_100_000)  # a hole, so that the file fits the disk twice
+        file.write(b"b" * 100_000)
+    before = seen_by_broker(log_dir)
+    kept = JoinedFrom((CopiedFrom(name, 0, 100_000),))
+    apply_plan(plan_of(log_dir, {name: kept}), keep_undo=True, command="kdump recover")
+    after = original_of(log_dir)
+    filler = fill(small_disk, but_pages=30)
+    free_bytes = free_bytes_at(small_disk)
+
+    with pytest.raises(KdumpError, match="No space left on device; nothing has been changed"):
+        undo(log_dir)
+
+    assert original_of(log_dir) == after
+    assert free_bytes_at(small_disk) == free_bytes
+    filler.unlink()
+    undo(log_dir)
+    assert seen_by_broker(log_dir) == before
 
 
 # ---- Full, and not stopped cleanly ----
