@@ -184,13 +184,13 @@ def is_on_mount_of(directory: Path, log_dir: Path) -> bool:
         return _mount_id(one) == _mount_id(other)
 
 
-def _mount_id(descriptor: int) -> str:
+def _mount_id(descriptor: int) -> bytes:
     """The line of ``/proc`` about the mount of an open file; empty if there is none."""
     try:
-        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text(encoding="ascii").splitlines()
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_bytes().splitlines()
     except OSError:
-        return ""
-    return next((line for line in lines if line.startswith("mnt_id:")), "")
+        return b""
+    return next((line for line in lines if line.startswith(b"mnt_id:")), b"")
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:
