@@ -22,6 +22,8 @@ of the directory after each step:
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,12 +36,12 @@ from kdump.apply.files import DISK, Files, Metadata
 from kdump.apply.fingerprints import fingerprints_of
 from kdump.apply.journal import CUT_SUFFIX, BeforeImage, Fingerprint, Journal, RunState
 from kdump.apply.journal_file import next_run_number, run_files_in, write_journal
-from kdump.apply.journal_record import ROOT, relative
+from kdump.apply.journal_record import ROOT, cut_file, relative
 from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
 from kdump.apply.new_content import Staged, stage_new_content
 from kdump.apply.operations import Operation, OperationKind, OperationPhase
-from kdump.apply.pinned_directory import pinned, status_of
+from kdump.apply.pinned_directory import opened, pinned, status_of
 from kdump.apply.plan import Plan
 from kdump.apply.redo_records import redo_records_of
 from kdump.apply.undo_records import undo_records_of
@@ -159,6 +161,7 @@ def tidy_up(log_dir: Path, journal: Journal, files: Files) -> None:
 
 
 def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo: bool) -> Journal:
+    _require_writable(plan)
     created_ns = time.time_ns()
     directories = {
         each.path.name if each.path != plan.path else ROOT: Metadata.of(each.path.stat())
@@ -189,6 +192,25 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
     # 2.
     write_journal(plan.path, journal, RunState.APPLYING, files)
     return journal
+
+
+def _require_writable(plan: Plan) -> None:
+    """Find out before the first change that a directory or a file may not be written.
+
+    Raises:
+        OSError: one may not.
+    """
+    for directory in plan.directories:
+        if directory.operations:
+            with opened(directory.path) as descriptor:
+                if not os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=True):
+                    what = os.strerror(errno.EACCES)
+                    raise PermissionError(errno.EACCES, what, str(directory.path))
+        for operation in directory.operations:
+            name = cut_file(directory, operation)
+            if name is not None:
+                with opened(directory.path / name, os.O_WRONLY):
+                    pass
 
 
 def _interim(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:

@@ -407,3 +407,29 @@ def test_a_directory_that_may_not_be_written_is_left_with_advice(quick_path: Pat
     assert seen_by_broker(log_dir) == before
     for folder in (log_dir, *filter(Path.is_dir, log_dir.iterdir())):
         folder.chmod(0o755)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+@pytest.mark.parametrize("args", [(), ("--no-undo",)], ids=["with an undo", "without"])
+@pytest.mark.parametrize("pattern", [f"{PARTITION}/*.log", PARTITION])
+def test_a_file_that_may_not_be_written_is_found_out_before_anything_changes(
+    quick_path: Path, pattern: str, args: tuple[str, ...]
+) -> None:
+    log_dir = quick_path / "logs"
+    bad_batch_in_the_middle(log_dir)
+    quick_path.chmod(0o755)
+    for path in (log_dir, *log_dir.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    for path in log_dir.glob(pattern):
+        path.chmod(path.stat().st_mode & ~0o222)
+    before = seen_by_broker(log_dir)
+    # All that is imported later is now, because nobody may not be allowed to read it.
+    shutil.copytree(log_dir, quick_path / "copy", copy_function=shutil.copyfile)
+    assert recover(quick_path / "copy").exit_status & 8 == 0
+
+    outcome = as_nobody(["recover", *args, str(log_dir)])
+
+    assert outcome.exit_status == 8
+    assert b"Permission denied; nothing has been changed" in outcome.stderr
+    assert seen_by_broker(log_dir) == before
+    (log_dir / PARTITION).chmod(0o755)
