@@ -12,8 +12,12 @@ from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 from builders.lock_holder import held_elsewhere
 from builders.log_directories import TOPIC_ID_TEXT, write_log_directory, write_partition
+from builders.memory_storage import MemoryStorage
+from kdump.cli.commands.info import info_rows
+from kdump.cli.shared.directories import Diagnostics
 from kdump.formats import names
 from kdump.formats.compression import Codec
+from kdump.log.selection import PartitionSelection
 
 LOG = b"".join(batches(2))
 QUORUM_STATE = (
@@ -179,6 +183,14 @@ def test_directories_of_real_brokers_are_sound_with_deep(fixtures: Path, name: s
     row = only_row("--deep", fixtures / "out" / name)
     assert row["batches"] > 0
     assert row["refused"] == row["foreign"] == []
+
+
+def test_a_directory_in_another_storage_has_no_lock(tmp_path: Path) -> None:
+    log_dir = write_log_directory(tmp_path / "logs", clean=False)
+    (log_dir / names.LOCK_FILE).touch()
+    everything = PartitionSelection()
+    (row,) = info_rows([MemoryStorage.copied(log_dir)], False, everything, Diagnostics())
+    assert (row["in_use_by"], row["has_lock_file"]) == (None, True)
 
 
 def test_the_process_that_holds_a_directory_is_named(tmp_path: Path) -> None:

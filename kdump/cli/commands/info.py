@@ -101,7 +101,7 @@ def command(
     from kdump.cli.shared.directories import Diagnostics
 
     diagnostics = Diagnostics()
-    rows: Iterable[Row] = _rows(directories, deep, selection, diagnostics)
+    rows: Iterable[Row] = info_rows(directories, deep, selection, diagnostics)
     if not selection.is_everything:
         rows = list(rows)
         is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
@@ -113,9 +113,10 @@ def command(
     return diagnostics.status
 
 
-def _rows(
+def info_rows(
     paths: Iterable[Location], deep: bool, selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Iterator[Row]:
+    """Yield the rows of directories in any storage; what cannot be read is reported."""
     for path in paths:
         try:
             with phase(f"looking at {path}"):
@@ -163,7 +164,6 @@ def _row(
 def _log_directory_fields(
     found: LogDirectory, loaded: Iterable[Partition | None], diagnostics: Diagnostics
 ) -> Row:
-    from kdump.apply.lock import holder_of
     from kdump.formats.names import PartitionState
     from kdump.formats.uuids import format_uuid
     from kdump.log.directory import DirectoryKind
@@ -182,7 +182,7 @@ def _log_directory_fields(
     if found.clean_shutdown and found.clean_shutdown.broker_epoch is not None:
         fields["broker_epoch"] = found.clean_shutdown.broker_epoch
     fields |= {
-        "in_use_by": holder_of(found.path.local_path) if found.has_lock_file else None,
+        "in_use_by": _lock_holder(found),
         "has_lock_file": found.has_lock_file,
         "broker_generation": str(broker_generation(found)),
         "topics": len({p.topic_partition.topic for p in found.partitions if p.topic_partition}),
@@ -199,6 +199,14 @@ def _log_directory_fields(
         if partition.is_cluster_metadata:
             fields |= _quorum_fields(partition, diagnostics)
     return fields
+
+
+def _lock_holder(directory: LogDirectory) -> str | None:
+    """Return who holds the lock; None if nobody does, or if the storage has no locks."""
+    from kdump.apply.lock import holder_of
+
+    path = directory.path.storage.local_path(directory.path.path)
+    return holder_of(path) if path is not None and directory.has_lock_file else None
 
 
 def _totals(
