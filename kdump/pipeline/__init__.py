@@ -6,10 +6,10 @@ from typing import Any
 
 
 def register(spark: Any, *, push_filters: bool = False) -> None:
-    """Make ``spark.read.format("kafka-log")`` known to a ``pyspark.sql.SparkSession``.
+    """Register ``spark.read.format("kafka-log")`` with a ``pyspark.sql.SparkSession``.
 
-    With ``push_filters`` filters spare reading, and each query needs a ``load`` of its own: see
-    :func:`kdump.tables.kafka_log.data_source.register`, which is imported when this is called.
+    With ``push_filters``, filters save reading, but each query needs its own ``load``; see
+    :func:`kdump.tables.kafka_log.data_source.register`.
     """
     from kdump.tables.kafka_log import data_source
 

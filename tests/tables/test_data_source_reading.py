@@ -211,7 +211,7 @@ def test_a_segment_that_was_left_over_can_be_read(log_dir: Path) -> None:
 
 
 def test_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="neither a log directory nor a partition"):
+    with pytest.raises(UsageProblem, match="neither a Kafka log directory nor a partition"):
         splits_of(tmp_path)
     with pytest.raises(UsageProblem, match="does not exist"):
         splits_of(tmp_path / "nowhere")
@@ -244,7 +244,7 @@ def test_topics_are_chosen_as_sparks_own_source_chooses_them(
 def test_a_topic_or_partition_that_is_not_there_is_refused_by_name(
     log_dir: Path, options: dict[str, str], missing: str
 ) -> None:
-    with pytest.raises(UsageProblem, match=f"finds no {missing} in {log_dir}: kdump ls"):
+    with pytest.raises(UsageProblem, match=f"finds no {missing} in {log_dir}; run kdump ls"):
         splits_of(log_dir, **options)
 
 
@@ -261,7 +261,7 @@ def test_a_filter_on_topics_does_not_hide_that_a_topic_is_there(log_dir: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"subscribe": "a", "assign": "{}"}, "contradict each other"),
+        ({"subscribe": "a", "assign": "{}"}, "mutually exclusive"),
         ({"startingOfsets": "earliest"}, "no option 'startingofsets'"),
         ({"startingOffsets": "latest"}, "not earliest or offsets"),
         ({"endingOffsets": '{"a":{"0":"x"}}'}, "such as"),
@@ -271,16 +271,16 @@ def test_a_filter_on_topics_does_not_hide_that_a_topic_is_there(log_dir: Path) -
         ({"startingOffsets": '{"a":{"0":-3}}'}, "numbers from -2 to 9223372036854775807"),
         ({"endingOffsets": '{"a":{"0":9223372036854775808}}'}, "numbers from -2"),
         ({"subscribe": " ,"}, "topics, separated by commas"),
-        ({"columns": "offset,Offset"}, "column offset of kafka-log is asked for twice"),
+        ({"columns": "offset,Offset"}, "column offset is selected more than once"),
         ({"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "Value"}, "that no other column has"),
-        ({"path": "hdfs://host/logs"}, "hdfs://host/logs is no path"),
+        ({"path": "hdfs://host/logs"}, "hdfs://host/logs is not a path"),
         ({"mode": "brave"}, "FAILFAST, DROPMALFORMED, PERMISSIVE"),
         ({"kafka.isolation.level": "none"}, "read_uncommitted or read_committed"),
         ({"includeHeaders": "yes"}, "true or false"),
         ({"startingOffsets": '{"a":{"00":3}}'}, "such as"),
         ({"startingOffsets": '{"a":{"\u0661":3}}'}, "such as"),
-        ({"minPartitions": "0"}, "a number from 1 on"),
-        ({"minPartitions": "\uff11"}, "a number from 1 on"),
+        ({"minPartitions": "0"}, "a number of at least 1"),
+        ({"minPartitions": "\uff11"}, "a number of at least 1"),
         ({"subscribePattern": "("}, "a regular expression"),
     ],
 )
@@ -587,7 +587,7 @@ def test_damage_is_passed_over_and_counted(damaged: Path, caplog: pytest.LogCapt
     size = len(batches.batches(1)[0])
     with caplog.at_level(logging.WARNING, "kdump"):
         assert offsets_of(damaged, mode="DROPMALFORMED") == [0, 1, 2, *range(6, 12)]
-    assert f"passed over {size} bytes in 1 damaged places" in caplog.text
+    assert f"skipped {size} bytes in 1 damaged range" in caplog.text
 
 
 def test_damage_is_a_row_of_its_own(damaged: Path) -> None:

@@ -1,7 +1,7 @@
-"""The columns of the data source ``kafka-log``, and how records become Arrow batches of them.
+"""The columns of the data source ``kafka-log``, and how records become Arrow batches.
 
-First come the columns of Spark's own Kafka source, under its names and with its types, so that a
-query written for the one runs on the other; then kdump's own.
+First come the columns of Spark's own Kafka source, with its names and types, so that its queries
+run on both; then kdump's own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TRANSACTION_STATES: Final = tuple(
 _TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 _US_PER_MS: Final = 1000
 MOST_TIMESTAMP_MS: Final = (2**63 - 1) // _US_PER_MS
-"""The last time that a column can hold; records with a later one have null there."""
+"""The last time that a column can hold; a later one becomes null."""
 LEAST_TIMESTAMP_MS: Final = -MOST_TIMESTAMP_MS
 
 _NO_TIMESTAMP_TYPE: Final = -1
@@ -47,10 +47,10 @@ class SourceColumn:
 
     Attributes:
         name: of it.
-        sql_type: as Spark's DDL has it.
-        arrow_type: in the batches.
-        make: gives it for some records; None for one that has nothing to do with records.
-        is_default: whether it is there if none are named.
+        sql_type: in Spark's DDL.
+        arrow_type: in the Arrow batches.
+        make: builds the column for some records; None for the column about damage.
+        is_default: whether it is returned if no columns are named.
     """
 
     name: str
@@ -112,7 +112,7 @@ def _headers_column(rows: Rows) -> pa.Array:
 
 
 def _of_batch(values: Column, batch: Column, number_type: pa.DataType) -> pa.Array:
-    """A number that each batch has, null where it has none."""
+    """A number of each record's batch; null where Kafka has -1."""
     each = values[batch]
     is_none = each < 0
     return pa.array(each, mask=is_none if is_none.any() else None).cast(number_type)
@@ -202,34 +202,34 @@ COLUMNS: Final = (
     SourceColumn("segment", "STRING", pa.string(), _segment),
     SourceColumn("batchPosition", "BIGINT", pa.int64(), _batch_position),
 )
-"""All columns that say something of a record, in their order."""
+"""All columns about records, in order."""
 
 
 def corrupt_record_column(name: str) -> SourceColumn:
-    """The column that says what is wrong, in a row that stands for damaged bytes."""
+    """The column that says what is wrong, in a row for damaged bytes."""
     return SourceColumn(name, "STRING", pa.string(), None)
 
 
 def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[SourceColumn, ...]:
-    """The columns of these names, which are told apart by their letters, whatever the case.
+    """The columns with these names, regardless of case.
 
     Args:
-        names: in the order that is filters.
-        corrupt_column: name of the column for damage, if there is to be one.
+        names: in the order to return.
+        corrupt_column: name of the column for damage; None for none.
 
     Raises:
-        UsageProblem: there is no column of that name, or it is named twice.
+        UsageProblem: a name is unknown or repeated.
     """
     known = {column.name.lower(): column for column in COLUMNS}
     if corrupt_column is not None:
         known[corrupt_column.lower()] = corrupt_record_column(corrupt_column)
     lowered = [name.lower() for name in names]
     if twice := sorted({name for name in lowered if lowered.count(name) > 1}):
-        raise UsageProblem(f"column {', '.join(twice)} of kafka-log is asked for twice")
+        raise UsageProblem(f"kafka-log: column {', '.join(twice)} is selected more than once")
     missing = [name for name in names if name.lower() not in known]
     if missing or not names:
         raise UsageProblem(
-            f"kafka-log has no column {', '.join(map(repr, missing)) or 'left to give'}; it has "
+            f"kafka-log has no column {', '.join(map(repr, missing)) or 'to return'}; it has "
             + ", ".join(column.name for column in known.values())
         )
     return tuple(known[name.lower()] for name in names)
@@ -238,7 +238,7 @@ def columns_named(names: Sequence[str], corrupt_column: str | None) -> tuple[Sou
 def default_columns(
     *, with_headers: bool, corrupt_column: str | None = None
 ) -> tuple[SourceColumn, ...]:
-    """The columns that are there if none are named."""
+    """The columns to return if none are named."""
     chosen = [c for c in COLUMNS if c.is_default or (with_headers and c.name == SPARK_HEADERS)]
     if corrupt_column is not None:
         chosen.append(corrupt_record_column(corrupt_column))
@@ -251,13 +251,13 @@ def arrow_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
 
 
 def ddl(columns: Sequence[SourceColumn]) -> str:
-    """The schema in Spark's words."""
+    """The schema as Spark DDL."""
     quoted = [column.name.replace("`", "``") for column in columns]
     return ", ".join(f"`{n}` {c.sql_type}" for n, c in zip(quoted, columns, strict=True))
 
 
 def record_table(rows: Rows, columns: Sequence[SourceColumn], schema: pa.Schema) -> pa.RecordBatch:
-    """The records as an Arrow batch of ``columns``, whose schema is ``schema``."""
+    """Records as an Arrow batch of ``columns``; ``schema`` is theirs."""
     arrays = [
         pa.nulls(rows.count, column.arrow_type) if column.make is None else column.make(rows)
         for column in columns
@@ -272,7 +272,7 @@ def damage_table(
     columns: Sequence[SourceColumn],
     schema: pa.Schema,
 ) -> pa.RecordBatch:
-    """One row that stands for damaged bytes: where they are, what is wrong, and nothing else."""
+    """One row for damaged bytes: only where they are and what is wrong."""
     known = {
         "topic": origin.topic,
         "partition": origin.partition,

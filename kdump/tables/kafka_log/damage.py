@@ -1,4 +1,4 @@
-"""The failure of a reading of ``kafka-log`` that may not skip damage."""
+"""The failure of a query over ``kafka-log`` that may not skip damage."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from kdump.log.valid_windows import Damage
 
 
 class DamagedLogError(KdumpError):
-    """Bytes of a log are damaged, and reading was to fail then."""
+    """Bytes of a log are damaged, and the mode is ``FAILFAST``."""
 
     exit_status = ExitStatus.DAMAGE_LEFT
 
     def __init__(self, damage: Damage) -> None:
         super().__init__(
-            f"{damage} (mode DROPMALFORMED passes over what is damaged; kdump verify says more)"
+            f"{damage} (mode DROPMALFORMED skips damage; run kdump verify for details)"
         )

@@ -1,7 +1,8 @@
 """The Spark data source ``kafka-log``: log directories as a table.
 
-What reads and plans needs no Spark and stands elsewhere; here is only what Spark calls. Its classes
-derive from PySpark's, which is not imported before it is needed: they are made in a function.
+This module has only the classes that Spark calls. They derive from PySpark's, so a function creates
+them: PySpark is not imported before it is needed. Planning and reading need no Spark and are in
+:mod:`~kdump.tables.kafka_log.splits` and :mod:`~kdump.tables.kafka_log.reader`.
 """
 
 from __future__ import annotations
@@ -26,31 +27,31 @@ from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import grouped, plan_splits
 
 FORMAT: Final = "kafka-log"
-_NO_STREAM: Final = "kafka-log does not stream: what it reads does not grow"
+_NO_STREAM: Final = "kafka-log does not support streaming: it reads logs that do not grow"
 _SAFE_PATH: Final = "PYTHONSAFEPATH"
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: Any, *, push_filters: bool = False) -> None:
-    """Make ``spark.read.format("kafka-log")`` known to a session.
+    """Register ``spark.read.format("kafka-log")`` with a session.
 
-    Its workers have to run a Python that has kdump: for a session of this machine, set
-    ``PYSPARK_PYTHON`` to ``sys.executable`` before it begins. Set ``PYTHONSAFEPATH`` to ``1`` as
-    well: Spark starts Python where the user stands, and its workers would import from there.
+    Spark's workers need a Python that has kdump: for a local session, set ``PYSPARK_PYTHON`` to
+    ``sys.executable`` before it starts. Also set ``PYTHONSAFEPATH`` to ``1``: Spark's workers
+    would otherwise import modules from the current directory.
 
     Args:
         spark: a ``pyspark.sql.SparkSession``.
-        push_filters: let Spark hand filters to sources that are written in Python. Spark 4.3.0
-            keeps what they leave with the relation (``PythonDataSourceV2``), where the next query
-            over the same data frame or view finds it and silently lacks rows: with this, each
-            query needs a ``load`` of its own.
+        push_filters: let Spark push filters down to Python data sources. Spark 4.3.0 keeps the
+            filters of one query with the relation (``PythonDataSourceV2``), and the next query over
+            the same data frame or view silently lacks rows. So with this, each query needs its own
+            ``load``.
     """
     if push_filters:
         spark.conf.set(_PUSHDOWN, "true")
     source = source_class(push_filters=push_filters)
     from pyspark.sql import SparkSession
 
-    # A client of Spark Connect has no context: workers run where the server is.
+    # A client of Spark Connect has no context: the workers are on the server.
     if not isinstance(spark, SparkSession):
         spark.dataSource.register(source)
         return
@@ -68,9 +69,9 @@ def register(spark: Any, *, push_filters: bool = False) -> None:
 
 @contextlib.contextmanager
 def _safe_path(worker_environment: dict[str, str]) -> Iterator[None]:
-    """Let workers of functions that are wrapped meanwhile not import from the current directory.
+    """Keep workers of functions registered meanwhile from importing from the current directory.
 
-    Spark copies these variables: workers of the session's other functions are as they were.
+    Spark copies the variables at registration: the session's other functions are not affected.
     """
     before = worker_environment.get(_SAFE_PATH)
     worker_environment[_SAFE_PATH] = "1"
@@ -84,7 +85,7 @@ def _safe_path(worker_environment: dict[str, str]) -> Iterator[None]:
 
 
 def sql_session(context: Any, *, push_filters: bool = False) -> Any:
-    """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``; it knows ``kafka-log``.
+    """The ``pyspark.sql.SparkSession`` of a ``pyspark.SparkContext``, with ``kafka-log``.
 
     ``push_filters`` is as in :func:`register`.
     """
@@ -97,9 +98,9 @@ def sql_session(context: Any, *, push_filters: bool = False) -> Any:
 
 @functools.cache
 def source_class(*, push_filters: bool) -> type[Any]:
-    """The class that Spark makes for each reading, with the reader that it carries to workers.
+    """The class that Spark instantiates for each ``load``, with the reader for its workers.
 
-    Spark refuses a reader that could take filters where it is not to be given any.
+    Spark rejects a reader with ``pushFilters`` unless filter push-down is enabled.
     """
     from pyspark.sql.datasource import (
         DataSource,
@@ -111,12 +112,12 @@ def source_class(*, push_filters: bool) -> type[Any]:
     from pyspark.sql.types import StructType
 
     class KafkaLogReader(DataSourceReader):
-        """Plans where the query is planned, and reads on the workers."""
+        """Plans on the driver and reads on the workers."""
 
         def __init__(self, options: dict[str, str], schema: StructType) -> None:
             self.options = options
             self.columns = _columns_of(schema, options)
-            # As they were asked for: names are the same whatever their case, but not to Spark.
+            # In the case that the user wrote: Spark compares names with their case.
             self.names = schema.fieldNames()
             self.pushed = PushedFilters()
 
@@ -124,7 +125,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
         def partitions(self) -> Sequence[InputPartition]:
             options = parse_options(self.options)
             splits = plan_splits(options, self.pushed)
-            # Spark would make one without a value out of none.
+            # Spark turns no partitions into one partition without a value.
             return [InputPartition(group) for group in grouped(splits, options)] or [
                 InputPartition(())
             ]
@@ -139,7 +140,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
                 raise problem.with_traceback(None) from None
 
     class FilteringReader(KafkaLogReader):
-        """Reads no more than filters leave, as far as they tell that."""
+        """Also uses filters to read less."""
 
         def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
             self.pushed, left = _push_all(self.pushed, filters)
@@ -148,9 +149,9 @@ def source_class(*, push_filters: bool) -> type[Any]:
     reader_class = FilteringReader if push_filters else KafkaLogReader
 
     class RefusedStream(DataSourceStreamReader):
-        """A stream that ends before it begins.
+        """Fails with a clear message at the first call.
 
-        PySpark 4.3.0 stops a reader that it could not make, and shows that failure last.
+        If creating the reader fails, PySpark 4.3.0 tries to stop it and shows that failure instead.
         """
 
         @_with_plain_errors
@@ -161,7 +162,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
             raise UsageProblem(_NO_STREAM)
 
     class KafkaLogSource(DataSource):
-        """One ``load``."""
+        """The data source of one ``load``."""
 
         @classmethod
         def name(cls) -> str:
@@ -176,7 +177,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
             return reader_class(dict(self.options), schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-            raise UsageProblem("kafka-log only reads: nothing can be written to a log with it")
+            raise UsageProblem("kafka-log is read-only")
 
         def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
             self.writer(schema, overwrite)
@@ -188,7 +189,7 @@ def source_class(*, push_filters: bool) -> type[Any]:
 
 
 def _with_plain_errors(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let Spark, which shows where an exception comes from, show no more of that than it must."""
+    """Raise errors without their traceback, which Spark would show to the user."""
 
     @functools.wraps(method)
     def call(*arguments: Any, **named: Any) -> Any:
@@ -201,10 +202,10 @@ def _with_plain_errors(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...]:
-    """The columns of a ``StructType``: kdump's own schema, or what the user put in its place.
+    """The columns of a ``StructType``: kdump's own schema or the user's.
 
     Raises:
-        UsageProblem: there is no such column, or it has another type.
+        UsageProblem: a column is unknown or has another type.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -217,12 +218,12 @@ def _columns_of(schema: Any, options: dict[str, str]) -> tuple[SourceColumn, ...
                 f" not {asked.dataType.simpleString().upper()}"
             )
         if not asked.nullable:
-            raise UsageProblem(f"column {column.name} of kafka-log is not NOT NULL")
+            raise UsageProblem(f"column {column.name} of kafka-log is nullable, not NOT NULL")
     return columns
 
 
 def _push_all(pushed: PushedFilters, filters: Sequence[Any]) -> tuple[PushedFilters, list[Any]]:
-    """What is pushed after these of Spark's filters, and those that it has still to apply."""
+    """Add Spark's filters; returns all, and those that Spark still has to apply."""
     left: list[Any] = []
     for each in filters:
         path: tuple[str, ...] = getattr(each, "attribute", ())

@@ -1,4 +1,4 @@
-"""From the paths that a query over ``kafka-log`` names to the partitions that lie there."""
+"""The partitions at the paths that a query over ``kafka-log`` names."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class FoundPartition:
 
     Attributes:
         partition: with all segments that a starting broker loads.
-        log_start_offset: what the log directory says, 0 where it says nothing.
-        flushed_offset: up to where a starting broker does not recover the log, by what the log
-            directory says; None where it was stopped cleanly, and none of it is.
+        log_start_offset: from the log directory's checkpoint; 0 without one.
+        flushed_offset: a starting broker recovers the log from there on (the recovery point); None
+            after a clean shutdown, which needs no recovery.
         segments: those to read.
-        topic_partition: what it is taken for.
+        topic_partition: from the name of the directory.
     """
 
     partition: Partition
@@ -46,88 +46,88 @@ class FoundPartition:
 
 
 def find_partitions(options: SourceOptions, filters: PushedFilters) -> list[FoundPartition]:
-    """The partitions to read, in the order of the paths.
+    """Find the partitions to read, in the order of the paths.
 
     Raises:
-        UsageProblem: a path is nothing of Kafka's, or a topic or partition that an option names
-            is in none of them.
-        KdumpError: a partition that is to be read cannot be listed.
+        UsageProblem: a path is not Kafka's, or none of the paths has a topic or partition that an
+            option names.
+        KdumpError: a selected partition cannot be listed.
         OSError: a file cannot be read.
     """
-    there = set[TopicPartition]()
+    present = set[TopicPartition]()
     found = [
         each
         for path in options.paths
-        for each in _found(local(path), options, filters, there)
+        for each in _found(local(path), options, filters, present)
         if options.topics.has(each.topic_partition)
     ]
-    _refuse_missing(options, there)
+    _refuse_missing(options, present)
     return found
 
 
-def _refuse_missing(options: SourceOptions, there: AbstractSet[TopicPartition]) -> None:
+def _refuse_missing(options: SourceOptions, present: AbstractSet[TopicPartition]) -> None:
     bounded = options.start.by_partition.keys() | options.end.by_partition.keys()
-    missing = options.topics.missing(there) or sorted(map(str, bounded - there))
+    missing = options.topics.missing(present) or sorted(map(str, bounded - present))
     if missing:
         raise UsageProblem(
-            f"kafka-log finds no {', '.join(missing)} in {', '.join(options.paths)}:"
-            " kdump ls shows what is there"
+            f"kafka-log finds no {', '.join(missing)} in {', '.join(options.paths)};"
+            " run kdump ls to see the partitions"
         )
 
 
 def _found(
-    path: Location, options: SourceOptions, filters: PushedFilters, there: set[TopicPartition]
+    path: Location, options: SourceOptions, filters: PushedFilters, present: set[TopicPartition]
 ) -> Iterator[FoundPartition]:
-    """What is to be read of a path; all partitions that it has are added to ``there``."""
+    """The selected partitions of a path; adds all that it has to ``present``."""
     entry_kind = path.kind()
     if entry_kind is None:
         raise UsageProblem(f"{path.as_absolute()} does not exist")
     if entry_kind is EntryKind.FILE:
-        yield from _alone(_segment_alone(path), there)
+        yield from _noted(_lone_segment(path), present)
         return
     kind = directory.directory_kind(path)
     if kind.is_log_directory:
-        yield from _in_log_directory(path, kind, options, filters, there)
+        yield from _in_log_directory(path, kind, options, filters, present)
     elif kind.is_partition:
-        yield from _alone(_partition_alone(path), there)
+        yield from _noted(_lone_partition(path), present)
     elif inside := directory.log_directories_below(path):
         for each in inside:
             kind = directory.directory_kind(each)
-            yield from _in_log_directory(each, kind, options, filters, there)
+            yield from _in_log_directory(each, kind, options, filters, present)
     else:
-        raise UsageProblem(f"{path} is neither a log directory nor a partition of Kafka's")
+        raise UsageProblem(f"{path} is neither a Kafka log directory nor a partition")
 
 
-def _alone(found: FoundPartition, there: set[TopicPartition]) -> Iterator[FoundPartition]:
+def _noted(found: FoundPartition, present: set[TopicPartition]) -> Iterator[FoundPartition]:
     if found.topic_partition is not None:
-        there.add(found.topic_partition)
+        present.add(found.topic_partition)
     yield found
 
 
 def _named(path: Location) -> Location:
-    """The path with a name that can be read as Kafka gave it; links keep theirs."""
+    """The path in a form that ends with the name of a file; the names of links stay."""
     named = path.as_absolute()
     return path.resolved() if named.name in ("", "..") else named
 
 
-def _partition_alone(path: Location) -> FoundPartition:
+def _lone_partition(path: Location) -> FoundPartition:
     named = _named(path)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
     return FoundPartition(partition, *_offsets_of(named.parent, key), partition.segments, key)
 
 
-def _segment_alone(path: Location) -> FoundPartition:
-    """A single log, whatever stage its name says that it is at."""
+def _lone_segment(path: Location) -> FoundPartition:
+    """A single log, with any file suffix such as ``.swap``."""
     named = _named(path)
     parsed = names.parse_offset_file_name(named.name)
     if parsed is None or parsed.kind not in _LOG_KINDS:
-        raise UsageProblem(f"{path} is not a segment: its name is not that of a log")
+        raise UsageProblem(f"{path} is not a segment: it does not have the name of a log")
     partition = directory.read_lone_partition(path.parent, named.parent.name)
     try:
         partition = as_loaded(partition)
     except UnfinishedSwapError:
-        # The file can be read for itself.
+        # The file can still be read alone.
         partition = replace(partition, segments=(), producer_snapshots=())
     segment = partition.segment_of(named.name)
     if segment is None:
@@ -141,7 +141,7 @@ def _segment_alone(path: Location) -> FoundPartition:
             log_name=named.name,
         )
         partition = replace(partition, segments=(segment,), producer_snapshots=(), names_on_disk={})
-    # What was named is read as a whole, whatever the log directory says of its start.
+    # A file that was named is read from its beginning, even below the log start offset.
     _, flushed_offset = _offsets_of(named.parent.parent, partition.topic_partition)
     return FoundPartition(
         partition, FIRST_OFFSET, flushed_offset, (segment,), partition.topic_partition
@@ -153,11 +153,11 @@ def _in_log_directory(
     kind: DirectoryKind,
     options: SourceOptions,
     filters: PushedFilters,
-    there: set[TopicPartition],
+    present: set[TopicPartition],
 ) -> Iterator[FoundPartition]:
     def select(name: str, key: TopicPartition) -> bool:
         if name == str(key):
-            there.add(key)
+            present.add(key)
         return (
             options.topics.has(key)
             and filters.has_topic(key.topic)
@@ -170,8 +170,7 @@ def _in_log_directory(
         reasons = [str(problem) for problem in found.problems if problem.path == unreadable]
         raise KdumpError("; ".join(reasons) or f"{unreadable} cannot be listed")
     for partition in found.partitions:
-        # Others are copies of partitions that are there, or not meant to be any more: they are
-        # read when they are named themselves.
+        # Future, deleted and stray partitions are read only if their own path is given.
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
             key = partition.topic_partition
             loaded = as_loaded(partition)
@@ -179,16 +178,16 @@ def _in_log_directory(
 
 
 def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int | None]:
-    """Where a partition's log begins and up to where it was flushed, by ``log_dir`` around it."""
+    """Log start offset and flushed offset of a partition, from its log directory."""
     if key is None:
         return FIRST_OFFSET, FIRST_OFFSET
     try:
-        around: LogDirectory = directory.read_log_directory(
+        parent: LogDirectory = directory.read_log_directory(
             log_dir, DirectoryKind.LOG_DIRECTORY, select=lambda _name, _key: False
         )
     except OSError:
         return FIRST_OFFSET, FIRST_OFFSET
-    return _checkpointed(around, key)
+    return _checkpointed(parent, key)
 
 
 def _checkpointed(log_dir: LogDirectory, key: TopicPartition) -> tuple[int, int | None]:

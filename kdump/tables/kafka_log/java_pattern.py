@@ -1,11 +1,11 @@
-r"""Regular expressions of Java for names of topics, as Spark's own Kafka source takes them.
+r"""Java regular expressions for topic names, as Spark's own Kafka source accepts them.
 
-Python's are another language: ``\p{Alpha}``, ``\Q...\E`` and intersections of classes are not in
-it, and what looks the same may differ. So a pattern is parsed by the rules of
-``java.util.regex.Pattern``, and written anew for Python with every class of characters spelled
-out. Names of topics are ASCII, which makes classes short, and Unicode's rules for them moot.
+Python's regular expressions differ: they have no ``\p{Alpha}``, ``\Q...\E`` or intersections of
+character classes, and some that look the same mean something else. So a pattern is parsed by the
+rules of ``java.util.regex.Pattern`` and translated to Python with every character class spelled
+out. Topic names are ASCII: classes are short, and Unicode's rules do not matter.
 
-What would need an engine of its own is refused: nothing is matched in another way than in Java.
+Patterns that cannot be translated are rejected: nothing matches differently than in Java.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ALL: Final = frozenset(map(chr, range(128)))
 _NONE: Final[Characters] = frozenset()
 
 
-def _those(is_one: Callable[[str], bool]) -> Characters:
+def _ascii_where(is_one: Callable[[str], bool]) -> Characters:
     return frozenset(filter(is_one, _ALL))
 
 
@@ -35,7 +35,7 @@ _WORD: Final = _ALPHA | _DIGIT | {"_"}
 _SPACE: Final = frozenset(" \t\n\v\f\r")
 _PUNCT: Final = frozenset(string.punctuation)
 _GRAPH: Final = _ALPHA | _DIGIT | _PUNCT
-_CONTROL: Final = _those(lambda each: unicodedata.category(each) == "Cc")
+_CONTROL: Final = _ascii_where(lambda each: unicodedata.category(each) == "Cc")
 
 _CLASSES: Final = {
     "d": _DIGIT,
@@ -44,7 +44,7 @@ _CLASSES: Final = {
     "v": frozenset("\n\v\f\r"),
     "w": _WORD,
 }
-"""By the letter behind a backslash; the upper-case letter is the opposite."""
+"""By the letter after a backslash; the upper-case letter is the complement."""
 
 _POSIX: Final = {
     "ASCII": _ALL,
@@ -76,10 +76,10 @@ _BINARY: Final = {
     "LATIN": _ALPHA,
     "LETTER": _ALPHA,
     "LOWERCASE": _LOWER,
-    "PUNCTUATION": _those(lambda each: unicodedata.category(each).startswith("P")),
+    "PUNCTUATION": _ascii_where(lambda each: unicodedata.category(each).startswith("P")),
     "UPPERCASE": _UPPER,
 }
-"""Behind ``Is``, in any case."""
+"""Properties after ``Is``, in upper or lower case."""
 
 _ESCAPED: Final = {"a": "\a", "e": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _ANCHORS: Final = {
@@ -96,14 +96,14 @@ _MOST_REPEATS: Final = 100_000
 
 
 class PatternError(ValueError):
-    """A pattern that Java refuses, or that has something in it that is not repeated here."""
+    """A pattern that Java rejects, or that cannot be translated."""
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether the whole name of a topic matches, as ``Matcher.matches`` has it.
+    """Whether the whole name of a topic matches; follows ``Matcher.matches``.
 
     Raises:
-        PatternError: see there.
+        PatternError: the pattern is invalid or not supported.
     """
     return topic.isascii() and _compiled(pattern).match(topic) is not None
 
@@ -116,20 +116,20 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     except RecursionError:
         raise PatternError("its groups are nested too deeply") from None
     except (re.error, OverflowError) as problem:
-        raise PatternError(f"Python cannot do what this asks for: {problem}") from problem
+        raise PatternError(f"Python does not support it: {problem}") from problem
 
 
 def check(pattern: str) -> None:
-    """Look whether a pattern can be matched.
+    """Check a pattern.
 
     Raises:
-        PatternError: it cannot be.
+        PatternError: it is invalid or not supported.
     """
     _compiled(pattern)
 
 
 def _unquoted(pattern: str) -> str:
-    r"""The pattern with each character between ``\Q`` and ``\E`` as an escape of its own."""
+    r"""The pattern with the characters between ``\Q`` and ``\E`` escaped one by one."""
     found: list[str] = []
     rest = pattern
     while rest:
@@ -144,7 +144,7 @@ def _unquoted(pattern: str) -> str:
 
 
 class _Parser:
-    """One pattern, from left to right."""
+    """Translates one pattern, from left to right."""
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
@@ -155,7 +155,7 @@ class _Parser:
     def parse(self) -> str:
         found = self.alternatives()
         if self.at < len(self.pattern):
-            self.refuse("a ) closes nothing")
+            self.refuse("unmatched )")
         return found
 
     def refuse(self, what: str) -> NoReturn:
@@ -165,10 +165,10 @@ class _Parser:
         return self.pattern[self.at : self.at + size]
 
     def next(self) -> str:
-        """The next character, which there has to be."""
+        """Take the next character, which must exist."""
         found = self.peek()
         if not found:
-            self.refuse("the pattern ends too early")
+            self.refuse("the pattern is incomplete")
         self.at += 1
         return found
 
@@ -178,7 +178,7 @@ class _Parser:
         self.at += len(expected)
         return True
 
-    # Outside of classes
+    # Outside of character classes
 
     def alternatives(self) -> str:
         ignored_case = self.ignores_case
@@ -197,10 +197,10 @@ class _Parser:
         return "".join(found)
 
     def element(self) -> str | None:
-        """What can be repeated; None for flags, which cannot."""
+        """The next element; None for flags, which cannot be repeated."""
         match self.peek():
             case "*" | "+" | "?" as sign:
-                self.refuse(f"nothing stands before {sign} that it could repeat")
+                self.refuse(f"{sign} has nothing to repeat")
             case "{":
                 return ""
             case "(":
@@ -230,10 +230,10 @@ class _Parser:
         if sign == "{":
             counts = re.compile(r"\{(\d+)(,(\d*))?\}", re.ASCII).match(self.pattern, self.at)
             if counts is None:
-                self.refuse("{ is no repetition")
+                self.refuse("{ does not begin a repetition")
             least, most = int(counts[1]), int(counts[3] or counts[1])
             if most < least or max(least, most) > _MOST_REPEATS:
-                self.refuse("this repetition is not possible")
+                self.refuse("the repetition is out of range")
             sign = counts[0]
         self.at += len(sign)
         kind = self.next() if self.peek() in ("?", "+") else ""
@@ -246,18 +246,18 @@ class _Parser:
         if self.skip("?<"):
             name = re.compile("([a-zA-Z][a-zA-Z0-9]*)>").match(self.pattern, self.at)
             if name is None or name[1] in self.names:
-                self.refuse("this is no name for a group, or one that is taken")
+                self.refuse("the name of the group is invalid or repeated")
             self.names.add(name[1])
             self.at = name.end()
         elif self.skip("?"):
             return self.flags()
-        # Nothing refers to it by number.
+        # Back references are not supported, so the group needs no number.
         return self.closed("(?:")
 
     def closed(self, opening: str) -> str:
         found = self.alternatives()
         if not self.skip(")"):
-            self.refuse("a group is not closed")
+            self.refuse("unclosed group")
         return f"{opening}{found})"
 
     def flags(self) -> str | None:
@@ -272,14 +272,14 @@ class _Parser:
                 case "i":
                     self.ignores_case = is_on
                 case ")":
-                    # Until the group ends that this stands in.
+                    # The flags apply to the end of the enclosing group.
                     return None
                 case ":":
                     found = self.closed("(?:")
                     self.ignores_case = ignored_case
                     return found
                 case flag if flag not in _FLAGS:
-                    self.refuse(f"there is no flag {flag}")
+                    self.refuse(f"unknown flag {flag}")
 
     def escape(self) -> str:
         letter = self.next()
@@ -296,13 +296,13 @@ class _Parser:
 
     def cased(self, character: str) -> Characters:
         if not character.isascii():
-            self.refuse("names of topics have no such character")
+            self.refuse("topic names have no such character")
         if self.ignores_case:
             return frozenset((character.lower(), character.upper()))
         return frozenset(character)
 
     def escaped(self, letter: str) -> Characters | str:
-        """What a backslash and ``letter`` stand for: one character, or some."""
+        """The meaning of a backslash and ``letter``: one character or a class."""
         if letter.lower() in _CLASSES:
             found = _CLASSES[letter.lower()]
             return found if letter.islower() else _ALL - found
@@ -317,7 +317,7 @@ class _Parser:
             return self.numbered(letter)
         if letter.isascii() and letter.isalnum():
             self.at -= 1
-            self.refuse(f"Java has no \\{letter} here")
+            self.refuse(f"Java does not have \\{letter} here")
         return letter
 
     def numbered(self, letter: str) -> str:
@@ -328,11 +328,11 @@ class _Parser:
         }[letter]
         found = re.compile(form).match(self.pattern, self.at)
         if found is None:
-            self.refuse(f"\\{letter} is not followed by a number")
+            self.refuse(f"\\{letter} is not followed by a valid number")
         number = int(found[1] or found[2], 8 if letter == "0" else 16)
         self.at = found.end()
         if number > 127:
-            self.refuse("names of topics have no such character")
+            self.refuse("topic names have no such character")
         return chr(number)
 
     def of_property(self) -> Characters:
@@ -340,27 +340,27 @@ class _Parser:
         if name == "{":
             end = self.pattern.find("}", self.at)
             if end <= self.at:
-                self.refuse("the name of a property is missing, or is not closed")
+                self.refuse("the name of the property is missing or unclosed")
             name = self.pattern[self.at : end]
             self.at = end + 1
         found = _property(name)
         if found is None:
             self.refuse(f"the property {name} is not supported")
         if self.ignores_case and (found & _ALPHA) in (_LOWER, _UPPER):
-            self.refuse(f"versions of Java differ in \\p{{{name}}} where case is ignored")
+            self.refuse(f"versions of Java differ about \\p{{{name}}} when ignoring case")
         return found
 
-    # Classes
+    # Character classes
 
     def bracketed(self) -> Characters:
-        """A class, behind its opening bracket."""
+        """A class, after its opening bracket."""
         is_negated = self.skip("^")
         found = self.members()
         self.at += 1
         return _ALL - found if is_negated else found
 
     def members(self) -> Characters:
-        """The members of a class, up to the bracket that closes it."""
+        """The members of a class, up to its closing bracket."""
         found: Characters | None = None
         is_intersection = False
         while True:
@@ -370,22 +370,22 @@ class _Parser:
                 right = self.right_of_and()
                 is_intersection = True
                 if found is None:
-                    self.refuse("nothing stands before &&")
+                    self.refuse("nothing before &&")
                 found &= right
                 continue
             if is_intersection and self.peek() == "&":
-                self.refuse("a single & behind && is not supported")
+                self.refuse("a single & after && is not supported")
             each = self.bracketed() if self.skip("[") else self.range()
             found = each if found is None else found | each
 
     def right_of_and(self) -> Characters:
-        """What stands behind ``&&``; what is not in brackets goes on to the end of the class."""
+        """The operand after ``&&``; without brackets it extends to the end of the class."""
         found: Characters | None = None
         while self.peek() not in ("]", "&"):
             each = self.bracketed() if self.skip("[") else self.members()
             found = each if found is None else found | each
         if found is None:
-            self.refuse("nothing stands behind &&")
+            self.refuse("nothing after &&")
         return found
 
     def range(self) -> Characters:
@@ -397,7 +397,7 @@ class _Parser:
         self.at += 1
         last = self.member()
         if isinstance(last, frozenset) or last < first:
-            self.refuse("this is no range of characters")
+            self.refuse("invalid range of characters")
         found = frozenset(map(chr, range(ord(first), min(127, ord(last)) + 1)))
         return frozenset().union(*map(self.cased, found))
 
@@ -412,7 +412,7 @@ class _Parser:
 
 
 def _property(name: str) -> Characters | None:
-    """The characters that have a property of Unicode's, of POSIX or of Java's."""
+    """The characters with a property of Unicode, POSIX or Java; None for unknown ones."""
     if name in _POSIX:
         return _POSIX[name]
     key, _, value = name.partition("=")
@@ -430,12 +430,12 @@ def _property(name: str) -> Characters | None:
         "[LMNZCPS]|L[ulltmo]|N[dlo]|P[cdseifo]|S[mcko]|Z[slp]|C[cfson]|M[nec]", name
     ):
         return None
-    return _those(lambda each: unicodedata.category(each).startswith(name))
+    return _ascii_where(lambda each: unicodedata.category(each).startswith(name))
 
 
 def _one_of(characters: Characters) -> str:
-    """Python's class of some characters."""
+    """A Python character class."""
     if not characters:
-        # None of a name; but Python has to see that it would be one character.
+        # Matches no topic name, but is one character to Python (for look-behinds).
         return r"[^\x00-\x7f]"
     return "[" + "".join(f"\\x{ord(each):02x}" for each in sorted(characters)) + "]"

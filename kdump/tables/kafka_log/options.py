@@ -1,7 +1,7 @@
-"""The options of the data source ``kafka-log``: Spark's Kafka source's by their names, and more.
+"""The options of the data source ``kafka-log``: those of Spark's Kafka source, and more.
 
-What that source needs to reach brokers, or to cope with their failing, says nothing of files: such
-options are taken and have no effect. Any other name is refused, so that a slip is noticed.
+Options for reaching brokers and for handling their failures are accepted and have no effect. Any
+other unknown name is an error, so that typing errors are noticed.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from kdump.tables.kafka_log.java_pattern import PatternError
 from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Bounds, Edge, SelectedTopics
 
 DEFAULT_CORRUPT_COLUMN: Final = "_corrupt_record"
-"""As Spark's own sources call it (``spark.sql.columnNameOfCorruptRecord``)."""
+"""The default of Spark's own sources (``spark.sql.columnNameOfCorruptRecord``)."""
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
 _NUMBER: Final = re.compile("0|[1-9][0-9]{0,18}")
 _LARGEST: Final = 2**63 - 1
-"""Of offsets and times, which are numbers of 64 bits."""
+"""The largest offset and timestamp: both have 64 bits."""
 
 
 class Mode(enum.Enum):
-    """What becomes of damaged bytes."""
+    """What to do about damaged bytes."""
 
     FAILFAST = "FAILFAST"
     """Reading fails."""
     DROPMALFORMED = "DROPMALFORMED"
-    """They are passed over, and logged with their place and size."""
+    """They are skipped, and a warning counts them."""
     PERMISSIVE = "PERMISSIVE"
-    """Each range of them is a row that has nothing but its place, and what is wrong."""
+    """Each range of them becomes a row with only its position and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What is to be read, and how.
+    """What to read, and how.
 
     Attributes:
-        paths: log directories, partitions and segments.
+        paths: of log directories, partitions and segments.
         topics: which partitions.
-        start: where in each to begin.
-        end: before what to end.
-        is_committed: leave out aborted transactions, and all from the first open one on.
-        with_control: give control records, too.
-        mode: what becomes of damaged bytes.
-        columns: to give, if none are asked for with a schema.
+        start: where to start in each.
+        end: before what to end in each.
+        is_committed: leave out aborted transactions, and everything from the first open one on.
+        with_control: return control records, too.
+        mode: what to do about damaged bytes.
+        columns: to return if no schema selects any.
         corrupt_column: name of the column that says what is wrong.
-        min_partitions: how many tasks there should be at the least, if there is enough to read.
+        min_partitions: the least number of tasks, if there is enough to read.
         largest_record_bytes: larger records of compressed batches are not decoded.
     """
 
@@ -96,7 +96,7 @@ OPTIONS: Final = (
     "minPartitions",
     "maxRecordBytes",
 )
-"""The names of all that has an effect."""
+"""All options that have an effect."""
 _WITHOUT_EFFECT: Final = frozenset(
     {
         "failondataloss",
@@ -109,20 +109,22 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _OF_CATALOG: Final = frozenset({"owner", "provider"})
-"""What Spark's catalog adds for ``CREATE TABLE``; it does not give the path back afterwards."""
+"""Options that Spark's catalog adds for ``CREATE TABLE``; it does not keep the path."""
 _WITHOUT_EFFECT_PREFIX: Final = "kafka."
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Understand options, whose names may be written in any case.
+    """Parse options; the case of their names does not matter.
 
     Raises:
-        UsageProblem: one is not known, has a value that it cannot have, or contradicts another.
+        UsageProblem: an option is unknown, has an invalid value or conflicts with another.
     """
     given = {name.lower(): str(value) for name, value in options.items()}
     known = {name.lower() for name in OPTIONS}
     if given.keys() >= _OF_CATALOG:
-        raise UsageProblem("kafka-log is for temporary views: Spark's tables do not keep its paths")
+        raise UsageProblem(
+            "kafka-log supports only temporary views: Spark's tables do not keep its paths"
+        )
     for name in sorted(given.keys() - known - _WITHOUT_EFFECT):
         if not name.startswith(_WITHOUT_EFFECT_PREFIX):
             raise UsageProblem(
@@ -132,7 +134,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 class _Parser:
-    """Options by lower-case name."""
+    """Parses options, which are given by lower-case name."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         self.given = given
@@ -180,7 +182,7 @@ class _Parser:
         return parsed
 
     def paths(self) -> tuple[str, ...]:
-        """One is an option of its own; several come as JSON (``DataFrameReader.load``)."""
+        """The paths: ``path`` for one; ``paths`` has several as JSON (``DataFrameReader.load``)."""
         found: list[str] = []
         if (several := self.text("paths")) is not None:
             try:
@@ -197,13 +199,17 @@ class _Parser:
         found = [re.sub("^file:/+", "/", each) for each in found]
         for each in found:
             if re.match(r"\w+://", each):
-                raise UsageProblem(f"{each} is no path: kafka-log reads mounted file systems alone")
+                raise UsageProblem(
+                    f"{each} is not a path: kafka-log reads only mounted file systems"
+                )
         return tuple(found)
 
     def topics(self) -> SelectedTopics:
         chosen = [n for n in ("subscribe", "subscribePattern", "assign") if self.text(n)]
         if len(chosen) > 1:
-            raise UsageProblem(f"options {' and '.join(chosen)} of kafka-log contradict each other")
+            raise UsageProblem(
+                f"options {' and '.join(chosen)} of kafka-log are mutually exclusive"
+            )
         match chosen:
             case ["subscribe"]:
                 names = (self.text("subscribe") or "").split(",")
@@ -216,7 +222,7 @@ class _Parser:
                 try:
                     java_pattern.check(pattern)
                 except PatternError as problem:
-                    self.refuse("subscribePattern", f"a regular expression as Java's: {problem}")
+                    self.refuse("subscribePattern", f"a Java regular expression: {problem}")
                 return SelectedTopics(pattern=pattern)
             case ["assign"]:
                 return SelectedTopics(partitions=self.assigned())
@@ -235,7 +241,7 @@ class _Parser:
         return frozenset(found)
 
     def bounds(self, which: str, default: Edge) -> Bounds:
-        """The first of three options that is given counts, as in Spark's source."""
+        """A bound from the first of three options that is given, as in Spark's source."""
         timestamp = f"{which}Timestamp"
         if (text := self.text(timestamp)) is not None:
             if not re.fullmatch("-?[0-9]{1,19}", text) or abs(int(text)) > _LARGEST:
@@ -249,7 +255,7 @@ class _Parser:
         if text is None or text.strip().lower() == default.value:
             return Bounds(default)
         if text.strip().lower() in (Edge.EARLIEST.value, Edge.LATEST.value):
-            self.refuse(offsets, f"{default.value} or offsets by topic and partition, as JSON")
+            self.refuse(offsets, f"{default.value} or offsets by topic and partition as JSON")
         found = self.by_partition(offsets, _EARLIEST) or {}
         return Bounds(default, {key: _bound(offset) for key, offset in found.items()})
 
@@ -301,7 +307,7 @@ class _Parser:
         if text is None:
             return None
         if not _NUMBER.fullmatch(text) or int(text) < 1:
-            self.refuse(name, "a number from 1 on")
+            self.refuse(name, "a number of at least 1")
         return int(text)
 
 

@@ -1,4 +1,4 @@
-"""What a query asks of columns, as far as it spares reading: pushed-down filters."""
+"""Filters that Spark pushes down, as far as they save reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _US_PER_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Whole numbers from ``least`` to ``most``; None is no bound."""
+    """Whole numbers from ``least`` to ``most``, inclusive; None is no bound."""
 
     least: int | None = None
     most: int | None = None
@@ -42,16 +42,16 @@ NOTHING: Final = Interval(1, 0)
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What the filters leave, all of them together.
+    """What all filters together let through.
 
     Attributes:
         offsets: of records.
-        timestamps_ms: likewise.
-        partitions: their numbers.
-        topics: of these alone; None is any.
-        topic_prefixes: topics begin with each of these.
-        is_without_damage: whether rows are left out that stand for damaged bytes, and so have no
-            offset and no time.
+        timestamps_ms: of records.
+        partitions: numbers of partitions.
+        topics: only these; None is any.
+        topic_prefixes: topics begin with all of these.
+        is_without_damage: whether rows for damaged bytes are left out, which have neither offset
+            nor timestamp.
     """
 
     offsets: Interval = EVERYTHING
@@ -84,17 +84,17 @@ class PushedFilters:
 
 
 def push(filters: PushedFilters, kind: str, column: str, value: Any) -> tuple[PushedFilters, bool]:
-    """Take one more filter in.
+    """Add one filter.
 
     Args:
-        filters: what those before leave.
+        filters: those added before.
         kind: name of the filter's class in ``pyspark.sql.datasource``.
         column: its column, in lower case.
-        value: what it compares with; None where it does not.
+        value: what it compares with; None if nothing.
 
     Returns:
-        What is then left, and whether the filter is done with; if not, it has still to be
-        applied to what is read.
+        All filters, and whether this one is applied in full; if not, Spark still has to apply it
+        to the rows.
     """
     narrow = _NARROW.get(column)
     return (filters, False) if narrow is None else narrow(filters, kind, value)
@@ -119,7 +119,7 @@ def _without_damage(filters: PushedFilters, kind: str, interval: Interval) -> Pu
 
 def _partition(filters: PushedFilters, kind: str, value: Any) -> tuple[PushedFilters, bool]:
     interval, is_exact = _whole_numbers(kind, value)
-    # A directory without a partition's name has null there: for Spark to decide.
+    # The column is null for a directory that is not named after a partition: Spark decides.
     is_exact &= kind != "IsNotNull"
     return replace(filters, partitions=filters.partitions & interval), is_exact
 
@@ -148,7 +148,7 @@ _NARROW: Final[dict[str, Callable[[PushedFilters, str, Any], tuple[PushedFilters
 
 
 def _whole_numbers(kind: str, value: Any) -> tuple[Interval, bool]:
-    """The numbers that a filter lets through, and whether it lets through no others."""
+    """The numbers that a filter lets through, and whether that interval is exact."""
     if kind == "In":
         numbers = [each for each in value if _is_whole(each)]
         return (Interval(min(numbers), max(numbers)), False) if numbers else (NOTHING, True)
@@ -171,30 +171,30 @@ def _whole_numbers(kind: str, value: Any) -> tuple[Interval, bool]:
 
 
 def _milliseconds(kind: str, value: Any) -> tuple[Interval, bool]:
-    """The same for times: those of records are whole milliseconds, a filter's need not be."""
-    held = Interval(LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS)
+    """The same for timestamps; a filter's may have microseconds, those of records do not."""
+    storable = Interval(LEAST_TIMESTAMP_MS, MOST_TIMESTAMP_MS)
     if kind == "IsNotNull":
-        return held, True
+        return storable, True
     if kind == "In":
         spans = [_milliseconds("EqualTo", each)[0] for each in value]
         leasts = [each.least for each in spans if each.least is not None]
         mosts = [each.most for each in spans if each.most is not None]
-        return (held & Interval(min(leasts), max(mosts)), False) if leasts else (NOTHING, True)
+        return (storable & Interval(min(leasts), max(mosts)), False) if leasts else (NOTHING, True)
     if not isinstance(value, dt.datetime) or value.tzinfo is None:
         return EVERYTHING, False
     us = (value - _EPOCH) // _MICROSECOND
     floor, ceiling = us // _US_PER_MS, -(-us // _US_PER_MS)
     match kind:
         case "EqualTo" | "EqualNullSafe":
-            return held & Interval(ceiling, floor), True
+            return storable & Interval(ceiling, floor), True
         case "GreaterThan":
-            return held & Interval(floor + 1), True
+            return storable & Interval(floor + 1), True
         case "GreaterThanOrEqual":
-            return held & Interval(ceiling), True
+            return storable & Interval(ceiling), True
         case "LessThan":
-            return held & Interval(None, ceiling - 1), True
+            return storable & Interval(None, ceiling - 1), True
         case "LessThanOrEqual":
-            return held & Interval(None, floor), True
+            return storable & Interval(None, floor), True
     return EVERYTHING, False
 
 

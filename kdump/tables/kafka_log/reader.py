@@ -1,4 +1,4 @@
-"""Reads splits of ``kafka-log`` into Arrow batches. Needs no Spark: jobs of both engines use it."""
+"""Read splits of ``kafka-log`` into Arrow batches; used by jobs of both engines."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.read_ahead import read_ahead
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.tables.kafka_log.splits import SourceSplit
+from kdump.words import counted
 
 _LOG: Final = logging.getLogger(__name__)
 _WINDOW_BYTES: Final = 2 << 20
-"""More batches side by side than elsewhere: the columns that are made of a window are few."""
+"""Larger than elsewhere: few columns are built from a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,13 @@ class SourceReading:
     """How splits are read; can be pickled.
 
     Attributes:
-        columns: to give.
-        filters: which records, beside the offsets that a split has.
-        mode: what becomes of damaged bytes.
-        is_committed: leave out what was aborted, or is undecided.
-        with_control: give control records, too.
-        largest_record_bytes: larger records of compressed batches are not decoded, which is damage
-            to the mode.
+        columns: to return.
+        filters: which records, apart from the offsets of a split.
+        mode: what to do about damaged bytes.
+        is_committed: leave out records of aborted and open transactions.
+        with_control: return control records, too.
+        largest_record_bytes: larger records of compressed batches are not decoded; ``mode`` treats
+            them as damage.
     """
 
     columns: tuple[SourceColumn, ...]
@@ -110,13 +111,13 @@ class _SplitReader:
         self.outcomes: TransactionOutcomes | None = None
         if needs_states:
             ahead = read_ahead(split.path, split.part)
-            self.outcomes = TransactionOutcomes(ahead, self._met_ahead)
+            self.outcomes = TransactionOutcomes(ahead, self._take_damage_ahead)
         self.damages = 0
         self.damaged_bytes = 0
 
     def tables(self) -> Iterator[pa.RecordBatch]:
         with self.split.path.open_file() as source:
-            # The tables that are made of a window hold none of its bytes.
+            # Tables copy the bytes of a window, so the buffer can be reused.
             for step in valid_windows(
                 source,
                 self.split.part,
@@ -132,24 +133,24 @@ class _SplitReader:
                     break
         if self.damages and self.reading.mode is Mode.DROPMALFORMED:
             _LOG.warning(
-                "%s: passed over %d bytes in %d damaged places",
+                "%s: skipped %s in %s",
                 self.split,
-                self.damaged_bytes,
-                self.damages,
+                counted(self.damaged_bytes, "byte"),
+                counted(self.damages, "damaged range"),
             )
 
     def _up_to_end(self, window: Window) -> Window:
-        """The batches before the first that begins behind what is filters."""
+        """The batches before the first that begins past the split's offsets."""
         to_offset = self.split.to_offset
         if to_offset is None:
             return window
         batches = window.batches
-        # What a message of magic 0 or 1 wraps may begin far below its own offset.
+        # A compressed message of magic 0 or 1 may begin far below its own offset.
         is_behind = (batches.base_offset >= to_offset) & (batches.magic >= 2)
         return window.rows(slice(0, int(np.argmax(is_behind)))) if is_behind.any() else window
 
     def _selection(self, batches: BatchColumns) -> Selection:
-        """What to look at each record for: nothing, if the batches lie within what is filters."""
+        """What to check of each record: nothing if all batches are inside the split's offsets."""
         whole = self.selection
         if whole.from_time_ms is not None or whole.to_time_ms is not None or not batches.count:
             return whole
@@ -210,7 +211,7 @@ class _SplitReader:
             yield from self._damaged(Damage(str(self.split.path), start, end, problem))
 
     def _of_messages(self, sets: Sequence[MessageSet]) -> Iterator[pa.RecordBatch]:
-        """Messages of magic 0 or 1: each set as a whole, or, where it is damaged, none of it."""
+        """Messages of magic 0 or 1; of a damaged set, none."""
         sound: list[MessageSet] = []
         for each in sets:
             problem = _problem_of(each)
@@ -230,12 +231,12 @@ class _SplitReader:
     # Damage
 
     def _damaged_markers(self, window: Window) -> Iterator[pa.RecordBatch]:
-        """What no broker can read of the ends of transactions."""
+        """Transaction markers that no broker can read."""
         for damage in damaged_markers(window):
             yield from self._damaged(damage)
 
-    def _met_ahead(self, damage: Damage) -> None:
-        """Damage that is met while the end of a transaction is looked for."""
+    def _take_damage_ahead(self, damage: Damage) -> None:
+        """Damage found while looking ahead for the end of a transaction."""
         if self.reading.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
 
@@ -252,12 +253,12 @@ class _SplitReader:
 
 
 def _problem_of(messages: MessageSet) -> FormatError | str | None:
-    """What is wrong with a message set, or with a message in it."""
+    """What is wrong with a message set or one of its messages; None if it is valid."""
     if messages.problem is not None:
         return messages.problem
     try:
         for message in messages.messages:
-            # Reading a value finds out whether it, and the key, lie within the message.
+            # Reading the value checks that key and value lie within the message.
             message.value  # noqa: B018
             if not message.is_valid:
                 return "the checksum of a message in it is wrong"

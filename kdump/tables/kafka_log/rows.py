@@ -1,4 +1,4 @@
-"""Records of one segment, of whatever magic, as what the columns of ``kafka-log`` are made of."""
+"""Records of one segment, of any magic, from which the columns of ``kafka-log`` are built."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ HEADERS_TYPE: Final = pa.list_(
 
 @dataclass(frozen=True, slots=True)
 class RecordOrigin:
-    """Where records come from; None where the directory's name does not tell.
+    """Where records come from.
 
     Attributes:
-        topic: by the name of the directory.
-        partition: likewise.
-        segment: the file.
+        topic: from the name of the directory; None if it has another form.
+        partition: like ``topic``.
+        segment: path of the log.
     """
 
     topic: str | None
@@ -41,20 +41,20 @@ class RecordOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Records of one segment, in order, n of them.
+    """Records of one segment, in order; columns have shape (n,).
 
     Attributes:
-        place: where they come from.
-        batches: the batches that they are in.
+        origin: where they come from.
+        batches: the batches that hold them.
         batch: of each record, the row of its batch.
         offset: absolute.
         timestamp: epoch milliseconds, -1 for none.
         sequence: -1 for none.
-        state: of each batch, its transaction's, a place in ``TRANSACTION_STATES`` of
-            the module of columns; None where nobody asks.
-        key: makes the keys, as a binary array.
-        value: the values likewise.
-        headers: the headers, as an array of lists.
+        state: :class:`~kdump.state.transaction_outcomes.TransactionState` of each batch; None if
+            not needed.
+        key: builds the keys, as a binary array.
+        value: builds the values, as a binary array.
+        headers: builds the headers, as an array of lists.
     """
 
     origin: RecordOrigin
@@ -74,7 +74,7 @@ class Rows:
 
 
 def rows_of_records(origin: RecordOrigin, columns: RecordColumns, state: Column | None) -> Rows:
-    """The records of batches of magic 2."""
+    """Rows for records of magic 2."""
     return Rows(
         origin=origin,
         batches=columns.batches,
@@ -90,7 +90,7 @@ def rows_of_records(origin: RecordOrigin, columns: RecordColumns, state: Column 
 
 
 def rows_of_messages(origin: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
-    """Messages of magic 0 or 1.
+    """Rows for messages of magic 0 or 1.
 
     Raises:
         FormatError: a key or value reaches past its message.
@@ -125,7 +125,7 @@ def _gathered(columns: RecordColumns, start: Column, size: Column) -> pa.Array:
 
 
 def _headers(columns: RecordColumns) -> pa.Array:
-    """Null for a record without any, as Spark's source has it."""
+    """The headers; null for a record without any, as in Spark's source."""
     count = columns.headers_count
     found = locate_headers(columns)
     edges = np.zeros(columns.count + 1, np.int32)
@@ -143,7 +143,7 @@ def _headers(columns: RecordColumns) -> pa.Array:
 
 
 def _as_text(names: pa.Array) -> pa.Array:
-    """Names as Kafka reads them, which puts something in place of what is not UTF-8."""
+    """Names as Kafka decodes them: it replaces bytes that are not UTF-8."""
     try:
         return names.cast(pa.string())
     except pa.ArrowInvalid:

@@ -1,4 +1,4 @@
-"""Which partitions are asked for, and from where to where in each."""
+"""The partitions that a query selects, and the range of offsets in each."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class AtTime:
 
 
 Bound = Edge | AtTime | int
-"""Where in a partition to begin, or before what to end; a number is an offset."""
+"""Where to start in a partition, or before what to end; a number is an offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A bound for all partitions, and those of some that have their own."""
+    """A bound for all partitions, and for those that have their own."""
 
     default: Bound
     by_partition: Mapping[TopicPartition, Bound] = field(default_factory=dict)
@@ -44,12 +44,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class SelectedTopics:
-    """Which partitions are read; all, if nothing restricts them.
+    """The selected partitions; all by default.
 
     Attributes:
-        names: only of these topics.
-        pattern: only of topics whose whole name this regular expression of Java matches.
-        partitions: only these.
+        names: only partitions of these topics.
+        pattern: only of topics whose whole name matches this Java regular expression.
+        partitions: only these partitions.
     """
 
     names: frozenset[str] | None = None
@@ -57,7 +57,7 @@ class SelectedTopics:
     partitions: frozenset[TopicPartition] | None = None
 
     def has(self, topic_partition: TopicPartition | None) -> bool:
-        """Whether it is read; one that has no name is, if nothing is asked of names."""
+        """Whether a partition is selected; one without a name is if nothing is restricted."""
         if topic_partition is None:
             return self == SelectedTopics()
         return (
@@ -66,7 +66,7 @@ class SelectedTopics:
             and (self.partitions is None or topic_partition in self.partitions)
         )
 
-    def missing(self, there: AbstractSet[TopicPartition]) -> list[str]:
-        """What is asked for by its name and is not among the partitions that are there."""
-        absent = (self.names or frozenset()) - {each.topic for each in there}
-        return sorted(absent) + sorted(map(str, (self.partitions or frozenset()) - there))
+    def missing(self, present: AbstractSet[TopicPartition]) -> list[str]:
+        """The topics and partitions selected by name that are not present."""
+        absent = (self.names or frozenset()) - {each.topic for each in present}
+        return sorted(absent) + sorted(map(str, (self.partitions or frozenset()) - present))

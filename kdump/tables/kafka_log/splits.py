@@ -1,4 +1,4 @@
-"""What has to be read for a query over ``kafka-log``: only the bytes that can hold its records."""
+"""The splits of a query over ``kafka-log``: only bytes that can hold its records are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from kdump.tables.kafka_log.selected_offsets import AtTime, Bound, Edge
 
 _LOG: Final = logging.getLogger(__name__)
 _SMALLEST_SPLIT_BYTES: Final = 64 << 10
-"""Of a split, when more of them are asked for than there would be."""
+"""Smallest split if ``minPartitions`` asks for more splits than usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,10 @@ class SourceSplit(Split):
     """Part of the log of a segment.
 
     Attributes:
-        place: where that is, for the columns that say so.
-        from_offset: the first that is wanted.
-        to_offset: the first that is not wanted any more; None goes on to the end.
-        segment: the offsets that its segment has room for, and whether it may be padded.
+        origin: topic, partition and segment.
+        from_offset: the first selected one.
+        to_offset: end of the selected offsets, exclusive; None is the end of the log.
+        segment: which offsets its segment may hold, and whether it may be padded.
     """
 
     origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
@@ -49,17 +49,17 @@ class SourceSplit(Split):
 
     @property
     def part(self) -> LogPart:
-        """What is read."""
+        """The part of the log to read."""
         return replace(self.segment, start=self.start, end=self.end)
 
 
 def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSplit]:
-    """The splits to read, by partition and offset.
+    """Plan the splits to read, by partition and offset.
 
     Raises:
-        UsageProblem: a path is nothing of Kafka's, or is of Kafka 0.7; or a topic or partition
-            that an option names is in none of them.
-        KdumpError: a partition that is to be read cannot be listed.
+        UsageProblem: a path is not Kafka's, or is of Kafka 0.7; or none of the paths has a topic or
+            partition that an option names.
+        KdumpError: a selected partition cannot be listed.
         OSError: a file cannot be read.
     """
     if filters.is_empty:
@@ -68,8 +68,8 @@ def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSp
     for each in found:
         if each.partition.is_0_7:
             raise UsageProblem(
-                f"{each.partition.path} is of Kafka 0.7, which kafka-log does not read:"
-                " kdump dump-segment does"
+                f"{each.partition.path} is of Kafka 0.7, which kafka-log does not read;"
+                " use kdump dump-segment"
             )
     total_bytes = sum(segment.data_bytes for each in found for segment in each.segments)
     size = split_bytes(total_bytes, usable_cpus())
@@ -80,7 +80,7 @@ def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSp
 
 
 def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
-    """The splits, cut further where they are fewer than ``count``: at most into single batches."""
+    """Cut splits further if there are fewer than ``count``: at most into single batches."""
     if len(splits) >= count:
         return splits
     positions = [_batch_positions(split) for split in splits]
@@ -93,7 +93,7 @@ def _at_least(count: int, splits: list[SourceSplit]) -> list[SourceSplit]:
 
 
 def _batch_positions(split: SourceSplit) -> list[int]:
-    """Where the batches begin that a split is read for, as far as headers lead."""
+    """Where the selected batches of a split begin, by their headers."""
     positions: list[int] = []
     with split.path.open_file() as log:
         for span in batch_spans(log, split.start):
@@ -105,7 +105,7 @@ def _batch_positions(split: SourceSplit) -> list[int]:
 
 
 def _cut(split: SourceSplit, positions: Sequence[int], parts: int) -> Iterator[SourceSplit]:
-    """Cut a split into so many parts of as many batches each, or into single batches."""
+    """Cut a split into ``parts`` of about the same number of batches, or into single batches."""
     parts = max(1, min(parts, len(positions)))
     starts = [split.start] + [positions[len(positions) * n // parts] for n in range(1, parts)]
     behind = split.start + split.size_bytes
@@ -130,7 +130,7 @@ def grouped(splits: Sequence[SourceSplit], options: SourceOptions) -> list[tuple
 
 
 class _Planner:
-    """Cuts what is wanted of one partition."""
+    """Plans the splits of one partition."""
 
     def __init__(
         self, found: FoundPartition, options: SourceOptions, filters: PushedFilters
@@ -157,7 +157,7 @@ class _Planner:
             yield from self._of_segment(segment, following, pieces, from_offset, to_offset)
 
     def _range(self) -> tuple[int, int | None]:
-        """The offsets that are wanted, from one to before the other."""
+        """The selected offsets: the first one, and the end, exclusive."""
         key = self.found.topic_partition
         offsets = self.filters.offsets
         from_offset = self._offset(self.options.start.of(key))
@@ -175,7 +175,7 @@ class _Planner:
         return max(froms), min((each for each in tos if each is not None), default=None)
 
     def _offset(self, bound: Bound) -> int | None:
-        """The offset of a bound; None is the end of the log, wherever that is."""
+        """The offset of a bound; None is the end of the log."""
         if isinstance(bound, AtTime):
             return offset_of_time(
                 self.partition, bound.timestamp_ms, self.found.log_start_offset, self._damaged
@@ -187,12 +187,12 @@ class _Planner:
     def _damaged(self, damage: Damage) -> None:
         if self.options.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
-        _LOG.warning("%s: passed over while planning", damage)
+        _LOG.warning("%s: skipped while planning", damage)
 
     def _segments(
         self, from_offset: int, to_offset: int | None
     ) -> Iterator[tuple[Segment, Segment | None]]:
-        """The segments that can hold what is wanted, each with the one behind it."""
+        """The segments that can hold selected records, each with the one after it."""
         chosen = {segment.base_offset for segment in self.found.segments}
         least_ms = self.filters.timestamps_ms.least
         for segment, following in self.partition.with_following():
@@ -242,14 +242,14 @@ class _Planner:
 def _within(
     log: StoredFile, pieces: Iterable[Split], start: int, to_offset: int | None
 ) -> Iterator[Split]:
-    """The pieces, or parts of them, from byte ``start`` to where ``to_offset`` is passed."""
+    """The pieces, or parts of them, from byte ``start`` until they pass ``to_offset``."""
     is_past = False
     for piece in pieces:
         if piece.end is not None and piece.end <= start:
             continue
         if is_past:
             return
-        # A batch of magic 0 or 1 says its last offset: what is behind it may be left out.
+        # The header of a message set has its last offset: the pieces after this one can go.
         span = batch_span_at(log, piece.start)
         is_past = to_offset is not None and span is not None and span.base_offset >= to_offset
         if piece.start < start:
