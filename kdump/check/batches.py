@@ -316,7 +316,7 @@ def previous(column: Column, first: int) -> Column:
 # ---- Bytes that are not a batch ----
 
 
-def passed_over(
+def classify_bytes(
     data: bytes, start: int, end: int, file_bytes: int, *, is_zero: bool, scope: SegmentScope
 ) -> tuple[Finding, bool]:
     """Classify bytes in which no batch was found.
@@ -378,7 +378,7 @@ def passed_over(
     finding = invariants.BATCH_CHECKSUM.finding(
         place,
         "a batch is damaged, and no batch follows where it says that it ends",
-        found=f"{size} up to " + ("the end" if is_tail else "the next sound batch"),
+        found=f"{size} up to " + ("the end" if is_tail else "the next valid batch"),
         loss=f"the data in these {size}",
     )
     return finding, False

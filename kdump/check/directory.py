@@ -15,7 +15,7 @@ from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 from kdump.storage.ownership import OwnedEntry, OwnedStorage, Ownership
 
-_WHAT_AN_EMPTY_ONE_MEANS: Final = {
+_MEANING_OF_EMPTY: Final = {
     names.RECOVERY_POINT_CHECKPOINT: (
         "every log is recovered from its start after an unclean shutdown"
     ),
@@ -122,7 +122,7 @@ def _check_empty(directory: LogDirectory) -> Iterator[Finding]:
         if offsets is not None and not offsets:
             yield invariants.CHECKPOINT_EMPTY.finding(
                 Place(str(directory.path / name)),
-                f"the checkpoint has no entries: {_WHAT_AN_EMPTY_ONE_MEANS[name]}",
+                f"the checkpoint has no entries: {_MEANING_OF_EMPTY[name]}",
             )
 
 
@@ -160,7 +160,7 @@ def check_access(directory: Location) -> Iterator[Finding]:
     if not isinstance(storage, OwnedStorage):
         return
     owner = storage.ownership(directory.path)
-    kept_out: list[tuple[Location, Ownership]] = []
+    inaccessible: list[tuple[Location, Ownership]] = []
     for around, entry in _owned_entries(storage, directory):
         found = entry.ownership
         if entry.is_link:
@@ -170,9 +170,9 @@ def check_access(directory: Location) -> Iterator[Finding]:
         if isinstance(found, OSError):
             yield unreadable(around / entry.name, found)
         elif missing_access(found, owner.user_id, owner.group_id, entry.name):
-            kept_out.append((around / entry.name, found))
-    if kept_out:
-        yield _kept_out(kept_out, owner)
+            inaccessible.append((around / entry.name, found))
+    if inaccessible:
+        yield _inaccessible_finding(inaccessible, owner)
 
 
 def _owned_entries(
@@ -209,11 +209,13 @@ def _followed(storage: OwnedStorage, path: Location) -> Ownership | OSError:
         return failure
 
 
-def _kept_out(kept_out: Sequence[tuple[Location, Ownership]], owner: Ownership) -> Finding:
+def _inaccessible_finding(
+    inaccessible: Sequence[tuple[Location, Ownership]], owner: Ownership
+) -> Finding:
     """The finding for files that the owner of a log directory cannot read or write."""
-    path, status = kept_out[0]
+    path, status = inaccessible[0]
     missing = missing_access(status, owner.user_id, owner.group_id, path.name)
-    count = len(kept_out)
+    count = len(inaccessible)
     others = f" and {count - 1} more" if count > 1 else ""
     return invariants.FILE_PERMISSIONS.finding(
         Place(str(path)),

@@ -20,7 +20,7 @@ def read_explanations() -> Mapping[str, tuple[str, ...]]:
 
 
 def _entries(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Each code, which stands alone on a line, with the indented lines after it."""
+    """Each code, alone on a line, with the indented lines after it."""
     code, body = "", list[str]()
     for line in [*text.splitlines(), "-"]:
         if line and not line.startswith(_INDENT):

@@ -42,7 +42,7 @@ def check_offset_index(
         return invariants.OFFSET_INDEX_ORDER.finding(
             Place(str(path), slot * size, int(index.offset[slot])),
             "an entry of the offset index is not after the one before it",
-            expected=_behind(index.offset, index.position, slot, scope.base_offset),
+            expected=_after(index.offset, index.position, slot, scope.base_offset),
             found=f"offset {int(index.offset[slot])} at byte {int(index.position[slot])}",
         )
 
@@ -76,7 +76,7 @@ def check_time_index(
         return invariants.TIME_INDEX_ORDER.finding(
             Place(str(path), slot * size, int(index.offset[slot])),
             "an entry of the time index is not after the one before it",
-            expected=_behind(index.offset, index.timestamp, slot, scope.base_offset, "timestamp"),
+            expected=_after(index.offset, index.timestamp, slot, scope.base_offset, "timestamp"),
             found=f"offset {int(index.offset[slot])}, timestamp {int(index.timestamp[slot])}",
         )
 
@@ -85,7 +85,7 @@ def check_time_index(
     return account, index
 
 
-def _behind(offset: Column, other: Column, slot: int, base_offset: int, name: str = "byte") -> str:
+def _after(offset: Column, other: Column, slot: int, base_offset: int, name: str = "byte") -> str:
     if slot == 0:
         return f"offset {base_offset} or more"
     return f"more than offset {int(offset[slot - 1])}, {name} {int(other[slot - 1])}"

@@ -159,11 +159,11 @@ class PartitionCheck:
             yield offset_gap_finding(place, self._last_offset, part.first_offset)
 
     def _begin_segment(self, segment: Segment, part: SegmentPart) -> Iterator[Finding]:
-        behind_damage = self._part is not None and self._part.ends_damaged
+        is_after_damage = self._part is not None and self._part.ends_damaged
         self._segment, self._part, self._goes_back = segment, None, False
         self._max_timestamp, self._has_untimed, self._aborted = NO_TIMESTAMP, False, []
         before = self._last_offset
-        if before is not None and not behind_damage:
+        if before is not None and not is_after_damage:
             self._check_gap_before(segment, part, before)
         if before is not None or segment.base_offset in self._snapshots:
             is_last = segment is self.scope.partition.segments[-1]

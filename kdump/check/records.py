@@ -218,18 +218,18 @@ def check_message_set(
     return count, False
 
 
-def sound_control_batches(window: Window, scope: SegmentScope, into: Collector) -> Column:
+def valid_control_batches(window: Window, scope: SegmentScope, into: Collector) -> Column:
     """Check the record of each control batch; returns the rows of valid ones with a producer.
 
     Control batches without a record are skipped.
     """
     batches = window.batches
     rows = np.flatnonzero(is_control(batches) & (batches.records_count != 0))
-    is_sound = plain_rows(window, rows)
-    for at in np.flatnonzero(~is_sound).tolist():
-        is_sound[at] = _check_control_batch(window, int(rows[at]), scope, into)
-    sound: Column = rows[is_sound & (batches.producer_id[rows] >= 0)]
-    return sound
+    is_valid = plain_rows(window, rows)
+    for at in np.flatnonzero(~is_valid).tolist():
+        is_valid[at] = _check_control_batch(window, int(rows[at]), scope, into)
+    valid: Column = rows[is_valid & (batches.producer_id[rows] >= 0)]
+    return valid
 
 
 def _check_control_batch(window: Window, row: int, scope: SegmentScope, into: Collector) -> bool:

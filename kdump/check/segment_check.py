@@ -14,7 +14,7 @@ from kdump.check.collector import Collector
 from kdump.check.index_entries import OffsetEntries, TimeEntryCheck
 from kdump.check.index_files import check_offset_index, check_time_index, used_bytes
 from kdump.check.part import ByteAccount, EpochRun, Level, SegmentPart
-from kdump.check.records import BatchRecords, check_message_set, sound_control_batches
+from kdump.check.records import BatchRecords, check_message_set, valid_control_batches
 from kdump.formats import offset_index, record_batch, time_index
 from kdump.formats.compression import Codec
 from kdump.formats.names import FileKind
@@ -101,13 +101,13 @@ class _PartCheck:
         self.first_offset: int | None = None
         self.first_position: int | None = None
         self.last_offset: int | None = None
-        self.sound_end = start
+        self.valid_end = start
         self.max_offset = _BEFORE_ALL
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, -1
         self.epochs: list[EpochRun] = []
         self.events = EventBuilder()
         self.is_thinned = False
-        self.starts_legacy = self.starts_damaged = self.is_behind_damage = False
+        self.starts_legacy = self.starts_damaged = self.is_after_damage = False
         self.has_legacy = self.has_untimed = self.has_transactions = False
         self.largest_record_bytes = largest_record_bytes
         self.deep = BatchRecords(scope, self.findings, largest_record_bytes)
@@ -179,7 +179,7 @@ class _PartCheck:
             has_untimed=self.has_untimed,
             has_transactions=self.has_transactions,
             starts_damaged=self.starts_damaged,
-            ends_damaged=self.is_behind_damage,
+            ends_damaged=self.is_after_damage,
         )
 
     def _finish_indexes(self) -> None:
@@ -226,10 +226,10 @@ class _PartCheck:
         if good.count:
             if good is not batches:
                 last_offset = good.last_offset
-            self._take_sound(window, last_offset, is_usual=is_usual)
+            self._take_valid(window, last_offset, is_usual=is_usual)
         if self.offset_entries is not None:
             self.offset_entries.check(good, end)
-        self.is_behind_damage = not good.count or int(good.next_position[-1]) != end
+        self.is_after_damage = not good.count or int(good.next_position[-1]) != end
         self.position = end
 
     def _is_usual(self, batches: BatchColumns, last_offset: Column) -> bool:
@@ -302,7 +302,7 @@ class _PartCheck:
             return window, batches
         return self._set_aside(window, is_bad)
 
-    def _take_sound(self, window: Window, last_offset: Column, *, is_usual: bool) -> None:
+    def _take_valid(self, window: Window, last_offset: Column, *, is_usual: bool) -> None:
         """Compare batches that are valid by themselves with each other and with the indexes."""
         batches = window.batches
         if self.first_offset is None:
@@ -319,7 +319,7 @@ class _PartCheck:
         if self.level < Level.DEEP:
             self._count_records(batches)
         self.last_offset = int(last_offset[-1])
-        self.sound_end = int(batches.next_position[-1])
+        self.valid_end = int(batches.next_position[-1])
         self.max_offset = max(
             self.max_offset, self.last_offset if is_usual else int(last_offset.max())
         )
@@ -343,7 +343,7 @@ class _PartCheck:
         if batch_checks.offsets_out_of_order(batches, before, scope, into).any():
             # If offsets go back, lookups cannot work.
             self.time_entries = None
-        batch_checks.offset_gaps(batches, before, self.sound_end, scope, into)
+        batch_checks.offset_gaps(batches, before, self.valid_end, scope, into)
         has_holes = (batches.records_count != batches.last_offset_delta + 1) & (batches.magic >= 2)
         self.is_thinned |= bool(has_holes.any())
         batch_checks.outside_segment(batches, scope, into)
@@ -376,7 +376,7 @@ class _PartCheck:
             is_of_txn = marked.astype(np.bool_) & (batches.producer_id >= 0)
             self.has_transactions |= bool(is_of_txn.any())
             if self.level > Level.QUICK and not window.is_giant:
-                rows = sound_control_batches(window, self.scope, self.findings)
+                rows = valid_control_batches(window, self.scope, self.findings)
                 markers = read_markers(window, self.scope.path, rows)
         self.events.add(batches, markers)
 
@@ -387,7 +387,7 @@ class _PartCheck:
             self.position = max(self.position, skipped.start)
             return
         head = read_at(self.source, skipped.start, record_batch.PREFIX_BYTES + 1)
-        finding, is_padding = batch_checks.passed_over(
+        finding, is_padding = batch_checks.classify_bytes(
             head,
             skipped.start,
             skipped.end,
@@ -401,7 +401,7 @@ class _PartCheck:
             self.padding_bytes += size
         else:
             self.damaged_bytes += size
-            self.is_behind_damage = True
+            self.is_after_damage = True
         self.position = skipped.end
 
 

@@ -37,7 +37,7 @@ def repair_partition(
     Args:
         partition: of Kafka 0.8 or later; for one of 0.7 see ``kdump.repair.salvage.recover_0_7``.
         context: as for the loader.
-        policy: what becomes of damaged data.
+        policy: what to do with damaged data.
 
     Raises:
         OSError: a file of the partition cannot be read.

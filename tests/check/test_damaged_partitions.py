@@ -62,7 +62,7 @@ class Trial:
 
     @property
     def hit(self) -> Iterator[str]:
-        """The partitions that Kafka refuses, or of which it loses more than zeroes.
+        """The partitions that Kafka refuses, or in which it loses more than zeroes.
 
         It cuts or drops it, or deletes an unfinished log that alone has it.
         """
@@ -172,7 +172,7 @@ def test_nothing_is_reported_on_undamaged_partitions(trial: Trial, level: Level)
 
 
 @pytest.mark.parametrize("level", [Level.DEFAULT, Level.DEEP])
-def test_what_makes_kafka_lose_or_refuse_something_is_found(trial: Trial, level: Level) -> None:
+def test_damage_that_makes_kafka_lose_or_refuse_data_is_found(trial: Trial, level: Level) -> None:
     findings, _ = found(trial.damaged, level)
     hit = list(trial.hit)
     assert len(hit) > CASES // 10
@@ -197,7 +197,7 @@ def test_the_verdict_says_what_kafka_does(trial: Trial) -> None:
     assert not wrong
 
 
-def test_leftovers_are_named_as_leftovers(trial: Trial) -> None:
+def test_leftover_files_have_their_codes(trial: Trial) -> None:
     findings, _ = found(trial.damaged, Level.QUICK)
     unnamed = {
         name: damages

@@ -1,4 +1,4 @@
-"""What must hold between the directories of a broker, and for the user that it runs as."""
+"""Checks across the directories of a broker, and of the permissions of its user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def codes(findings: Iterable[Finding]) -> set[str]:
 
 @pytest.fixture
 def two_disks(tmp_path: Path) -> tuple[Path, Path]:
-    """Give two log directories of one broker, of which one has a partition."""
+    """Give two log directories of one broker; the first has a partition."""
     LogModel().write(tmp_path / "d1")
     write_log_directory(tmp_path / "d2")
     properties = META_PROPERTIES.replace(
@@ -43,17 +43,17 @@ def two_disks(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "d1", tmp_path / "d2"
 
 
-def test_two_directories_of_one_broker_are_sound(two_disks: tuple[Path, Path]) -> None:
+def test_two_directories_of_one_broker_are_valid(two_disks: tuple[Path, Path]) -> None:
     assert not findings_in(*two_disks, at_least=Severity.WARNING)
 
 
-def test_directories_of_two_nodes_do_not_go_together(two_disks: tuple[Path, Path]) -> None:
+def test_directories_of_two_nodes_are_a_mismatch(two_disks: tuple[Path, Path]) -> None:
     path = two_disks[1] / names.META_PROPERTIES
     path.write_bytes(path.read_bytes().replace(b"node.id=7", b"node.id=8"))
     assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"meta-properties-mismatch"}
 
 
-def test_directories_of_two_clusters_do_not_go_together(two_disks: tuple[Path, Path]) -> None:
+def test_directories_of_two_clusters_are_a_mismatch(two_disks: tuple[Path, Path]) -> None:
     path = two_disks[1] / names.META_PROPERTIES
     path.write_bytes(path.read_bytes().replace(b"a-cluster", b"another"))
     assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"meta-properties-mismatch"}
@@ -64,7 +64,7 @@ def test_a_copied_directory_has_the_id_of_the_other(two_disks: tuple[Path, Path]
     assert codes(findings_in(*two_disks, at_least=Severity.WARNING)) == {"directory-id-twice"}
 
 
-def test_a_directory_without_meta_properties_is_named(two_disks: tuple[Path, Path]) -> None:
+def test_missing_meta_properties_are_reported(two_disks: tuple[Path, Path]) -> None:
     (two_disks[1] / names.META_PROPERTIES).unlink()
     assert "meta-properties-missing" in codes(findings_in(*two_disks))
 
@@ -75,7 +75,7 @@ def test_a_partition_in_two_directories_is_severe(two_disks: tuple[Path, Path]) 
     assert [each.code for each in found] == ["partition-twice"] * 2
 
 
-def test_a_copy_on_its_way_is_no_second_partition(two_disks: tuple[Path, Path]) -> None:
+def test_a_partition_being_moved_is_not_a_second_one(two_disks: tuple[Path, Path]) -> None:
     (two_disks[1] / "orders-0.184f5a4c945d4277a4671794019b3c74-future").mkdir()
     assert "partition-twice" not in codes(findings_in(*two_disks))
 
@@ -154,7 +154,7 @@ def test_a_partition_that_is_not_the_brokers_is_severe(
     assert found == ([] if code is None else [code])
 
 
-def test_a_configuration_that_kafka_refuses_keeps_a_broker_from_starting(
+def test_a_refused_configuration_is_severe(
     two_disks: tuple[Path, Path],
 ) -> None:
     too_small = config_record(TOPIC_RESOURCE, "orders", "segment.bytes", "16384")

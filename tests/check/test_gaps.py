@@ -1,4 +1,4 @@
-"""Missing offsets are lost records, unless the log was compacted or kdump moved data aside."""
+"""Missing offsets are lost records, unless the log was compacted or kdump quarantined data."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_directory(path: Path, logs: dict[int, bytes], *, cleaned_to: int = 0) ->
     return path
 
 
-def with_hole() -> dict[int, bytes]:
+def with_gap() -> dict[int, bytes]:
     return {
         base: joined(*(of_producer(base + n, sequence=base + n) for n in range(count)))
         for base, count in HOLE.items()
@@ -64,15 +64,15 @@ def found(
 def test_a_missing_segment_is_as_bad_as_the_policy_says(
     tmp_path: Path, policy: str | None, severity: Severity
 ) -> None:
-    path = log_directory(tmp_path / "d1", with_hole())
+    path = log_directory(tmp_path / "d1", with_gap())
 
     (gap,), _ = found(path, "segment-gap", policy=policy)
 
     assert (gap.severity, gap.place.offset) == (severity, 6)
 
 
-def test_a_hole_is_not_called_sound(tmp_path: Path) -> None:
-    path = log_directory(tmp_path / "d1", with_hole())
+def test_a_partition_with_a_gap_is_not_valid(tmp_path: Path) -> None:
+    path = log_directory(tmp_path / "d1", with_gap())
 
     _, report = found(path, policy="delete")
 
@@ -80,7 +80,7 @@ def test_a_hole_is_not_called_sound(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_compacted_once_may_have_gaps(tmp_path: Path) -> None:
-    path = log_directory(tmp_path / "d1", with_hole(), cleaned_to=12)
+    path = log_directory(tmp_path / "d1", with_gap(), cleaned_to=12)
 
     (gap,), _ = found(path, "segment-gap", policy="delete")
 
@@ -111,8 +111,8 @@ def test_a_missing_batch_is_as_bad_as_a_missing_segment(
 
 
 @pytest.mark.parametrize("policy", ["delete", None])
-def test_it_is_said_which_producers_wrote_into_a_hole(tmp_path: Path, policy: str | None) -> None:
-    path = log_directory(tmp_path / "d1", with_hole())
+def test_the_producers_that_wrote_into_a_gap_are_named(tmp_path: Path, policy: str | None) -> None:
+    path = log_directory(tmp_path / "d1", with_gap())
 
     (gap,), _ = found(path, "producer-sequence-gap", policy=policy)
 
@@ -120,10 +120,8 @@ def test_it_is_said_which_producers_wrote_into_a_hole(tmp_path: Path, policy: st
 
 
 @pytest.mark.parametrize(("log", "severity"), [(0, Severity.INFO), (24, Severity.ERROR)])
-def test_data_that_was_moved_aside_explains_the_gap_it_left(
-    tmp_path: Path, log: int, severity: Severity
-) -> None:
-    path = log_directory(tmp_path / "d1", with_hole())
+def test_quarantined_data_explains_the_gap(tmp_path: Path, log: int, severity: Severity) -> None:
+    path = log_directory(tmp_path / "d1", with_gap())
     (path / "orders-0" / f"damaged-{log_name(log)}-400-800").write_bytes(b"x" * 400)
 
     (gap,), _ = found(path, "segment-gap", policy="delete")
@@ -138,11 +136,11 @@ def salvaged(path: Path, *options: str) -> int:
 @pytest.mark.parametrize(
     ("logs", "code"),
     [
-        (with_hole(), "segment-gap"),
+        (with_gap(), "segment-gap"),
         ({0: joined([of_producer(0, sequence=0), of_producer(3, sequence=3)])}, "offset-gap"),
     ],
 )
-def test_a_hole_is_damage_until_the_log_is_salvaged(
+def test_a_gap_is_damage_until_the_log_is_salvaged(
     tmp_path: Path, logs: dict[int, bytes], code: str
 ) -> None:
     path = log_directory(tmp_path / "d1", logs)
@@ -156,8 +154,8 @@ def test_a_hole_is_damage_until_the_log_is_salvaged(
     assert salvaged(path, "--config=cleanup.policy=delete") == ExitStatus.SOUND
 
 
-def test_a_repair_by_salvage_notes_a_hole_too(tmp_path: Path) -> None:
-    path = log_directory(tmp_path / "d1", with_hole())
+def test_a_repair_by_salvage_notes_a_gap_too(tmp_path: Path) -> None:
+    path = log_directory(tmp_path / "d1", with_gap())
     options = ("--repair", "--config=cleanup.policy=delete", path)
 
     assert run("verify", *options).exit_status & ExitStatus.DAMAGE_LEFT
@@ -168,7 +166,7 @@ def test_a_repair_by_salvage_notes_a_hole_too(tmp_path: Path) -> None:
 def test_nothing_is_noted_where_compaction_may_have_left_the_gap(
     tmp_path: Path, options: tuple[str, ...]
 ) -> None:
-    path = log_directory(tmp_path / "d1", with_hole())
+    path = log_directory(tmp_path / "d1", with_gap())
 
     salvaged(path, *options)
 

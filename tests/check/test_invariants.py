@@ -1,4 +1,4 @@
-"""Each invariant has a way to break it that makes its code appear, and no other above info."""
+"""Each invariant can be violated so that its code appears, and no other above info."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FileChange = Callable[[Path], None]
 
 @dataclass(frozen=True)
 class Case:
-    """One way to break an invariant.
+    """One way to violate an invariant.
 
     Attributes:
         code: of the invariant.
@@ -73,7 +73,7 @@ CASES: list[Case] = []
 def by_batches(
     code: str, *also: str, level: Level = Level.QUICK
 ) -> Callable[[ModelChange], ModelChange]:
-    """Take a function that changes the partition before it is written for a way to break one."""
+    """Register a function that changes the partition before it is written."""
 
     def add(change: ModelChange) -> ModelChange:
         CASES.append(Case(code, change.__name__, level, frozenset(also), change_model=change))
@@ -85,7 +85,7 @@ def by_batches(
 def by_files(
     code: str, *also: str, level: Level = Level.QUICK
 ) -> Callable[[FileChange], FileChange]:
-    """Take a function that changes files of the partition for a way to break one."""
+    """Register a function that changes files of the partition."""
 
     def add(change: FileChange) -> FileChange:
         CASES.append(Case(code, change.__name__, level, frozenset(also), change_files=change))
@@ -104,24 +104,24 @@ def the_last_batch_is_cut(model: LogModel) -> None:
 
 
 @by_batches("torn-tail")
-def a_few_bytes_stand_behind_the_last_batch(model: LogModel) -> None:
+def a_few_bytes_follow_the_last_batch(model: LogModel) -> None:
     model.segments[12].append(b"\x01\x02\x03")
 
 
 @by_batches("zero-fill", "load-refused")
-def zeroes_stand_behind_the_last_batch(model: LogModel) -> None:
+def zeroes_follow_the_last_batch(model: LogModel) -> None:
     model.segments[12].append(bytes(100))
 
 
 @by_batches("batch-length")
-def a_length_is_below_the_least(model: LogModel) -> None:
+def a_length_is_too_small(model: LogModel) -> None:
     content = bytearray(model.segments[0][1])
     struct.pack_into(">i", content, record_batch.LENGTH_START, 13)
     model.segments[0][1] = bytes(content)
 
 
 @by_batches("batch-checksum", level=Level.DEFAULT)
-def a_byte_of_a_value_is_another(model: LogModel) -> None:
+def a_byte_of_a_value_is_changed(model: LogModel) -> None:
     content = bytearray(model.segments[0][0])
     content[-3] ^= 1
     model.segments[0][0] = bytes(content)
@@ -145,12 +145,12 @@ def a_batch_ends_before_it_begins(model: LogModel) -> None:
 
 
 @by_batches("batch-offset-order", "producer-sequence-repeat", "offset-index-order")
-def a_batch_comes_twice(model: LogModel) -> None:
+def a_batch_occurs_twice(model: LogModel) -> None:
     model.segments[0].insert(2, model.segments[0][1])
 
 
 @by_batches("batch-outside-segment")
-def a_batch_belongs_into_the_next_segment(model: LogModel) -> None:
+def a_batch_belongs_to_the_next_segment(model: LogModel) -> None:
     model.segments[0].append(batch(records(12, 1)))
 
 
@@ -161,7 +161,7 @@ def an_offset_is_too_far_from_the_base(model: LogModel) -> None:
 
 
 @by_batches("offset-gap")
-def a_batch_in_the_middle_is_gone(model: LogModel) -> None:
+def a_batch_in_the_middle_is_missing(model: LogModel) -> None:
     del model.segments[12][0]
     model.segments[12].insert(0, batch(records(12, 1), partition_leader_epoch=1))
 
@@ -177,7 +177,7 @@ def records_do_not_decompress(model: LogModel) -> None:
 
 
 @by_batches("batch-fill", level=Level.DEEP)
-def bytes_stand_behind_the_last_record(model: LogModel) -> None:
+def bytes_follow_the_last_record(model: LogModel) -> None:
     body = model.segments[0][0][record_batch.HEADER_BYTES :]
     model.segments[0][0] = with_body(model.segments[0][0], body + b"\0\0")
 
@@ -190,12 +190,12 @@ def a_record_is_longer_than_its_batch(model: LogModel) -> None:
 
 
 @by_batches("record-offsets", level=Level.DEEP)
-def a_record_has_an_offset_behind_its_batch(model: LogModel) -> None:
+def a_record_has_an_offset_past_its_batch(model: LogModel) -> None:
     model.segments[0][0] = forged(batch([record(0), record(1), record(5)]), last_offset_delta=2)
 
 
 @by_batches("batch-max-timestamp", level=Level.DEEP)
-def no_record_has_the_greatest_timestamp(model: LogModel) -> None:
+def no_record_has_the_maximum_timestamp(model: LogModel) -> None:
     model.segments[12][0] = batch(
         records(12, 3), partition_leader_epoch=1, max_timestamp=BASE_TIMESTAMP_MS + 15
     )
@@ -222,7 +222,7 @@ def a_marker_has_no_key(model: LogModel) -> None:
 
 
 @by_batches("producer-sequence-repeat", "snapshot-state", level=Level.DEFAULT)
-def a_sequence_comes_again(model: LogModel) -> None:
+def a_sequence_is_repeated(model: LogModel) -> None:
     model.segments[0][2] = idempotent(6, 0)
     model.segments[12][1] = idempotent(15, 3, partition_leader_epoch=1)
 
@@ -248,12 +248,12 @@ def put(path: Path, layout: str, at: int, *values: int) -> None:
 
 
 @by_files("index-missing")
-def the_offset_index_is_gone(partition: Path) -> None:
+def the_offset_index_is_missing(partition: Path) -> None:
     file(partition, 0, FileKind.OFFSET_INDEX).unlink()
 
 
 @by_files("index-missing")
-def the_time_index_is_gone(partition: Path) -> None:
+def the_time_index_is_missing(partition: Path) -> None:
     file(partition, 0, FileKind.TIME_INDEX).unlink()
 
 
@@ -268,40 +268,40 @@ def a_full_index_is_padded(partition: Path) -> None:
 
 
 @by_files("offset-index-order")
-def an_entry_of_the_offset_index_comes_twice(partition: Path) -> None:
+def an_entry_of_the_offset_index_occurs_twice(partition: Path) -> None:
     change(file(partition, 0, FileKind.OFFSET_INDEX), lambda content: content[:8] + content)
 
 
 @by_files("offset-index-position")
-def an_entry_leads_into_a_batch(partition: Path) -> None:
+def an_entry_points_into_a_batch(partition: Path) -> None:
     path = file(partition, 0, FileKind.OFFSET_INDEX)
     position = struct.unpack_from(">i", path.read_bytes(), 4)[0]
     put(path, ">i", 4, position + 1)
 
 
 @by_files("offset-index-position")
-def an_entry_leads_past_the_end(partition: Path) -> None:
+def an_entry_points_past_the_end(partition: Path) -> None:
     path = file(partition, 12, FileKind.OFFSET_INDEX)
     put(path, ">i", 4, 10**6)
 
 
 @by_files("offset-index-offset")
-def an_entry_leads_past_the_batch_that_has_its_offset(partition: Path) -> None:
+def an_entry_points_past_the_batch_with_its_offset(partition: Path) -> None:
     put(file(partition, 0, FileKind.OFFSET_INDEX), ">i", 0, 2)
 
 
 @by_files("offset-index-offset")
-def an_entry_lies_above_the_last_offset(partition: Path) -> None:
+def an_entry_is_above_the_last_offset(partition: Path) -> None:
     put(file(partition, 12, FileKind.OFFSET_INDEX), ">i", 0, END_OFFSET - 12)
 
 
 @by_files("time-index-order")
-def an_entry_of_the_time_index_comes_twice(partition: Path) -> None:
+def an_entry_of_the_time_index_occurs_twice(partition: Path) -> None:
     change(file(partition, 0, FileKind.TIME_INDEX), lambda content: content[:12] + content)
 
 
 @by_files("time-index-entry")
-def an_entry_leads_past_a_batch_of_its_time(partition: Path) -> None:
+def an_entry_points_past_a_batch_of_its_time(partition: Path) -> None:
     path = file(partition, 0, FileKind.TIME_INDEX)
     change(path, lambda content: content[12:])
     put(path, ">q", 0, BASE_TIMESTAMP_MS + 2)
@@ -314,28 +314,28 @@ def the_time_index_ends_above_all_timestamps(partition: Path) -> None:
 
 
 @by_files("time-index-entry")
-def an_entry_of_the_time_index_lies_behind_the_log(partition: Path) -> None:
+def an_entry_of_the_time_index_is_past_the_log(partition: Path) -> None:
     entry = struct.pack(">qi", BASE_TIMESTAMP_MS + 1000, 500)
     change(file(partition, 12, FileKind.TIME_INDEX), lambda content: content + entry)
 
 
 @by_files("time-index-last")
-def the_last_entry_of_the_time_index_is_gone(partition: Path) -> None:
+def the_last_entry_of_the_time_index_is_missing(partition: Path) -> None:
     change(file(partition, 0, FileKind.TIME_INDEX), lambda content: content[:-12])
 
 
 @by_files("transaction-index-version", "load-refused")
-def an_entry_of_the_transaction_index_is_of_a_later_version(partition: Path) -> None:
+def an_entry_of_the_transaction_index_has_a_later_version(partition: Path) -> None:
     put(file(partition, 0, FileKind.TRANSACTION_INDEX), ">b", 0, 1)
 
 
 @by_batches("transaction-index-missing", level=Level.DEFAULT)
-def there_is_no_transaction_index(model: LogModel) -> None:
+def the_transaction_index_is_missing(model: LogModel) -> None:
     model.aborted.clear()
 
 
 @by_batches("transaction-index-mismatch", level=Level.DEFAULT)
-def an_entry_of_the_transaction_index_has_another_begin(model: LogModel) -> None:
+def an_entry_of_the_transaction_index_has_a_wrong_first_offset(model: LogModel) -> None:
     model.aborted[0] = [AbortedTxn(9, 10, 11, 12)]
 
 
@@ -348,13 +348,13 @@ def an_aborted_transaction_is_not_in_the_index(model: LogModel) -> None:
 
 
 @by_files("snapshot-checksum")
-def a_byte_of_a_snapshot_is_another(partition: Path) -> None:
+def a_byte_of_a_snapshot_is_changed(partition: Path) -> None:
     path = file(partition, 12, FileKind.PRODUCER_SNAPSHOT)
     put(path, ">b", producer_snapshot.HEADER_BYTES + 3, 1)
 
 
 @by_files("snapshot-malformed")
-def a_snapshot_is_of_another_version(partition: Path) -> None:
+def a_snapshot_has_another_version(partition: Path) -> None:
     put(file(partition, 12, FileKind.PRODUCER_SNAPSHOT), ">h", 0, 2)
 
 
@@ -369,7 +369,7 @@ def a_snapshot_lacks_the_producer_that_wrote_last(model: LogModel) -> None:
 
 
 @by_batches("snapshot-stray")
-def a_snapshot_lies_inside_a_segment(model: LogModel) -> None:
+def a_snapshot_is_inside_a_segment(model: LogModel) -> None:
     model.snapshots[6] = []
 
 
@@ -379,7 +379,7 @@ def the_log_ends_without_a_snapshot(model: LogModel) -> None:
 
 
 @by_files("epochs-malformed", "load-refused")
-def the_epoch_checkpoint_is_no_text(partition: Path) -> None:
+def the_epoch_checkpoint_is_not_text(partition: Path) -> None:
     (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\nmany\n")
 
 
@@ -389,7 +389,7 @@ def an_epoch_begins_below_zero(model: LogModel) -> None:
 
 
 @by_files("epochs-missing")
-def the_epoch_checkpoint_is_gone(partition: Path) -> None:
+def the_epoch_checkpoint_is_missing(partition: Path) -> None:
     (partition / names.LEADER_EPOCH_CHECKPOINT).unlink()
 
 
@@ -402,7 +402,7 @@ def an_epoch_begins_too_late(model: LogModel) -> None:
 
 
 @by_batches("segment-gap")
-def offsets_between_segments_are_gone(model: LogModel) -> None:
+def offsets_between_segments_are_missing(model: LogModel) -> None:
     model.segments[0].pop()
     model.segments[0].pop()
     model.aborted.clear()
@@ -410,7 +410,7 @@ def offsets_between_segments_are_gone(model: LogModel) -> None:
 
 
 @by_files("leftover-swap")
-def a_swap_is_left(partition: Path) -> None:
+def a_swap_is_left_over(partition: Path) -> None:
     (partition / "00000000000000000000.log.swap").write_bytes(b"x")
 
 
@@ -421,7 +421,7 @@ def a_swap_is_empty(partition: Path) -> None:
 
 
 @by_files("leftover-cleaned")
-def a_cleaned_file_is_left(partition: Path) -> None:
+def a_cleaned_file_is_left_over(partition: Path) -> None:
     (partition / "00000000000000000000.log.cleaned").write_bytes(b"x")
 
 
@@ -431,12 +431,12 @@ def a_cleaned_file_has_records_that_no_segment_has(partition: Path) -> None:
 
 
 @by_files("leftover-deleted")
-def a_deleted_file_is_left(partition: Path) -> None:
+def a_deleted_file_is_left_over(partition: Path) -> None:
     (partition / "00000000000000000000.log.deleted").write_bytes(b"x")
 
 
 @by_files("leftover-temporary")
-def a_temporary_file_is_left(partition: Path) -> None:
+def a_temporary_file_is_left_over(partition: Path) -> None:
     (partition / "leader-epoch-checkpoint.tmp").write_bytes(b"x")
 
 
@@ -446,12 +446,12 @@ def an_index_has_no_log(partition: Path) -> None:
 
 
 @by_files("partition-metadata-missing")
-def the_topic_id_is_gone(partition: Path) -> None:
+def the_topic_id_is_missing(partition: Path) -> None:
     (partition / names.PARTITION_METADATA).unlink()
 
 
 @by_files("partition-metadata-malformed", "load-refused")
-def the_topic_id_is_no_uuid(partition: Path) -> None:
+def the_topic_id_is_not_a_uuid(partition: Path) -> None:
     (partition / names.PARTITION_METADATA).write_bytes(b"version: 0\ntopic_id: !")
 
 
@@ -467,17 +467,17 @@ def an_unclean_batch_has_an_offset_below_its_segment(model: LogModel) -> None:
 
 
 @by_files("foreign-file")
-def a_note_lies_in_the_partition(partition: Path) -> None:
+def a_foreign_file_is_in_the_partition(partition: Path) -> None:
     (partition / "README").write_bytes(b"do not touch")
 
 
 @by_files("foreign-file")
-def a_note_lies_in_the_log_directory(partition: Path) -> None:
+def a_foreign_file_is_in_the_log_directory(partition: Path) -> None:
     (partition.parent / "README").write_bytes(b"do not touch")
 
 
 @by_files("kdump-file")
-def damaged_bytes_were_set_aside(partition: Path) -> None:
+def damaged_bytes_were_quarantined(partition: Path) -> None:
     (partition / "damaged-00000000000000000000.log-120-360").write_bytes(bytes(240))
 
 
@@ -485,7 +485,7 @@ def damaged_bytes_were_set_aside(partition: Path) -> None:
 
 
 @by_files("kdump-file")
-def a_repair_can_be_taken_back(partition: Path) -> None:
+def a_repair_can_be_undone(partition: Path) -> None:
     (partition.parent / ".kdump-undo-20261121T050000Z-1").write_bytes(b"{}")
 
 
@@ -500,28 +500,28 @@ def a_checkpoint_is_empty(partition: Path) -> None:
 
 
 @by_files("checkpoint-without-partition")
-def a_checkpoint_names_a_partition_that_is_not_there(partition: Path) -> None:
+def a_checkpoint_names_a_missing_partition(partition: Path) -> None:
     (partition.parent / names.REPLICATION_OFFSET_CHECKPOINT).write_bytes(
         offset_checkpoint({PARTITION: 18, ("gone", 3): 7})
     )
 
 
 @by_files("recovery-point-beyond-end")
-def a_recovery_point_lies_behind_the_end(partition: Path) -> None:
+def a_recovery_point_is_past_the_end(partition: Path) -> None:
     (partition.parent / names.RECOVERY_POINT_CHECKPOINT).write_bytes(
         offset_checkpoint({PARTITION: 19})
     )
 
 
 @by_files("log-start-beyond-end")
-def a_log_starts_behind_its_end(partition: Path) -> None:
+def a_log_starts_past_its_end(partition: Path) -> None:
     (partition.parent / names.LOG_START_OFFSET_CHECKPOINT).write_bytes(
         offset_checkpoint({PARTITION: 19})
     )
 
 
 @by_files("meta-properties-malformed")
-def the_node_id_is_no_number(partition: Path) -> None:
+def the_node_id_is_not_a_number(partition: Path) -> None:
     (partition.parent / names.META_PROPERTIES).write_bytes(b"version=1\nnode.id=x\n")
 
 
@@ -531,30 +531,30 @@ def meta_properties_are_empty(partition: Path) -> None:
 
 
 @by_files("directory-id-reserved")
-def the_directory_has_the_id_of_none(partition: Path) -> None:
+def the_directory_has_a_reserved_id(partition: Path) -> None:
     path = partition.parent / names.META_PROPERTIES
     content = path.read_bytes().replace(b"V1dW8O41RR6_pKmks-3sKg", b"AAAAAAAAAAAAAAAAAAAAAQ")
     path.write_bytes(content)
 
 
 @by_files("bootstrap-malformed")
-def the_first_metadata_says_nothing(partition: Path) -> None:
+def the_first_metadata_is_empty(partition: Path) -> None:
     write_metadata_log(partition.parent, [topic_record("orders", TOPIC_ID.int)])
     (partition.parent / names.BOOTSTRAP_CHECKPOINT).write_bytes(b"")
 
 
 @by_files("clean-shutdown-malformed")
-def the_marker_is_no_json(partition: Path) -> None:
+def the_marker_is_not_json(partition: Path) -> None:
     (partition.parent / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"{")
 
 
 @by_files("directory-refused")
-def a_directory_is_not_named_as_a_partition(partition: Path) -> None:
+def a_directory_has_no_partition_name(partition: Path) -> None:
     (partition.parent / "lost+found").mkdir()
 
 
 @by_files("directory-misnamed")
-def a_directory_is_named_as_no_partition_can_be(partition: Path) -> None:
+def a_directory_has_an_impossible_partition_name(partition: Path) -> None:
     (partition.parent / "old topic-0").mkdir()
 
 
@@ -564,7 +564,7 @@ def a_partition_waits_for_deletion(partition: Path) -> None:
 
 
 @by_files("directory-future")
-def a_partition_is_on_its_way(partition: Path) -> None:
+def a_partition_is_being_moved(partition: Path) -> None:
     path = partition.parent / "moving-0.184f5a4c945d4277a4671794019b3c74-future"
     path.mkdir()
     (path / names.PARTITION_METADATA).write_bytes(
@@ -573,7 +573,7 @@ def a_partition_is_on_its_way(partition: Path) -> None:
 
 
 @by_files("directory-stray")
-def a_partition_was_set_aside(partition: Path) -> None:
+def a_partition_is_stray(partition: Path) -> None:
     (partition.parent / "lost-0.184f5a4c945d4277a4671794019b3c74-stray").mkdir()
 
 
@@ -586,7 +586,7 @@ def a_log_is_a_link(partition: Path) -> None:
 
 
 @by_files("file-unreadable")
-def a_link_leads_nowhere(partition: Path) -> None:
+def a_link_points_nowhere(partition: Path) -> None:
     (partition / "nowhere").symlink_to("nothing")
 
 
@@ -606,7 +606,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])
-def test_a_broken_invariant_is_found_and_nothing_else(case: Case, tmp_path: Path) -> None:
+def test_a_violated_invariant_is_found_and_nothing_else(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path / "logs")
     found = findings_in(tmp_path / "logs")
     assert case.code in {each.code for each in found}
@@ -631,9 +631,7 @@ def test_every_code_has_a_way_to_make_it_appear() -> None:
 
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_nothing_is_found_where_nothing_is_broken(
-    level: Level, is_clean: bool, tmp_path: Path
-) -> None:
+def test_a_valid_directory_has_no_findings(level: Level, is_clean: bool, tmp_path: Path) -> None:
     LogModel(is_clean=is_clean).write(tmp_path / "logs")
     codes = {each.code for each in findings_in(tmp_path / "logs", level=level)}
     assert codes == {"checkpoint-empty"}

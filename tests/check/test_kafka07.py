@@ -25,7 +25,7 @@ def checked(tmp_path: Path, content: bytes, level: Level = Level.DEEP) -> Segmen
     return part
 
 
-def test_sound_messages_are_counted(tmp_path: Path) -> None:
+def test_valid_messages_are_counted(tmp_path: Path) -> None:
     part = checked(tmp_path, b"".join(MESSAGES))
     assert (part.findings, part.records) == ((), 3)
     assert part.max_offset == sum(map(len, MESSAGES)) - 1
@@ -42,7 +42,7 @@ def test_sound_messages_are_counted(tmp_path: Path) -> None:
         (encode_message(b"nonsense", attributes=int(Codec.GZIP)), "batch-codec"),
     ],
 )
-def test_damage_has_the_code_that_it_has_elsewhere(
+def test_damage_has_the_same_code_as_in_newer_formats(
     tmp_path: Path, content: bytes, code: str
 ) -> None:
     assert [finding.code for finding in checked(tmp_path, content).findings] == [code]

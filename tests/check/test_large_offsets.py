@@ -20,9 +20,9 @@ def codes(root: Path, last_offset: int) -> set[str]:
     return {each.code for each in findings_in(root, at_least=Severity.WARNING)}
 
 
-def test_the_greatest_offset_is_valid(tmp_path: Path) -> None:
+def test_the_largest_offset_is_valid(tmp_path: Path) -> None:
     assert "batch-header" not in codes(tmp_path, GREATEST)
 
 
-def test_an_offset_that_none_can_follow_is_damage(tmp_path: Path) -> None:
+def test_an_offset_that_no_other_can_follow_is_damage(tmp_path: Path) -> None:
     assert "batch-header" in codes(tmp_path, GREATEST + 1)

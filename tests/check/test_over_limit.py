@@ -33,14 +33,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_partition(root / "orders-0", {0: content}) / f"{0:020}.log"
 
 
-def test_verify_counts_it_apart(log: Path) -> None:
+def test_verify_counts_it_separately(log: Path) -> None:
     outcome = run_kdump(["verify", "--deep", str(log)], log.parent)
     assert outcome.exit_status == 0
     assert b"1 batch not decoded: over the limit" in outcome.stdout
     assert b" 0 damaged" in outcome.stdout
 
 
-def test_verify_decodes_it_where_the_limit_is_higher(log: Path) -> None:
+def test_verify_decodes_it_with_a_higher_limit(log: Path) -> None:
     outcome = run_kdump(["verify", "--deep", *ENOUGH, str(log)], log.parent)
     assert outcome.exit_status == 0
     assert b"3 records" in outcome.stdout
@@ -48,7 +48,7 @@ def test_verify_decodes_it_where_the_limit_is_higher(log: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
-def test_dump_segment_reports_what_it_leaves_out(log: Path, form: str) -> None:
+def test_dump_segment_reports_what_it_skips(log: Path, form: str) -> None:
     args = ["dump-segment", "--deep-iteration", "--output", form, str(log)]
     outcome = run_kdump(args, log.parent)
     assert outcome.exit_status == 8
@@ -56,7 +56,7 @@ def test_dump_segment_reports_what_it_leaves_out(log: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "jsonl"])
-def test_dump_segment_prints_it_where_the_limit_is_higher(log: Path, form: str) -> None:
+def test_dump_segment_prints_it_with_a_higher_limit(log: Path, form: str) -> None:
     args = ["dump-segment", "--deep-iteration", *ENOUGH, "--output", form, str(log)]
     outcome = run_kdump(args, log.parent)
     assert (outcome.exit_status, outcome.stderr) == (0, b"")
@@ -83,7 +83,7 @@ def compactable(tmp_path: Path) -> Path:
 COMPACT = ("compact", "--topic", "users", "--config", "cleanup.policy=compact")
 
 
-def test_compact_leaves_such_a_log_and_names_the_option(compactable: Path) -> None:
+def test_compact_leaves_such_a_log_unchanged_and_names_the_option(compactable: Path) -> None:
     before = (compactable / "users-0" / f"{0:020}.log").read_bytes()
     outcome = run_kdump([*COMPACT, str(compactable)], compactable)
     assert outcome.exit_status == 4
@@ -91,7 +91,7 @@ def test_compact_leaves_such_a_log_and_names_the_option(compactable: Path) -> No
     assert (compactable / "users-0" / f"{0:020}.log").read_bytes() == before
 
 
-def test_compact_reads_it_where_the_limit_is_higher(compactable: Path) -> None:
+def test_compact_reads_it_with_a_higher_limit(compactable: Path) -> None:
     outcome = run_kdump([*COMPACT, *ENOUGH, str(compactable)], compactable)
     assert outcome.exit_status == 0
     table = table_of(compactable / "users-0", columns="key", maxRecordBytes=str(64 << 20))

@@ -1,4 +1,4 @@
-"""A segment that is checked in parts gives what it gives as a whole."""
+"""A segment checked in parts has the same result as a whole."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def checked(path: Path, cuts: Sequence[int]) -> tuple[list[Finding], PartitionCh
 
 @pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("second", range(4))
-def test_parts_say_what_the_whole_says(first: int, second: int, tmp_path: Path) -> None:
+def test_parts_have_the_findings_of_the_whole(first: int, second: int, tmp_path: Path) -> None:
     model = LogModel()
     model.aborted[0] = []
     del model.segments[0][1]
@@ -65,7 +65,9 @@ def test_parts_say_what_the_whole_says(first: int, second: int, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("code", ["batch-offset-order", "producer-sequence-repeat"])
-def test_what_goes_back_between_two_parts_is_found(code: str, tmp_path: Path) -> None:
+def test_offsets_and_epochs_that_go_back_between_two_parts_are_found(
+    code: str, tmp_path: Path
+) -> None:
     model = LogModel()
     model.segments[0].insert(2, model.segments[0][1])
     path = model.write(tmp_path / "logs")
@@ -101,7 +103,7 @@ def test_every_byte_of_a_damaged_log_is_accounted_for(
 
 @pytest.mark.slow
 @given(st.data())
-def test_a_part_begins_where_the_one_before_ended(
+def test_a_part_begins_where_the_previous_one_ended(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     partition = tmp_path_factory.mktemp("logs")
@@ -120,9 +122,9 @@ def test_a_part_begins_where_the_one_before_ended(
 
 
 @pytest.mark.slow
-def test_a_part_is_small_whatever_is_wrong_with_it(tmp_path: Path) -> None:
+def test_the_result_of_a_part_is_small_even_with_many_findings(tmp_path: Path) -> None:
     damaged = [bytes([*content[:-1], content[-1] ^ 1]) for content in batches(500)]
-    # Between them stands a sound one, so that each is found to be damaged on its own.
+    # A valid batch is between them, so that each is a damaged range of its own.
     sound = batches(500)
     content = [each for pair in zip(damaged, sound, strict=True) for each in pair]
     (tmp_path / "00000000000000000000.log").write_bytes(b"".join(content))

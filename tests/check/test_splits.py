@@ -1,4 +1,4 @@
-"""A directory says the same whether its segments are checked whole, cut up, or by many workers."""
+"""A directory has the same findings checked whole, split up, or by many workers."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def verified(
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory with a segment of many batches behind those that every one has."""
+    """Give a log directory with an additional segment of many batches."""
     partition = LogModel().write(tmp_path / "logs")
     write_segment(partition, END_OFFSET, batches(40, base_offset=END_OFFSET))
     return partition.parent
 
 
-def test_workers_say_what_one_process_says(log_dir: Path) -> None:
+def test_workers_report_what_one_process_reports(log_dir: Path) -> None:
     assert verified(log_dir, BY_WORKERS) == verified(log_dir, IN_HERE)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_segment_that_is_cut_up_says_what_the_whole_says(
+def test_a_split_segment_has_the_findings_of_the_whole(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rng = random.Random(seed)

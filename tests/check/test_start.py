@@ -1,4 +1,4 @@
-"""What is said of the files that a broker reads before it looks at any partition."""
+"""Findings about files that a broker reads before it loads any partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def severities(path: Path) -> list[Severity]:
     return [finding.severity for finding in check_bootstrap(local(path.parent))]
 
 
-def test_nothing_is_said_of_what_a_broker_wrote(bootstrap: Path) -> None:
+def test_a_file_that_a_broker_wrote_has_no_findings(bootstrap: Path) -> None:
     assert severities(bootstrap) == []
 
 
@@ -49,7 +49,7 @@ def test_zeroes_after_the_last_batch_keep_a_broker_from_starting(bootstrap: Path
     assert severities(bootstrap) == [Severity.SEVERE]
 
 
-def test_a_last_batch_that_is_cut_short_is_ignored_by_a_broker(bootstrap: Path) -> None:
+def test_a_broker_ignores_an_incomplete_last_batch(bootstrap: Path) -> None:
     bootstrap.write_bytes(bootstrap.read_bytes()[:-1])
 
     assert severities(bootstrap) == [Severity.ERROR]

@@ -1,4 +1,4 @@
-"""Where offsets are missing, a transaction index is believed as far as a broker believes it."""
+"""If offsets are missing, a transaction index is believed as far as a broker believes it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def codes(path: Path, begins: int) -> set[str]:
     return {each.code for each in said_of(path) if isinstance(each, Finding)}
 
 
-def test_an_entry_is_believed_that_a_snapshot_confirms(tmp_path: Path) -> None:
+def test_an_entry_that_a_snapshot_confirms_is_valid(tmp_path: Path) -> None:
     assert "transaction-index-mismatch" not in codes(tmp_path, LOST)
 
 

@@ -63,7 +63,7 @@ def test_the_newest_segment_is_cut_at_its_last_valid_message(tmp_path: Path) -> 
     assert (cut.loss.batches, cut.loss.damaged_bytes) == (1, len(MESSAGES[2]))
 
 
-def test_segments_before_the_newest_are_not_looked_at(tmp_path: Path) -> None:
+def test_older_segments_are_not_checked(tmp_path: Path) -> None:
     assert repair_0_7(partition(tmp_path, damaged_at(12), LOG)).files == {
         FIRST: Kept(),
         SECOND: Kept(),
@@ -71,18 +71,18 @@ def test_segments_before_the_newest_are_not_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 40, b"\0\0", b"\0\0\0\x30\1\0abc"])
-def test_what_is_not_a_whole_message_at_the_end_goes(tmp_path: Path, tail: bytes) -> None:
+def test_an_incomplete_message_at_the_end_is_cut(tmp_path: Path, tail: bytes) -> None:
     assert repair_0_7(partition(tmp_path, LOG + tail)).files == {FIRST: KeptUpTo(len(LOG))}
 
 
-def test_truncating_drops_all_behind_the_first_bad_message(tmp_path: Path) -> None:
+def test_truncating_drops_everything_after_the_first_damaged_message(tmp_path: Path) -> None:
     outcome = repair_0_7(partition(tmp_path, damaged_at(10), LOG), Policy.TRUNCATE)
 
     assert outcome.files == {FIRST: KeptUpTo(0), SECOND: Gone()}
     assert outcome.log_end_offset == 0
 
 
-def test_salvaging_keeps_messages_at_their_offsets_and_sets_the_rest_aside(tmp_path: Path) -> None:
+def test_salvage_keeps_messages_at_their_offsets_and_quarantines_the_rest(tmp_path: Path) -> None:
     start = len(MESSAGES[0]) + len(MESSAGES[1])
     end = start + len(MESSAGES[2])
     listed = partition(tmp_path, damaged_at(start + 12), LOG)

@@ -1,4 +1,4 @@
-"""Leftovers by themselves end as the loader leaves them, and nothing else changes."""
+"""Resolved leftover files are as the loader leaves them, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, RenamedFrom
 
 FIRST, SECOND = log_name(0), log_name(12)
-HAPPENINGS = (
+DAMAGES = (
     random_partitions.swap_interrupted,
     random_partitions.cleaning_interrupted,
     random_partitions.deletion_interrupted,
@@ -39,7 +39,7 @@ def partition(path: Path) -> Path:
     return write_partition(path / "orders-0", logs)
 
 
-def test_unfinished_files_go_and_complete_ones_take_their_place(tmp_path: Path) -> None:
+def test_unfinished_files_are_deleted_and_complete_ones_renamed(tmp_path: Path) -> None:
     path = partition(tmp_path)
     (path / f"{FIRST}.swap").write_bytes((path / FIRST).read_bytes())
     (path / f"{SECOND}.cleaned").write_bytes(b"")
@@ -58,7 +58,7 @@ def test_unfinished_files_go_and_complete_ones_take_their_place(tmp_path: Path) 
     assert HandledLeftover(f"{FIRST}.swap", LeftoverOutcome.PUT_IN_PLACE) in repaired.leftovers
 
 
-def test_what_is_left_of_writing_a_small_file_goes_if_the_file_is_there(tmp_path: Path) -> None:
+def test_a_temporary_file_is_deleted_if_its_small_file_exists(tmp_path: Path) -> None:
     path = partition(tmp_path)
     for name in ("leader-epoch-checkpoint.tmp", "quorum-state.tmp"):
         (path / name).write_bytes(b"")
@@ -89,7 +89,7 @@ def test_a_recovery_is_the_same_with_leftovers_resolved_before(tmp_path: Path, s
         file.unlink()
     for _ in range(rng.randrange(1, 3)):
         if any(name.endswith(".log") for name in files):
-            rng.choice(HAPPENINGS)(rng, files)
+            rng.choice(DAMAGES)(rng, files)
     for name, content in files.items():
         (path / name).write_bytes(content)
 

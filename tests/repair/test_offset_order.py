@@ -1,4 +1,4 @@
-"""As many batches stay as can stand behind each other with rising offsets."""
+"""The longest sequence of batches with increasing offsets stays."""
 
 from __future__ import annotations
 
@@ -59,35 +59,35 @@ def most(found: Spans) -> int:
 
 
 @given(spans)
-def test_what_stays_rises_and_no_more_can_stay(found: Spans) -> None:
+def test_kept_batches_increase_and_no_more_can_be_kept(found: Spans) -> None:
     row = kept(found)
 
     assert rises(row)
     assert len(row) == most(found)
 
 
-def test_of_two_batches_for_the_same_offsets_the_one_that_touches_its_neighbour_stays() -> None:
+def test_of_two_batches_with_the_same_offsets_the_one_next_to_its_neighbour_stays() -> None:
     assert kept([(0, 4), (10, 14), (10, 14), (15, 19)]) == [(0, 4), (10, 14), (15, 19)]
     keep = increasing_batches({0: batches((0, 4), (10, 14), (10, 14), (15, 19))}, {})[0]
     assert keep.tolist() == [True, False, True, True]
 
 
-def test_a_batch_that_lies_within_its_segment_stays_before_one_that_does_not() -> None:
+def test_a_batch_within_its_segment_is_preferred() -> None:
     keep = increasing_batches({0: batches((0, 4), (20, 24)), 20: batches((20, 24), (40, 44))}, {})
 
     assert (keep[0].tolist(), keep[20].tolist()) == ([True, False], [True, True])
 
 
-def test_logs_stand_in_the_order_of_what_they_hold() -> None:
+def test_logs_are_in_the_order_of_their_offsets() -> None:
     logs = {0: batches((50, 54)), 50: batches((0, 4)), 70: batches()}
 
     assert log_order(logs) == [50, 0, 70]
 
 
-def test_a_log_whose_offsets_rise_can_be_held_as_one_row() -> None:
-    rising = batches((0, 4), (5, 9), (20, 24)).collapsed()
+def test_a_log_with_increasing_offsets_can_be_one_row() -> None:
+    increasing = batches((0, 4), (5, 9), (20, 24)).collapsed()
 
-    assert rising.is_collapsed
-    assert (int(rising.first_offset[0]), int(rising.last_offset[0])) == (0, 24)
-    assert int(rising.size_bytes[0]) == 300
+    assert increasing.is_collapsed
+    assert (int(increasing.first_offset[0]), int(increasing.last_offset[0])) == (0, 24)
+    assert int(increasing.size_bytes[0]) == 300
     assert not batches((5, 9), (0, 4)).collapsed().is_collapsed

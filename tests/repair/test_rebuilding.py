@@ -1,4 +1,4 @@
-"""Indexes, snapshots and epochs made anew are those that a recovery of all of the log leaves."""
+"""Rebuilt indexes, snapshots and epochs are those that a recovery of the whole log leaves."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def snapshots(directory: Path) -> dict[str, set[ProducerEntry]]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_damaged_indexes_become_what_they_were(tmp_path: Path, seed: int) -> None:
+def test_damaged_indexes_are_rebuilt_as_before(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     directory = settled(tmp_path, seed)
     before = files_of(directory)
@@ -72,7 +72,7 @@ def test_damaged_indexes_become_what_they_were(tmp_path: Path, seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_only_the_named_segments_are_looked_at(tmp_path: Path, seed: int) -> None:
+def test_only_the_selected_segments_are_read(tmp_path: Path, seed: int) -> None:
     directory = settled(tmp_path, seed)
     before = files_of(directory)
     last = max(name for name in before if name.endswith(".log"))[:20]
@@ -105,7 +105,7 @@ def test_a_segment_with_a_damaged_log_is_refused_and_the_others_are_not(tmp_path
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_snapshots_are_made_of_the_log_alone(tmp_path: Path, seed: int) -> None:
+def test_snapshots_are_rebuilt_from_the_log_alone(tmp_path: Path, seed: int) -> None:
     directory = settled(tmp_path, seed)
     before = snapshots(directory)
     for name in before:
@@ -140,7 +140,7 @@ def test_leader_epochs_are_those_of_the_batches(
     assert path.read_bytes() == before
 
 
-def test_nothing_changes_where_nothing_is_wrong(tmp_path: Path) -> None:
+def test_a_valid_partition_does_not_change(tmp_path: Path) -> None:
     directory = settled(tmp_path, 3)
     partition = listed(directory)
 

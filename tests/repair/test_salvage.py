@@ -1,4 +1,4 @@
-"""Salvaging keeps every valid batch, sets aside what is not, and leaves what Kafka loads."""
+"""Salvage keeps every valid batch, quarantines the rest, and leaves what Kafka loads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def applied(path: Path, outcome: Recovered) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("context", [{}, {"recovery_point": 36}, {"is_clean": True}])
-def test_only_the_damaged_batch_goes_wherever_it_is(
+def test_only_the_damaged_batch_is_removed_wherever_it_is(
     tmp_path: Path, context: dict[str, Any]
 ) -> None:
     logs = three_segments()
@@ -85,7 +85,7 @@ def test_only_the_damaged_batch_goes_wherever_it_is(
     assert outcome.log_end_offset == 36
 
 
-def test_a_header_that_lies_about_its_length_costs_only_itself(tmp_path: Path) -> None:
+def test_a_wrong_length_costs_only_its_own_batch(tmp_path: Path) -> None:
     each = batches(6)
     starts = positions(each)
     for shift, bit in ((3, 0x40), (2, 0x01), (0, 0x40)):
@@ -98,7 +98,7 @@ def test_a_header_that_lies_about_its_length_costs_only_itself(tmp_path: Path) -
         assert files[FIRST] == joined(each[:1], each[2:])
 
 
-def test_a_length_that_leads_behind_other_batches_hides_none_of_them(tmp_path: Path) -> None:
+def test_a_length_past_other_batches_hides_none_of_them(tmp_path: Path) -> None:
     each = batches(6)
     log = bytearray(joined(each))
     at = positions(each)[1]
@@ -109,7 +109,7 @@ def test_a_length_that_leads_behind_other_batches_hides_none_of_them(tmp_path: P
     assert applied(path, salvaged(path))[FIRST] == joined(each[:1], each[2:])
 
 
-def test_zeroes_at_the_end_go_behind_a_clean_stop_too(tmp_path: Path) -> None:
+def test_zeroes_at_the_end_are_cut_after_a_clean_shutdown_too(tmp_path: Path) -> None:
     log = joined(batches(4))
     path = partition(tmp_path, {0: log + bytes(17)})
 
@@ -119,7 +119,7 @@ def test_zeroes_at_the_end_go_behind_a_clean_stop_too(tmp_path: Path) -> None:
     assert verdict(outcome, Policy.SALVAGE).kind is VerdictKind.UNCLEAN
 
 
-def test_zeroes_are_cut_and_not_set_aside(tmp_path: Path) -> None:
+def test_zeroes_are_cut_and_not_quarantined(tmp_path: Path) -> None:
     each = batches(4)
     log = joined(each[:2], bytes(3000), each[2:])
     path = partition(tmp_path, {0: log + bytes(4096)})
@@ -137,7 +137,7 @@ def test_space_that_was_never_written_is_cut_as_a_broker_does_it(tmp_path: Path)
     assert salvaged(path) == recover_partition(listed, LoadContext())
 
 
-def test_a_torn_batch_at_the_end_is_set_aside(tmp_path: Path) -> None:
+def test_a_torn_batch_at_the_end_is_quarantined(tmp_path: Path) -> None:
     log = joined(batches(4))
     path = partition(tmp_path, {0: log + log[:50]})
 
@@ -148,7 +148,7 @@ def test_a_torn_batch_at_the_end_is_set_aside(tmp_path: Path) -> None:
     )
 
 
-def test_a_sound_partition_is_left_as_a_broker_leaves_it(tmp_path: Path) -> None:
+def test_a_valid_partition_is_left_as_a_broker_leaves_it(tmp_path: Path) -> None:
     path = partition(tmp_path, {base: joined(log) for base, log in three_segments().items()})
     context = LoadContext(recovery_point=20)
     listed = read_lone_partition(local(path), path.name)
@@ -156,7 +156,7 @@ def test_a_sound_partition_is_left_as_a_broker_leaves_it(tmp_path: Path) -> None
     assert repair_partition(listed, context, Policy.SALVAGE) == recover_partition(listed, context)
 
 
-def test_a_batch_that_is_there_twice_stays_once(tmp_path: Path) -> None:
+def test_a_batch_that_occurs_twice_is_kept_once(tmp_path: Path) -> None:
     each = batches(4)
     path = partition(tmp_path, {0: joined(each[:2], each[1:])})
 
@@ -168,7 +168,7 @@ def test_a_batch_that_is_there_twice_stays_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("claimed", [0, 2, 7, 1000, 2**40])
-def test_a_batch_with_a_wrong_offset_goes_and_not_those_around_it(
+def test_a_batch_with_a_wrong_offset_is_removed_and_not_its_neighbours(
     tmp_path: Path, claimed: int
 ) -> None:
     each = batches(8)
@@ -181,7 +181,7 @@ def test_a_batch_with_a_wrong_offset_goes_and_not_those_around_it(
     assert [aside.cause for aside in outcome.report.quarantined] == [Cause.OUT_OF_ORDER]
 
 
-def test_logs_that_have_each_other_s_names_get_their_own(tmp_path: Path) -> None:
+def test_logs_with_swapped_names_are_renamed(tmp_path: Path) -> None:
     logs = three_segments()
     path = partition(tmp_path, {0: joined(logs[12]), 12: joined(logs[0]), 24: joined(logs[24])})
 
@@ -190,7 +190,7 @@ def test_logs_that_have_each_other_s_names_get_their_own(tmp_path: Path) -> None
     assert valid_batches_of(files) == [*logs[0], *logs[12], *logs[24]]
 
 
-def test_a_log_that_is_to_begin_behind_its_end_is_kept(tmp_path: Path) -> None:
+def test_a_log_with_a_start_offset_past_its_end_is_kept(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4))})
 
     outcome = salvaged(path, log_start_offset=50)
@@ -200,7 +200,7 @@ def test_a_log_that_is_to_begin_behind_its_end_is_kept(tmp_path: Path) -> None:
     assert outcome.report.ignored_log_start_offset == 50
 
 
-def test_a_damaged_swap_does_not_replace_a_log_that_is_there(tmp_path: Path) -> None:
+def test_a_damaged_swap_does_not_replace_an_existing_log(tmp_path: Path) -> None:
     each = batches(4)
     path = partition(tmp_path, {0: joined(each)})
     (path / f"{FIRST}.swap").write_bytes(changed(joined(each), 80))
@@ -211,7 +211,7 @@ def test_a_damaged_swap_does_not_replace_a_log_that_is_there(tmp_path: Path) -> 
     assert f"{FIRST}.swap" not in files
 
 
-def test_a_swap_that_a_broker_drops_stays_where_nothing_else_has_its_batches(
+def test_a_swap_that_a_broker_deletes_is_kept_if_no_log_has_its_batches(
     tmp_path: Path,
 ) -> None:
     logs = three_segments()
@@ -225,7 +225,7 @@ def test_a_swap_that_a_broker_drops_stays_where_nothing_else_has_its_batches(
     assert f"{FIRST}.cleaned" not in files
 
 
-def test_a_lost_marker_is_made_up_where_its_producer_goes_on_outside(tmp_path: Path) -> None:
+def test_a_lost_marker_is_inserted_if_its_producer_continued_outside(tmp_path: Path) -> None:
     each = [
         of_producer(0, transactional=True),
         marker(1),
@@ -243,7 +243,7 @@ def test_a_lost_marker_is_made_up_where_its_producer_goes_on_outside(tmp_path: P
     assert outcome.report.added_markers == (AddedMarker(log_name(1), 7, 1),)
 
 
-def test_a_batch_that_cannot_be_loaded_goes_where_no_marker_fits(tmp_path: Path) -> None:
+def test_a_batch_that_cannot_be_loaded_is_removed_if_no_marker_fits(tmp_path: Path) -> None:
     each = [
         of_producer(0, transactional=True),
         of_producer(1, sequence=1),
@@ -257,7 +257,7 @@ def test_a_batch_that_cannot_be_loaded_goes_where_no_marker_fits(tmp_path: Path)
     assert [aside.cause for aside in outcome.report.quarantined] == [Cause.NOT_LOADABLE]
 
 
-def test_another_log_begins_where_offsets_leap_over_more_than_indexes_hold(tmp_path: Path) -> None:
+def test_a_new_log_begins_where_offsets_span_more_than_an_index_holds(tmp_path: Path) -> None:
     far = 2**31 + 100
     each = [*batches(2), *batches(2, base_offset=far)]
     path = partition(tmp_path, {0: joined(each, b"x" * 20)})
@@ -269,7 +269,7 @@ def test_another_log_begins_where_offsets_leap_over_more_than_indexes_hold(tmp_p
     assert outcome.report.splits == (SplitSegment(FIRST, (0, far)),)
 
 
-def test_a_batch_goes_that_cannot_be_loaded_behind_a_leap(tmp_path: Path) -> None:
+def test_a_batch_after_a_large_gap_that_cannot_be_loaded_is_removed(tmp_path: Path) -> None:
     far = 2**31 + 100
     each = [
         *batches(2),
@@ -284,7 +284,7 @@ def test_a_batch_goes_that_cannot_be_loaded_behind_a_leap(tmp_path: Path) -> Non
     assert valid_batches_of(files) == [*each[:3], *each[4:]]
 
 
-def test_logs_that_another_leaps_over_stay_with_it(tmp_path: Path) -> None:
+def test_logs_inside_a_gap_of_another_are_kept(tmp_path: Path) -> None:
     logs = three_segments()
     far = batches(3, base_offset=1000)
     path = partition(
@@ -298,7 +298,7 @@ def test_logs_that_another_leaps_over_stay_with_it(tmp_path: Path) -> None:
     assert outcome.report.quarantined == ()
 
 
-def test_a_batch_stays_when_the_one_goes_that_has_its_offsets(tmp_path: Path) -> None:
+def test_a_batch_is_kept_when_the_other_with_its_offsets_is_removed(tmp_path: Path) -> None:
     each = [
         of_producer(0, transactional=True),
         of_producer(1, sequence=1),  # preferred, as it touches the one before it, and not loadable
@@ -312,7 +312,7 @@ def test_a_batch_stays_when_the_one_goes_that_has_its_offsets(tmp_path: Path) ->
     assert kept == [each[0], *each[2:]]
 
 
-def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
+def test_quarantined_files_are_not_overwritten(tmp_path: Path) -> None:
     each = batches(4)
     log = joined(each)
     path = partition(tmp_path, {0: log + b"x" * 20})
@@ -325,7 +325,7 @@ def test_what_was_set_aside_before_is_not_written_over(tmp_path: Path) -> None:
     assert files[f"{name}.2"] == b"x" * 20
 
 
-def test_a_log_is_joined_from_what_is_sound(tmp_path: Path) -> None:
+def test_a_log_is_joined_from_its_valid_ranges(tmp_path: Path) -> None:
     each = batches(4)
     starts = positions(each)
     path = partition(tmp_path, {0: changed(joined(each), starts[1] + CRC_START)})

@@ -1,4 +1,4 @@
-"""Salvaging keeps a partition's own records, and not those of segments that were copied in."""
+"""Salvage keeps a partition's own records, and removes segments that were copied in."""
 
 from __future__ import annotations
 
@@ -99,26 +99,26 @@ def copied_over(rng: random.Random, own: Files, foreign: Files) -> None:
     own[rng.choice(logs(own))] = foreign[rng.choice(logs(foreign))]
 
 
-def copied_behind(rng: random.Random, own: Files, foreign: Files) -> None:
+def copied_after(rng: random.Random, own: Files, foreign: Files) -> None:
     """The same as a new last segment."""
     last = leading_offset(logs(own)[-1])
     assert last is not None
     own[log_name(last + rng.randrange(1, 80))] = foreign[rng.choice(logs(foreign))]
 
 
-def there_twice(rng: random.Random, own: Files, foreign: Files) -> None:
+def copied_twice(rng: random.Random, own: Files, foreign: Files) -> None:
     """A segment of its own, under another name as well."""
     own[log_name(rng.randrange(1, 300))] = own[rng.choice(logs(own))]
 
 
 def appended(rng: random.Random, own: Files, foreign: Files) -> None:
-    """Another segment, of its own or not, behind one of its own."""
+    """Another segment, its own or not, appended to one of its own."""
     name = rng.choice(logs(own))
     source = rng.choice([own, foreign])
     own[name] += source[rng.choice(logs(source))]
 
 
-HAPPENINGS: Final = (copied_in, copied_over, copied_behind, there_twice, appended)
+DAMAGES: Final = (copied_in, copied_over, copied_after, copied_twice, appended)
 
 
 def salvaged(path: Path) -> Recovered:
@@ -136,7 +136,7 @@ def written(path: Path, files: Files) -> Path:
 
 
 def require_clean(path: Path) -> None:
-    """Verify finds no damage, and a broker takes nothing off a log."""
+    """Assert that verify finds no damage, and that a broker cuts nothing."""
     damage = findings_in(path.parent, level=Level.DEFAULT, at_least=Severity.ERROR)
     assert [each for each in damage if each.code != "partition-metadata-missing"] == []
     again = repair_partition(read_lone_partition(local(path), path.name), CONTEXT)
@@ -155,7 +155,7 @@ def test_no_record_of_its_own_is_lost(tmp_path: Path, seed: int, producers: str)
     foreign_sizes = sizes if rng.random() < 0.2 else random_sizes(rng)
     foreign = whole(tmp_path / "foreign-0", Writer(foreign_id, 0, b"foreign"), foreign_sizes)
     before = dict(own)
-    happening = rng.choice(HAPPENINGS)
+    happening = rng.choice(DAMAGES)
     happening(rng, own, foreign)
     path = written(tmp_path / "logs" / "orders-0", own)
     intact = [name for name in logs(before) if own[name].startswith(before[name])]
@@ -178,13 +178,13 @@ def tiny_sizes(rng: random.Random) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_tiny_logs_are_sound_after_salvage_whatever_was_copied(tmp_path: Path, seed: int) -> None:
+def test_tiny_logs_are_valid_after_salvage_whatever_was_copied(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     own, foreign = (
         whole(tmp_path / f"{name}-0", Writer(7, 0, name.encode()), tiny_sizes(rng))
         for name in ("own", "foreign")
     )
-    for happening in rng.sample(HAPPENINGS, 2):
+    for happening in rng.sample(DAMAGES, 2):
         happening(rng, own, foreign)
     path = written(tmp_path / "logs" / "orders-0", own)
 
@@ -193,7 +193,7 @@ def test_tiny_logs_are_sound_after_salvage_whatever_was_copied(tmp_path: Path, s
     require_clean(path)
 
 
-def test_it_is_said_where_nothing_tells_which_batches_belong_to_the_partition(
+def test_an_undecided_range_is_reported(
     tmp_path: Path,
 ) -> None:
     own, foreign = (Writer(-1, 0, value) for value in (b"own", b"foreign"))

@@ -1,4 +1,4 @@
-"""What loading would do, in the operator's words."""
+"""The verdict says what loading would do."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def judged(path: Path, logs: dict[int, bytes]) -> Verdict:
     return verdict(load(write_partition(path / "orders-0", logs)))
 
 
-def test_a_clean_partition_is_sound(tmp_path: Path) -> None:
+def test_a_clean_partition_is_valid(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
 
     assert verdict(load(path, is_clean=True)) == Verdict(VerdictKind.SOUND, "sound")
@@ -62,7 +62,7 @@ def test_a_cut_says_what_goes_and_from_where(tmp_path: Path) -> None:
     )
 
 
-def test_a_cut_without_a_sound_batch_is_counted_in_bytes(tmp_path: Path) -> None:
+def test_a_cut_without_a_valid_batch_is_counted_in_bytes(tmp_path: Path) -> None:
     found = judged(tmp_path, {0: TWO_SEGMENTS[0] + b"\xff" * 100})
 
     assert found.kind is VerdictKind.LOSS
@@ -70,7 +70,7 @@ def test_a_cut_without_a_sound_batch_is_counted_in_bytes(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("size_bytes", [1, 100, 100_000])
-def test_zeroes_behind_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: int) -> None:
+def test_zeroes_after_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: int) -> None:
     log = TWO_SEGMENTS[12]
     found = judged(tmp_path, {**TWO_SEGMENTS, 12: log + bytes(size_bytes)})
 
@@ -84,7 +84,7 @@ def test_zeroes_behind_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: in
     )
 
 
-def test_zeroes_are_no_loss_beside_what_is_put_right(tmp_path: Path) -> None:
+def test_zeroes_are_no_loss_beside_repairs(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", {0: TWO_SEGMENTS[0] + bytes(100)})
     (path / f"{0:020d}.index").unlink()
 
@@ -97,7 +97,7 @@ def test_zeroes_are_no_loss_beside_what_is_put_right(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("checkpointed", ["recovery_point", "high_watermark"])
 @pytest.mark.parametrize(("offset", "kind"), [(12, VerdictKind.UNCLEAN), (13, VerdictKind.LOSS)])
-def test_zeroes_where_the_log_was_longer_once_are_a_loss(
+def test_zeroes_where_the_log_was_longer_before_are_a_loss(
     tmp_path: Path, checkpointed: str, offset: int, kind: VerdictKind
 ) -> None:
     path = write_partition(tmp_path / "orders-0", {0: TWO_SEGMENTS[0] + bytes(100)})
@@ -112,20 +112,20 @@ def test_zeroes_between_batches_are_a_loss(tmp_path: Path) -> None:
     assert judged(tmp_path, {0: log}).kind is VerdictKind.LOSS
 
 
-def test_zeroes_in_front_of_a_later_segment_are_a_loss(tmp_path: Path) -> None:
+def test_zeroes_before_a_later_segment_are_a_loss(tmp_path: Path) -> None:
     logs = {**TWO_SEGMENTS, 0: joined(batches(3)) + bytes(100)}
 
     assert judged(tmp_path, logs).kind is VerdictKind.LOSS
 
 
-def test_segments_that_go_are_named_with_the_reason(tmp_path: Path) -> None:
+def test_deleted_segments_are_named_with_the_reason(tmp_path: Path) -> None:
     found = judged(tmp_path, with_damage(0, 3))
 
     assert f"delete 1 segment ({log_name(12)}) with 4 batches" in found.sentence
     assert found.sentence.endswith("because it follows the truncated bytes")
 
 
-def test_leftovers_are_said_to_lose_nothing(tmp_path: Path) -> None:
+def test_leftover_files_lose_nothing(tmp_path: Path) -> None:
     path = write_partition(
         tmp_path / "orders-0", TWO_SEGMENTS, others={f"{log_name(0)}.cleaned": b""}
     )
@@ -167,7 +167,7 @@ def test_zeroes_that_took_the_place_of_records_are_a_loss(tmp_path: Path) -> Non
     assert verdict(outcome, Policy.SALVAGE).kind is VerdictKind.LOSS
 
 
-def test_what_salvaging_makes_up_and_leaves_out_is_said(tmp_path: Path) -> None:
+def test_what_salvage_inserts_and_ignores_is_reported(tmp_path: Path) -> None:
     each = [of_producer(0, transactional=True), of_producer(2, sequence=1)]
     path = write_partition(tmp_path / "orders-0", {0: joined(each)})
     listed = read_lone_partition(local(path), path.name)

@@ -48,7 +48,7 @@ def resolve_leftovers(partition: Partition, context: LoadContext) -> Repaired:
             directory.remove(name)
     for name in directory.names():
         if isinstance(directory.content(name), Written):
-            directory.remove(name)  # an index that a broker makes anew, for it was not there
+            directory.remove(name)  # an index that a broker creates, because it was missing
     leftovers = recorder.finish({}).leftovers
     return Repaired(changes(directory, directory.all_names()), leftovers=leftovers)
 
