@@ -1,1 +1,1 @@
-"""The command line: one module a command, one output interface."""
+"""The command line: one module for each command, one output interface."""

@@ -135,7 +135,7 @@ main()
 @pytest.mark.parametrize(
     ("slow", "run", "expected"),
     [
-        ("scandir", ("ls", "."), "looking at the partitions in ."),
+        ("scandir", ("ls", "."), "listing partitions in ."),
         ("preadv", ("dump-segment", "--key", "nobody", SEGMENT), f"reading {SEGMENT}: 0 B of"),
         ("fsync", ("recover", "."), "writing new files"),
         ("fsync", ("undo", "."), "undoing"),

@@ -119,7 +119,7 @@ def info_rows(
     """Yield the rows of directories in any storage; what cannot be read is reported."""
     for path in paths:
         try:
-            with phase(f"looking at {path}"):
+            with phase(f"reading {path}"):
                 row = _row(path, deep, selection, diagnostics)
         except OSError as failure:
             diagnostics.report(path, failure)
@@ -217,8 +217,8 @@ def _totals(
     """Add up partitions, each as it is on disk and as a broker loads it."""
     segments = log_bytes = total_bytes = 0
     leftovers, generations = Counter[str](), Counter[str]()
-    with phase("looking at partitions") as looking:
-        for partition, loaded in looking.over(partitions):
+    with phase("reading partitions") as step:
+        for partition, loaded in step.over(partitions):
             segments += len((loaded or partition).segments)
             log_bytes += (loaded or partition).log_bytes
             total_bytes += partition.total_bytes

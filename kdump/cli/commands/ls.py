@@ -119,8 +119,8 @@ def command(
     with without_garbage_collection():
         rows: list[Row] = []
         for path in directories:
-            with phase(f"looking at the partitions in {path}") as looking:
-                rows += looking.over(_rows(path, selection, diagnostics))
+            with phase(f"listing partitions in {path}") as step:
+                rows += step.over(_rows(path, selection, diagnostics))
     is_unreadable = diagnostics.status & ExitStatus.OPERATIONAL_ERROR
     if not rows and not selection.is_everything and not is_unreadable:
         raise nothing_selected(selection, directories)

@@ -107,7 +107,7 @@ def _partition_lines(
     if is_told or result.unchanged is None:
         yield from _unknown_lines(result)
     for reason in result.held_back:
-        # Most compacted topics never delete; that is no news.
+        # Most compacted topics never delete: not worth a line.
         if is_told or reason is not Reason.POLICY:
             yield f"{path}: held back by {_HOLDS[reason]}"
     if explain:
