@@ -1,1 +1,1 @@
-"""Segments as columns: headers as NumPy arrays, records as positions, checksums, split points."""
+"""Segments as columns: batch headers, and records as positions in the bytes."""

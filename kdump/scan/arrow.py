@@ -1,4 +1,4 @@
-"""Columns of positions as Arrow arrays, without a loop over records."""
+"""Turn columns of positions into Arrow arrays without a loop over records."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kdump.scan.batches import Bytes, Column, Flags
 
 
 def gather_bytes(data: Bytes, start: Column, size: Column, is_valid: Flags) -> pa.Array:
-    """The bytes at each ``start``, as a large_binary array; null where not ``is_valid``.
+    """Return the bytes at each ``start`` as a large_binary array; null if not ``is_valid``.
 
-    Positions have to rise: one array is laid over all of ``data`` in which every second element
-    is a value and those between are what separates them, and the values are taken from it.
+    Positions must rise: one array covers all of ``data``, its even elements are the values and
+    its odd ones the bytes between them, and the values are taken from it.
     """
     count = len(start)
     if not count:
@@ -24,10 +24,10 @@ def gather_bytes(data: Bytes, start: Column, size: Column, is_valid: Flags) -> p
     over_all = pa.Array.from_buffers(
         pa.large_binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(data)]
     )
-    wanted = pa.array(np.arange(0, 2 * count - 1, 2), mask=None if is_valid.all() else ~is_valid)
-    return over_all.take(wanted)
+    values = pa.array(np.arange(0, 2 * count - 1, 2), mask=None if is_valid.all() else ~is_valid)
+    return over_all.take(values)
 
 
 def integers_as_text(values: Column) -> pa.Array:
-    """Decimal digits of each value, as a large_binary array."""
+    """Return the decimal digits of each value as a large_binary array."""
     return pc.cast(pa.array(values), pa.large_string()).cast(pa.large_binary())

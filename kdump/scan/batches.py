@@ -1,8 +1,7 @@
 """The batches of a segment as columns, read front to back in windows of bounded size.
 
-The walk is Kafka's (``FileLogInputStream``): each batch says how long it is, nothing else is
-trusted to find the next one, and nothing is checked that the walk does not need. Where it ends,
-a :class:`Stop` says why.
+The walk is Kafka's (``FileLogInputStream``): the length of each batch leads to the next one, and
+nothing is checked that the walk does not need. A :class:`Stop` says where it ends and why.
 """
 
 from __future__ import annotations
@@ -22,17 +21,17 @@ from kdump.formats.errors import FormatError
 from kdump.storage.byte_source import ByteSource
 
 WINDOW_BYTES: Final = 1 << 20
-"""How much of a file is looked at together: columns of a window stay within a core's cache."""
+"""How much of a file is read at once, so that the columns of a window stay in a core's cache."""
 LARGEST_WINDOW_BYTES: Final = 4 << 20
-"""A batch of more bytes than this is never held as a whole: see :attr:`Window.is_giant`."""
+"""A larger batch is never held in memory as a whole: see :attr:`Window.is_giant`."""
 PADDING_BYTES: Final = 64
-"""Zeroes behind the bytes of a window, so that columns may be read a little past its end."""
+"""Zeroes after the bytes of a window, so that columns can be read a little past its end."""
 
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_TO_CRC: Final = struct.Struct(
     f">i{record_batch.CRC_START - record_batch.LOG_OVERHEAD_BYTES}xI"
 )
-"""What the walk reads of a batch, from its length on: the length and the checksum of magic 2."""
+"""What the walk reads of a batch from its length field on: the length and magic 2's checksum."""
 _HEADER: Final = np.dtype((np.void, record_batch.HEADER_BYTES))
 _CHECKSUM_STEP_BYTES: Final = 1 << 20
 _GROWTH: Final = 4
@@ -44,15 +43,15 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """The headers of n batches, each column an array of shape (n,) and type int64 but the last.
+    """The headers of n batches; every column has shape (n,) and type int64, except the last.
 
-    For magic 0 and 1 a batch is one message, plain or wrapping a set: ``base_offset`` is then
-    its own offset, as ``last_offset_delta`` is 0, both times are the message's (-1 in magic 0),
-    ``records_count`` is -1 (not known), and what these magics do not have is -1.
+    With magic 0 and 1, a batch is one message, plain or with a compressed set in it:
+    ``base_offset`` is the message's own offset, ``last_offset_delta`` is 0, both timestamps are
+    the message's (-1 in magic 0), and ``records_count`` and fields that these magics lack are -1.
     """
 
     position: Column
-    """Byte of the file at which the batch begins."""
+    """Byte of the file where the batch begins."""
     size_bytes: Column
     base_offset: Column
     partition_leader_epoch: Column
@@ -80,11 +79,11 @@ class BatchColumns:
 
     @property
     def next_position(self) -> Column:
-        """Byte of the file behind each batch."""
+        """Byte of the file where each batch ends, exclusive."""
         return self.position + self.size_bytes
 
     def header(self, row: int) -> record_batch.BatchHeader:
-        """One batch's header as a value."""
+        """Return the header of one batch as a value."""
         return record_batch.BatchHeader(
             base_offset=int(self.base_offset[row]),
             length=int(self.size_bytes[row]) - record_batch.LOG_OVERHEAD_BYTES,
@@ -102,11 +101,11 @@ class BatchColumns:
         )
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Each column under its name, in order."""
+        """Return the columns by name, in order."""
         return {name: getattr(self, name) for name in BatchColumns.__slots__}
 
     def rows(self, keep: slice | Flags | Column) -> BatchColumns:
-        """Only some rows of each column."""
+        """Return only some rows of each column."""
         return BatchColumns(**{name: column[keep] for name, column in self.columns().items()})
 
 
@@ -116,15 +115,15 @@ class StopReason(enum.Enum):
     END = "end"
     """Exactly at the end of the file."""
     ZERO_FILL = "zero fill"
-    """A length of 0 among zeroes: space that was set aside and never written."""
+    """A length of 0 among zeroes: preallocated space."""
     SHORT_TAIL = "short tail"
-    """Bytes are left, but not enough for what every batch begins with."""
+    """Too few bytes are left for the start of a batch."""
     TORN_TAIL = "torn tail"
     """The last batch claims more bytes than the file has."""
     BAD_LENGTH = "bad length"
     """A length that no batch can have."""
     TORN_HEADER = "torn header"
-    """A batch too small for its own header, at the end of the file."""
+    """A batch that is too small for its own header, at the end of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ class Stop:
 
     @property
     def is_fatal_to_kafka(self) -> bool:
-        """Whether Kafka's reader throws there, rather than taking it for the end of the log."""
+        """Whether Kafka's reader throws here; otherwise it takes this for the end of the log."""
         return self.reason in (
             StopReason.ZERO_FILL,
             StopReason.BAD_LENGTH,
@@ -147,14 +146,14 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Some whole batches in a row, and their bytes.
+    """Consecutive whole batches and their bytes.
 
     Attributes:
-        source: what was read.
-        data: the bytes, from file position ``start`` on, with :data:`PADDING_BYTES` of zeroes.
+        source: the file.
+        data: the bytes from file position ``start`` on, then :data:`PADDING_BYTES` zeroes.
         start: file position of ``data[0]``.
-        batches: one row a batch, in the order of the file.
-        stop: where the walk ended, in the last window only.
+        batches: one row for each batch, in file order.
+        stop: where the walk ended; only in the last window.
     """
 
     source: ByteSource
@@ -165,18 +164,18 @@ class Window:
 
     @property
     def is_giant(self) -> bool:
-        """Whether this is one batch that is too large to hold: ``data`` is then its header."""
+        """Whether this is one batch that is too large to hold; ``data`` is its header only."""
         return (
             self.batches.count == 1
             and int(self.batches.size_bytes[0]) > len(self.data) - PADDING_BYTES
         )
 
     def rows(self, keep: slice | Flags) -> Window:
-        """Only some of the batches."""
+        """Return only some of the batches."""
         return replace(self, batches=self.batches.rows(keep))
 
     def batch_bytes(self, row: int) -> memoryview:
-        """The bytes of one batch, header included; not for a giant."""
+        """Return the bytes of one batch, header included; not for a giant."""
         begin = int(self.batches.position[row]) - self.start
         return memoryview(self.data)[begin : begin + int(self.batches.size_bytes[row])]
 
@@ -191,27 +190,27 @@ def read_windows(
     first_bytes: int | None = None,
     buffer: Bytes | None = None,
 ) -> Iterator[Window]:
-    """Walk the batches of ``source`` from byte ``start``, which must be a batch's first.
+    """Walk the batches of ``source`` from byte ``start``, where a batch must begin.
 
-    Memory does not grow with the file, nor with what a header claims: a batch of more than
+    Memory grows neither with the file nor with the lengths in it: a batch of more than
     :data:`LARGEST_WINDOW_BYTES` comes alone, as a giant.
 
     Args:
         source: the file.
-        start: byte at which to begin.
-        end: byte at which the file is taken to end (by default where it does).
-        checksums: whether to compute them; without, ``is_valid`` speaks of sizes only.
-        window_bytes: how much to read together.
-        first_bytes: how much at first, and then more from window to window; for whoever may soon
-            go on elsewhere.
-        buffer: where bytes are read to as far as they fit; a window is then good only until the
-            next one is asked for, but nobody has to make room for each.
+        start: byte to begin at.
+        end: byte at which the file counts as ended; None for its real end.
+        checksums: whether to verify checksums; otherwise ``is_valid`` only covers sizes.
+        window_bytes: how much to read at once.
+        first_bytes: how much to read first; later windows grow to ``window_bytes``. For callers
+            that may need only a few batches.
+        buffer: where to read to if the bytes fit. A window is then valid only until the next one
+            is requested, but no memory is allocated for each.
 
     Yields:
-        Windows without gaps between them; the last one, which may hold no batch, has the stop.
+        Windows without gaps between them. The last one has the stop, and may have no batch.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position = start
@@ -244,7 +243,7 @@ def read_windows(
 
 
 def new_buffer(window_bytes: int) -> Bytes:
-    """Room for a window of so many bytes."""
+    """Return a buffer for a window of this size."""
     return np.empty(window_bytes + PADDING_BYTES, np.uint8)
 
 
@@ -263,10 +262,10 @@ def _read_padded(source: ByteSource, position: int, size: int, buffer: Bytes | N
 def _walk(
     data: Bytes, available: int, position: int, end: int, checksums: bool
 ) -> tuple[list[int], list[int], int, Stop | None]:
-    """Hop from batch to batch, and compute the checksums of magic 2 on the way, if wanted.
+    """Step from batch to batch and verify the checksums of magic 2, if ``checksums`` is set.
 
-    Gives the starts of the whole batches in ``data``, which of them have another checksum (of
-    magic 0 and 1 that says nothing), how far they reach, and the stop if it is here.
+    Returns the starts of the whole batches in ``data``, the rows with a wrong checksum (this
+    means nothing for magic 0 and 1), where the last batch ends, and the stop if it is here.
     """
     starts: list[int] = []
     broken: list[int] = []
@@ -290,7 +289,7 @@ def _walk(
                 return starts, broken, at, _torn(position + at, length, remaining - at)
             if following > available:
                 break
-            # A header that is larger than its batch is read on into whatever follows.
+            # A header that is larger than its batch extends into the bytes after the batch.
             if view[at + magic_start] in range(2, 128) and at + header > available:
                 if at + header <= remaining:
                     break
@@ -347,9 +346,9 @@ def _torn_header(position: int, length: int) -> Stop:
 
 
 def _columns(data: Bytes, starts: Column, walked: int, position: int) -> BatchColumns:
-    """What the headers of magic 2 say that begin at ``starts``; nothing is known of checksums."""
-    # Every byte of the window as the first of a header, of which the right ones are taken: several
-    # times as fast as to gather them byte by byte.
+    """Return the magic 2 headers that begin at ``starts``; checksums are not verified here."""
+    # View every byte of the window as the start of a header, then pick the right ones: several
+    # times faster than gathering them byte by byte.
     anywhere = np.ndarray(len(data) - record_batch.HEADER_BYTES + 1, _HEADER, data, 0, (1,))
     fields = anywhere[starts].view(record_batch.HEADER_DTYPE)
     size_bytes = np.empty_like(starts)
@@ -375,7 +374,7 @@ def _columns(data: Bytes, starts: Column, walked: int, position: int) -> BatchCo
 
 
 def _fill_legacy(data: Bytes, starts: list[int], columns: BatchColumns, checksums: bool) -> None:
-    """Put what messages of magic 0 and 1 say where the fields of magic 2 were read."""
+    """Replace the rows of magic 0 and 1, which were read as magic 2."""
     is_legacy = columns.magic < 2
     if not is_legacy.any():
         return
@@ -396,7 +395,7 @@ def _fill_legacy(data: Bytes, starts: list[int], columns: BatchColumns, checksum
         try:
             header = message_set.decode_header(view, begin)
         except FormatError:
-            # A magic below 0, which nothing ever wrote: no field means anything.
+            # No Kafka wrote a magic below 0: no field means anything.
             columns.attributes[row] = 0
             columns.base_timestamp[row] = columns.max_timestamp[row] = -1
             columns.is_valid[row] = False
@@ -438,7 +437,7 @@ def _giant_checksum(
 def read_chunks(
     source: ByteSource, start: int, end: int, chunk_bytes: int = _CHECKSUM_STEP_BYTES
 ) -> Iterator[memoryview]:
-    """The bytes from ``start`` to ``end`` in pieces, each in a buffer of its own."""
+    """Read the bytes from ``start`` to ``end`` in pieces, each in its own buffer."""
     for position in range(start, end, chunk_bytes):
         size = min(chunk_bytes, end - position)
         buffer = memoryview(bytearray(size))

@@ -1,7 +1,7 @@
-"""Finding the next batch where the one before does not lead to it.
+"""Find the next batch after damage.
 
-Behind damage nothing says where a batch begins; what can be believed is a header whose fields
-agree with each other and whose checksum holds over the length that it claims.
+Nothing there says where a batch begins. A header counts if its fields agree with each other and
+its checksum matches the bytes that its length covers.
 """
 
 from __future__ import annotations
@@ -17,35 +17,38 @@ from kdump.scan.source import next_data, read_at
 from kdump.storage.byte_source import ByteSource
 
 LARGEST_BATCH_BYTES: Final = 64 << 20
-"""A larger batch is not believed: what chance puts into a length is mostly large."""
+"""A larger batch does not count: a random length is usually large."""
 
 _FIRST_STEP_BYTES: Final = 16 << 10
-"""Mostly a batch or two are damaged: what follows is near."""
+"""Usually only a batch or two are damaged, and the next one is near."""
 _STEP_BYTES: Final = 1 << 20
 _KNOWN_ATTRIBUTES: Final = 0x7F
 _KNOWN_LEGACY_ATTRIBUTES: Final = 0x0F
 
 
 def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | None:
-    """The first byte at or behind ``start`` at which a sound batch begins, of any magic.
+    """Find the first valid batch, of any magic, at or after byte ``start``.
 
     Args:
         source: the segment.
-        start: byte at which to begin.
-        end: byte at which the file is taken to end.
+        start: byte to begin at.
+        end: byte at which the file counts as ended; None for its real end.
 
     Returns:
-        Its position, or None where there is none before ``end``.
+        Its position; None if there is none before ``end``.
+
+    Raises:
+        OSError: reading fails.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     step, position = _FIRST_STEP_BYTES, start
     while position < end:
-        # A header has bytes that are not zero: none is in a hole, where there may be a terabyte.
+        # A header is never all zeroes, so none is in a hole, which can be a terabyte long.
         data_start = next_data(source, position) - record_batch.HEADER_BYTES
         if data_start > position:
             position = data_start
             continue
-        # What begins in this step is judged by its header, which may reach into the next.
+        # The header of a batch that begins in this step may extend into the next.
         size = min(step + record_batch.HEADER_BYTES, end - position)
         data = np.frombuffer(read_at(source, position, size) + bytes(PADDING_BYTES), np.uint8)
         for candidate in _candidates(data, min(step, size), position, end):
@@ -57,7 +60,7 @@ def find_batch(source: ByteSource, start: int, end: int | None = None) -> int | 
 
 
 def is_valid_batch(source: ByteSource, position: int, end: int) -> bool:
-    """Whether a whole batch stands at ``position`` and its checksum holds."""
+    """Whether a whole batch is at ``position`` and its checksum is right."""
     prefix = read_at(source, position, record_batch.HEADER_BYTES)
     if len(prefix) <= record_batch.PREFIX_BYTES:
         return False
@@ -81,9 +84,9 @@ def is_valid_batch(source: ByteSource, position: int, end: int) -> bool:
 
 
 def _is_filled(source: ByteSource, prefix: bytes, position: int, size: int) -> bool:
-    """Whether key and value of a message of magic 0 or 1 take up all of its ``size``.
+    """Whether key and value of a message of magic 0 or 1 fill its ``size`` exactly.
 
-    That takes four bytes to see, where a checksum takes all that its length claims.
+    This takes eight bytes to check, while a checksum takes everything that the length covers.
     """
     at = (
         message_set.KEY_SIZE_START_V1
@@ -97,11 +100,11 @@ def _is_filled(source: ByteSource, prefix: bytes, position: int, size: int) -> b
 
 
 def _candidates(data: Bytes, count: int, position: int, end: int) -> list[int]:
-    """Positions in the first ``count`` bytes whose header could be a batch's."""
+    """Return the positions in the first ``count`` bytes where a batch header is possible."""
     at = np.flatnonzero(data[record_batch.MAGIC_START : record_batch.MAGIC_START + count] <= 2)
-    # Offsets and lengths have their highest bit clear, which alone rules out most places.
+    # Offsets and lengths have their highest bit clear: this alone rules out most positions.
     at = at[(data[at] < 0x80) & (data[at + record_batch.LENGTH_START] < 0x80)]
-    # A length has some bit set, which rules out most of what was never written.
+    # A length is not zero: this rules out most of what was never written.
     length_bytes = [data[at + record_batch.LENGTH_START + step] for step in range(4)]
     at = at[np.bitwise_or.reduce(length_bytes) != 0]
     headers = data[at[:, None] + np.arange(record_batch.HEADER_BYTES)]
@@ -122,7 +125,7 @@ def _candidates(data: Bytes, count: int, position: int, end: int) -> list[int]:
 
 
 def _is_legacy(headers: Bytes, length: Column) -> Flags:
-    """Whether the fields of a message of magic 0 or 1 could be one's."""
+    """Whether the fields are possible for a message of magic 0 or 1."""
     key_size = np.where(
         headers[:, record_batch.MAGIC_START] == 0,
         _int32(headers, message_set.KEY_SIZE_START_V0),

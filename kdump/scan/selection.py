@@ -1,4 +1,4 @@
-"""Which batches and records of a log are wanted: by offset, time and key, with a limit."""
+"""Select batches and records of a log by offset, time and key, up to a limit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PER_RECORD = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to keep; None does not restrict. Both ``to`` are the first that is not wanted."""
+    """What to keep; None does not restrict. Both ``to`` bounds are exclusive."""
 
     from_offset: int | None = None
     to_offset: int | None = None
@@ -40,7 +40,7 @@ class Selection:
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether everything is selected."""
         return self == Selection()
 
     def wants_offset(self, offset: int) -> bool:
@@ -50,31 +50,31 @@ class Selection:
         )
 
     def batches(self, batches: BatchColumns) -> Flags:
-        """Which batches may hold a wanted record, as far as headers can be believed.
+        """Return which batches may hold a selected record, as far as headers can be trusted.
 
-        The largest time in a header is a claim, and the first is that of the first record only;
-        they are the records' own where the broker stamped them, and in plain old messages.
+        The largest timestamp in a header may be wrong, and the base timestamp is that of the first
+        record only. Both are exact if the broker set them, and in plain messages of magic 0 and 1.
         """
         mask = np.ones(batches.count, np.bool_)
         if self.from_offset is not None:
             mask &= batches.last_offset >= self.from_offset
         if self.to_offset is not None:
-            # What a message of magic 0 or 1 wraps may begin far below its own offset.
+            # A set compressed in a message of magic 0 or 1 may begin far below its offset.
             mask &= (batches.base_offset < self.to_offset) | (batches.magic < 2)
         if self.has_times:
             is_plain = (batches.magic < 2) & (batches.attributes & record_batch.CODEC_MASK == 0)
             is_stamped = batches.attributes & record_batch.LOG_APPEND_TIME_FLAG != 0
             is_exact = (is_plain | is_stamped) & batches.is_valid
-            mask &= self._has_wanted_time(batches) | ~is_exact
+            mask &= self._has_selected_time(batches) | ~is_exact
         return mask
 
     @property
     def has_times(self) -> bool:
-        """Whether times are left out."""
+        """Whether it restricts times."""
         return self.from_time_ms is not None or self.to_time_ms is not None
 
-    def _has_wanted_time(self, batches: BatchColumns) -> Flags:
-        """Which batches are wanted, if the time in their header is that of all records."""
+    def _has_selected_time(self, batches: BatchColumns) -> Flags:
+        """Return which batches are selected, if all records have the time in the header."""
         mask = np.ones(batches.count, np.bool_)
         if self.from_time_ms is not None:
             mask &= batches.max_timestamp >= self.from_time_ms
@@ -83,15 +83,15 @@ class Selection:
         return mask
 
     def is_past(self, batches: BatchColumns) -> bool:
-        """Whether all that follows ``batches`` has higher offsets than what is wanted."""
+        """Whether everything after ``batches`` has offsets past the selected ones."""
         if self.to_offset is None:
             return False
-        # Damage can put a high offset anywhere: only sound batches tell how far the log is.
+        # Damage can put a high offset anywhere: only valid batches say how far the log is.
         last_offset = batches.last_offset[batches.is_valid]
         return bool(last_offset.size) and int(last_offset[-1]) >= self.to_offset - 1
 
     def records(self, columns: RecordColumns) -> RecordColumns:
-        """Only the wanted records, and only the batches that have one of them."""
+        """Return only the selected records, and only the batches that have one."""
         mask = np.ones(columns.count, np.bool_)
         if self.from_offset is not None:
             mask &= columns.offset >= self.from_offset
@@ -106,10 +106,10 @@ class Selection:
         return with_rows(columns, mask)
 
     def messages(self, messages: list[Message]) -> list[Message]:
-        """Only the wanted messages."""
-        return [message for message in messages if self._wants(message)]
+        """Return only the selected messages."""
+        return [message for message in messages if self._has_message(message)]
 
-    def _wants(self, message: Message) -> bool:
+    def _has_message(self, message: Message) -> bool:
         return (
             self.wants_offset(message.offset)
             and (self.from_time_ms is None or message.timestamp >= self.from_time_ms)
@@ -128,7 +128,7 @@ def _has_key(columns: RecordColumns, key: bytes) -> Flags:
 
 
 def with_rows(columns: RecordColumns, mask: Flags) -> RecordColumns:
-    """Only the records in ``mask``, and only the batches that have one, or a problem."""
+    """Return only the records in ``mask``, and only the batches with one or with a problem."""
     kept = {name: getattr(columns, name)[mask] for name in _PER_RECORD}
     rows = np.union1d(kept["batch"], np.array(list(columns.problems), np.int64))
     kept["batch"] = np.searchsorted(rows, kept["batch"])

@@ -1,4 +1,4 @@
-"""What scans ask of a source of bytes: holes, zeroes, and pieces of it."""
+"""Pieces, holes and zeroes of a source of bytes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from kdump.storage.byte_source import ByteSource, SparseSource
 
 _STEP_BYTES: Final = 1 << 20
-"""How much is held at a time while looking for the end of data."""
+"""How much is held in memory while searching for the end of data."""
 _ZEROES: Final = bytes(1 << 16)
 
 
 def data_ranges(source: ByteSource, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The ranges from ``start`` to ``end`` that can hold another byte than zero, in order.
+    """Yield the ranges between ``start`` and ``end`` that may hold anything but zeroes, in order.
 
-    What lies between them was never written, of which there may be a terabyte.
+    The holes between them were never written, and can be a terabyte long.
     """
     if isinstance(source, SparseSource):
         yield from source.data_ranges(start, end)
@@ -24,9 +24,9 @@ def data_ranges(source: ByteSource, start: int, end: int) -> Iterator[tuple[int,
 
 
 def next_data(source: ByteSource, position: int) -> int:
-    """Where the first byte is, from ``position`` on, that can be another than zero.
+    """Return the first position from ``position`` on that may hold anything but zeroes.
 
-    The size where nothing but a hole follows.
+    Returns the size of the source if only a hole follows.
     """
     first = next(data_ranges(source, position, source.size_bytes), None)
     return source.size_bytes if first is None else first[0]
@@ -36,7 +36,7 @@ def is_zero(source: ByteSource, start: int, end: int) -> bool:
     """Whether all bytes from ``start`` to ``end`` are zero, written or not.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     for begin, stop in data_ranges(source, start, end):
         for at in range(begin, stop, _STEP_BYTES):
@@ -47,10 +47,10 @@ def is_zero(source: ByteSource, start: int, end: int) -> bool:
 
 
 def end_of_data(source: ByteSource, start: int, end: int) -> int:
-    """Where, between ``start`` and ``end``, nothing but zeroes follows, written or not.
+    """Return the position between ``start`` and ``end`` after which there are only zeroes.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     for begin, stop in reversed(list(data_ranges(source, start, end))):
         while stop > begin:
@@ -63,7 +63,7 @@ def end_of_data(source: ByteSource, start: int, end: int) -> int:
 
 
 def without_padding(data: bytes) -> bytes:
-    """``data`` without the zeroes at its end: a block at a time, as ``rstrip`` takes long."""
+    """Return ``data`` without the zeroes at its end, block by block because ``rstrip`` is slow."""
     end = len(data)
     while end:
         start = max(0, end - len(_ZEROES))
@@ -75,7 +75,7 @@ def without_padding(data: bytes) -> bytes:
 
 
 def read_at(source: ByteSource, position: int, size: int) -> bytes:
-    """Up to ``size`` bytes from ``position`` on; fewer only where the source ends."""
+    """Read up to ``size`` bytes from ``position`` on; fewer only where the source ends."""
     size = max(0, min(size, source.size_bytes - position))
     buffer = bytearray(size)
     view = memoryview(buffer)

@@ -1,4 +1,4 @@
-"""A segment from front to back, whatever magics it mixes, with or without its records."""
+"""Walk a segment of any mix of magics from front to back, with or without its records."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ from kdump.storage.byte_source import ByteSource
 
 ALL: Final = Selection()
 
-_BEHIND_DAMAGE_BYTES: Final = 64 << 10
+_AFTER_DAMAGE_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class MessageSet:
-    """A batch of magic 0 or 1 and the messages in it: itself, or those that it wraps.
+    """A batch of magic 0 or 1 and its messages: the batch itself, or the set compressed in it.
 
-    ``problem`` is what ended them early.
+    Attributes:
+        window: with this one batch.
+        messages: up to the first damaged one.
+        problem: why the messages ended early.
     """
 
     window: Window
-    """Has this one batch."""
     messages: list[message_set.Message]
     problem: FormatError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Bytes that were passed over to the next sound batch, or to the end of the file."""
+    """Bytes that were skipped up to the next valid batch, or to the end of the file."""
 
     start: int
     end: int
@@ -67,36 +69,39 @@ def walk_segment(
     follow_bad: bool = False,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> Iterator[Step]:
-    """The batches of ``source`` in order, and then the :class:`Stop`.
+    """Yield the batches of ``source`` in order, and then the :class:`Stop`.
 
     Args:
         source: the segment.
-        start: byte at which a batch begins.
-        end: byte at which the file is taken to end.
-        with_records: give records (``RecordColumns`` and ``MessageSet``), not just batches
+        start: byte where a batch begins.
+        end: byte at which the file counts as ended; None for its real end.
+        with_records: yield records (``RecordColumns`` and ``MessageSet``) instead of batches
             (``Window``).
-        selection: what is wanted; its limit counts records, or batches where there are none.
-            There is no stop where the walk ends with the last that can be wanted.
-        follow_bad: go on at the next sound batch where one does not lead to the next; the bytes
-            between are a :class:`Skipped`.
+        selection: what to yield. Its limit counts records, or batches without ``with_records``.
+            There is no stop if the walk ends because nothing later can match.
+        follow_bad: continue at the next valid batch after damage; the bytes between are a
+            :class:`Skipped`.
         largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
+
+    Raises:
+        OSError: reading fails.
     """
     left = selection.limit
     for step in walk_windows(source, start, end, follow_bad=follow_bad):
         if not isinstance(step, Window):
             yield step
             continue
-        for wanted in expand_window(
+        for selected in expand_window(
             step,
             selection,
             with_records=with_records,
             largest_record_bytes=largest_record_bytes,
         ):
             if left is None:
-                yield wanted
+                yield selected
                 continue
-            yield _at_most(wanted, left)
-            left -= limited_count(wanted)
+            yield _at_most(selected, left)
+            left -= limited_count(selected)
             if left <= 0:
                 return
         if selection.is_past(step.batches):
@@ -113,10 +118,9 @@ def walk_windows(
     window_bytes: int = WINDOW_BYTES,
     buffer: Bytes | None = None,
 ) -> Iterator[Window | Skipped | Stop]:
-    """The windows of ``source`` in order, what is skipped between them, and then the stop.
+    """Yield the windows of ``source`` in order, what is skipped between them, and then the stop.
 
-    The arguments are those of :func:`walk_segment` and of
-    :func:`~kdump.scan.batches.read_windows`.
+    For the arguments see :func:`walk_segment` and :func:`~kdump.scan.batches.read_windows`.
     """
     end = source.size_bytes if end is None else min(end, source.size_bytes)
     position: int | None = start
@@ -132,9 +136,9 @@ def walk_windows(
             first_bytes=first_bytes,
             buffer=buffer,
         ):
-            sound, stop = _cut_at_false_length(window, end) if follow_bad else (window, None)
-            if sound.batches.count:
-                yield sound
+            valid, stop = _cut_at_false_length(window, end) if follow_bad else (window, None)
+            if valid.batches.count:
+                yield valid
             stop = stop or window.stop
             if stop is not None:
                 break
@@ -144,8 +148,8 @@ def walk_windows(
             return
         position = find_batch(source, stop.position + 1, end)
         yield Skipped(stop.position, end if position is None else position, stop.problem)
-        # Where there is damage, there may be more soon: what was read behind it is read in vain.
-        first_bytes = min(_BEHIND_DAMAGE_BYTES, window_bytes)
+        # More damage may follow soon, and what was read past it would be wasted.
+        first_bytes = min(_AFTER_DAMAGE_BYTES, window_bytes)
     yield Stop(end, StopReason.END)
 
 
@@ -156,13 +160,13 @@ def expand_window(
     with_records: bool,
     largest_record_bytes: int = LARGEST_RECORD_BYTES,
 ) -> Iterator[Window | RecordColumns | MessageSet]:
-    """What is wanted of the batches of ``window``, in order.
+    """Yield what is selected in ``window``, in order.
 
-    The arguments are those of :func:`walk_segment`, but a limit is not kept here.
+    For the arguments see :func:`walk_segment`; the limit of the selection is not applied here.
     """
     mask = selection.batches(window.batches)
     if selection.has_times and not with_records:
-        mask = _with_wanted_time(window, selection, mask)
+        mask = _with_selected_time(window, selection, mask)
     if not mask.all():
         window = window.rows(mask)
     is_legacy = window.batches.magic < 2
@@ -189,8 +193,8 @@ def expand_window(
                     yield kept
 
 
-def _with_wanted_time(window: Window, selection: Selection, mask: Flags) -> Flags:
-    """The batches of ``mask`` that have a record of a wanted time, or are damaged."""
+def _with_selected_time(window: Window, selection: Selection, mask: Flags) -> Flags:
+    """Return which batches of ``mask`` have a record with a selected time, or are damaged."""
     found = np.zeros(len(mask), np.bool_)
     rows = np.flatnonzero(mask)
     position = window.batches.position
@@ -212,7 +216,7 @@ def _at_most(
 
 
 def limited_count(step: Step) -> int:
-    """What a limit counts of a step: its records, or its batches where it has no records."""
+    """Count what a limit counts in a step: records, or batches if it has no records."""
     match step:
         case Window():
             return step.batches.count
@@ -238,11 +242,11 @@ def _message_set(window: Window, largest_record_bytes: int) -> MessageSet:
 
 
 def message_bytes(window: Window, row: int, largest_bytes: int) -> Buffer:
-    """The bytes of an entry of magic 0 or 1, which may be larger than its window.
+    """Return the bytes of a message of magic 0 or 1, even if it is larger than its window.
 
     Raises:
         OverLimitError: it is larger than ``largest_bytes``.
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     if not window.is_giant:
         return window.batch_bytes(row)
@@ -257,10 +261,10 @@ def message_bytes(window: Window, row: int, largest_bytes: int) -> Buffer:
 
 
 def _cut_at_false_length(window: Window, end: int) -> tuple[Window, Stop | None]:
-    """``window`` up to the first batch that is not sound and leads to none that is.
+    """Cut ``window`` before the first invalid batch that does not lead to a valid one.
 
-    Its length may well be the lie. Where the next batch is sound, the length was right and only
-    the content is damaged.
+    The length of such a batch cannot be trusted. If the next batch is valid, the length is right
+    and only the content is damaged.
     """
     batches = window.batches
     for row in np.flatnonzero(~batches.is_valid).tolist():

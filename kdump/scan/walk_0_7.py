@@ -1,4 +1,4 @@
-"""The messages of a Kafka 0.7 log, read one by one, and found again behind damage."""
+"""Read the messages of a Kafka 0.7 log one by one, and find the next one after damage."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
 LARGEST_MESSAGE_BYTES: Final = 64 << 20
-"""A larger message is not looked for: what chance puts into a size is mostly large."""
+"""Larger messages are not searched for: a random size is usually large."""
 _STEP_BYTES: Final = 1 << 20
 _HEADER_BYTES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Bytes that hold no valid message, and why the first one of them does not begin one."""
+    """Bytes without a valid message.
+
+    Attributes:
+        start: the first byte.
+        end: the byte after the last one.
+        problem: why no message begins at ``start``.
+    """
 
     start: int
     end: int
@@ -30,13 +36,13 @@ class Skipped:
 
 
 def read_entry(source: ByteSource, position: int) -> Message | Stop:
-    """The message at byte ``position``, whether or not its checksum holds.
+    """Return the message at byte ``position``, whatever its checksum, or the stop if there is none.
 
-    A stop where there is none; memory is given to no more than the file has.
+    No more memory is used than the file has bytes.
     """
     size = int.from_bytes(read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), signed=True)
     if size == 0:
-        size = source.size_bytes - position  # zeroes to the end are no entry
+        size = source.size_bytes - position  # zeroes to the end are not an entry
     data = read_at(source, position, kafka07.LOG_OVERHEAD_BYTES + max(size, 0))
     entry = kafka07.decode_entry(data)
     if isinstance(entry, Message):
@@ -46,7 +52,7 @@ def read_entry(source: ByteSource, position: int) -> Message | Stop:
 
 
 def valid_messages(source: ByteSource) -> Iterator[Message | Skipped]:
-    """All valid messages in order, and the bytes between them."""
+    """Yield all valid messages in order, and the bytes between them."""
     position: int | None = 0
     while position is not None:
         entry = read_entry(source, position)
@@ -63,7 +69,7 @@ def valid_messages(source: ByteSource) -> Iterator[Message | Skipped]:
 
 
 def find_message(source: ByteSource, start: int) -> int | None:
-    """The first byte at or behind ``start`` at which a valid message begins."""
+    """Return the first byte at or after ``start`` where a valid message begins; None if none does."""
     for position in range(start, source.size_bytes, _STEP_BYTES):
         data = read_at(source, position, _STEP_BYTES + _HEADER_BYTES)
         for candidate in _candidates(data, source.size_bytes - position):
@@ -74,7 +80,7 @@ def find_message(source: ByteSource, start: int) -> int | None:
 
 
 def _candidates(data: bytes, left_bytes: int) -> list[int]:
-    """Where in the first step of ``data`` an entry could begin by its size and magic."""
+    """Return where an entry could begin in the first step of ``data``, by its size and magic."""
     bytes_ = np.frombuffer(data + bytes(_HEADER_BYTES), np.uint8)
     count = min(_STEP_BYTES, len(data))
     magic = bytes_[kafka07.LOG_OVERHEAD_BYTES : kafka07.LOG_OVERHEAD_BYTES + count]
