@@ -172,7 +172,7 @@ def _load(name: str) -> ModuleType:
     if location.kind() is not EntryKind.FILE:
         raise FileNotFoundError(f"there is no file {name}")
     spec = importlib.util.spec_from_file_location(
-        f"_kdump_decoder_{location.path.stem}", location.as_absolute().local_path
+        f"_kdump_decoder_{location.name.removesuffix('.py')}", location.as_absolute().local_path
     )
     assert spec is not None
     assert spec.loader is not None

@@ -42,14 +42,14 @@ class DumpedFile:
 
     @property
     def path(self) -> Location:
-        return Location(self.storage, PurePath(self.name))
+        return Location(self.storage, str(PurePath(self.name)))
 
     @property
     def absolute_name(self) -> str:
         """The path as ``java.io.File.getAbsolutePath`` gives it: absolute, but not resolved."""
         if self.name.startswith("/"):
             return self.name
-        directory = str(self.storage.as_absolute(PurePath())).rstrip("/")
+        directory = self.storage.as_absolute(".").rstrip("/")
         return f"{directory}/{self.name}" if self.name else directory or "/"
 
     @property

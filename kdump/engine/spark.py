@@ -341,7 +341,7 @@ def _relative_to(origin: str | None, split: Split) -> Iterator[None]:
             try:
                 os.chdir(origin)
             except OSError as failure:
-                if not split.path.path.is_absolute():
+                if not split.path.path.startswith("/"):
                     raise KdumpError(
                         f"the path is relative to {origin}, which cannot be entered on"
                         f" {socket.gethostname()}: {failure.strerror}"

@@ -219,12 +219,14 @@ def read_partition(
     """
     listing = _Listing()
     for entry in path.entries():
+        if entry.kind is EntryKind.FILE:
+            listing.add(entry.name, entry.size_bytes, entry.hole_bytes)
+            continue
         if entry.error is not None and not entry.is_link:
             raise entry.error
         if entry.kind in SPECIAL_KINDS and names.is_partition_file(entry.name):
             raise special_file_error(str(path / entry.name), entry.kind)
-        is_file = entry.kind is EntryKind.FILE
-        listing.add(entry.name, entry.size_bytes if is_file else None, entry.hole_bytes)
+        listing.add(entry.name, None)
     return listing.partition(path, topic_partition, state)
 
 

@@ -69,7 +69,7 @@ def valid_messages(source: ByteSource) -> Iterator[Message | Skipped]:
 
 
 def find_message(source: ByteSource, start: int) -> int | None:
-    """Return the first byte at or after ``start`` where a valid message begins; None if none does."""
+    """Find the first valid message at or after byte ``start``; None if there is none."""
     for position in range(start, source.size_bytes, _STEP_BYTES):
         data = read_at(source, position, _STEP_BYTES + _HEADER_BYTES)
         for candidate in _candidates(data, source.size_bytes - position):

@@ -41,47 +41,47 @@ _LEAST_HOLE_BYTES: Final = 1 << 20
 class LocalDisk:
     """The file systems of this machine, as one storage; they have owners and links."""
 
-    def name_of(self, path: PurePath) -> str:
-        return str(path)
+    def name_of(self, path: str) -> str:
+        return path
 
-    def entries(self, path: PurePath) -> list[Entry]:
+    def entries(self, path: str) -> list[Entry]:
         with os.scandir(path) as listed:
             return [entry for found in listed if (entry := _listed(found)) is not None]
 
-    def status(self, path: PurePath) -> Entry:
+    def status(self, path: str) -> Entry:
         found = os.lstat(path)
         is_link = stat.S_ISLNK(found.st_mode)
-        return _entry(path.name, os.stat(path) if is_link else found, is_link)
+        return _entry(os.path.basename(path), os.stat(path) if is_link else found, is_link)
 
     def open_file(self, location: Location) -> LocalFile:
         return LocalFile(location)
 
-    def read(self, path: PurePath) -> bytes:
+    def read(self, path: str) -> bytes:
         with open_for_reading(path) as file:
             try:
                 return file.read()
             except OSError as failure:
-                raise OSError(failure.errno, failure.strerror, str(path)) from failure
+                raise OSError(failure.errno, failure.strerror, path) from failure
 
-    def as_absolute(self, path: PurePath) -> PurePath:
-        return PurePath(Path(path).absolute())
+    def as_absolute(self, path: str) -> str:
+        return str(Path(path).absolute())
 
-    def resolved(self, path: PurePath) -> PurePath:
-        return PurePath(Path(path).resolve())
+    def resolved(self, path: str) -> str:
+        return str(Path(path).resolve())
 
-    def is_same(self, path: PurePath, other: PurePath) -> bool:
+    def is_same(self, path: str, other: str) -> bool:
         return os.path.samefile(path, other)
 
-    def local_path(self, path: PurePath) -> Path:
+    def local_path(self, path: str) -> Path:
         return Path(path)
 
-    def ownership(self, path: PurePath) -> Ownership:
+    def ownership(self, path: str) -> Ownership:
         return _ownership(os.stat(path))
 
-    def owned_entry(self, path: PurePath) -> OwnedEntry:
-        return _owned(path.name, os.lstat(path))
+    def owned_entry(self, path: str) -> OwnedEntry:
+        return _owned(os.path.basename(path), os.lstat(path))
 
-    def owned_entries(self, path: PurePath) -> list[OwnedEntry]:
+    def owned_entries(self, path: str) -> list[OwnedEntry]:
         entries = []
         with os.scandir(path) as listed:
             for found in listed:
@@ -91,7 +91,7 @@ class LocalDisk:
                     entries.append(OwnedEntry(found.name, found.is_symlink(), failure))
         return entries
 
-    def link_target(self, path: PurePath) -> str:
+    def link_target(self, path: str) -> str:
         return os.readlink(path)
 
 
@@ -100,7 +100,7 @@ LOCAL_DISK: Final = LocalDisk()
 
 def local(path: PurePath | str) -> Location:
     """The location of a file or directory of this machine."""
-    return Location(LOCAL_DISK, PurePath(path))
+    return Location(LOCAL_DISK, str(PurePath(path)))
 
 
 class LocalFile(StoredFile):
@@ -153,26 +153,26 @@ class LocalFile(StoredFile):
         self._descriptor = -1
 
 
-def require_not_special(path: PurePath) -> None:
+def require_not_special(path: PurePath | str) -> None:
     """Refuse what must not be opened.
 
     Raises:
         SpecialFileError: it is a FIFO, a socket or a device, or a symbolic link to one.
         OSError: there is nothing.
     """
-    _require_not_special(path, os.stat(path))
+    _require_not_special(str(path), os.stat(path))
 
 
-def open_for_reading(path: PurePath) -> io.FileIO:
+def open_for_reading(path: PurePath | str) -> io.FileIO:
     """Open a regular file, through symbolic links too, as an unbuffered stream of bytes.
 
     Raises:
         OSError: it is missing, cannot be read, or is not a regular file.
     """
-    return os.fdopen(_open(path)[0], "rb", buffering=0)
+    return os.fdopen(_open(str(path))[0], "rb", buffering=0)
 
 
-def _open(path: PurePath) -> tuple[int, int]:
+def _open(path: str) -> tuple[int, int]:
     """Open a regular file; its descriptor and its size in bytes."""
     _require_regular(path, os.stat(path))
     descriptor = os.open(path, _FLAGS)
@@ -185,16 +185,17 @@ def _open(path: PurePath) -> tuple[int, int]:
     return descriptor, status.st_size
 
 
-def _require_regular(path: PurePath, status: os.stat_result) -> None:
+def _require_regular(path: str, status: os.stat_result) -> None:
+    if stat.S_ISREG(status.st_mode):
+        return
     _require_not_special(path, status)
-    if not stat.S_ISREG(status.st_mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
-def _require_not_special(path: PurePath, status: os.stat_result) -> None:
+def _require_not_special(path: str, status: os.stat_result) -> None:
     kind = _kind(status)
     if kind in SPECIAL_KINDS:
-        raise special_file_error(str(path), kind)
+        raise special_file_error(path, kind)
 
 
 def _listed(found: os.DirEntry[str]) -> Entry | None:
@@ -217,15 +218,15 @@ def _listed(found: os.DirEntry[str]) -> Entry | None:
 
 
 def _entry(name: str, status: os.stat_result, is_link: bool) -> Entry:
-    kind = _kind(status)
-    if kind is not EntryKind.FILE:
-        return Entry(name, kind, is_link)
-    hole_bytes = status.st_size - status.st_blocks * _BLOCK_BYTES
+    if not stat.S_ISREG(status.st_mode):
+        return Entry(name, _kind(status), is_link)
+    size_bytes = status.st_size
+    hole_bytes = size_bytes - status.st_blocks * _BLOCK_BYTES
     return Entry(
         name,
-        kind,
+        EntryKind.FILE,
         is_link,
-        status.st_size,
+        size_bytes,
         status.st_mtime_ns,
         hole_bytes if hole_bytes >= _LEAST_HOLE_BYTES else 0,
     )

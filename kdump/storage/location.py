@@ -11,7 +11,7 @@ import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -34,11 +34,11 @@ class Storage(Protocol):
     are refused here, for every reader.
     """
 
-    def name_of(self, path: PurePath) -> str:
+    def name_of(self, path: str) -> str:
         """How messages and tables name a file or directory: a path, or a URI."""
         ...
 
-    def entries(self, path: PurePath) -> list[Entry]:
+    def entries(self, path: str) -> list[Entry]:
         """All entries of a directory, as the storage lists them.
 
         Raises:
@@ -46,7 +46,7 @@ class Storage(Protocol):
         """
         ...
 
-    def status(self, path: PurePath) -> Entry:
+    def status(self, path: str) -> Entry:
         """The entry for a file, a directory, or whatever else there is.
 
         Raises:
@@ -62,7 +62,7 @@ class Storage(Protocol):
         """
         ...
 
-    def read(self, path: PurePath) -> bytes:
+    def read(self, path: str) -> bytes:
         """All bytes of a small regular file.
 
         Raises:
@@ -70,11 +70,11 @@ class Storage(Protocol):
         """
         ...
 
-    def as_absolute(self, path: PurePath) -> PurePath:
+    def as_absolute(self, path: str) -> str:
         """The path from the root of the storage; links and ``..`` stay."""
         ...
 
-    def resolved(self, path: PurePath) -> PurePath:
+    def resolved(self, path: str) -> str:
         """The path from the root of the storage, without links and ``..``.
 
         Raises:
@@ -82,7 +82,7 @@ class Storage(Protocol):
         """
         ...
 
-    def is_same(self, path: PurePath, other: PurePath) -> bool:
+    def is_same(self, path: str, other: str) -> bool:
         """Whether two paths name the same file or directory.
 
         Raises:
@@ -90,7 +90,7 @@ class Storage(Protocol):
         """
         ...
 
-    def local_path(self, path: PurePath) -> Path | None:
+    def local_path(self, path: str) -> Path | None:
         """The path for system calls of this machine; None where the storage is no local disk."""
         ...
 
@@ -99,33 +99,42 @@ class Storage(Protocol):
 class Location:
     """A file or directory in a storage, whether it exists or not.
 
+    The path is text, because making a :class:`pathlib.Path` for each of 100,000 files takes a
+    tenth of the time to list them. It is normalized: no ``//``, no ``/.``, no ``/`` at the end,
+    and ``.`` for the current directory.
+
     Attributes:
-        storage: where.
+        storage: where it is.
         path: within the storage.
     """
 
     storage: Storage
-    path: PurePath
+    path: str
 
     def __str__(self) -> str:
         return self.storage.name_of(self.path)
 
     def __truediv__(self, name: str) -> Location:
-        return Location(self.storage, self.path / name)
+        if self.path == ".":
+            return Location(self.storage, name)
+        separator = "" if self.path.endswith("/") else "/"
+        return Location(self.storage, f"{self.path}{separator}{name}")
 
     @property
     def name(self) -> str:
         """The last part of the path; empty for the root and for the current directory."""
-        return self.path.name
+        name = self.path.rpartition("/")[2]
+        return "" if name == "." else name
 
     @property
     def parent(self) -> Location:
         """The directory around it, by the path alone."""
-        return Location(self.storage, self.path.parent)
+        head, separator, _ = self.path.rpartition("/")
+        return Location(self.storage, head or separator or ".")
 
     def with_name(self, name: str) -> Location:
         """Another name in the same directory."""
-        return Location(self.storage, self.path.with_name(name))
+        return self.parent / name
 
     def entries(self) -> list[Entry]:
         """As :meth:`Storage.entries`."""

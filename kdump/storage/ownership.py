@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import PurePath
 from typing import NamedTuple, Protocol, runtime_checkable
 
 
@@ -42,7 +41,7 @@ class OwnedEntry(NamedTuple):
 class OwnedStorage(Protocol):
     """A storage whose files have owners, and which has symbolic links."""
 
-    def ownership(self, path: PurePath) -> Ownership:
+    def ownership(self, path: str) -> Ownership:
         """Who may do what with a file or directory; links are followed.
 
         Raises:
@@ -50,7 +49,7 @@ class OwnedStorage(Protocol):
         """
         ...
 
-    def owned_entry(self, path: PurePath) -> OwnedEntry:
+    def owned_entry(self, path: str) -> OwnedEntry:
         """The same without following links.
 
         Raises:
@@ -58,7 +57,7 @@ class OwnedStorage(Protocol):
         """
         ...
 
-    def owned_entries(self, path: PurePath) -> list[OwnedEntry]:
+    def owned_entries(self, path: str) -> list[OwnedEntry]:
         """All entries of a directory, in no order.
 
         Raises:
@@ -66,7 +65,7 @@ class OwnedStorage(Protocol):
         """
         ...
 
-    def link_target(self, path: PurePath) -> str:
+    def link_target(self, path: str) -> str:
         """What a symbolic link contains.
 
         Raises:

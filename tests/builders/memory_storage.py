@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from kdump.storage.entries import Entry, EntryKind
 from kdump.storage.location import Location, StoredFile
@@ -23,54 +23,54 @@ class MemoryStorage:
     """
 
     name: str
-    files: Mapping[PurePath, bytes] = field(compare=False, repr=False)
-    directories: frozenset[PurePath] = field(compare=False, repr=False)
+    files: Mapping[str, bytes] = field(compare=False, repr=False)
+    directories: frozenset[str] = field(compare=False, repr=False)
 
     @classmethod
     def copied(cls, root: Path) -> Location:
         """Copy a directory of the local disk; its files keep their names."""
         below = list(root.rglob("*"))
-        files = {PurePath(path): path.read_bytes() for path in below if path.is_file()}
-        directories = frozenset(PurePath(path) for path in (root, *below) if path.is_dir())
-        return Location(cls(str(root), files, directories), PurePath(root))
+        files = {str(path): path.read_bytes() for path in below if path.is_file()}
+        directories = frozenset(str(path) for path in (root, *below) if path.is_dir())
+        return Location(cls(str(root), files, directories), str(root))
 
-    def name_of(self, path: PurePath) -> str:
-        return str(path)
+    def name_of(self, path: str) -> str:
+        return path
 
-    def entries(self, path: PurePath) -> list[Entry]:
+    def entries(self, path: str) -> list[Entry]:
         if path not in self.directories:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return [
             self.status(each)
             for each in (*self.directories, *self.files)
-            if each.parent == path and each != path
+            if str(Path(each).parent) == path
         ]
 
-    def status(self, path: PurePath) -> Entry:
+    def status(self, path: str) -> Entry:
         if path in self.directories:
-            return Entry(path.name, EntryKind.DIRECTORY)
-        return Entry(path.name, EntryKind.FILE, size_bytes=len(self.read(path)))
+            return Entry(Path(path).name, EntryKind.DIRECTORY)
+        return Entry(Path(path).name, EntryKind.FILE, size_bytes=len(self.read(path)))
 
     def open_file(self, location: Location) -> MemoryFile:
         return MemoryFile(location, self.read(location.path))
 
-    def read(self, path: PurePath) -> bytes:
+    def read(self, path: str) -> bytes:
         if path in self.directories:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if path not in self.files:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return self.files[path]
 
-    def as_absolute(self, path: PurePath) -> PurePath:
+    def as_absolute(self, path: str) -> str:
         return path
 
-    def resolved(self, path: PurePath) -> PurePath:
+    def resolved(self, path: str) -> str:
         return path
 
-    def is_same(self, path: PurePath, other: PurePath) -> bool:
+    def is_same(self, path: str, other: str) -> bool:
         return path == other
 
-    def local_path(self, path: PurePath) -> None:
+    def local_path(self, path: str) -> None:
         return None
 
 

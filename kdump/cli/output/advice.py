@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.options.selection_options import selection_words
@@ -101,7 +102,9 @@ class AdvisingPrinter:
         for finding in findings:
             if finding.severity.is_damage:
                 path = local(finding.place.path)
-                named = [each for each in self._paths if path.path.is_relative_to(each.path)]
+                named = [
+                    each for each in self._paths if PurePath(path.path).is_relative_to(each.path)
+                ]
                 self._damaged_log_dirs[named[0] if named else path.parent] = None
 
     def emit_text(self, lines: Iterable[str]) -> None:
