@@ -21,6 +21,16 @@ MACHINE: Final = re.compile(
 """Places that exist on one machine or in one network only."""
 
 
+BANNED_WORDS: Final = re.compile(
+    r"\b(?:anew|what\s+becomes\s+of|of\s+which|puts?\s+right|gone\s+on\s+with|told\s+apart"
+    r"|foretell\w*|foretold|that\s+(?:is|are)\s+meant|mend(?:s|ed|ing)?)\b",
+    re.IGNORECASE,
+)
+"""Phrases that nobody says. There is always a plainer one."""
+PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "dev", "tests", ".ci")
+"""Where none of them may stand, besides the pages in the root."""
+
+
 def repository_files() -> list[Path]:
     """Give the files that are, or would be, under version control."""
     listed = subprocess.run(
@@ -67,6 +77,19 @@ def test_nothing_names_a_place_on_one_machine() -> None:
         for name, text in texts()
         if name != here
         for match in MACHINE.finditer(text)
+    ]
+    assert not found
+
+
+def test_people_read_plain_english() -> None:
+    here = str(Path(__file__).relative_to(ROOT))
+    found = [
+        f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
+        for name, text in texts()
+        if name != here
+        and (name.partition("/")[0] in PLAIN_ENGLISH or name.endswith(".md"))
+        and name != "CHANGELOG.md"
+        for match in BANNED_WORDS.finditer(text)
     ]
     assert not found
 

@@ -7,7 +7,7 @@ deleted; the new ones lose their suffix. As long as one ``.cleaned`` exists, a b
 ``.swap`` at or above its offset, and the old files are valid. After that the new files are valid,
 for all offsets that they span, and with whichever of their indexes exist.
 
-So all files of a segment take part, including unchanged ones. Segments of which one is made from
+So all files of a segment take part, including unchanged ones. Segments where one is made from
 the other are in one group, and no others are in it.
 """
 

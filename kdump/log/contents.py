@@ -32,7 +32,7 @@ class LogContents:
     Attributes:
         batches: how many.
         records: in batches of magic 2, and messages that wrap none; None where messages wrap
-            others, of which the headers do not say how many.
+            others: headers do not say how many.
         formats: batches by format, ``magic 0`` to ``magic 2`` and ``Kafka 0.7``.
         codecs: batches by codec, as Kafka names them.
         producer_ids: of all idempotent and transactional producers.

@@ -521,20 +521,20 @@ def test_whatever_a_journal_says_nothing_outside_changes_and_nothing_crashes(
     rewritten(journal, data.draw(changes(said)))
     outside = (work / FOREIGN).read_bytes(), (work / FOREIGN).stat()
 
-    foretold: list[Restored] | None = None
+    predicted: list[Restored] | None = None
     with suppress(KdumpError):
-        _, foretold = preview_undo(log_dir)
+        _, predicted = preview_undo(log_dir)
     before = {name: each for name, each in tree_of(log_dir).items() if name != "."}
     with suppress(KdumpError):
         undo(log_dir)
-        assert foretold is not None
+        assert predicted is not None
     after = {name: each for name, each in tree_of(log_dir).items() if name != "."}
     changed = {
         name
         for name in before.keys() | after.keys()
         if before.get(name) != after.get(name) and not name.startswith(".kdump-1")
     }
-    assert changed <= {*(each.path for each in foretold or ()), PARTITION}
+    assert changed <= {*(each.path for each in predicted or ()), PARTITION}
     status = (work / FOREIGN).stat()
     assert ((work / FOREIGN).read_bytes(), status.st_mode) == (outside[0], outside[1].st_mode)
     assert status.st_uid == outside[1].st_uid

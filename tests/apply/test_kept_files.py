@@ -252,7 +252,7 @@ def test_the_lock_that_is_put_back_is_shown(tmp_path: Path) -> None:
     (log_dir / ".lock").touch()
     assert kdump("recover", log_dir).exit_status & 8 == 0
     assert not (log_dir / ".lock").exists()
-    foretold = kdump("undo", "--dry-run", log_dir).stdout
-    assert re.search(rb"restore +0 B +\.lock\n", foretold)
-    assert kdump("undo", log_dir).stdout == foretold
+    predicted = kdump("undo", "--dry-run", log_dir).stdout
+    assert re.search(rb"restore +0 B +\.lock\n", predicted)
+    assert kdump("undo", log_dir).stdout == predicted
     assert (log_dir / ".lock").exists()

@@ -111,7 +111,7 @@ def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -
 
 
 def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, TargetFile]:
-    """What becomes of the checkpoints over one log of twelve records that begins at 10."""
+    """Recover the checkpoints of one log of twelve records that begins at 10."""
     write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
     write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})
     return rebuilt_root(read_log_directory(local(path)))

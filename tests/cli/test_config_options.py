@@ -27,7 +27,7 @@ def clusters(
 ) -> list[Path]:
     """Give a log directory of each of so many clusters, in which ``orders`` has this property.
 
-    None is a cluster of which the metadata is not there.
+    None is a cluster without metadata.
     """
     roots = []
     for number, value in enumerate(values):

@@ -222,10 +222,10 @@ def test_a_directory_after_an_unclean_shutdown_must_be_recovered_first(root: Pat
 def test_a_run_does_what_its_dry_run_previewed(root: Path) -> None:
     args = (root, *ORDERS, "--before", "13")
 
-    foretold = rows_of("delete-records", "--dry-run", *args)
+    predicted = rows_of("delete-records", "--dry-run", *args)
     done = rows_of("delete-records", *args)
 
-    assert [{key: row[key] for key in row.keys() - OF_A_RUN} for row in foretold] == [
+    assert [{key: row[key] for key in row.keys() - OF_A_RUN} for row in predicted] == [
         {key: row[key] for key in row.keys() - OF_A_RUN} for row in done
     ]
     (row,) = of_type(done, "partition")

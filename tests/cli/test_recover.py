@@ -144,13 +144,13 @@ def test_without_undo_data_no_file_of_kdump_is_left(damaged: Path) -> None:
 
 def test_a_run_does_what_its_dry_run_previewed(damaged: Path) -> None:
     second_partition(damaged)
-    foretold = rows("--dry-run", damaged)
+    predicted = rows("--dry-run", damaged)
     done = rows(damaged)
 
     def without(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{key: row[key] for key in row.keys() - OF_A_RUN} for row in said]
 
-    assert without(foretold) == without(done)
+    assert without(predicted) == without(done)
 
 
 def test_the_operations_are_all_that_changes(damaged: Path) -> None:
@@ -315,13 +315,13 @@ def test_a_locked_directory_is_refused(damaged: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         outcome = recover(damaged)
-        foretold = recover("--dry-run", damaged)
+        predicted = recover("--dry-run", damaged)
         assert process.stdin is not None
         process.stdin.close()
 
     assert outcome.exit_status == 8
     assert f"process {process.pid}".encode() in outcome.stderr
-    assert foretold.exit_status == 4
+    assert predicted.exit_status == 4
     assert contents_of(damaged) == before
 
 

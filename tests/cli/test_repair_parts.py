@@ -130,7 +130,7 @@ def test_a_run_does_what_its_dry_run_previewed_and_can_be_undone(
     before = contents_of(log_dir)
     times = tree_of(log_dir)
 
-    foretold = rows(*command, "--dry-run", log_dir)
+    predicted = rows(*command, "--dry-run", log_dir)
     assert tree_of(log_dir) == times
     assert kdump(*command, "--dry-run", log_dir).exit_status == 1
     done = rows(*command, log_dir)
@@ -138,7 +138,7 @@ def test_a_run_does_what_its_dry_run_previewed_and_can_be_undone(
     def operations(said: list[dict[str, Any]]) -> list[Any]:
         return [row["operations"] for row in said if row["type"] == "partition"]
 
-    assert operations(foretold) == operations(done) != [[]]
+    assert operations(predicted) == operations(done) != [[]]
     assert contents_of(log_dir) != before
     assert kdump("undo", log_dir).exit_status == 0
     assert contents_of(log_dir) == before

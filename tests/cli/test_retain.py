@@ -87,10 +87,10 @@ def test_with_undo_data_it_can_be_undone(root: Path) -> None:
 def test_a_run_does_what_its_dry_run_previewed(root: Path) -> None:
     second_partition(root, "payments-0", REPLICATED)
 
-    foretold = rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD)
+    predicted = rows_of("retain", "--dry-run", root, *ALL, *FIRST_IS_OLD)
     done = rows_of("retain", root, *ALL, *FIRST_IS_OLD)
 
-    assert [{key: row[key] for key in row.keys() - OF_A_RUN} for row in foretold] == [
+    assert [{key: row[key] for key in row.keys() - OF_A_RUN} for row in predicted] == [
         {key: row[key] for key in row.keys() - OF_A_RUN} for row in done
     ]
 
@@ -301,12 +301,12 @@ def test_files_that_a_broker_was_deleting_are_deleted_too(root: Path) -> None:
     deleted = root / "orders-0" / f"{0:020d}.log.deleted"
     deleted.write_bytes(b"x" * 5000)
 
-    foretold = rows_of("retain", "--dry-run", root, *ALL, "--config=retention.ms=-1")
+    predicted = rows_of("retain", "--dry-run", root, *ALL, "--config=retention.ms=-1")
     outcome = run("retain", root, *ALL, "--config=retention.ms=-1")
 
     assert outcome.exit_status == 0
     assert "orders-0: 1 leftover file deleted, 4.9 KiB" in outcome.stdout.decode()
-    assert foretold[-1]["freed_bytes"] == 5000
+    assert predicted[-1]["freed_bytes"] == 5000
     assert not deleted.exists()
     assert logs_of(root / "orders-0") == [0, 12]
     assert verify(root) == 0

@@ -80,9 +80,9 @@ def test_people_see_sizes_and_names(repaired: Path) -> None:
 
 def test_a_dry_run_says_the_same_and_does_nothing(repaired: Path) -> None:
     before = tree_of(repaired)
-    foretold = rows("--dry-run", repaired)
+    predicted = rows("--dry-run", repaired)
     assert tree_of(repaired) == before
-    assert rows(repaired) == foretold
+    assert rows(repaired) == predicted
 
 
 def test_the_list_has_a_line_for_each_run(repaired: Path) -> None:

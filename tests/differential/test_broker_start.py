@@ -1,7 +1,7 @@
 """kdump's predictions of a broker's start match a real broker.
 
-Each case changes a copy of the two directories that a broker left cleanly. kdump says what becomes
-of it; a broker is started on the same files.
+Each case changes a copy of the two directories that a broker left cleanly. kdump says what
+happens to it; a broker is started on the same files.
 """
 
 from __future__ import annotations

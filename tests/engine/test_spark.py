@@ -182,7 +182,7 @@ def closed_port() -> Iterator[int]:
 
 
 class ClusterLog:
-    """A JVM of which only its log is known."""
+    """A JVM that has only a log."""
 
     def __init__(self, *lines: str) -> None:
         self.lines = lines

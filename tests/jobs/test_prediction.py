@@ -65,7 +65,7 @@ def write(directory: Path, files: Files) -> None:
 
 
 def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
-    """Write a log directory of partitions, to some of which something has happened."""
+    """Write a log directory of partitions, some of them damaged."""
     rng = random.Random(seed)
     root.mkdir()
     for number in range(COUNT):
@@ -112,7 +112,7 @@ def said_about(root: Path, level: Level) -> list[VerifyEvent]:
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the names of the partitions of which the loader's rules were asked."""
+    """Give the names of the partitions that the loader's rules were run on."""
     asked: list[str] = []
     run = RecoverJob.run
 

@@ -1,4 +1,4 @@
-"""What becomes of directories is found out by tasks, and is the same wherever those run."""
+"""Tasks predict a recovery, with the same result wherever they run."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
 @pytest.fixture
 def roots(tmp_path: Path) -> tuple[Path, Path]:
-    """Give log directories of two brokers, of which the second has the older records."""
+    """Give log directories of two brokers; the second has the older records."""
     younger = LogModel().write(tmp_path / "younger").parent
     model = LogModel()
     for base_offset, batches in model.segments.items():

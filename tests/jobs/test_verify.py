@@ -183,7 +183,7 @@ def test_leftovers_are_named_and_what_becomes_of_them(crash: tuple[Path, Path]) 
         for name in with_ending(partition, ending)
         if ".checkpoint" not in name
     }
-    # Of one code, only so many are told apart in one partition.
+    # Only so many findings of one code are listed for a partition.
     assert found <= expected
     assert len(found) == len(expected) or len(found) > MOST_OF_A_CODE
     left = {name for partition in after.glob("*-*") for name in with_ending(partition, ".swap")}

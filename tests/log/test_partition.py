@@ -1,4 +1,4 @@
-"""A partition's directory is told apart into what is in use, what is left over, what is foreign."""
+"""A partition's directory has files in use, leftover files and foreign files."""
 
 from __future__ import annotations
 

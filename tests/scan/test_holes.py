@@ -1,4 +1,4 @@
-"""Ranges of a segment that were never written, of which there may be a terabyte."""
+"""Ranges of a segment that were never written, perhaps a terabyte."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_the_search_begins_where_it_is_told() -> None:
 
 @dataclass(slots=True)
 class CountedSource:
-    """Bytes in memory, of which it is counted how many are read."""
+    """Bytes in memory that count how many are read."""
 
     data: bytes
     read_bytes: int = 0

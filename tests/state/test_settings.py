@@ -119,7 +119,7 @@ GUARDED = (
     RETENTION_BYTES,
     RETENTION_MS,
 )
-"""Properties of which no default of Kafka's may delete anything."""
+"""Properties whose defaults in Kafka must not delete anything."""
 
 
 def test_only_a_topic_of_the_metadata_is_listed() -> None:

@@ -128,7 +128,7 @@ class Round:
         log: the log before compaction.
         loaded: the partition as a broker loads it.
         cleanable: the cleanable range.
-        groups: groups of segments, each of which is merged; none if there is nothing to compact.
+        groups: groups of segments; each group is merged; none if there is nothing to compact.
         context: with which the partition was loaded.
     """
 

@@ -114,7 +114,7 @@ class SegmentDecision:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeletion:
-    """What becomes of a partition.
+    """The result for a partition.
 
     Attributes:
         directory: its log directory.

@@ -1,4 +1,4 @@
-"""The files beside the logs, as evidence of which batches belong to the partition."""
+"""The files beside the logs, as evidence whether batches belong to the partition."""
 
 from __future__ import annotations
 
