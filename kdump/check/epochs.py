@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kdump.check import invariants
 from kdump.check.collector import MOST_OF_A_CODE
 from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import EpochRun, SegmentPart
 from kdump.formats import names
+from kdump.formats.checkpoints import EpochEntry
 from kdump.formats.errors import FormatError
 from kdump.log.partition import Partition
 
@@ -86,6 +87,12 @@ class EpochCheck:
                 severity=None if is_expected else Severity.INFO,
             )
             return
+        yield from self._compare(path, entries, runs, end_offset)
+
+    def _compare(
+        self, path: str, entries: Sequence[EpochEntry], runs: Sequence[EpochRun], end_offset: int
+    ) -> Iterator[Finding]:
+        """Compare the entries with the epoch of each run at its offset."""
         ordered = sorted(entries, key=lambda entry: entry.start_offset)
         starts = [entry.start_offset for entry in ordered]
         for index, run in enumerate(runs):

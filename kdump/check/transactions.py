@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kdump.check import invariants
 from kdump.check.collector import Collector
-from kdump.check.findings import Place
+from kdump.check.findings import Finding, Place
 from kdump.formats.transaction_index import ENTRY_BYTES, AbortedTxn, TransactionIndex
 from kdump.state.producers import NO_TRANSACTION
 from kdump.storage.location import Location
@@ -47,47 +47,15 @@ def check_aborted(
             )
         )
         return
-    seen = set()
     for slot, entry in enumerate(entries):
-        place = Place(str(path), slot * ENTRY_BYTES, entry.last_offset)
-        key = (entry.producer_id, entry.last_offset)
-        known = wanted.get(key)
-        seen.add(key)
-        if known is None:
-            if is_whole:
-                into.add(
-                    invariants.TRANSACTION_INDEX_MISMATCH.finding(
-                        place,
-                        "the transaction index has an entry for which there is no abort marker",
-                        found=_words(entry),
-                    )
-                )
-        elif entry.first_offset == open_before.get(entry.producer_id):
+        known = wanted.get((entry.producer_id, entry.last_offset))
+        if known is not None and entry.first_offset == open_before.get(entry.producer_id):
             continue
-        elif known.first_offset == NO_TRANSACTION:
-            # Brokers before 3.0 write an entry for the marker alone, which hides no record.
-            if is_whole and entry.first_offset != entry.last_offset:
-                into.add(
-                    invariants.TRANSACTION_INDEX_MISMATCH.finding(
-                        place,
-                        "the transaction index has an entry for a transaction without records",
-                        found=_words(entry),
-                        loss="committed records from there on, for readers of committed records",
-                    )
-                )
-        elif entry.first_offset > known.first_offset or (
-            is_whole
-            and (entry.first_offset, entry.last_stable_offset)
-            != (known.first_offset, known.last_stable_offset)
-        ):
-            into.add(
-                invariants.TRANSACTION_INDEX_MISMATCH.finding(
-                    place,
-                    "an entry of the transaction index contradicts the log",
-                    expected=_words(known),
-                    found=_words(entry),
-                )
-            )
+        place = Place(str(path), slot * ENTRY_BYTES, entry.last_offset)
+        finding = _entry_finding(place, entry, known, is_whole=is_whole)
+        if finding is not None:
+            into.add(finding)
+    seen = {(entry.producer_id, entry.last_offset) for entry in entries}
     for key, known in wanted.items():
         if key not in seen and known.first_offset != NO_TRANSACTION:
             into.add(
@@ -98,6 +66,42 @@ def check_aborted(
                     loss="readers of committed records get its records",
                 )
             )
+
+
+def _entry_finding(
+    place: Place, entry: AbortedTxn, known: AbortedTxn | None, *, is_whole: bool
+) -> Finding | None:
+    """The finding about an entry; None if it agrees with ``known``, the log's abort marker."""
+    if known is None:
+        if not is_whole:
+            return None
+        return invariants.TRANSACTION_INDEX_MISMATCH.finding(
+            place,
+            "the transaction index has an entry for which there is no abort marker",
+            found=_words(entry),
+        )
+    if known.first_offset == NO_TRANSACTION:
+        # Brokers before 3.0 write an entry for the marker alone, which hides no record.
+        if not is_whole or entry.first_offset == entry.last_offset:
+            return None
+        return invariants.TRANSACTION_INDEX_MISMATCH.finding(
+            place,
+            "the transaction index has an entry for a transaction without records",
+            found=_words(entry),
+            loss="committed records from there on, for readers of committed records",
+        )
+    is_same = (entry.first_offset, entry.last_stable_offset) == (
+        known.first_offset,
+        known.last_stable_offset,
+    )
+    if entry.first_offset <= known.first_offset and (is_same or not is_whole):
+        return None
+    return invariants.TRANSACTION_INDEX_MISMATCH.finding(
+        place,
+        "an entry of the transaction index contradicts the log",
+        expected=_words(known),
+        found=_words(entry),
+    )
 
 
 def _words(aborted: AbortedTxn) -> str:
