@@ -1,4 +1,4 @@
-"""What the tests of changes to a directory share."""
+"""Fixtures shared by the tests of apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What applying a plan keeps of files besides their content, and what it leaves alone."""
+"""Applying a plan keeps metadata, does not touch other files, and needs little space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from builders.apply_target import apply_target
 from builders.log_dir_trees import original_of, seen_by_broker
-from builders.written_files import PARTITION, plan_of, wanted_of, write_files
+from builders.written_files import PARTITION, plan_of, target_of, write_files
 from kdump.apply.apply import apply_plan
 from kdump.apply.files import DISK, Content, Disk, Metadata
 from kdump.apply.plan import make_plan
@@ -60,7 +60,7 @@ def test_what_changes_keeps_owner_group_mode_and_time(tmp_path: Path, target: Ta
     assert described(log) == before
 
 
-def test_a_new_file_of_a_segment_is_like_its_log(tmp_path: Path) -> None:
+def test_a_new_file_of_a_segment_gets_the_metadata_of_its_log(tmp_path: Path) -> None:
     partition = write_files(tmp_path, {f"{ZERO}.log": b"1234", f"{FIVE}.log": b"1"})
     set_aside(partition / f"{ZERO}.log", 0o600)
     set_aside(partition / f"{FIVE}.log", 0o640)
@@ -72,7 +72,9 @@ def test_a_new_file_of_a_segment_is_like_its_log(tmp_path: Path) -> None:
     assert described(snapshot) == described(partition / f"{ZERO}.log")
 
 
-def test_another_new_file_is_like_its_directory_and_of_now(tmp_path: Path) -> None:
+def test_any_other_new_file_gets_owner_and_mode_of_its_directory_and_the_current_time(
+    tmp_path: Path,
+) -> None:
     partition = write_files(tmp_path, {})
     partition.chmod(0o750)
     apply(tmp_path, {"leader-epoch-checkpoint": NewBytes(b"0\n0\n")})
@@ -83,7 +85,7 @@ def test_another_new_file_is_like_its_directory_and_of_now(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("target", [KeptUpTo(2), NewBytes(b"other"), Gone(), JoinedFrom(())])
 @pytest.mark.parametrize("kind", ["symbolic", "hard"])
-def test_a_link_to_a_foreign_file_is_not_written_through(
+def test_a_symbolic_link_to_a_foreign_file_is_not_followed_for_writing(
     tmp_path: Path, target: TargetFile, kind: str
 ) -> None:
     foreign = tmp_path / "foreign"
@@ -105,7 +107,7 @@ def test_a_link_to_a_foreign_file_is_not_written_through(
     assert (foreign.read_bytes(), log.samefile(foreign)) == (b"1234", True)
 
 
-def test_a_linked_swap_that_is_cut_leaves_the_foreign_file_alone(tmp_path: Path) -> None:
+def test_truncating_a_linked_swap_leaves_the_foreign_file_unchanged(tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"1234")
     partition = write_files(tmp_path / "logs", {f"{ZERO}.log": b"old"})
@@ -138,7 +140,7 @@ def test_a_file_system_without_modes_is_refused_before_anything_changes(tmp_path
 
 
 @pytest.mark.parametrize("target", [KeptUpTo(2), JoinedFrom((CopiedFrom(f"{ZERO}.log", 0, 2),))])
-def test_another_file_that_takes_the_place_of_one_meanwhile_is_neither_read_nor_changed(
+def test_a_file_that_is_replaced_meanwhile_is_neither_read_nor_changed(
     tmp_path: Path, target: TargetFile
 ) -> None:
     log_dir, foreign = tmp_path / "logs", tmp_path / "foreign"
@@ -160,7 +162,7 @@ def test_another_file_that_takes_the_place_of_one_meanwhile_is_neither_read_nor_
         log.write_bytes(b"1234")
 
 
-def test_no_directory_is_ever_made_beside_the_partitions(tmp_path: Path) -> None:
+def test_no_directory_is_ever_created_beside_the_partitions(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"12345678"})
 
     class Watched(Disk):
@@ -177,7 +179,7 @@ def test_no_directory_is_ever_made_beside_the_partitions(tmp_path: Path) -> None
     undo(tmp_path, files=Watched())
 
 
-def test_without_enough_space_nothing_is_begun(
+def test_without_enough_space_nothing_is_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"x" * 100_000})
@@ -190,7 +192,7 @@ def test_without_enough_space_nothing_is_begun(
     assert original_of(tmp_path) == before
 
 
-def test_an_owner_that_cannot_be_given_is_found_out_before_anything_changes(
+def test_an_owner_that_cannot_be_set_is_noticed_before_anything_changes(
     tmp_path: Path,
 ) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234", "old": b""})
@@ -207,7 +209,7 @@ def test_an_owner_that_cannot_be_given_is_found_out_before_anything_changes(
 
 
 @pytest.mark.slow
-def test_a_cut_log_costs_what_is_cut_and_a_rewritten_one_what_it_leaves_out(
+def test_undo_data_has_the_size_of_the_truncated_or_dropped_bytes(
     tmp_path: Path,
 ) -> None:
     size_bytes = 4 << 20
@@ -233,7 +235,7 @@ def test_a_cut_log_costs_what_is_cut_and_a_rewritten_one_what_it_leaves_out(
     assert original_of(tmp_path) == before
 
 
-def test_a_segment_is_moved_and_cut_without_being_copied(tmp_path: Path) -> None:
+def test_a_segment_is_renamed_and_truncated_without_being_copied(tmp_path: Path) -> None:
     partition = write_files(tmp_path, {f"{ZERO}.log.swap": b"x" * 5000, f"{FIVE}.log": b"y" * 5000})
     inodes = [(partition / name).stat().st_ino for name in (f"{ZERO}.log.swap", f"{FIVE}.log")]
     swap = f"{ZERO}.log.swap"
@@ -246,7 +248,7 @@ def test_a_segment_is_moved_and_cut_without_being_copied(tmp_path: Path) -> None
     assert [path.stat().st_nlink for path in after] == [1, 1]
 
 
-# ---- Any directory, and anything wanted of it ----
+# ---- Any directory, and any target state ----
 
 NAMES = [
     f"{base}{kind}{suffix}"
@@ -263,7 +265,7 @@ def directories(draw: st.DrawFn) -> dict[str, bytes]:
 
 
 @st.composite
-def wanted_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFile]:
+def target_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFile]:
     """Anything that can be said of these files, by the rules that it goes by."""
     target: dict[str, TargetFile] = {}
     free = [name for name in draw(st.permutations(NAMES)) if not name.endswith(".deleted")]
@@ -293,11 +295,11 @@ def wanted_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFi
 @pytest.mark.slow
 @given(st.data())
 @settings(max_examples=100, phases=[Phase.explicit, Phase.generate])  # to shrink takes minutes
-def test_whatever_is_wanted_is_there_afterwards_and_undone_it_never_was(
+def test_any_target_state_is_reached_and_can_be_undone(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     files = data.draw(directories())
-    target = data.draw(wanted_files(files))
+    target = data.draw(target_files(files))
     ours, expected = tmp_path_factory.mktemp("ours"), tmp_path_factory.mktemp("expected")
     write_files(ours, files)
     write_files(expected, files)
@@ -305,14 +307,14 @@ def test_whatever_is_wanted_is_there_afterwards_and_undone_it_never_was(
     apply_target(expected / PARTITION, target)
 
     try:
-        plan = make_plan(wanted_of(ours, target))
+        plan = make_plan(target_of(ours, target))
     except KdumpError as refused:
         assume("in the way" not in str(refused))
         raise
     apply_plan(plan, keep_undo=True, command="x", files=DISK)
 
     assert seen_by_broker(ours) == seen_by_broker(expected)
-    assert make_plan(wanted_of(ours, {})).is_empty
+    assert make_plan(target_of(ours, {})).is_empty
     if list_undos(ours):
         undo(ours)
     assert original_of(ours) == before

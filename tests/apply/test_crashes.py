@@ -1,4 +1,4 @@
-"""Whatever a run is stopped by, it can be finished, and it can be taken back."""
+"""A run that is stopped anywhere can be finished and undone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ cases = pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 
 
 @cases
-def test_a_plan_leaves_what_is_wanted_and_its_undo_what_was_there(
+def test_a_plan_reaches_its_target_state_and_its_undo_the_original(
     quick_path: Path, case: Case
 ) -> None:
     bench = Bench(quick_path, case)
@@ -45,7 +45,7 @@ def test_a_plan_leaves_what_is_wanted_and_its_undo_what_was_there(
 
 
 @cases
-def test_without_an_undo_nothing_is_left_beside_what_is_wanted(
+def test_without_undo_data_nothing_but_the_target_state_is_left(
     quick_path: Path, case: Case
 ) -> None:
     bench = Bench(quick_path, case)
@@ -58,7 +58,7 @@ def test_without_an_undo_nothing_is_left_beside_what_is_wanted(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
-def test_stopped_anywhere_a_run_is_finished_by_the_next(
+def test_a_run_that_is_stopped_anywhere_is_finished_by_the_next(
     quick_path: Path, case: Case, unsynced: bool
 ) -> None:
     bench = Bench(quick_path, case)
@@ -75,7 +75,7 @@ def test_stopped_anywhere_a_run_is_finished_by_the_next(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
-def test_stopped_anywhere_a_run_can_be_taken_back(
+def test_a_run_that_is_stopped_anywhere_can_be_undone(
     quick_path: Path, case: Case, unsynced: bool
 ) -> None:
     bench = Bench(quick_path, case)
@@ -94,7 +94,7 @@ def test_stopped_anywhere_a_run_can_be_taken_back(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
-def test_stopped_anywhere_an_undo_is_finished_by_the_next_run(
+def test_an_undo_that_is_stopped_anywhere_is_finished_by_the_next_run(
     quick_path: Path, case: Case, unsynced: bool
 ) -> None:
     bench = Bench(quick_path, case)
@@ -121,7 +121,7 @@ def test_stopped_anywhere_an_undo_is_finished_by_the_next_run(
     [*RETENTION_CASES, bad_batch_in_the_middle, log_behind_its_start],
     ids=lambda case: case.__name__,
 )
-def test_what_is_left_of_a_log_never_has_a_hole(quick_path: Path, case: Case) -> None:
+def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case) -> None:
     bench = Bench(quick_path, case)
 
     def bases() -> list[int]:
@@ -146,7 +146,7 @@ def test_what_is_left_of_a_log_never_has_a_hole(quick_path: Path, case: Case) ->
 @pytest.mark.parametrize(
     ("case", "failure"), [*((case, errno.ENOSPC) for case in CASES), (salvage, errno.EIO)]
 )
-def test_a_failing_operation_leaves_the_directory_as_it_was_or_done(
+def test_a_failing_operation_leaves_the_original_or_the_target_state(
     quick_path: Path, case: Case, failure: int
 ) -> None:
     bench = Bench(quick_path, case)

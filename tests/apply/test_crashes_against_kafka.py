@@ -1,4 +1,4 @@
-"""A broker that is started where kdump was stopped loses nothing that it would have kept."""
+"""A broker that is started after kdump was stopped loses nothing that it would have kept."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def batches_of(log: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.differential
-def test_whatever_kdump_is_stopped_at_kafka_keeps_what_it_would_have_kept(
+def test_wherever_kdump_is_stopped_kafka_keeps_what_it_would_have_kept(
     quick_path: Path, loader_server: LoaderServer
 ) -> None:
     gallery = Gallery(quick_path / "gallery")

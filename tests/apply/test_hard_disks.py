@@ -1,4 +1,4 @@
-"""Disks that are full, cannot be read, or may not be written: nothing is lost by trying."""
+"""Full, unreadable and read-only disks: kdump loses nothing there."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def fill(disk: Path, *, but_pages: int) -> Path:
     return filler
 
 
-def test_on_a_full_disk_nothing_is_begun(small_disk: Path) -> None:
+def test_on_a_full_disk_nothing_is_started(small_disk: Path) -> None:
     log_dir = small_disk / "logs"
     bad_batch_in_the_middle(log_dir)
     before = all_but_lock(log_dir)
@@ -103,7 +103,7 @@ def test_on_a_full_disk_nothing_is_begun(small_disk: Path) -> None:
     assert recover(log_dir).exit_status & 8 == 0
 
 
-def test_a_disk_that_fills_up_meanwhile_leaves_all_as_it_was(
+def test_a_disk_that_fills_up_meanwhile_leaves_the_directory_unchanged(
     small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir = small_disk / "logs"
@@ -128,7 +128,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_all_as_it_was(
     assert statuses[-1] & 8 == 0
 
 
-def test_on_a_full_disk_room_is_made_by_what_goes_anyway(small_disk: Path) -> None:
+def test_on_a_full_disk_files_that_go_anyway_are_deleted_first(small_disk: Path) -> None:
     root = plain_directory(small_disk / "logs", ("a", "b"))
     first, *_, last = sorted((root / "a-0").glob("*.log"))
     fill(small_disk, but_pages=0)
@@ -163,7 +163,7 @@ def test_on_a_disk_that_is_almost_full_compaction_frees_space(small_disk: Path) 
     assert kdump("verify", root).exit_status == 0
 
 
-def test_on_a_full_disk_nothing_goes_that_an_undo_would_need(small_disk: Path) -> None:
+def test_on_a_full_disk_nothing_is_deleted_that_an_undo_needs(small_disk: Path) -> None:
     root = plain_directory(small_disk / "logs")
     fill(small_disk, but_pages=0)
     before = original_of(root)
@@ -176,7 +176,7 @@ def test_on_a_full_disk_nothing_goes_that_an_undo_would_need(small_disk: Path) -
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_stopped_while_room_is_made_nothing_but_what_goes_is_gone(
+def test_stopped_during_early_removals_only_files_that_go_anyway_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     root = plain_directory(tmp_path / "logs")
@@ -270,7 +270,7 @@ def test_the_runbook_works_on_a_full_disk_from_its_first_line(
     assert kdump("verify", *log_dirs).exit_status == 0
 
 
-def test_only_as_much_goes_first_as_makes_room(small_disk: Path) -> None:
+def test_only_as_many_files_are_deleted_early_as_needed(small_disk: Path) -> None:
     log_dir = with_leftovers(small_disk / "logs")
     fill(small_disk, but_pages=0)
     outcome = kdump("resolve", "--no-undo", log_dir)
@@ -278,7 +278,7 @@ def test_only_as_much_goes_first_as_makes_room(small_disk: Path) -> None:
     assert not [*log_dir.glob("*/*.deleted"), *log_dir.glob("*/*.cleaned")]
 
 
-def test_with_an_undo_a_full_disk_is_left_as_it_is(small_disk: Path) -> None:
+def test_with_an_undo_a_full_disk_is_left_unchanged(small_disk: Path) -> None:
     log_dir = with_leftovers(small_disk / "logs")
     before = all_but_lock(log_dir)
     fill(small_disk, but_pages=0)
@@ -301,7 +301,7 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", range(13))
-def test_stopped_while_leftovers_go_the_next_run_reaches_the_same_end(
+def test_stopped_during_early_removals_the_next_run_reaches_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, recovered: dict[str, bytes]
 ) -> None:
     log_dir = with_leftovers(tmp_path / "logs")
@@ -387,7 +387,9 @@ def as_nobody(args: list[str]) -> Outcome:
     return outcome
 
 
-def test_a_directory_that_may_not_be_written_is_left_with_advice(quick_path: Path) -> None:
+def test_a_directory_without_write_permission_is_left_unchanged_with_advice(
+    quick_path: Path,
+) -> None:
     log_dir = quick_path / "logs"
     bad_batch_in_the_middle(log_dir)
     quick_path.chmod(0o755)
@@ -412,7 +414,7 @@ def test_a_directory_that_may_not_be_written_is_left_with_advice(quick_path: Pat
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 @pytest.mark.parametrize("args", [(), ("--no-undo",)], ids=["with an undo", "without"])
 @pytest.mark.parametrize("pattern", [f"{PARTITION}/*.log", PARTITION])
-def test_a_file_that_may_not_be_written_is_found_out_before_anything_changes(
+def test_missing_write_permission_is_noticed_before_anything_changes(
     quick_path: Path, pattern: str, args: tuple[str, ...]
 ) -> None:
     log_dir = quick_path / "logs"

@@ -1,4 +1,4 @@
-"""A journal moves nothing outside of its log directory, whoever wrote it and whatever it says."""
+"""No journal, whoever wrote it, changes anything outside of its log directory."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ OUTSIDE = [
 @pytest.mark.slow
 @pytest.mark.parametrize("place", paths_of(""))
 @pytest.mark.parametrize("foreign", OUTSIDE, ids=lambda name: ascii(name)[:30])
-def test_what_is_not_the_log_directorys_is_not_named(
+def test_a_journal_may_not_name_files_outside_of_the_log_directory(
     log_dir: Path, foreign: str, place: str
 ) -> None:
     journal = forge(log_dir, paths_of(foreign)[place])
@@ -133,7 +133,9 @@ def test_what_is_not_the_log_directorys_is_not_named(
 
 
 @pytest.mark.parametrize("directory", ["..", "/etc", f"../{FOREIGN}", "a/b", "", "a\0"])
-def test_a_directory_is_a_partition_or_the_log_directory(log_dir: Path, directory: str) -> None:
+def test_a_journal_may_list_only_partitions_and_the_log_directory(
+    log_dir: Path, directory: str
+) -> None:
     journal = forge(
         log_dir, lambda each: replace(each, directories=each.directories | {directory: PLAIN})
     )
@@ -141,19 +143,21 @@ def test_a_directory_is_a_partition_or_the_log_directory(log_dir: Path, director
 
 
 @pytest.mark.parametrize("state", [RunState.APPLYING, RunState.UNDOING])
-def test_no_command_obeys_a_journal_that_names_other_files(log_dir: Path, state: RunState) -> None:
+def test_no_command_executes_a_journal_that_names_other_files(
+    log_dir: Path, state: RunState
+) -> None:
     journal = forge(log_dir, paths_of(f"../{FOREIGN}")["remove"], state)
     said = require_refused(log_dir, journal, *WRITERS)
     assert f"names '../{FOREIGN}', which a journal of this log directory must not name" in said
 
 
-def test_forward_steps_name_other_files_as_little(log_dir: Path) -> None:
+def test_redo_records_may_not_name_other_files_either(log_dir: Path) -> None:
     step = JournalRecord(RecordKind.REMOVE, f"../{FOREIGN}")
     journal = forge(log_dir, lambda each: replace(each, redo_records=(step,)), RunState.APPLYING)
     require_refused(log_dir, journal, *WRITERS)
 
 
-def test_one_bad_journal_keeps_every_other_from_being_finished(log_dir: Path) -> None:
+def test_one_refused_journal_keeps_all_others_from_being_finished(log_dir: Path) -> None:
     forge(log_dir, lambda each: each, RunState.UNDOING)
     (log_dir / ".kdump-2.applying").write_bytes(b"junk")
     require_refused(log_dir, log_dir / ".kdump-2.applying", ("recover",), ("undo",))
@@ -164,7 +168,7 @@ def test_no_file_gets_set_id_bits(log_dir: Path) -> None:
     assert "set-id" in require_refused(log_dir, journal, *WRITERS)
 
 
-def test_a_journal_is_of_the_run_whose_name_it_has(log_dir: Path) -> None:
+def test_the_number_in_a_journal_must_be_that_of_its_file_name(log_dir: Path) -> None:
     (log_dir / ".kdump-1.applied").rename(log_dir / ".kdump-7.applied")
     assert "run 1" in require_refused(log_dir, log_dir / ".kdump-7.applied", *UNDO)
 
@@ -189,14 +193,14 @@ def exit_status_as(user: int, work: Callable[[], object]) -> int:
 
 
 @as_root
-def test_a_journal_of_a_stranger_does_not_count(log_dir: Path) -> None:
+def test_a_journal_of_an_unrelated_user_is_refused(log_dir: Path) -> None:
     journal = log_dir / ".kdump-1.applied"
     os.chown(journal, NOBODY, NOBODY)
     assert f"belongs to user {NOBODY}" in require_refused(log_dir, journal, *UNDO)
 
 
 @pytest.mark.parametrize("bits", [stat.S_IWGRP, stat.S_IWOTH])
-def test_a_journal_that_others_can_write_does_not_count(log_dir: Path, bits: int) -> None:
+def test_a_journal_that_others_can_write_is_refused(log_dir: Path, bits: int) -> None:
     journal = log_dir / ".kdump-1.applied"
     journal.rename(journal := log_dir / ".kdump-1.applying")
     journal.chmod(0o600 | bits)
@@ -204,7 +208,7 @@ def test_a_journal_that_others_can_write_does_not_count(log_dir: Path, bits: int
 
 
 @as_root
-def test_what_root_did_is_for_the_owner_of_the_directory_to_undo(log_dir: Path) -> None:
+def test_the_owner_of_the_directory_can_undo_a_run_of_root(log_dir: Path) -> None:
     owner = 4711
     undo(log_dir)
     os.chown(log_dir, owner, owner)
@@ -222,7 +226,7 @@ def test_what_root_did_is_for_the_owner_of_the_directory_to_undo(log_dir: Path) 
 
 
 @as_root
-def test_root_undoes_what_the_owner_of_the_directory_did(log_dir: Path) -> None:
+def test_root_can_undo_a_run_of_the_owner_of_the_directory(log_dir: Path) -> None:
     owner, size_bytes = 4711, 2 << 20
     undo(log_dir)
     (log_dir / PARTITION / BIG).write_bytes(os.urandom(size_bytes))
@@ -240,7 +244,7 @@ def test_root_undoes_what_the_owner_of_the_directory_did(log_dir: Path) -> None:
 
 
 @as_root
-def test_the_owner_of_a_directory_makes_no_file_of_roots_by_a_journal(log_dir: Path) -> None:
+def test_a_journal_of_the_owner_of_a_directory_creates_no_file_of_root(log_dir: Path) -> None:
     owner = 4711
     os.chown(log_dir, owner, owner)
     for path in log_dir.rglob("*"):
@@ -266,7 +270,7 @@ def test_the_owner_of_a_directory_makes_no_file_of_roots_by_a_journal(log_dir: P
 
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("kind", ["fifo", "socket", "link", "dangling", "device"])
-def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: RunState) -> None:
+def test_only_a_regular_file_is_a_journal(log_dir: Path, kind: str, state: RunState) -> None:
     real = log_dir / ".kdump-1.applied"
     real.rename(elsewhere := log_dir.parent / "journal")
     journal = log_dir / f".kdump-1{state.value}"
@@ -287,7 +291,7 @@ def test_only_a_plain_file_is_a_journal(log_dir: Path, kind: str, state: RunStat
     assert elsewhere.exists()
 
 
-def test_a_directory_with_the_name_of_a_journal_is_none(log_dir: Path) -> None:
+def test_a_directory_with_the_name_of_a_journal_is_ignored(log_dir: Path) -> None:
     (log_dir / ".kdump-1.applied").unlink()
     for name in (".kdump-3.applying", ".kdump-4-old-0"):
         (log_dir / name).mkdir()
@@ -310,7 +314,9 @@ def replaced_by_link(log_dir: Path) -> Path:
 
 
 @pytest.mark.parametrize("state", RunState)
-def test_a_link_in_the_place_of_a_partition_is_not_followed(log_dir: Path, state: RunState) -> None:
+def test_a_symbolic_link_that_replaces_a_partition_is_not_followed(
+    log_dir: Path, state: RunState
+) -> None:
     forge(log_dir, lambda journal: journal, state)
     replaced_by_link(log_dir)
     before = seen(log_dir)
@@ -321,7 +327,7 @@ def test_a_link_in_the_place_of_a_partition_is_not_followed(log_dir: Path, state
         assert seen(log_dir) == before
 
 
-def test_a_link_that_is_put_there_meanwhile_is_not_followed(
+def test_a_symbolic_link_that_appears_meanwhile_is_not_followed(
     log_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = log_dir.parent / "elsewhere"
@@ -350,7 +356,7 @@ def link_foreign_file_as_log(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("state", [RunState.APPLYING, RunState.UNDOING])
-def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: RunState) -> None:
+def test_a_foreign_file_is_not_written_through_a_hard_link(log_dir: Path, state: RunState) -> None:
     forge(log_dir, lambda journal: journal, state)
     link_foreign_file_as_log(log_dir)
     before = seen(log_dir)
@@ -359,7 +365,7 @@ def test_a_foreign_file_is_not_filled_through_a_hard_link(log_dir: Path, state: 
     assert seen(log_dir) == before
 
 
-def test_a_foreign_file_that_is_linked_as_the_lock_keeps_its_owner(tmp_path: Path) -> None:
+def test_a_foreign_file_that_is_hard_linked_as_the_lock_keeps_its_owner(tmp_path: Path) -> None:
     log_dir = log_dir_with_a_run(tmp_path)
     lock = replace(PLAIN, uid=4711)
     forge(log_dir, lambda journal: replace(journal, lock=lock))
@@ -371,7 +377,7 @@ def test_a_foreign_file_that_is_linked_as_the_lock_keeps_its_owner(tmp_path: Pat
 
 
 @as_root
-def test_what_others_may_not_read_is_not_copied_for_them(log_dir: Path) -> None:
+def test_a_file_is_not_copied_for_users_who_may_not_read_it(log_dir: Path) -> None:
     owner = 4711
     os.chown(log_dir, owner, owner)
     for path in log_dir.rglob("*"):
@@ -383,7 +389,7 @@ def test_what_others_may_not_read_is_not_copied_for_them(log_dir: Path) -> None:
     assert seen(log_dir) == before
 
 
-def test_steps_that_fight_stay_in_the_directory_and_are_all_shown(log_dir: Path) -> None:
+def test_contradicting_records_stay_in_the_directory_and_are_all_previewed(log_dir: Path) -> None:
     checkpoint = "recovery-point-offset-checkpoint"
     forge(
         log_dir,
@@ -397,7 +403,7 @@ def test_steps_that_fight_stay_in_the_directory_and_are_all_shown(log_dir: Path)
     assert (checkpoint, True) in {(each.path, each.is_removed) for each in restored}
 
 
-def test_a_file_that_gets_a_name_nobody_had_is_shown(log_dir: Path) -> None:
+def test_a_file_that_gets_a_new_name_is_previewed(log_dir: Path) -> None:
     forge(
         log_dir,
         with_steps(
@@ -413,7 +419,7 @@ def test_a_file_that_gets_a_name_nobody_had_is_shown(log_dir: Path) -> None:
     assert (shown["second"], shown[f"{PARTITION}/third"]) == ((False, 4), (False, 1))
 
 
-def test_what_another_command_would_finish_is_shown_whole(log_dir: Path) -> None:
+def test_everything_that_another_command_would_finish_is_previewed(log_dir: Path) -> None:
     redo_records = (
         JournalRecord(RecordKind.REMOVE, "recovery-point-offset-checkpoint"),
         JournalRecord(RecordKind.MOVE, f"{PARTITION}/moved", f"{PARTITION}/c"),
@@ -505,7 +511,7 @@ def changes(draw: st.DrawFn, said: dict[str, Any]) -> Change:
 @settings(
     max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_whatever_a_journal_says_nothing_outside_changes_and_nothing_crashes(
+def test_no_journal_changes_anything_outside_or_crashes_kdump(
     quick_path: Path, state: RunState, data: st.DataObject
 ) -> None:
     root = quick_path / "original"
@@ -570,7 +576,7 @@ def test_damaged_bytes_are_a_journal_or_an_error(quick_path: Path, data: st.Data
         read_journal(journal)
 
 
-def test_every_cut_journal_is_an_error(log_dir: Path) -> None:
+def test_every_truncated_journal_is_an_error(log_dir: Path) -> None:
     journal = log_dir / ".kdump-1.applied"
     good = journal.read_bytes()
     for end in range(0, len(good), 7):
@@ -592,7 +598,7 @@ def advised(said: str) -> list[str]:
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("damage", [b"", b"junk", b'{"kdump":2}'])
 @pytest.mark.parametrize("name", ["logs", "my logs", "it's"])
-def test_what_is_advised_about_a_damaged_journal_works(
+def test_the_advice_about_a_damaged_journal_works(
     log_dir: Path, state: RunState, damage: bytes, name: str
 ) -> None:
     log_dir = log_dir.rename(log_dir.with_name(name))
@@ -608,7 +614,7 @@ def test_what_is_advised_about_a_damaged_journal_works(
     assert kdump("recover", log_dir).exit_status & 8 == 0
 
 
-def test_giving_up_all_does_not_pass_over_what_was_interrupted(log_dir: Path) -> None:
+def test_discarding_all_does_not_silently_skip_interrupted_runs(log_dir: Path) -> None:
     forge(log_dir, lambda each: each, RunState.APPLYING).write_bytes(b"junk")
     outcome = kdump("undo", "--discard", log_dir)
     assert outcome.exit_status == 8

@@ -1,4 +1,4 @@
-"""Nothing is undone by halves: what it takes is looked at before the first step."""
+"""Undo data is checked before the first change, so that no undo stops half-way."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def repair(log_dir: Path) -> None:
 @harms
 @pytest.mark.parametrize("state", RunState)
 @pytest.mark.parametrize("which", ["-cut", "-old-1", "-old-2"])
-def test_without_all_that_was_kept_nothing_is_undone(
+def test_without_all_undo_data_nothing_is_undone(
     log_dir: Path, which: str, state: RunState, harm: Callable[[Path], str]
 ) -> None:
     run_up_to(state, log_dir, lambda: repair(log_dir))
@@ -145,7 +145,7 @@ def test_without_all_that_was_kept_nothing_is_undone(
 
 
 @pytest.mark.slow
-def test_a_directory_without_what_was_kept_can_still_be_repaired(tmp_path: Path) -> None:
+def test_a_directory_with_missing_undo_data_can_still_be_repaired(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     bad_batch_in_the_middle(log_dir)
     aged(log_dir)
@@ -156,9 +156,7 @@ def test_a_directory_without_what_was_kept_can_still_be_repaired(tmp_path: Path)
     assert kdump("verify", log_dir).exit_status & 8 == 0
 
 
-def test_a_log_that_was_kept_is_not_read_whole(
-    log_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kept_log_is_not_read_as_a_whole(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = []
     real = os.pread
 
@@ -174,7 +172,7 @@ def test_a_log_that_was_kept_is_not_read_whole(
     undo(log_dir)
 
 
-def test_a_kept_link_is_one_to_the_same_place(tmp_path: Path) -> None:
+def test_a_kept_symbolic_link_must_have_the_same_target(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     partition = write_files(log_dir, {"a": b"1", "b": b"2"})
     (partition / LOG).symlink_to("a")
@@ -188,7 +186,7 @@ def test_a_kept_link_is_one_to_the_same_place(tmp_path: Path) -> None:
     assert original_of(log_dir).keys() != before.keys()
 
 
-def test_new_content_that_was_cut_short_is_not_put_in_place(log_dir: Path) -> None:
+def test_truncated_new_content_is_not_renamed_into_place(log_dir: Path) -> None:
     before = original_of(log_dir)
     run_up_to(RunState.APPLYING, log_dir, lambda: repair(log_dir))
     (new, *_) = sorted(log_dir.glob(".kdump-1-new-*"))
@@ -202,7 +200,7 @@ def test_new_content_that_was_cut_short_is_not_put_in_place(log_dir: Path) -> No
 # ---- Runs that keep no undo ----
 
 
-def test_a_stale_journal_without_an_undo_says_how_to_be_rid_of_it(tmp_path: Path) -> None:
+def test_a_stale_journal_without_undo_data_says_how_to_discard_it(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     partition = write_files(log_dir, {LOG: b"12345678", "b": b"b"})
 
@@ -246,7 +244,7 @@ def test_a_dry_run_shows_what_a_run_would_finish_first(tmp_path: Path, state: Ru
 
 
 @pytest.mark.slow
-def test_the_lock_that_is_put_back_is_shown(tmp_path: Path) -> None:
+def test_the_restored_lock_file_is_previewed(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     bad_batch_in_the_middle(log_dir)
     (log_dir / ".lock").touch()

@@ -1,4 +1,4 @@
-"""A kdump that is killed can be run again, and what it did can be taken back."""
+"""A run that is killed can be finished and undone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def moments(count: int, *, is_all: bool) -> range:
 @pytest.mark.slow
 @at_some_or_all
 @cases
-def test_a_killed_recovery_is_finished_by_the_next_and_taken_back(
+def test_a_killed_recovery_is_finished_by_the_next_and_undone(
     quick_path: Path, killable: KillableKdump, case: Case, is_all: bool
 ) -> None:
     original, log_dir = quick_path / "original", quick_path / "logs"

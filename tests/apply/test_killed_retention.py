@@ -1,4 +1,4 @@
-"""A kdump that is killed while segments go is finished by the next run, or a broker goes on."""
+"""A retention run that is killed is finished by the next run; or a broker can be started."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def original(quick_path: Path) -> Path:
 
 
 @commands
-def test_the_next_run_comes_to_the_same_end(
+def test_the_next_run_reaches_the_same_end(
     original: Path, killable: KillableKdump, command: str, args: tuple[str, ...], start: int
 ) -> None:
     whole = original.with_name("whole")
@@ -74,7 +74,7 @@ def log_start(root: Path) -> int:
 
 @pytest.mark.differential
 @commands
-def test_a_broker_never_shows_what_went_and_has_all_the_rest(
+def test_a_broker_never_serves_deleted_records_and_has_all_others(
     loader_server: LoaderServer,
     original: Path,
     killable: KillableKdump,

@@ -1,4 +1,4 @@
-"""A partition that is a symbolic link is read, and never written through."""
+"""Partitions that are symbolic links or mounts are read, but never written."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_linked_partition_is_refused_before_anything_is_written(
     ],
     ids=lambda it: it[0],
 )
-def test_a_linked_partition_gives_no_space_back(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_linked_partition_frees_no_space(tmp_path: Path, command: tuple[str, ...]) -> None:
     log_dir = LogModel().write(tmp_path / "logs").parent
     elsewhere = link_elsewhere(log_dir / PARTITION)
     before = tree_of(elsewhere)
@@ -84,7 +84,7 @@ def test_a_linked_partition_gives_no_space_back(tmp_path: Path, command: tuple[s
         assert tree_of(elsewhere) == before
 
 
-def test_moved_to_its_place_it_is_recovered(tmp_path: Path) -> None:
+def test_a_partition_that_replaces_its_link_is_recovered(tmp_path: Path) -> None:
     log_dir = tmp_path / "logs"
     bad_batch_in_the_middle(log_dir)
     elsewhere = link_elsewhere(log_dir / PARTITION)

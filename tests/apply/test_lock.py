@@ -1,4 +1,4 @@
-"""A log directory is held as a broker holds it."""
+"""A log directory is locked as a broker locks it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def is_locked_for_others(log_dir: Path) -> bool:
     return done.returncode != 0
 
 
-def test_while_it_is_held_nobody_else_gets_it_and_then_it_is_gone(tmp_path: Path) -> None:
+def test_the_lock_is_exclusive_and_its_file_is_deleted_afterwards(tmp_path: Path) -> None:
     with hold_locks([tmp_path]):
         assert is_locked_for_others(tmp_path)
 
     assert not (tmp_path / ".lock").exists()
 
 
-def test_a_lock_file_that_a_crash_left_is_taken_and_goes(tmp_path: Path) -> None:
+def test_a_lock_file_that_a_crash_left_is_locked_and_deleted(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch(mode=0o640)
     os.utime(tmp_path / ".lock", ns=(1, 2))
 
@@ -48,7 +48,7 @@ def test_a_lock_file_that_a_crash_left_is_taken_and_goes(tmp_path: Path) -> None
     assert not (tmp_path / ".lock").exists()
 
 
-def test_it_stays_where_it_is_to_be_left_behind(tmp_path: Path) -> None:
+def test_the_lock_file_stays_if_requested(tmp_path: Path) -> None:
     with hold_locks([tmp_path]):
         assert leftover_of(tmp_path) is None
         assert leave_behind(tmp_path)
@@ -58,7 +58,7 @@ def test_it_stays_where_it_is_to_be_left_behind(tmp_path: Path) -> None:
     assert not leave_behind(tmp_path)
 
 
-def test_who_holds_it_is_named(tmp_path: Path) -> None:
+def test_the_holder_of_the_lock_is_named(tmp_path: Path) -> None:
     with held_elsewhere(tmp_path) as process_id:
         said = refusal_of(tmp_path)
 
@@ -67,7 +67,7 @@ def test_who_holds_it_is_named(tmp_path: Path) -> None:
     assert (tmp_path / ".lock").exists()
 
 
-def test_this_process_is_refused_like_any_other(tmp_path: Path) -> None:
+def test_a_second_holder_in_this_process_is_refused(tmp_path: Path) -> None:
     with hold_locks([tmp_path]):
         with pytest.raises(LockedError), hold_locks([tmp_path / ".." / tmp_path.name]):
             pass
@@ -75,7 +75,7 @@ def test_this_process_is_refused_like_any_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_of_several_directories_all_are_held_or_none(tmp_path: Path) -> None:
+def test_all_or_none_of_several_directories_are_locked(tmp_path: Path) -> None:
     first, second = tmp_path / "1", tmp_path / "2"
     first.mkdir()
     second.mkdir()
@@ -88,7 +88,7 @@ def test_of_several_directories_all_are_held_or_none(tmp_path: Path) -> None:
         assert is_locked_for_others(second)
 
 
-def test_a_file_that_its_holder_deletes_meanwhile_is_not_taken_for_the_lock(
+def test_a_lock_file_that_its_holder_deletes_meanwhile_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / ".lock"
@@ -129,14 +129,14 @@ def test_whoever_locks_the_directory_while_the_lock_is_released_keeps_it(
 @pytest.mark.parametrize(
     ("name", "advice"), [("nowhere", "name a log directory"), ("file", "name a log directory")]
 )
-def test_what_is_no_directory_cannot_be_locked(tmp_path: Path, name: str, advice: str) -> None:
+def test_only_a_directory_can_be_locked(tmp_path: Path, name: str, advice: str) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(KdumpError, match=advice), hold_locks([tmp_path / name]):
         pass
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
-def test_the_lock_file_belongs_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+def test_the_lock_file_gets_the_owner_of_the_directory(tmp_path: Path) -> None:
     os.chown(tmp_path, 4711, 4712)
     with hold_locks([tmp_path]):
         status = Metadata.of((tmp_path / ".lock").stat())
@@ -174,7 +174,7 @@ def test_kafka_and_kdump_refuse_each_other(tmp_path: Path, java_classpath: str) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_foreign_file_that_is_linked_as_the_lock_is_not_given_away(
+def test_a_foreign_file_that_appears_as_the_lock_keeps_its_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log_dir, foreign = tmp_path / "logs", tmp_path / "foreign"

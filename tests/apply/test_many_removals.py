@@ -1,4 +1,4 @@
-"""From how many partitions files go makes no difference to what is left."""
+"""Removing files of many partitions in parallel leaves the same files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kdump.formats import names
 
 
 @pytest.mark.slow
-def test_segments_of_many_partitions_go_as_those_of_few(
+def test_segments_of_many_partitions_are_removed_like_those_of_few(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = LogModel().write(tmp_path / "logs").parent

@@ -1,4 +1,4 @@
-"""A plan is the difference to what is wanted, in an order that is safe at every point."""
+"""A plan is the difference to the target state, in an order that is safe at every point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.trees import tree_of
-from builders.written_files import plan_of, wanted_of, write_files
+from builders.written_files import plan_of, target_of, write_files
 from kdump.apply.plan import Plan, TargetDirectory, TargetPartition, make_plan
 from kdump.errors import KdumpError
 from kdump.formats import names
@@ -31,7 +31,7 @@ def told(plan: Plan) -> list[str]:
     return [operation.describe() for operation in plan.operations]
 
 
-def test_a_directory_that_is_as_wanted_needs_nothing(tmp_path: Path) -> None:
+def test_a_directory_with_its_target_state_needs_no_operation(tmp_path: Path) -> None:
     write_files(tmp_path, {"a.log": b"1234", "b": b"x"})
     plan = plan_of(
         tmp_path,
@@ -57,7 +57,7 @@ def test_an_invalid_swap_goes_before_the_cleaned_that_makes_it_invalid(tmp_path:
     assert told(plan) == [f"remove {name}" for name in leftovers]
 
 
-def test_what_a_swap_stands_for_goes_before_it_gets_its_name(tmp_path: Path) -> None:
+def test_segments_that_a_swap_replaces_go_before_it_is_renamed(tmp_path: Path) -> None:
     files = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index", "snapshot")]
     write_files(tmp_path, dict.fromkeys([*files, f"{ZERO}.log.swap", f"{ZERO}.index.swap"], b"x"))
     plan = plan_of(
@@ -81,7 +81,7 @@ def test_what_a_swap_stands_for_goes_before_it_gets_its_name(tmp_path: Path) -> 
     ]
 
 
-def test_segments_are_dropped_from_the_last_one_on_and_their_logs_first(tmp_path: Path) -> None:
+def test_segments_are_removed_from_the_last_one_down_and_their_logs_first(tmp_path: Path) -> None:
     gone = [f"{base}.{kind}" for base in (NINE, FIVE) for kind in ("log", "index", "timeindex")]
     write_files(tmp_path, dict.fromkeys([*gone, f"{ZERO}.log", f"{ZERO}.index"], b"1234"))
     plan = plan_of(
@@ -99,21 +99,23 @@ def test_segments_are_dropped_from_the_last_one_on_and_their_logs_first(tmp_path
     ]
 
 
-def test_segments_that_a_log_began_with_are_dropped_from_the_first_on(tmp_path: Path) -> None:
+def test_segments_at_the_start_of_a_log_are_removed_from_the_first_one_up(tmp_path: Path) -> None:
     gone = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index", "snapshot")]
     write_files(tmp_path, dict.fromkeys([*gone, f"{NINE}.log"], b"1234"))
     plan = plan_of(tmp_path, {name: Gone() for name in gone})
     assert told(plan) == [f"remove {name}" for name in gone]
 
 
-def test_segments_may_go_at_both_ends_of_a_log(tmp_path: Path) -> None:
+def test_segments_can_be_removed_at_both_ends_of_a_log(tmp_path: Path) -> None:
     bases = [f"{base:020d}" for base in range(6)]
     write_files(tmp_path, {f"{base}.log": b"1" for base in bases})
     plan = plan_of(tmp_path, {f"{bases[at]}.log": Gone() for at in (0, 1, 4, 5)})
     assert told(plan) == [f"remove {bases[at]}.log" for at in (0, 1, 5, 4)]
 
 
-def test_an_empty_segment_is_there_before_all_that_it_replaces_go(tmp_path: Path) -> None:
+def test_an_empty_segment_is_created_before_the_segments_that_it_replaces_go(
+    tmp_path: Path,
+) -> None:
     gone = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index")]
     new = [f"{NINE}.{kind}" for kind in ("log", "index", "timeindex")]
     write_files(tmp_path, dict.fromkeys(gone, b"1234"))
@@ -128,7 +130,9 @@ def test_an_empty_segment_is_there_before_all_that_it_replaces_go(tmp_path: Path
     ]
 
 
-def test_an_empty_segment_before_all_that_goes_comes_after_that(tmp_path: Path) -> None:
+def test_an_empty_segment_before_the_removed_ones_is_created_after_they_are_gone(
+    tmp_path: Path,
+) -> None:
     write_files(tmp_path, {f"{FIVE}.log": b"1234", f"{NINE}.log": b""})
     target: dict[str, TargetFile] = {f"{ZERO}.log": NewBytes(b"")}
     target |= {f"{FIVE}.log": Gone(), f"{NINE}.log": Gone()}
@@ -139,11 +143,11 @@ def test_an_empty_segment_before_all_that_goes_comes_after_that(tmp_path: Path) 
     ]
 
 
-def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_path: Path) -> None:
+def test_interim_content_of_the_root_is_written_before_partitions_change(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     (tmp_path / "a").write_bytes(b"old")
     interim = {name: NewBytes(b"meanwhile") for name in ("a", "b", "c")}
-    target = wanted_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
+    target = target_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
     plan = make_plan(replace(target, interim=interim))
     assert told(plan) == [
         "replace a by 9 bytes",
@@ -156,13 +160,13 @@ def test_what_the_root_holds_meanwhile_is_there_before_partitions_change(tmp_pat
     assert plan.lost_bytes == 5
 
 
-def test_without_a_change_to_a_partition_nothing_is_held_meanwhile(tmp_path: Path) -> None:
+def test_without_a_change_to_a_partition_there_is_no_interim_content(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
-    target = replace(wanted_of(tmp_path, {}, {"b": NewBytes(b"x")}), interim={"a": NewBytes(b"y")})
+    target = replace(target_of(tmp_path, {}, {"b": NewBytes(b"x")}), interim={"a": NewBytes(b"y")})
     assert told(make_plan(target)) == ["create b of 1 bytes"]
 
 
-def test_what_makes_a_broker_rebuild_indexes_is_put_right_last(tmp_path: Path) -> None:
+def test_files_that_make_a_broker_rebuild_indexes_are_corrected_last(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"", f"{FIVE}.log": b"", f"{FIVE}.index": b"old"})
     new = NewBytes(b"new")
     kinds = ("index", "timeindex", "txnindex")
@@ -177,7 +181,7 @@ def test_what_makes_a_broker_rebuild_indexes_is_put_right_last(tmp_path: Path) -
     assert order[-1] == f"{ZERO}.index"
 
 
-def test_all_files_of_a_segment_that_is_written_anew_are_exchanged_together(tmp_path: Path) -> None:
+def test_all_files_of_a_rewritten_segment_are_replaced_together(tmp_path: Path) -> None:
     files = {f"{ZERO}.{kind}": b"12345678" for kind in ("log", "index", "timeindex", "txnindex")}
     write_files(tmp_path, files | {f"{FIVE}.log": b"abcdefgh"})
 
@@ -204,7 +208,7 @@ def test_all_files_of_a_segment_that_is_written_anew_are_exchanged_together(tmp_
     ]
 
 
-def test_the_parts_of_a_segment_that_is_split_are_exchanged_together(tmp_path: Path) -> None:
+def test_the_parts_of_a_split_segment_are_replaced_together(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"12345678", f"{ZERO}.index": b"i"})
     plan = plan_of(
         tmp_path,
@@ -218,7 +222,7 @@ def test_the_parts_of_a_segment_that_is_split_are_exchanged_together(tmp_path: P
     assert plan.lost_bytes == 0
 
 
-def test_what_lies_ready_replaces_the_segments_up_to_the_next_that_stays(tmp_path: Path) -> None:
+def test_a_staged_segment_replaces_those_up_to_the_next_that_stays(tmp_path: Path) -> None:
     ready = {f"{ZERO}.log.cleaned": b"ab", f"{ZERO}.index.cleaned": b""}
     old = {f"{base}.{kind}": b"old" for base in (ZERO, FIVE) for kind in ("log", "index")}
     write_files(tmp_path, {**ready, **old, f"{NINE}.log": b"z"})
@@ -240,7 +244,7 @@ def test_what_lies_ready_replaces_the_segments_up_to_the_next_that_stays(tmp_pat
     assert {operation.rewrite for operation in plan.operations} == {0}
 
 
-def test_the_marker_comes_last_and_is_written_anew_while_partitions_change(tmp_path: Path) -> None:
+def test_the_clean_shutdown_marker_is_written_last_if_partitions_change(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     (tmp_path / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"marker")
     root = {
@@ -267,7 +271,7 @@ def test_a_plan_says_what_is_lost_and_what_space_it_needs(tmp_path: Path) -> Non
     assert plan.needed_bytes == 1000 + 70
 
 
-def test_the_zeroes_behind_an_index_are_no_loss(tmp_path: Path) -> None:
+def test_zeroes_after_an_index_are_no_loss(tmp_path: Path) -> None:
     partition = write_files(tmp_path, {f"{ZERO}.index": b"12345678"})
     os.truncate(partition / f"{ZERO}.index", 10 << 20)
     assert plan_of(tmp_path, {f"{ZERO}.index": KeptUpTo(8)}).lost_bytes <= 4096
@@ -291,7 +295,7 @@ def test_rows_name_the_same_fields_for_every_operation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "target", [KeptUpTo(5), CopiedFrom("a", 0, 5), RenamedFrom("b", 1), Kept()]
 )
-def test_what_has_become_shorter_or_vanished_is_not_planned_with(
+def test_a_source_that_has_become_shorter_or_is_missing_is_refused(
     tmp_path: Path, target: KeptUpTo | CopiedFrom | RenamedFrom | Kept
 ) -> None:
     write_files(tmp_path, {"a": b"1234"})
@@ -300,13 +304,13 @@ def test_what_has_become_shorter_or_vanished_is_not_planned_with(
         plan_of(tmp_path, {name: target})
 
 
-def test_a_partition_lies_in_its_log_directory(tmp_path: Path) -> None:
+def test_a_partition_must_be_in_its_log_directory(tmp_path: Path) -> None:
     target = TargetDirectory(tmp_path, (TargetPartition(tmp_path.parent / "a-0", {}),), {})
     with pytest.raises(ValueError, match="is not a partition"):
         make_plan(target)
 
 
-def test_a_link_to_nothing_is_not_written_over(tmp_path: Path) -> None:
+def test_a_dangling_symbolic_link_is_not_replaced(tmp_path: Path) -> None:
     (write_files(tmp_path, {}) / "a").symlink_to("nowhere")
     with pytest.raises(KdumpError, match="symbolic link to nothing"):
-        make_plan(wanted_of(tmp_path, {"a": NewBytes(b"")}))
+        make_plan(target_of(tmp_path, {"a": NewBytes(b"")}))

@@ -1,4 +1,4 @@
-"""What is staged is complete and durable, or a broker deletes it, and so does the next run."""
+"""A staged file is complete and durable, or a broker and the next run delete it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def volatile(log: Path, tmp_path: Path) -> VolatileFiles:
     return VolatileFiles(log.parent.parent, attic)
 
 
-def test_a_staged_file_has_its_content_and_is_like_the_old_log(log: Path) -> None:
+def test_a_staged_file_has_its_content_and_the_metadata_of_the_old_log(log: Path) -> None:
     staged = log.with_name(LOG + ".cleaned")
     stage_file(staged, content_of(log), like=log, modified_ns=TIME_NS)
     status = staged.stat()
@@ -51,7 +51,7 @@ def test_a_staged_file_has_its_content_and_is_like_the_old_log(log: Path) -> Non
     assert (status.st_uid, status.st_gid) == (log.stat().st_uid, log.stat().st_gid)
 
 
-def test_stopped_anywhere_it_can_be_staged_again(log: Path, tmp_path: Path) -> None:
+def test_a_file_can_be_staged_again_after_any_stop(log: Path, tmp_path: Path) -> None:
     staged = log.with_name(LOG + ".cleaned")
 
     def stage(files: VolatileFiles) -> None:
@@ -75,7 +75,7 @@ def test_stopped_anywhere_it_can_be_staged_again(log: Path, tmp_path: Path) -> N
             assert staged.read_bytes() == b"ab345"
 
 
-def test_what_is_staged_outlives_a_power_cut(log: Path, tmp_path: Path) -> None:
+def test_a_staged_file_survives_a_power_failure(log: Path, tmp_path: Path) -> None:
     staged = log.with_name(LOG + ".cleaned")
     files = volatile(log, tmp_path)
     stage_file(staged, content_of(log), like=log, modified_ns=TIME_NS, files=files)
@@ -84,7 +84,7 @@ def test_what_is_staged_outlives_a_power_cut(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 5))
-def test_a_full_disk_leaves_nothing_behind(log: Path, tmp_path: Path, at: int) -> None:
+def test_a_full_disk_leaves_no_file(log: Path, tmp_path: Path, at: int) -> None:
     files = volatile(log, tmp_path)
     files.fail_at, files.failure = at, errno.ENOSPC
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
@@ -98,7 +98,7 @@ def test_a_full_disk_leaves_nothing_behind(log: Path, tmp_path: Path, at: int) -
     assert contents_of(log.parent) == {LOG: b"12345678"}
 
 
-def test_content_that_cannot_be_made_leaves_nothing_behind(log: Path) -> None:
+def test_failing_content_leaves_no_file(log: Path) -> None:
     def failing() -> Iterator[bytes]:
         yield b"half"
         raise LookupError("no more")
@@ -109,7 +109,7 @@ def test_content_that_cannot_be_made_leaves_nothing_behind(log: Path) -> None:
 
 
 @pytest.mark.parametrize("keep_undo", [False, True])
-def test_what_others_staged_carelessly_is_durable_before_it_is_relied_on(
+def test_files_that_others_staged_are_synced_before_the_journal_is_written(
     log: Path, tmp_path: Path, keep_undo: bool
 ) -> None:
     log_dir = log.parent.parent
@@ -141,7 +141,7 @@ def test_a_name_that_a_broker_would_keep_is_refused(log: Path) -> None:
         stage_file(log.with_name("00000000000000000005.log"), [], like=log, modified_ns=0)
 
 
-def test_another_file_in_the_place_of_the_log_is_not_copied(log: Path, tmp_path: Path) -> None:
+def test_a_file_that_replaces_the_log_meanwhile_is_not_copied(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"somebody else's")
 
@@ -157,7 +157,7 @@ def test_another_file_in_the_place_of_the_log_is_not_copied(log: Path, tmp_path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root reads what others may not")
-def test_what_the_owner_of_a_log_may_not_read_is_not_copied_for_him(log: Path) -> None:
+def test_a_file_is_not_copied_for_an_owner_who_may_not_read_it(log: Path) -> None:
     os.chown(log, 4711, 4711)
     other = log.with_name("other")
     other.write_bytes(b"somebody else's")

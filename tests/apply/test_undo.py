@@ -1,4 +1,4 @@
-"""What is kept can be listed, taken back in order, and given up; nobody's work is lost by it."""
+"""Undo data can be listed, used in order, and discarded; changes by others are never lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def apply(log_dir: Path, files: dict[str, TargetFile], command: str = "kdump rec
     apply_plan(plan_of(log_dir, files), keep_undo=True, command=command)
 
 
-def test_runs_are_taken_back_one_after_the_other(log_dir: Path) -> None:
+def test_runs_are_undone_one_after_the_other(log_dir: Path) -> None:
     states = []
     for size_bytes in (6, 4, 2):
         states.append(original_of(log_dir))
@@ -87,7 +87,7 @@ def test_given_up_nothing_is_left_of_a_run(log_dir: Path) -> None:
         ),
     ],
 )
-def test_when_the_directory_has_moved_on_nothing_is_taken_back(
+def test_a_changed_directory_is_not_undone(
     log_dir: Path, path: str, content: bytes | None, what: str
 ) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
@@ -187,7 +187,7 @@ def test_with_nothing_interrupted_there_is_nothing_to_finish(log_dir: Path) -> N
     assert original_of(log_dir) == before
 
 
-def test_no_run_gets_a_number_by_which_it_would_not_be_found(log_dir: Path) -> None:
+def test_a_run_number_that_would_not_be_recognised_is_refused(log_dir: Path) -> None:
     largest = log_dir / f".kdump-{'9' * 18}.applied"
     largest.touch()
     before = original_of(log_dir)

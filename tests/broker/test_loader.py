@@ -97,7 +97,7 @@ def test_a_log_is_cut_at_the_first_wrong_checksum(tmp_path: Path) -> None:
     assert outcome.log_end_offset == 6
 
 
-def test_what_goes_behind_a_wrong_checksum_is_counted(tmp_path: Path) -> None:
+def test_batches_after_a_wrong_checksum_are_counted(tmp_path: Path) -> None:
     each = batches(4)
     at = positions(each)[1]
     path = partition(tmp_path, {0: damaged(joined(each), at)})
@@ -110,7 +110,7 @@ def test_what_goes_behind_a_wrong_checksum_is_counted(tmp_path: Path) -> None:
     assert cut.loss.damaged_bytes == len(each[1])
 
 
-def test_segments_behind_a_cut_are_deleted(tmp_path: Path) -> None:
+def test_segments_after_a_truncation_are_deleted(tmp_path: Path) -> None:
     logs = three_segments()
     logs[0] = damaged(logs[0])
     outcome = recovered(partition(tmp_path, logs))
@@ -120,7 +120,7 @@ def test_segments_behind_a_cut_are_deleted(tmp_path: Path) -> None:
     assert outcome.report.dropped[0].loss.records == 12
 
 
-def test_nothing_below_the_recovery_point_is_looked_at(tmp_path: Path) -> None:
+def test_nothing_below_the_recovery_point_is_checked(tmp_path: Path) -> None:
     logs = three_segments()
     logs[0] = damaged(logs[0])
     outcome = recovered(partition(tmp_path, logs), recovery_point=24)
@@ -138,7 +138,7 @@ def test_the_segment_that_holds_the_recovery_point_is_checked(tmp_path: Path) ->
     assert outcome.files[THIRD] == Gone()
 
 
-def test_nothing_is_checked_after_a_clean_stop(tmp_path: Path) -> None:
+def test_nothing_is_checked_after_a_clean_shutdown(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: damaged(joined(batches(4)))})
 
     assert recovered(path, is_clean=True).files[FIRST] == Kept()
@@ -161,7 +161,7 @@ def test_a_repeated_batch_without_an_index_entry_is_not_noticed(tmp_path: Path) 
     assert recovered(path).files[FIRST] == Kept()
 
 
-def test_a_log_that_is_to_begin_behind_its_end_is_deleted(tmp_path: Path) -> None:
+def test_a_log_with_a_log_start_offset_after_its_end_is_deleted(tmp_path: Path) -> None:
     path = partition(tmp_path, three_segments())
     outcome = recovered(path, log_start_offset=50)
 
@@ -213,7 +213,7 @@ def test_padding_is_trimmed_where_the_entries_are_right(tmp_path: Path) -> None:
     assert recovered(path, interval_bytes=1).files[f"{0:020d}.index"] == KeptUpTo(8)
 
 
-def test_a_missing_offset_index_is_rebuilt_after_a_clean_stop_too(tmp_path: Path) -> None:
+def test_a_missing_offset_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path: Path) -> None:
     logs = three_segments()
     path = partition(tmp_path, logs)
     (path / f"{0:020d}.index").unlink()
@@ -225,7 +225,7 @@ def test_a_missing_offset_index_is_rebuilt_after_a_clean_stop_too(tmp_path: Path
     assert outcome.report.recovered[0].is_rebuilt
 
 
-def test_a_segment_without_an_offset_index_may_be_cut_and_those_behind_it_stay(
+def test_a_segment_without_an_offset_index_is_truncated_and_later_ones_stay(
     tmp_path: Path,
 ) -> None:
     logs = three_segments()
@@ -239,7 +239,7 @@ def test_a_segment_without_an_offset_index_may_be_cut_and_those_behind_it_stay(
     assert [outcome.files[name] for name in (SECOND, THIRD)] == [Kept(), Kept()]
 
 
-def test_a_missing_time_index_becomes_an_empty_one_after_a_clean_stop(tmp_path: Path) -> None:
+def test_a_missing_time_index_is_created_empty_after_a_clean_shutdown(tmp_path: Path) -> None:
     path = partition(tmp_path, three_segments())
     (path / f"{0:020d}.timeindex").unlink()
 
@@ -388,21 +388,21 @@ def test_a_batch_outside_the_open_transaction_of_its_producer_is_refused(tmp_pat
     assert refused(partition(tmp_path, {0: log})).exception == "InvalidTxnStateException"
 
 
-def test_a_marker_that_cannot_be_read_is_refused_behind_the_cut(tmp_path: Path) -> None:
+def test_a_marker_that_cannot_be_parsed_is_refused_after_the_truncation(tmp_path: Path) -> None:
     # The cut would be behind the marker, which the log is replayed over once more.
     log = joined(of_producer(0, transactional=True), marker(1, key=b"\0"))
 
     assert refused(partition(tmp_path, {0: log})).exception == "InvalidRecordException"
 
 
-def test_an_index_entry_below_the_log_leads_to_its_beginning(tmp_path: Path) -> None:
+def test_an_index_entry_below_the_log_points_to_its_start(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4))}, offset_indexes={0: offset_index((11, -5))})
 
     assert recovered(path, is_clean=True).log_end_offset == 12
 
 
 @pytest.mark.parametrize(("attributes", "is_refused"), [(0x50, False), (0x51, True)])
-def test_a_magic_below_0_is_searched_as_a_message_of_old(
+def test_a_magic_below_0_is_searched_as_an_old_message(
     tmp_path: Path, attributes: int, is_refused: bool
 ) -> None:
     log = bytearray(joined(batches(4)))
@@ -424,14 +424,14 @@ def test_epochs_that_the_checkpoint_lacks_come_from_the_batches(tmp_path: Path) 
     assert recovered(path).leader_epochs == (EpochEntry(2, 0), EpochEntry(5, 1))
 
 
-def test_epochs_that_begin_behind_the_end_are_dropped(tmp_path: Path) -> None:
+def test_epochs_that_start_after_the_end_are_dropped(tmp_path: Path) -> None:
     epochs = encode_leader_epoch_checkpoint([EpochEntry(0, 0), EpochEntry(1, 12)])
     files = files_after(partition(tmp_path, {0: joined(batches(4))}, others={EPOCHS: epochs}))
 
     assert decode_leader_epoch_checkpoint(files[EPOCHS]) == [EpochEntry(0, 0)]
 
 
-def test_the_epoch_at_the_log_start_begins_there(tmp_path: Path) -> None:
+def test_the_first_epoch_starts_at_the_log_start_offset(tmp_path: Path) -> None:
     epochs = encode_leader_epoch_checkpoint([EpochEntry(0, 0), EpochEntry(1, 3), EpochEntry(2, 30)])
     path = partition(tmp_path, three_segments(), others={EPOCHS: epochs})
 
@@ -441,7 +441,7 @@ def test_the_epoch_at_the_log_start_begins_there(tmp_path: Path) -> None:
     assert outcome.checkpointed_log_start_offset == 20
 
 
-def test_writing_the_epochs_takes_their_temporary_file_away(tmp_path: Path) -> None:
+def test_writing_the_epochs_removes_their_temporary_file(tmp_path: Path) -> None:
     others = {EPOCHS: b"", f"{EPOCHS}.tmp": b"0\n"}
     path = partition(tmp_path, {0: joined(batches(1))}, others=others)
 
@@ -472,7 +472,7 @@ def test_what_was_marked_deleted_is_deleted(tmp_path: Path) -> None:
     assert recovered(path, is_clean=True).files[f"{FIRST}.deleted"] == Gone()
 
 
-def test_a_swap_takes_the_place_of_the_segments_that_it_covers(tmp_path: Path) -> None:
+def test_a_swap_replaces_the_segments_that_it_covers(tmp_path: Path) -> None:
     logs = three_segments()
     others = {
         f"{FIRST}.swap": logs[0] + logs[12],
@@ -487,7 +487,7 @@ def test_a_swap_takes_the_place_of_the_segments_that_it_covers(tmp_path: Path) -
     assert not outcome.report.loses_data
 
 
-def test_a_swap_at_or_above_something_being_cleaned_is_deleted(tmp_path: Path) -> None:
+def test_a_swap_at_or_above_a_cleaned_file_is_deleted(tmp_path: Path) -> None:
     others = {f"{SECOND}.swap": b"", f"{FIRST}.cleaned": b""}
     outcome = recovered(partition(tmp_path, three_segments(), others=others), is_clean=True)
 
@@ -495,7 +495,7 @@ def test_a_swap_at_or_above_something_being_cleaned_is_deleted(tmp_path: Path) -
     assert outcome.files[SECOND] == Kept()
 
 
-def test_a_swap_below_everything_being_cleaned_is_put_in_place(tmp_path: Path) -> None:
+def test_a_swap_below_all_cleaned_files_is_renamed(tmp_path: Path) -> None:
     logs = three_segments()
     others = {f"{FIRST}.swap": logs[0], f"{SECOND}.cleaned": b""}
     outcome = recovered(partition(tmp_path, logs, others=others))
@@ -509,7 +509,7 @@ def test_a_swap_that_kafka_cannot_read_is_refused(tmp_path: Path) -> None:
     assert refused(path, is_clean=True).file == f"{FIRST}.swap"
 
 
-def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_unknown_files_are_left_unchanged(tmp_path: Path) -> None:
     path = partition(tmp_path, three_segments(), others={"README": b"hello", ".DS_Store": b""})
 
     outcome = recovered(path)

@@ -1,4 +1,4 @@
-"""What a starting broker makes of what no broker writes: forged batches, odd names, directories."""
+"""Loading directories that no broker writes: forged batches, odd names, directories."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def moved_to(offset: int, data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("codec", "exception"), [(5, "IllegalArgumentException"), (Codec.GZIP, "KafkaException")]
 )
-def test_a_marker_that_cannot_be_decompressed_is_no_end_of_the_log(
+def test_a_marker_that_cannot_be_decompressed_does_not_end_the_log(
     tmp_path: Path, codec: int, exception: str
 ) -> None:
     forged = bytearray(marker(1))
@@ -84,7 +84,7 @@ def test_a_split_into_two_segments_of_one_name_is_refused(tmp_path: Path) -> Non
 # ---- Names ----
 
 
-def test_of_snapshots_at_one_offset_the_one_that_is_listed_last_counts(tmp_path: Path) -> None:
+def test_the_last_listed_of_several_snapshots_at_one_offset_is_used(tmp_path: Path) -> None:
     path = two_segments(tmp_path)
     snapshots = [f"{0:0{zeroes}d}7.snapshot" for zeroes in (1, 7, 13, 19, 25)]
     for name in snapshots:
@@ -95,7 +95,7 @@ def test_of_snapshots_at_one_offset_the_one_that_is_listed_last_counts(tmp_path:
     assert [name for name in listed if files[name] == Gone()] == listed[-1:]
 
 
-def test_an_index_that_loading_lets_go_of_keeps_what_was_behind_its_entries(
+def test_an_index_that_is_never_trimmed_keeps_old_content_after_its_entries(
     tmp_path: Path,
 ) -> None:
     far = moved_to(2**32, batch([record(0)]))
@@ -120,7 +120,7 @@ def test_an_index_that_loading_lets_go_of_keeps_what_was_behind_its_entries(
         (file_name(0, FileKind.OFFSET_INDEX), "FileNotFoundException"),
     ],
 )
-def test_a_directory_where_a_file_is_to_be_is_refused(
+def test_a_directory_with_the_name_of_a_file_is_refused(
     tmp_path: Path, name: str, exception: str
 ) -> None:
     path = two_segments(tmp_path)

@@ -1,4 +1,4 @@
-"""The cluster's metadata: always as after a crash, and never behind its newest snapshot."""
+"""The cluster metadata log: always recovered, and never behind its newest snapshot."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def snapshot(end_offset: int, epoch: int, suffix: str = ".checkpoint") -> str:
     return f"{end_offset:020d}-{epoch:010d}{suffix}"
 
 
-def test_it_is_gone_through_after_a_clean_stop_too(tmp_path: Path) -> None:
+def test_it_is_recovered_even_after_a_clean_shutdown(tmp_path: Path) -> None:
     path = partition(tmp_path)
     log = bytearray((path / LOG).read_bytes())
     at = positions(batches(4))[2]
@@ -56,7 +56,7 @@ def test_it_is_gone_through_after_a_clean_stop_too(tmp_path: Path) -> None:
     assert recovered(path).files[LOG] == KeptUpTo(at)
 
 
-def test_snapshots_that_were_being_written_or_deleted_go(tmp_path: Path) -> None:
+def test_unfinished_and_deleted_snapshots_are_removed(tmp_path: Path) -> None:
     unfinished = (snapshot(6, 0, "-123.checkpoint.part"), snapshot(3, 0, ".checkpoint.deleted"))
     path = partition(tmp_path, *unfinished, snapshot(9, 0))
 
@@ -66,7 +66,7 @@ def test_snapshots_that_were_being_written_or_deleted_go(tmp_path: Path) -> None
     assert files[snapshot(9, 0)] == Kept()
 
 
-def test_snapshots_below_the_start_of_the_log_go(tmp_path: Path) -> None:
+def test_snapshots_before_the_log_start_are_removed(tmp_path: Path) -> None:
     path = partition(tmp_path, snapshot(6, 0), snapshot(12, 0), base_offset=12)
 
     files = recovered(path).files
@@ -74,7 +74,7 @@ def test_snapshots_below_the_start_of_the_log_go(tmp_path: Path) -> None:
     assert (files[snapshot(6, 0)], files[snapshot(12, 0)]) == (Gone(), Kept())
 
 
-def test_a_log_that_begins_behind_all_snapshots_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_starts_after_all_snapshots_is_refused(tmp_path: Path) -> None:
     outcome = loaded(partition(tmp_path, snapshot(6, 0), base_offset=12))
 
     assert isinstance(outcome, Refusal)
@@ -82,7 +82,7 @@ def test_a_log_that_begins_behind_all_snapshots_is_refused(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("end_offset", "epoch"), [(13, 0), (20, 0), (3, 1)])
-def test_a_log_that_is_behind_its_newest_snapshot_begins_anew(
+def test_a_log_that_ends_before_its_newest_snapshot_is_started_again(
     tmp_path: Path, end_offset: int, epoch: int
 ) -> None:
     path = partition(tmp_path, snapshot(2, 0), snapshot(end_offset, epoch))

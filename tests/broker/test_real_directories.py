@@ -54,7 +54,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_every_file_ends_as_the_real_brokers(
+def test_every_file_equals_that_of_the_real_broker(
     fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     ours = tmp_path / "logs"
@@ -68,7 +68,7 @@ def test_every_file_ends_as_the_real_brokers(
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_the_checkpoints_end_as_the_real_brokers(
+def test_the_checkpoints_equal_those_of_the_real_broker(
     fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     ours = tmp_path / "logs"

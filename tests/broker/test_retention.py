@@ -1,4 +1,4 @@
-"""Which segments retention deletes, why it keeps the others, and what is chosen to free space."""
+"""Which segments retention deletes, why it keeps others, and which are chosen to free space."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def reasons(log: RetainableLog, settings: TopicSettings) -> list[Reason]:
     return [fate.reason for fate in fates(log, settings, NOW_MS)]
 
 
-def test_a_segment_goes_when_its_largest_timestamp_is_older_than_the_limit() -> None:
+def test_a_segment_is_deleted_when_its_largest_timestamp_is_older_than_the_limit() -> None:
     assert reasons(log_of([NOW_MS - 101, NOW_MS - 100]), DAY) == [
         Reason.OVER_AGE,
         Reason.TOO_YOUNG,
     ]
 
 
-def test_the_active_segment_goes_too_when_everything_is_old() -> None:
+def test_the_active_segment_is_deleted_too_when_everything_is_old() -> None:
     assert reasons(log_of([1, 2]), DAY) == [Reason.OVER_AGE, Reason.OVER_AGE]
 
 
@@ -63,7 +63,7 @@ def test_an_empty_active_segment_stays() -> None:
     assert reasons(log, DAY) == [Reason.OVER_AGE, Reason.EMPTY_ACTIVE]
 
 
-def test_size_is_looked_at_before_time() -> None:
+def test_size_is_checked_before_age() -> None:
     settings = replace(DAY, retention_bytes=20)
     assert reasons(log_of([1, 2, 3, NOW_MS]), settings) == [
         Reason.OVER_SIZE,
@@ -78,7 +78,7 @@ def test_a_log_is_never_made_smaller_than_the_limit() -> None:
     assert reasons(log_of([1, 2, 3]), settings) == [Reason.UNLIMITED] * 3
 
 
-def test_what_lies_below_the_log_start_offset_goes_whatever_the_policy() -> None:
+def test_any_policy_deletes_segments_below_the_log_start_offset() -> None:
     assert reasons(log_of([1, 2, 3], start=20), COMPACTED) == [
         Reason.BELOW_LOG_START,
         Reason.BELOW_LOG_START,
@@ -86,7 +86,7 @@ def test_what_lies_below_the_log_start_offset_goes_whatever_the_policy() -> None
     ]
 
 
-def test_nothing_goes_that_reaches_above_the_high_watermark() -> None:
+def test_no_segment_that_ends_above_the_high_watermark_is_deleted() -> None:
     assert reasons(log_of([1, 2, 3], mark=19), DAY) == [
         Reason.OVER_AGE,
         Reason.HIGH_WATERMARK,
@@ -94,7 +94,7 @@ def test_nothing_goes_that_reaches_above_the_high_watermark() -> None:
     ]
 
 
-def test_without_a_high_watermark_nothing_goes_but_what_was_deleted_before() -> None:
+def test_without_a_high_watermark_only_segments_below_the_log_start_are_deleted() -> None:
     assert reasons(log_of([1, 2, 3], mark=0, start=10), DAY) == [
         Reason.BELOW_LOG_START,
         Reason.NO_HIGH_WATERMARK,
@@ -102,7 +102,7 @@ def test_without_a_high_watermark_nothing_goes_but_what_was_deleted_before() -> 
     ]
 
 
-def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind_it() -> None:
+def test_a_timestamp_in_the_future_keeps_its_segment_and_all_later_ones() -> None:
     log = log_of([1, NOW_MS + 50, 3, NOW_MS - 10])
     found = fates(log, DAY, NOW_MS)
     assert [fate.reason for fate in found] == [
@@ -119,7 +119,7 @@ def test_a_timestamp_in_the_future_keeps_its_segment_and_those_behind_it() -> No
     times=st.lists(st.integers(NOW_MS - 300, NOW_MS + 100), min_size=1, max_size=6),
     retention_ms=st.integers(0, 200),
 )
-def test_a_segment_goes_at_the_moment_that_is_told_and_not_before(
+def test_a_segment_is_deleted_at_the_predicted_time_and_not_before(
     times: list[int], retention_ms: int
 ) -> None:
     log = log_of(times)
@@ -139,7 +139,7 @@ def test_a_segment_goes_at_the_moment_that_is_told_and_not_before(
     mark=st.integers(0, 60),
     retention_bytes=st.integers(-1, 60),
 )
-def test_what_goes_comes_before_what_stays_and_is_replicated(
+def test_deleted_segments_are_the_first_ones_and_replicated(
     times: list[int], start: int, mark: int, retention_bytes: int
 ) -> None:
     log = log_of(times, start=min(start, 10 * len(times)), mark=mark)
@@ -171,23 +171,23 @@ def test_what_holds_retention_back_is_named(
 # ---- Freeing space ----
 
 
-def test_the_oldest_segments_of_all_logs_go_until_there_is_enough() -> None:
+def test_the_oldest_segments_of_all_logs_are_chosen_until_enough_space_is_freed() -> None:
     logs = [log_of([10, 40, 50]), log_of([20, 30, 60])]
     choice = choose_to_free(logs, 30)
     assert (choice.counts, choice.freed_bytes, choice.is_enough) == ((1, 2), 36, True)
 
 
-def test_nothing_goes_if_nothing_is_asked_for() -> None:
+def test_nothing_is_chosen_for_no_space() -> None:
     assert choose_to_free([log_of([1])], 0).counts == (0,)
 
 
-def test_segments_go_in_the_order_of_their_log_even_if_their_times_do_not_rise() -> None:
+def test_segments_are_chosen_in_log_order_even_if_timestamps_do_not_rise() -> None:
     logs = [log_of([90, 1, 1]), log_of([50, 60, 70])]
     assert choose_to_free(logs, 30).counts == (0, 3)
     assert choose_to_free(logs, 60).counts == (2, 3)
 
 
-def test_what_is_not_replicated_is_never_given_up() -> None:
+def test_segments_that_are_not_replicated_are_never_chosen() -> None:
     choice = choose_to_free([log_of([1, 2, 3], mark=10), log_of([1], mark=0)], 100)
     assert (choice.counts, choice.is_enough) == ((1, 0), False)
 

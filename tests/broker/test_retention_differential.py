@@ -1,4 +1,4 @@
-"""What retention leaves is what Kafka's own ``deleteOldSegments`` leaves, byte for byte."""
+"""Retention leaves what Kafka's own ``deleteOldSegments`` leaves, byte for byte."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def settings_of(properties: Mapping[str, object]) -> TopicSettings:
     ],
     ids=["time", "time and size", "size", "everything", "policy", "both policies"],
 )
-def test_what_is_left_is_what_kafka_leaves(
+def test_the_files_equal_those_that_kafka_leaves(
     loader_server: LoaderServer, quick_path: Path, properties: dict[str, object], damage: bool
 ) -> None:
     seed = len(properties) * 2 + damage

@@ -1,4 +1,4 @@
-"""What retention leaves of files, apart from what Kafka's own engine is asked about."""
+"""Files after retention, where no comparison with Kafka's own classes is needed."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def root_after(log_dir: Path, log: LoadedLog, settings: TopicSettings) -> dict[s
     return retained_root(directory, {ORDERS: retained(log, settings, NOW_MS).outcome})
 
 
-def test_all_files_of_a_segment_go_with_it(log_dir: Path) -> None:
+def test_all_files_of_a_segment_are_deleted(log_dir: Path) -> None:
     log = loaded(log_dir, high_watermark=6)
     outcome = retained(log, EVERYTHING_OLD, NOW_MS).outcome
     assert gone(outcome.files) == [
@@ -88,14 +88,14 @@ def test_all_files_of_a_segment_go_with_it(log_dir: Path) -> None:
     assert (outcome.log_start_offset, outcome.checkpointed_log_start_offset) == (6, None)
 
 
-def test_where_everything_goes_an_empty_segment_takes_its_place(log_dir: Path) -> None:
+def test_an_empty_segment_replaces_a_log_that_is_deleted_completely(log_dir: Path) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
     empty = {name for name, target in outcome.files.items() if target == NewBytes(b"")}
     assert empty == {f"{18:020d}{suffix}" for suffix in SUFFIXES}
     assert outcome.log_start_offset == 18
 
 
-def test_a_directory_in_which_nothing_goes_is_left_as_it_is(log_dir: Path) -> None:
+def test_a_directory_without_deletions_is_left_unchanged(log_dir: Path) -> None:
     first = retained(loaded(log_dir), NOTHING_OLD, NOW_MS)
     assert not first.deleted
     # Loading writes a snapshot of the producers; with that, there is nothing left to do.
@@ -120,7 +120,7 @@ def test_the_lines_of_other_partitions_and_the_marker_stay(log_dir: Path) -> Non
     assert names.CLEAN_SHUTDOWN_MARKER not in root
 
 
-def test_a_broker_started_in_between_lets_the_log_begin_where_it_is_to_begin(
+def test_a_broker_started_in_between_starts_the_log_at_its_new_start_offset(
     log_dir: Path,
 ) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
@@ -132,7 +132,7 @@ def test_a_broker_started_in_between_lets_the_log_begin_where_it_is_to_begin(
         assert (found.log_start_offset, found.log_end_offset) == (18, 18)
 
 
-def test_the_time_of_a_segment_without_timestamps_is_that_of_its_file(log_dir: Path) -> None:
+def test_a_segment_without_timestamps_has_the_modification_time_of_its_log(log_dir: Path) -> None:
     path = log_dir / "orders-0"
     (path / f"{0:020d}.log").write_bytes(b"".join(message(at, magic=0) for at in range(6)))
     (path / f"{0:020d}.timeindex").write_bytes(b"")
@@ -142,14 +142,14 @@ def test_the_time_of_a_segment_without_timestamps_is_that_of_its_file(log_dir: P
     assert (first.timestamp_ms, first.has_timestamp) == (1_234_567, False)
 
 
-def test_leader_epochs_begin_where_the_log_does(log_dir: Path) -> None:
+def test_leader_epochs_start_at_the_log_start_offset(log_dir: Path) -> None:
     checkpoint = log_dir / "orders-0" / names.LEADER_EPOCH_CHECKPOINT
     checkpoint.write_text("0\n3\n0 0\n1 4\n5 9\n")
     outcome = without_records_before(loaded(log_dir), NOTHING_OLD, 8)
     assert outcome.files[names.LEADER_EPOCH_CHECKPOINT] == NewBytes(b"0\n2\n1 8\n5 9\n")
 
 
-def test_records_are_deleted_up_to_the_high_watermark_and_no_further(log_dir: Path) -> None:
+def test_records_are_deleted_up_to_the_high_watermark_only(log_dir: Path) -> None:
     log = loaded(log_dir, high_watermark=13)
     assert without_records_before(log, NOTHING_OLD, TO_HIGH_WATERMARK).log_start_offset == 13
     with pytest.raises(RecordsNotDeletableError, match="offset 14 is above the high watermark"):
@@ -171,18 +171,18 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(log_dir: Path
     )
 
 
-def test_deleting_what_is_deleted_changes_nothing(log_dir: Path) -> None:
+def test_deleting_deleted_records_changes_nothing(log_dir: Path) -> None:
     log = loaded(log_dir)
     assert without_records_before(log, NOTHING_OLD, 0) == log.delete_first(0)
 
 
-def test_what_is_freed_counts_indexes_too(log_dir: Path) -> None:
+def test_freed_bytes_include_indexes(log_dir: Path) -> None:
     found = retained(loaded(log_dir, high_watermark=6), EVERYTHING_OLD, NOW_MS)
     log_bytes = (log_dir / "orders-0" / f"{0:020d}.log").stat().st_size
     assert found.freed_bytes == log_bytes + 12
 
 
-def test_a_batch_with_a_single_record_has_its_time_from_the_index(tmp_path: Path) -> None:
+def test_the_timestamp_of_a_batch_with_a_single_record_comes_from_the_index(tmp_path: Path) -> None:
     # Kafka believes the index, and looks into no batch for this.
     path = log_directories.write_log_directory(tmp_path, recovery_points={("orders", 0): 1})
     log_directories.write_partition(
@@ -203,9 +203,7 @@ def test_a_batch_with_a_single_record_has_its_time_from_the_index(tmp_path: Path
     ],
     ids=["cut short", "zeroed at its end", "another log's", "empty"],
 )
-def test_no_segment_is_old_by_a_time_index_that_does_not_hold(
-    log_dir: Path, content: bytes
-) -> None:
+def test_a_wrong_time_index_does_not_make_a_segment_old(log_dir: Path, content: bytes) -> None:
     log = log_dir / "orders-0" / f"{0:020d}.log"
     log.with_suffix(".timeindex").write_bytes(content)
     os.utime(log, (1, 1))

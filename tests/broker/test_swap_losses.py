@@ -1,4 +1,4 @@
-"""A swap may replace logs only with what a split or the cleaner would have made of them."""
+"""A swap loses records unless it is what a split or the cleaner would have written."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_salvage_keeps_the_log_beside_an_empty_swap(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("cut", [0, 1, 17, -70, -17, -1, None])
-def test_a_swap_cut_anywhere_loses_nothing_when_salvaged(
+def test_a_swap_truncated_anywhere_loses_nothing_when_salvaged(
     tmp_path: Path, is_clean: bool, cut: int | None
 ) -> None:
     each = [keyed(offset, b"k%d" % (offset % 2), b"v%d" % offset) for offset in range(8)]
@@ -113,7 +113,7 @@ def test_a_split_keeps_every_batch(tmp_path: Path) -> None:
     ) == [(FIRST, 6, 8, 3)]
 
 
-def test_a_record_may_go_where_a_later_one_has_its_key(tmp_path: Path) -> None:
+def test_a_record_may_be_missing_if_a_later_one_has_its_key(tmp_path: Path) -> None:
     each = [keyed(0, b"a", b"1"), keyed(1, b"b", b"1"), keyed(2, b"a", b"2")]
     later = keyed(12, b"b", b"2")
     logs = {0: joined(each), 12: later}
@@ -123,7 +123,7 @@ def test_a_record_may_go_where_a_later_one_has_its_key(tmp_path: Path) -> None:
     assert lost(path, is_compacted=False) == [(FIRST, 0, 1, 2)]
 
 
-def test_a_record_may_not_go_where_only_an_aborted_one_has_its_key(tmp_path: Path) -> None:
+def test_a_record_may_not_be_missing_if_only_an_aborted_one_has_its_key(tmp_path: Path) -> None:
     aborted = keyed(12, b"b", b"2", attributes=TRANSACTIONAL_FLAG, producer_id=7, producer_epoch=0)
     logs = {0: joined(keyed(0, b"a"), keyed(1, b"b")), 12: joined(aborted, marker(13))}
     path = partition(tmp_path, logs, {0: keyed(0, b"a")})
@@ -132,7 +132,7 @@ def test_a_record_may_not_go_where_only_an_aborted_one_has_its_key(tmp_path: Pat
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_aborted_records_may_go(tmp_path: Path, commit: bool) -> None:
+def test_aborted_records_may_be_missing(tmp_path: Path, commit: bool) -> None:
     data = keyed(0, b"a", attributes=TRANSACTIONAL_FLAG, producer_id=7, producer_epoch=0)
     logs = {0: joined(data, marker(1, commit=commit)), 12: keyed(12, b"c")}
     path = partition(tmp_path, logs, {0: b""})
@@ -140,14 +140,14 @@ def test_aborted_records_may_go(tmp_path: Path, commit: bool) -> None:
     assert lost(path) == ([(FIRST, 0, 0, 1)] if commit else [])
 
 
-def test_records_without_a_key_may_go_only_from_a_compacted_log(tmp_path: Path) -> None:
+def test_records_without_a_key_may_be_missing_only_from_a_compacted_log(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(keyed(0, None), keyed(1, b"a"))}, {0: keyed(1, b"a")})
 
     assert lost(path, is_compacted=True) == []
     assert lost(path) == [(FIRST, 0, 0, 1)]
 
 
-def test_a_tombstone_may_go_unless_an_earlier_value_stays(tmp_path: Path) -> None:
+def test_a_tombstone_may_be_missing_unless_an_earlier_value_stays(tmp_path: Path) -> None:
     logs = {0: keyed(0, b"a"), 12: joined(keyed(12, b"a", None), keyed(13, b"b"))}
 
     gone = partition(tmp_path / "gone", logs, {12: keyed(13, b"b")})
@@ -183,7 +183,7 @@ def test_legacy_messages_that_were_rewritten_are_kept(tmp_path: Path) -> None:
     assert lost(path, is_compacted=False) == []
 
 
-def test_nothing_is_lost_where_the_old_log_is_gone(tmp_path: Path) -> None:
+def test_nothing_is_lost_if_the_old_log_is_already_gone(tmp_path: Path) -> None:
     path = partition(tmp_path, {12: joined(batches(4, base_offset=12))}, {0: b""})
 
     assert lost(path) == []

@@ -35,7 +35,7 @@ class Bench:
 
     def __init__(self, path: Path, case: Case) -> None:
         self._original = path / "original"
-        self._wanted = case(self._original)
+        self._target = case(self._original)
         aged(self._original)
         self._copied = original_of(self._original)
         self._is_untouched = False
@@ -53,7 +53,7 @@ class Bench:
         """All that an undo restores; not what lay ready to be put in place."""
         ready = {
             f"{change.path.name}/{each.name}"
-            for change in self._wanted.partitions
+            for change in self._target.partitions
             for each in change.files.values()
             if isinstance(each, RenamedFrom) and each.name.endswith(CLEANED)
         }
@@ -76,9 +76,9 @@ class Bench:
     def target(self) -> TargetDirectory:
         changes = (
             TargetPartition(self.path / each.path.name, each.files)
-            for each in self._wanted.partitions
+            for each in self._target.partitions
         )
-        target = self._wanted
+        target = self._target
         return TargetDirectory(self.path, tuple(changes), target.root, target.interim)
 
     def _make_real_carelessly(self) -> None:

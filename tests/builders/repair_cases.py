@@ -28,7 +28,7 @@ MODIFIED_NS: Final = 1_700_000_000_123_456_789
 FAR: Final = 2**31 + 500
 
 
-def wanted_recovery(log_dir: Path) -> TargetDirectory:
+def recovery_target(log_dir: Path) -> TargetDirectory:
     """What a starting broker makes of the directory."""
     directory = read_log_directory(local(log_dir), DirectoryKind.LOG_DIRECTORY)
     outcomes = {}
@@ -108,18 +108,18 @@ Case = Callable[[Path], TargetDirectory]
 def torn_tail(path: Path) -> TargetDirectory:
     log = crashed(sound_directory(path)) / PARTITION / log_name(180)
     log.write_bytes(log.read_bytes()[:-7])
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def bad_batch_in_the_middle(path: Path) -> TargetDirectory:
     crashed(sound_directory(path))
     with_damage(path / PARTITION / log_name(60), 5)
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def log_behind_its_start(path: Path) -> TargetDirectory:
     crashed(sound_directory(path), log_start=1000)
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def compaction_interrupted(path: Path) -> TargetDirectory:
@@ -130,14 +130,14 @@ def compaction_interrupted(path: Path) -> TargetDirectory:
     (partition / f"{log_name(0)}.swap").write_bytes(both)
     (partition / f"{log_name(60)}.deleted").write_bytes(b"old")
     (partition / log_name(0)).write_bytes(both[: len(both) // 2])
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def swap_with_a_bad_batch(path: Path) -> TargetDirectory:
     partition = crashed(sound_directory(path)) / PARTITION
     renamed(partition, 60, ".swap", keep=True)
     with_damage(partition / f"{log_name(60)}.swap", 4)
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def compaction_aborted(path: Path) -> TargetDirectory:
@@ -149,7 +149,7 @@ def compaction_aborted(path: Path) -> TargetDirectory:
     (partition / f"{log_name(60)}.cleaned").write_bytes(b"garbage")
     renamed(partition, 0, ".swap", keep=True)
     (partition / "00000000000000000060.txnindex.deleted").write_bytes(b"old")
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def _overflowing() -> bytes:
@@ -161,14 +161,14 @@ def _overflowing() -> bytes:
 def offsets_overflow(path: Path) -> TargetDirectory:
     write_log_directory(path, clean=False)
     write_partition(path / PARTITION, {0: _overflowing()})
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def offsets_overflow_in_a_swap(path: Path) -> TargetDirectory:
     write_log_directory(path, clean=False)
     partition = write_partition(path / PARTITION, {0: joined(batches(2))})
     (partition / f"{log_name(0)}.swap").write_bytes(_overflowing())
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def indexes_missing_behind_a_clean_stop(path: Path) -> TargetDirectory:
@@ -178,7 +178,7 @@ def indexes_missing_behind_a_clean_stop(path: Path) -> TargetDirectory:
     with_damage(partition / log_name(120), 3)
     (partition / "00000000000000000120.index").unlink()
     (partition / "00000000000000000007.index").write_bytes(b"orphan")
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def small_files_damaged(path: Path) -> TargetDirectory:
@@ -188,7 +188,7 @@ def small_files_damaged(path: Path) -> TargetDirectory:
     (partition / "00000000000000000120.txnindex").write_bytes(b"garbage")
     (path / names.RECOVERY_POINT_CHECKPOINT).unlink()
     (path / (names.RECOVERY_POINT_CHECKPOINT + ".tmp")).write_bytes(b"half")
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def salvage(path: Path) -> TargetDirectory:

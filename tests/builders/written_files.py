@@ -20,7 +20,7 @@ def write_files(log_dir: Path, files: Mapping[str, bytes]) -> Path:
     return partition
 
 
-def wanted_of(
+def target_of(
     log_dir: Path,
     files: Mapping[str, TargetFile],
     root: Mapping[str, TargetFile] | None = None,
@@ -35,4 +35,4 @@ def plan_of(
     root: Mapping[str, TargetFile] | None = None,
 ) -> Plan:
     """Plan for that."""
-    return make_plan(wanted_of(log_dir, files, root))
+    return make_plan(target_of(log_dir, files, root))

@@ -54,9 +54,9 @@ def repaired(damaged: Path, original: dict[str, Any]) -> Path:
 
 
 def bad_batch_wanted(path: Path) -> Any:
-    from builders.repair_cases import wanted_recovery
+    from builders.repair_cases import recovery_target
 
-    return wanted_recovery(path)
+    return recovery_target(path)
 
 
 def test_everything_is_as_it_was_and_each_file_is_named(

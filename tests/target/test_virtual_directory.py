@@ -1,4 +1,4 @@
-"""What is done to names becomes what is wanted of files."""
+"""Changes in a virtual directory become target files."""
 
 from __future__ import annotations
 
