@@ -1,4 +1,4 @@
-"""Failures of kdump or of the machine, worded for the person who typed the command.
+"""Failures of kdump or of the machine, worded for the user.
 
 Damage in the data is never one of these: damage is a value (a finding, or a
 :class:`~kdump.formats.errors.FormatError` that the caller turns into one).
@@ -10,7 +10,7 @@ import enum
 
 
 class ExitStatus(enum.IntFlag):
-    """What a command's exit status says, or-ed together as ``fsck`` does."""
+    """The exit status of a command; the bits are combined as in ``fsck``."""
 
     SOUND = 0
     REPAIRED = 1
@@ -20,11 +20,11 @@ class ExitStatus(enum.IntFlag):
 
 
 class KdumpError(Exception):
-    """An operational failure: one sentence with what, where, and what to do next.
+    """An operational failure; its message says what failed, where, and what to do next.
 
     Attributes:
-        exit_status: of a command that ends with it.
-        trace: where in the code it happened, if nobody foresaw it; else empty.
+        exit_status: of the command that fails with it.
+        trace: the traceback of an internal error; otherwise empty.
     """
 
     exit_status = ExitStatus.OPERATIONAL_ERROR
@@ -32,7 +32,7 @@ class KdumpError(Exception):
 
 
 class UsageProblem(KdumpError):
-    """The command was asked for something that cannot be: wrong words, not wrong data."""
+    """The command line is wrong, not the data."""
 
     exit_status = ExitStatus.USAGE
 
@@ -41,7 +41,7 @@ class Terminated(KeyboardInterrupt):
     """A signal stopped the command.
 
     Attributes:
-        signal_number: which.
+        signal_number: of the signal.
     """
 
     def __init__(self, signal_number: int) -> None:

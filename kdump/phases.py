@@ -1,8 +1,7 @@
-"""What a command is doing right now, for whoever shows it to people.
+"""What a command is doing right now, for a display of progress.
 
-Every part of kdump that may take long says what it does with :func:`phase`, and counts its steps
-where it has any. Nobody has to be told: a display looks at :func:`current` from time to time. Where
-nobody looks, as in a worker or a library, it costs next to nothing.
+Code that may take long announces it with :func:`phase`, and counts its steps. A display polls
+:func:`current`. Without a display, as in a worker or a library, this costs almost nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ Result = TypeVar("Result")
 
 
 class Reading(Protocol):
-    """A file that is read front to back."""
+    """A file that is read from front to back."""
 
     @property
     def size_bytes(self) -> int:
@@ -32,13 +31,13 @@ class Reading(Protocol):
 
 
 class Phase:
-    """Something that is being done; a context that ends it.
+    """Work in progress; leaving its context ends it.
 
     Attributes:
-        what: in words, as in ``listing /data/1``.
+        what: in words, such as ``listing /data/1``.
         done: how many steps are done.
-        total: of how many; None where nobody knows.
-        reading: the file that is read, if it is one.
+        total: how many steps there are; None if this is not known.
+        reading: the file being read, if it is one file.
     """
 
     __slots__ = ("done", "reading", "total", "what")
@@ -50,11 +49,11 @@ class Phase:
         self.reading = reading
 
     def step(self, count: int = 1) -> None:
-        """So many steps more are done."""
+        """Count more steps as done."""
         self.done += count
 
     def over(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Give ``items``, and count a step after each."""
+        """Yield ``items`` and count a step after each."""
         for item in items:
             yield item
             self.done += 1
@@ -69,14 +68,14 @@ class Phase:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Generators may end in another order than they began.
+        # Generators may end in a different order than they began.
         _begun.remove(self)
         if not _begun and _watcher is not None:
             _watcher.idle()
 
 
 class PhaseWatcher(Protocol):
-    """Is told when nothing more is being done."""
+    """Is notified when the last phase ends."""
 
     def idle(self) -> None: ...
 
@@ -86,12 +85,12 @@ _watcher: PhaseWatcher | None = None
 
 
 def phase(what: str, total: int | None = None, reading: Reading | None = None) -> Phase:
-    """Begin something that may take more than a moment; to be used in a ``with`` statement.
+    """Announce work that may take long, in a ``with`` statement.
 
     Args:
-        what: is done, a verb with an -ing first, and the file or directory.
-        total: how many steps it has, where that is known.
-        reading: the file that is read, where it is one.
+        what: a verb with -ing, and the file or directory.
+        total: how many steps it has, if known.
+        reading: the file being read, if it is one file.
     """
     return Phase(what, total, reading)
 
@@ -99,7 +98,7 @@ def phase(what: str, total: int | None = None, reading: Reading | None = None) -
 def during(
     what: str,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Let every call of a function be a phase; not for generators, which work after the call."""
+    """Make every call of a function a phase; not for generators, which work after the call."""
 
     def decorated(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         @functools.wraps(function)
@@ -113,7 +112,7 @@ def during(
 
 
 def each_during(what: str, items: Iterable[Item], reading: Reading | None = None) -> Iterator[Item]:
-    """Give ``items``; to find the next one is a phase, what is done with it is not."""
+    """Yield ``items``; producing the next one is a phase, using it is not."""
     begun = Phase(what, reading=reading)
     iterator = iter(items)
     while True:
@@ -126,11 +125,11 @@ def each_during(what: str, items: Iterable[Item], reading: Reading | None = None
 
 
 def current() -> Phase | None:
-    """What is being done: the phase that began last."""
+    """Return the phase that began last; None if there is none."""
     return _begun[-1] if _begun else None
 
 
 def watch(watcher: PhaseWatcher | None) -> None:
-    """Let ``watcher`` be told when nothing more is being done; None for nobody."""
+    """Notify ``watcher`` when the last phase ends; None for nobody."""
     global _watcher
     _watcher = watcher

@@ -1,1 +1,1 @@
-"""A partition and a log directory as they lie on disk."""
+"""Partitions and log directories: what is in them, and seeking in their logs."""

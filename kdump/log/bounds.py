@@ -1,7 +1,7 @@
-"""Where each partition's log begins and ends, in offsets and in time, as far as that is on disk.
+"""Find where a log begins and ends, in offsets and in time.
 
-Checkpoints say most of it. The rest is in a few entries of the indexes and in batch headers, so
-that a directory of any size is looked over by a handful of small reads a partition.
+Checkpoints say most of it. The rest is in a few index entries and batch headers, so that it takes
+only a few small reads for each partition.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ NO_CHECKPOINTS: Final = Checkpoints()
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """What is known offline of a log; None for what is not.
+    """The bounds of a log; None for what is not known.
 
     Attributes:
         log_start_offset: the larger of the first segment's base offset and what
             ``log-start-offset-checkpoint`` says, which is how a broker decides it.
-        log_end_offset: the next offset to be written: one above the last batch that follows,
+        log_end_offset: the next offset to be written: one above the last batch that is reached,
             header by header, from the last entry of the active segment's offset index, as a
-            starting broker finds it. Checksums are not looked at: a recovering broker may end
-            the log sooner. Without a segment, what ``recovery-point-offset-checkpoint`` says
-            after a clean stop. Kafka 0.7: the position behind the last byte.
+            starting broker finds it. Checksums are not verified: a recovering broker may end the
+            log sooner. Without a segment, what ``recovery-point-offset-checkpoint`` says after a
+            clean shutdown. Kafka 0.7: the position after the last byte.
         gaps: how many segments begin after the end of the data before them, as far as batch
             headers tell.
-        recovery_point: what ``recovery-point-offset-checkpoint`` says. A broker takes a
-            partition that is not in it to have 0.
+        recovery_point: what ``recovery-point-offset-checkpoint`` says. For a partition that is
+            not in it, a broker uses 0.
         high_watermark: what ``replication-offset-checkpoint`` says.
         earliest_timestamp_ms: of the first record of the first batch that reaches the log start
-            offset, if that batch's header tells it.
-        latest_timestamp_ms: the largest: of each segment by its time index's last entry, if the
-            batch that it names has that time, and by the headers from the offset index's last
-            entry on; by all of its headers where the time index does not hold.
+            offset, if the header of that batch says it.
+        latest_timestamp_ms: the largest. Of each segment: the last time index entry, if its
+            batch has that time, and the headers after the last offset index entry; all headers
+            if the time index is wrong.
     """
 
     log_start_offset: int | None
@@ -64,8 +64,8 @@ def read_bounds(
 
     Args:
         partition: the partition.
-        checkpoints: of the log directory that it is in; none for a partition on its own.
-        is_clean: whether that directory was left by a clean stop.
+        checkpoints: of its log directory; none for a partition on its own.
+        is_clean: whether that directory has a clean shutdown marker.
 
     Raises:
         OSError: a file of the partition cannot be read.
@@ -87,10 +87,10 @@ def read_bounds(
 
 
 def _checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
-    """What a checkpoint says of a partition.
+    """Return the offset of a partition in a checkpoint.
 
-    A log on its way between directories stands in it under the partition's plain name; what is
-    to be deleted, or was set aside, does not, and the name may by now be that of another log.
+    A log that moves between directories is in it by the plain name of its partition. A deleted or
+    stray log is not: its name may now be that of another log.
     """
     if offsets is None or partition.topic_partition is None:
         return None
@@ -106,7 +106,7 @@ def _log_start_offset(partition: Partition, checkpointed: int | None) -> int | N
 
 
 class _Ends(NamedTuple):
-    """Where a log ends, and its segments do."""
+    """Where a log and its segments end."""
 
     log_end_offset: int | None
     latest_timestamp_ms: int | None
@@ -145,7 +145,7 @@ class _Tail(NamedTuple):
 
 
 def _read_tail(partition: Partition, segment: Segment) -> _Tail:
-    """The end of a segment: by its indexes' last entries, and the headers they lead to."""
+    """Find the end of a segment by the last index entries and the headers after them."""
     end, latest = segment.base_offset, NO_TIMESTAMP
     if not segment.log_bytes:
         return _Tail(end, latest)
@@ -171,7 +171,7 @@ def _time_of(span: BatchSpan) -> int:
 
 
 def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> int | None:
-    """Of the first record of the first batch that is not wholly below the log start offset."""
+    """Return the timestamp of the first record in the first batch that reaches the log start."""
     if log_start_offset is None:
         return None
     segments = partition.segments

@@ -1,4 +1,4 @@
-"""The log directories of one broker, looked at together."""
+"""The log directories of one broker together."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Place = tuple[LogDirectory, Partition]
 
 
 def _broker(directory: LogDirectory) -> _Broker | None:
-    """The cluster and node that a directory belongs to; None where it does not say."""
+    """Return the cluster and node of a directory; None if it does not say."""
     properties = directory.meta_properties
     if properties is None or properties.node_id is None:
         return None
@@ -25,25 +25,25 @@ def _broker(directory: LogDirectory) -> _Broker | None:
 
 
 def needs_partition_metadata(directory: LogDirectory) -> bool:
-    """Whether the brokers of this directory know topics by id, as since KRaft they must."""
+    """Whether the broker of this directory identifies topics by id, as every broker with KRaft."""
     properties = directory.meta_properties
     return properties is not None and properties.version >= 1
 
 
 def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Location]:
-    """The partitions that have more than one directory, by their path: the path of another.
+    """Map each directory of a partition that has more than one to another one of them.
 
-    A broker does not start with them ("Duplicate log directories"), and nobody can tell which
-    one is the right one: every command that writes must leave them unchanged. Follows
+    A broker does not start with them ("Duplicate log directories"), and nothing says which one
+    is right: every command that writes must leave them unchanged. Follows
     ``LogManager.loadLog``, and ``KafkaRaftServer`` for the cluster's metadata: a copy on its way
     to another disk may be there once, and what a broker renames to ``-stray`` does not count.
 
     Args:
-        directories: all that were named, those of several brokers, too.
+        directories: all log directories, also of several brokers.
     """
     every = list(directories)
     brokers = {broker for broker in map(_broker, every) if broker is not None}
-    # A directory that does not say whose it is belongs to the only broker that there is.
+    # A directory without a broker belongs to the only broker, if there is just one.
     only = next(iter(brokers)) if len(brokers) == 1 else None
     found = defaultdict[_Log, list[_Place]](list)
     for directory in every:
@@ -56,10 +56,10 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Loca
 
 
 def _others(places: Sequence[_Place]) -> Iterator[tuple[Location, Location]]:
-    """The path of each of a log's directories that has another one, with the path of that."""
+    """Pair each directory of a log with another directory of the same log."""
     if len(places) == 1:
         return
-    # One directory may be named several times, by paths that look different.
+    # A directory may be named several times, by different paths.
     resolved = {
         partition.path: directory.path.resolved() / partition.path.name
         for directory, partition in places
@@ -72,7 +72,7 @@ def _others(places: Sequence[_Place]) -> Iterator[tuple[Location, Location]]:
 
 
 def _is_loaded(directory: LogDirectory, partition: Partition) -> bool:
-    """Whether a broker keeps the log among its own once it has loaded it."""
+    """Whether a broker keeps the log after loading it, rather than renaming it to ``-stray``."""
     if partition.is_cluster_metadata or not needs_partition_metadata(directory):
         return True
     return (partition.path / names.PARTITION_METADATA).kind() is not None

@@ -1,4 +1,4 @@
-"""What kinds of batches a partition's segments hold: found by going over all of them."""
+"""Count what kinds of batches a partition has, by reading all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNKNOWN_CODEC: Final = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class LogContents:
-    """What was counted; a message of magic 0 or 1, or of Kafka 0.7, counts as a batch.
+    """The counts; a message of magic 0 or 1, or of Kafka 0.7, counts as a batch.
 
     Attributes:
         batches: how many.
@@ -50,7 +50,7 @@ class LogContents:
 
 
 def merged(parts: Iterable[LogContents]) -> LogContents:
-    """The contents of several logs, or parts of one, together."""
+    """Add up the contents of several logs, or of parts of one."""
     batches = transactional = control = 0
     records: int | None = 0
     formats, codecs = Counter[str](), Counter[str]()
@@ -75,11 +75,11 @@ def merged(parts: Iterable[LogContents]) -> LogContents:
 
 
 def survey_partition(partition: Partition) -> tuple[LogContents, list[FileProblem]]:
-    """Go over the batches of all segments of a partition, and check each.
+    """Read and verify the batches of all segments of a partition.
 
     Returns:
-        What is in the sound ones, and what is damaged. Zeroes at the end of the last segment are
-        no problem: that is how a preallocated log looks.
+        The contents of the valid batches, and the damage. Zeroes at the end of the last segment
+        are preallocated space, not damage.
     """
     parts: list[LogContents] = []
     problems: list[FileProblem] = []
@@ -111,7 +111,7 @@ def _survey(
         is_more = step.start == damaged_to
         damaged_to = step.end
         if is_more:
-            continue  # what is damaged in one piece is one problem
+            continue  # adjacent damage is one problem
         if isinstance(step.problem, FormatError):
             yield step.problem
         else:
@@ -153,7 +153,7 @@ def _survey_0_7(source: ByteSource, *, may_be_padded: bool) -> Iterator[LogConte
     position = batches = 0
     codecs = Counter[int]()
     while True:
-        # The size, and then what it claims to be, as far as the file goes.
+        # Read the size, then as many bytes, up to the end of the file.
         size = int.from_bytes(
             read_at(source, position, kafka07.LOG_OVERHEAD_BYTES), "big", signed=True
         )

@@ -1,7 +1,6 @@
-"""A log directory: the partitions in it, and the files that speak of all of them.
+"""A log directory, as ``log.dirs`` names it: its partitions, and the files in its root.
 
-What a broker keeps in each directory that its ``log.dirs`` names. Other directories can be asked
-about too: :func:`directory_kind` says what one is.
+:func:`directory_kind` says what any other directory is.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Value = TypeVar("Value")
 
 
 class DirectoryKind(enum.Enum):
-    """What a directory is; the value says it in words."""
+    """What a directory is; the value is its name in messages."""
 
     LOG_DIRECTORY = "log directory"
     METADATA_DIRECTORY = "metadata log directory"
-    """A log directory with nothing in it but the cluster's metadata."""
+    """A log directory with only the cluster's metadata."""
     LOG_DIRECTORY_0_7 = "log directory of Kafka 0.7"
     PARTITION = "partition"
     PARTITION_0_7 = "partition of Kafka 0.7"
@@ -40,7 +39,7 @@ class DirectoryKind(enum.Enum):
 
     @property
     def is_log_directory(self) -> bool:
-        """Whether partitions are in it, rather than segments or nothing of Kafka's."""
+        """Whether it contains partitions."""
         return self in (
             DirectoryKind.LOG_DIRECTORY,
             DirectoryKind.METADATA_DIRECTORY,
@@ -54,16 +53,17 @@ class DirectoryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What the four offset checkpoints in the root of a log directory say.
+    """The four offset checkpoints in the root of a log directory.
 
-    Each is None where its file is missing or cannot be read. A broker takes both for empty.
+    Each is None if its file is missing or cannot be read.
 
     Attributes:
-        recovery_points: up to which offset each partition's log was flushed, exclusive; after a
-            clean stop, where the log ends.
-        log_start_offsets: only of partitions that begin behind their first segment's base offset.
-        high_watermarks: of the partitions that the broker was a replica of.
-        cleaner_offsets: first offset that the cleaner has not been over, of compacted partitions.
+        recovery_points: up to which offset each log was flushed, exclusive; after a clean
+            shutdown, where the log ends.
+        log_start_offsets: only of partitions that begin after the base offset of their first
+            segment.
+        high_watermarks: of the partitions that the broker had a replica of.
+        cleaner_offsets: the first offset not yet cleaned, of compacted partitions.
     """
 
     recovery_points: Offsets | None = None
@@ -72,7 +72,7 @@ class Checkpoints:
     cleaner_offsets: Offsets | None = None
 
     def by_file_name(self) -> dict[str, Offsets | None]:
-        """What each file says, by its name."""
+        """Return the offsets by the name of their file."""
         return {
             names.RECOVERY_POINT_CHECKPOINT: self.recovery_points,
             names.LOG_START_OFFSET_CHECKPOINT: self.log_start_offsets,
@@ -83,22 +83,22 @@ class Checkpoints:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A log directory as it lies on disk.
+    """A log directory: its own files, and its partitions as they are listed.
 
     Attributes:
         path: the directory.
         kind: one of the three kinds of log directories.
-        is_clean: whether the marker of a clean stop is there. It holds for the whole directory.
-        clean_shutdown: what the marker says; None without one, or where it says nothing readable.
-        has_lock_file: whether ``.lock`` is there: a broker runs on it, or did not stop cleanly.
-        meta_properties: None where there are none, or none readable.
-        checkpoints: the four of them.
+        is_clean: whether the clean shutdown marker exists. It covers the whole directory.
+        clean_shutdown: its content; None if it is missing or not readable.
+        has_lock_file: whether ``.lock`` exists: a broker uses the directory, or was killed.
+        meta_properties: None if the file is missing or not readable.
+        checkpoints: the offset checkpoints.
         partitions: by topic, number and state.
         unreadable: names of the partitions whose directories cannot be listed.
-        refused: names of directories that keep a broker from starting here, or that no partition
-            can have. Nothing is known of what is in them, and nothing is done to them.
+        refused: names of directories that stop a broker from starting, or that no partition can
+            have. They are neither listed nor changed.
         foreign: names of files that are not Kafka's.
-        problems: what could not be read, or is malformed.
+        problems: files that cannot be read or are malformed.
     """
 
     path: Location
@@ -116,7 +116,7 @@ class LogDirectory:
 
 
 def directory_kind(path: Location) -> DirectoryKind:
-    """What the directory is, by the names in it and, where those leave doubt, one level below.
+    """Say what a directory is by the names in it and, in doubt, one level below.
 
     Raises:
         OSError: it cannot be listed.
@@ -143,11 +143,11 @@ def directory_kind(path: Location) -> DirectoryKind:
 
 
 def read_lone_partition(path: Location, name: str) -> Partition:
-    """List a partition's directory that is looked at on its own.
+    """List the directory of a single partition.
 
     Args:
         path: the directory.
-        name: by which to tell what partition it is; any name will do.
+        name: the name that says which partition it is; it need not be one of Kafka's.
 
     Raises:
         OSError: as :func:`~kdump.log.partition.read_partition`.
@@ -160,10 +160,12 @@ def read_lone_partition(path: Location, name: str) -> Partition:
 
 
 def log_directories_below(path: Location) -> list[Location]:
-    """The log directories directly inside ``path``, as where several disks are mounted.
+    """List the log directories directly inside ``path``, where several disks may be mounted.
+
+    Directories that cannot be listed are left out.
 
     Raises:
-        OSError: ``path`` cannot be listed; what cannot be listed inside it is left out.
+        OSError: ``path`` cannot be listed.
     """
     _, directories = _listed(path)
     kinds = {name: _kind_or_none(path / name) for name in sorted(directories)}
@@ -180,17 +182,16 @@ def read_log_directory(
     *,
     select: Callable[[str, TopicPartition], bool] = _every,
 ) -> LogDirectory:
-    """Look a log directory over: its own files are read, its partitions listed.
+    """Read the files in the root of a log directory, and list its partitions.
 
     Args:
         path: the directory.
-        kind: what :func:`directory_kind` gave for it, if that was asked.
-        select: which partitions to list, by the directory's name and what it stands for; the
-            others are passed over.
+        kind: from :func:`directory_kind`, if it is known.
+        select: which partitions to list, by the name of the directory and the partition.
 
     Raises:
-        OSError: the directory itself cannot be listed. What cannot be read inside it is among
-            the ``problems``.
+        OSError: the directory itself cannot be listed. What cannot be read inside it is in
+            ``problems``.
     """
     with phase(f"listing {path}") as listing:
         return _read(path, directory_kind(path) if kind is None else kind, select, listing)
@@ -253,9 +254,9 @@ _BROKER_FILES: Final = frozenset(
         names.CLEANER_OFFSET_CHECKPOINT,
     }
 )
-"""Files that are in every directory where a broker of 0.8 or later keeps logs, and nowhere else."""
+"""Files in every log directory of a broker since 0.8, and in no other directory."""
 _ROOT_FILES: Final = names.LOG_DIRECTORY_FILES - {names.LOCK_FILE}
-"""Files that tell a log directory from one of somebody else's; anyone can have a ``.lock``."""
+"""Files that only a log directory has; other programs write a ``.lock``, too."""
 _TEMPORARY_NAMES: Final = frozenset(
     name + names.TEMPORARY_SUFFIX for name in names.LOG_DIRECTORY_FILES
 )
@@ -268,7 +269,7 @@ def _order(partition: Partition) -> tuple[str, int, int, str]:
 
 
 class _Reader:
-    """Reads the files in the root of a log directory, and keeps what is wrong with them."""
+    """Reads the files in the root of a log directory, and collects their problems."""
 
     def __init__(self, path: Location, files: set[str]) -> None:
         self.path = path
@@ -291,7 +292,7 @@ class _Reader:
 
 
 def _listed(path: Location) -> tuple[set[str], list[str]]:
-    """Names of the files in a directory, and of the directories (links to them are such)."""
+    """Return the names of files in a directory, and of directories and links to directories."""
     files, directories = set[str](), list[str]()
     for entry in path.entries():
         if entry.kind is EntryKind.DIRECTORY:
@@ -302,7 +303,11 @@ def _listed(path: Location) -> tuple[set[str], list[str]]:
 
 
 def _identity(name: str, kind: DirectoryKind) -> tuple[TopicPartition, PartitionState]:
-    """Which partition a directory is by its name; FormatError where it is none."""
+    """Return the partition and its state from the name of a directory.
+
+    Raises:
+        FormatError: it is no name of a partition.
+    """
     if kind is DirectoryKind.LOG_DIRECTORY_0_7:
         topic_partition = names.parse_0_7_directory_name(name)
         if topic_partition is not None:
@@ -321,7 +326,7 @@ def _is_0_7_file(name: str) -> bool:
 
 
 def _kind_or_none(path: Location) -> DirectoryKind | None:
-    """What the directory is; None where it cannot be listed."""
+    """Return what the directory is; None if it cannot be listed."""
     try:
         return directory_kind(path)
     except OSError:

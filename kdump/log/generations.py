@@ -1,8 +1,8 @@
-"""Which versions of Kafka can have written a segment, or run on a log directory.
+"""Find which versions of Kafka can have written a segment, or used a log directory.
 
-Evidence is what only some versions write: the format of batches, which offset of a batch its index
-entry has, which files and properties there are. It gives ranges, and no more than it shows: most
-files are such as many versions write.
+The evidence is what only some versions write: the format of batches, which offset of a batch is in
+its index entry, which files and properties exist. It gives ranges: many versions write most files
+in the same way.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kdump.storage.byte_source import ByteSource
 Version = tuple[int, ...]
 
 _MOST_ENTRIES: Final = 64
-"""So many entries of an index are looked at: they are much alike."""
+"""How many entries of an index are read: the others look the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +34,15 @@ class Generation:
     """A range of versions, both ends included.
 
     Attributes:
-        least: the first one; None where there may be any before ``most``.
-        most: the last one; None where there may be any after ``least``.
+        least: the first version; None for any up to ``most``.
+        most: the last version; None for any from ``least`` on.
     """
 
     least: Version | None = None
     most: Version | None = None
 
     def __and__(self, other: Generation) -> Generation:
-        """What agrees with both; where that is nothing, ``least`` lies above ``most``."""
+        """Return the versions in both; if there are none, ``least`` is above ``most``."""
         least = max(filter(None, (self.least, other.least)), default=None)
         most = min(filter(None, (self.most, other.most)), default=None)
         return Generation(least, most)
@@ -77,7 +77,7 @@ _BY_OFFSET_OF_LATER_BATCH: Final = Generation((2, 0), (3, 9))
 
 
 def segment_generations(partition: Partition) -> Counter[str]:
-    """How many segments of a partition each range of versions can have written.
+    """Count the segments of a partition by the versions that can have written them.
 
     Raises:
         OSError: a log or index cannot be read.
@@ -167,7 +167,7 @@ _WITH_TOPIC_IDS: Final = Generation((2, 8))
 
 
 def broker_generation(directory: LogDirectory) -> Generation:
-    """Which versions can have run last on a log directory, by the small files in it."""
+    """Return which versions can have used a log directory last, by the small files in it."""
     found = ANY
     for each in (*_of_meta_properties(directory), *_of_root(directory)):
         found &= each

@@ -1,8 +1,8 @@
-"""Batch headers of one segment, one at a time, by small reads.
+"""Read batch headers of a segment one at a time, by small reads.
 
-For the questions that a few headers answer: where does this log end, when does it begin. Records
-are not looked at; a read is a page, in which the headers of several small batches may stand.
-Whole segments are walked by ``kdump.scan``.
+For questions that a few headers answer: where does this log end, when does it begin. Records are
+not decoded. A read is one page, which may have the headers of several small batches. Use
+``kdump.scan`` to walk whole segments.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ _PAGE_BYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class BatchSpan:
-    """What a header says of its batch's place: nothing is checked but that it can be.
+    """The position, offsets and times in a batch header; nothing is verified.
 
     Attributes:
         position: byte of the file at which the batch begins.
         size_bytes: of the batch.
-        base_offset: first offset; of a wrapper of magic 0 or 1, which does not say it, the last.
+        base_offset: first offset; of a compressed message of magic 0 or 1, the last one, because
+            its header has no other.
         last_offset: last offset.
-        first_timestamp_ms: of the first record; None where the header does not tell: in magic 0,
-            in a compressed message of magic 1, and behind a delete horizon, which has its place.
-        max_timestamp_ms: the largest; None in magic 0, or where the header has none.
+        first_timestamp_ms: of the first record; None if the header does not say: in magic 0, in a
+            compressed message of magic 1, and if the field has a delete horizon instead.
+        max_timestamp_ms: the largest; None in magic 0, or if the header has none.
     """
 
     position: int
@@ -47,10 +48,10 @@ class BatchSpan:
 
 
 def batch_span_at(source: ByteSource, position: int) -> BatchSpan | None:
-    """The batch that begins at ``position``; None if no whole one can be there.
+    """Read the header of the batch at ``position``; None if no whole batch can be there.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     data = read_at(source, position, record_batch.HEADER_BYTES)
     return _span_in(data, 0, position, source.size_bytes)
@@ -59,16 +60,16 @@ def batch_span_at(source: ByteSource, position: int) -> BatchSpan | None:
 def batch_spans(
     source: ByteSource, position: int = 0, least_offset: int = 0
 ) -> Iterator[BatchSpan]:
-    """The batches from ``position`` on, for as long as each can stand behind the one before.
+    """Yield the batches from ``position`` on, up to the first that cannot follow the one before.
 
     Args:
         source: the segment's log.
-        position: byte at which a batch begins.
-        least_offset: what the first batch's base offset is at least; each one's last offset is
-            above those before it.
+        position: byte where a batch begins.
+        least_offset: the smallest base offset that the first batch may have; each batch must
+            begin after the last offset of the one before.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     page, start = b"", position
     while True:
@@ -83,7 +84,7 @@ def batch_spans(
 
 
 def _span_in(data: bytes, at: int, position: int, file_bytes: int) -> BatchSpan | None:
-    """The batch whose header begins at ``data[at]``, and at ``position`` of its file."""
+    """Decode the header at ``data[at]``, which is at ``position`` of the file."""
     if len(data) - at < record_batch.PREFIX_BYTES:
         return None
     try:

@@ -1,7 +1,7 @@
-"""The last entries of an index file, found without reading the rest of it.
+"""Look up entries of an index without reading all of it.
 
-An index in use is padded with zeroes to the size that it may grow to, ten megabytes unless set
-otherwise, so its last entry is searched for. Only a few entries are read.
+An index in use is padded with zeroes to its maximum size, ten megabytes by default, so its last
+entry is found by a binary search. Only a few entries are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _PAGE_BYTES: Final = 4096
 
 
 def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    """The entry that the NumPy types of ``fields`` describe."""
+    """Return the layout of the entry that the NumPy types of ``fields`` describe."""
     return struct.Struct(">" + "".join({">i4": "i", ">i8": "q"}[code] for _, code in fields))
 
 
@@ -40,47 +40,47 @@ class TimeIndexEntry(NamedTuple):
 
 
 def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
-    """The last entry before the padding; None where there is none.
+    """Return the last entry before the padding; None if there is none.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     slot = _count_used(source, _OFFSET_ENTRY) - 1
     return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
 
 
 def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> OffsetIndexEntry | None:
-    """The last entry whose offset is not above ``relative_offset``; None where there is none.
+    """Return the last entry whose offset is not above ``relative_offset``; None if there is none.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     slot = _count_rising(source, _OFFSET_ENTRY, relative_offset) - 1
     return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
 
 
 def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
-    """The last entry before the padding; None where there is none.
+    """Return the last entry before the padding; None if there is none.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     slot = _count_used(source, _TIME_ENTRY) - 1
     return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
 
 
 def time_entry_below(source: ByteSource, timestamp: int) -> TimeIndexEntry | None:
-    """The last entry whose timestamp is below ``timestamp``; None where there is none.
+    """Return the last entry whose timestamp is below ``timestamp``; None if there is none.
 
     Raises:
-        OSError: when reading fails.
+        OSError: reading fails.
     """
     slot = _count_rising(source, _TIME_ENTRY, timestamp - 1) - 1
     return None if slot < 0 else TimeIndexEntry(*_entry(source, _TIME_ENTRY, slot))
 
 
 def _count_rising(source: ByteSource, layout: struct.Struct, most: int) -> int:
-    """How many entries begin with a value of at most ``most``; by halving, as they rise."""
+    """Count the entries whose first field is at most ``most``; by binary search, as they rise."""
     low, high = 0, _count_used(source, layout)
     while low < high:
         middle = (low + high) // 2
@@ -92,16 +92,16 @@ def _count_rising(source: ByteSource, layout: struct.Struct, most: int) -> int:
 
 
 def _count_used(source: ByteSource, layout: struct.Struct) -> int:
-    """How many entries stand before the padding.
+    """Count the entries before the padding.
 
-    Two reads are enough for an index that is full, or that fits a page but for its padding; the
-    entries of any other are halved, a read each time, until a page of them is left.
+    Two reads are enough for an index that is full or whose entries fit in a page. Otherwise each
+    read halves the range, until one page of it is left.
     """
     low, high = 0, source.size_bytes // layout.size
     page = _PAGE_BYTES // layout.size
     if high > page and any(_entry(source, layout, high - 1)):
         return high
-    # Wherever the last entry is, it is likely to be near the beginning.
+    # The last entry is usually near the beginning.
     middle = min(page, high) - 1
     while high - low > page:
         if any(_entry(source, layout, middle)):
@@ -110,11 +110,11 @@ def _count_used(source: ByteSource, layout: struct.Struct) -> int:
             high = middle
         middle = (low + high) // 2
     data = read_at(source, low * layout.size, (high - low) * layout.size)
-    # No entry is all zeroes but padding, and an entry's last byte may be zero.
+    # Only padding is all zeroes, but the last byte of an entry may be zero.
     return low + -(-len(data.rstrip(b"\0")) // layout.size)
 
 
 def _entry(source: ByteSource, layout: struct.Struct, slot: int) -> tuple[int, ...]:
     data = read_at(source, slot * layout.size, layout.size)
-    # A file that became shorter while it was read has nothing there any more.
+    # The file may have become shorter while it was read.
     return layout.unpack(data.ljust(layout.size, b"\0"))

@@ -1,7 +1,7 @@
-"""A partition's directory: its segments, and whatever else lies in it.
+"""A partition's directory: its segments and all other files.
 
-Listing one costs a directory scan and a ``stat`` for each file; nothing is opened. The small
-files are read when they are asked for.
+Listing it takes one listing of the directory; nothing is opened. The small files are read on
+request.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from kdump.storage.location import Location
 
 
 class LeftoverKind(enum.Enum):
-    """Why a file of Kafka's is not in use."""
+    """Why a file with one of Kafka's names is not in use."""
 
     DELETED = "deleted"
-    """Renamed to ``.deleted``, and not yet gone."""
+    """Renamed to ``.deleted``, but not yet deleted."""
     CLEANED = "cleaned"
-    """The cleaner, or a split, had not finished it."""
+    """Not finished by the cleaner, or by the split of a segment."""
     SWAP = "swap"
-    """Complete, but the files that it replaces were not yet gone."""
+    """Complete, but the files that it replaces were not yet deleted."""
     ORPHAN = "orphan"
     """An index without its log."""
     TEMPORARY = "temporary"
-    """A small file, or a KRaft snapshot, that was being written."""
+    """A small file or a KRaft snapshot that was not finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file that is not in use, but has a name that Kafka gave it."""
+    """A file with one of Kafka's names that is not in use."""
 
     name: str
     kind: LeftoverKind
@@ -66,21 +66,20 @@ class MetadataSnapshotFile:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition as it lies on disk.
+    """A partition, as its directory is listed.
 
     Attributes:
         path: its directory.
-        topic_partition: from the directory's name; None for a directory that was given another
-            name, as happens to copies.
-        state: what the name's suffix says.
+        topic_partition: from the directory's name; None if it has another name, as copies may.
+        state: from the suffix of the name.
         segments: by base offset.
         producer_snapshots: by offset; without those of stage ``.deleted``.
         metadata_snapshots: of the cluster's metadata, by end offset and epoch; the complete ones.
         leftovers: by name.
-        foreign: names that Kafka does not write there, directories among them.
-        total_bytes: of all files, as their sizes say: preallocated space counts, holes too.
-        names_on_disk: of files that a starting broker renames before it uses them, the name on
-            disk by the name in use; empty for a directory as it is listed.
+        foreign: names of files that are not Kafka's, and of directories.
+        total_bytes: of all files, with preallocated space and holes.
+        names_on_disk: files that a starting broker renames before it uses them: the name on disk
+            by the name in use. Empty for a directory as it is listed.
     """
 
     path: Location
@@ -96,12 +95,12 @@ class Partition:
 
     @property
     def log_bytes(self) -> int:
-        """Of the segments' logs: what Kafka calls the size of the log."""
+        """The size of all logs, which Kafka calls the size of the log."""
         return sum(segment.log_bytes for segment in self.segments)
 
     @property
     def data_bytes(self) -> int:
-        """About how much of the logs there is to read; holes are skipped."""
+        """About how much of the logs is to be read; holes are skipped."""
         return sum(segment.data_bytes for segment in self.segments)
 
     @property
@@ -117,35 +116,35 @@ class Partition:
 
     @property
     def leftover_counts(self) -> Mapping[LeftoverKind, int]:
-        """How many leftovers of each kind that occurs."""
+        """Count the leftovers by kind."""
         return Counter(leftover.kind for leftover in self.leftovers)
 
     def with_following(self) -> Iterator[tuple[Segment, Segment | None]]:
-        """Each segment, with the one behind it."""
+        """Yield each segment with the next one, None after the last."""
         return itertools.zip_longest(self.segments, self.segments[1:])
 
     def unused_names(self) -> Iterator[str]:
-        """Names of the leftovers, and of what is foreign."""
+        """Yield the names of leftovers and foreign files."""
         yield from (leftover.name for leftover in self.leftovers)
         yield from self.foreign
 
     def segment_path(self, segment: Segment, kind: FileKind) -> Location:
-        """One of the files of ``segment``, whether it is there or not."""
+        """Return the location of a file of ``segment``, whether it exists or not."""
         return self.file_path(segment.file_name(kind))
 
     def segment_of(self, log_name: str) -> Segment | None:
-        """The segment whose log has this name on disk; None where it is none of them."""
+        """Return the segment whose log has this name on disk; None if there is none."""
         for segment in self.segments:
             if self.names_on_disk.get(segment.log_name, segment.log_name) == log_name:
                 return segment
         return None
 
     def file_path(self, name: str) -> Location:
-        """The file that is used under ``name``, whether it is there or not."""
+        """Return the location of the file in use as ``name``, whether it exists or not."""
         return self.path / self.names_on_disk.get(name, name)
 
     def read_metadata(self) -> PartitionMetadata | None:
-        """``partition.metadata``; None where there is none.
+        """Read ``partition.metadata``; None if there is none.
 
         Raises:
             FormatError: the file is malformed.
@@ -155,7 +154,7 @@ class Partition:
         return None if data is None else decode_partition_metadata(data)
 
     def read_leader_epochs(self) -> list[EpochEntry] | None:
-        """``leader-epoch-checkpoint``; None where there is none.
+        """Read ``leader-epoch-checkpoint``; None if there is none.
 
         Raises:
             FormatError: the file is malformed.
@@ -165,7 +164,7 @@ class Partition:
         return None if data is None else decode_leader_epoch_checkpoint(data)
 
     def read_quorum_state(self) -> QuorumState | None:
-        """``quorum-state``, which only the cluster's metadata has; None where there is none.
+        """Read ``quorum-state``, which only the cluster's metadata has; None if there is none.
 
         Raises:
             FormatError: the file is malformed.
@@ -209,13 +208,12 @@ def read_partition(
 
     Args:
         path: the directory.
-        topic_partition: which partition it is, if that is known.
-        state: what its name says.
+        topic_partition: the partition, if it is known.
+        state: from its name.
 
     Raises:
-        OSError: the directory cannot be listed, or a file in it has no size to be had, or a
-            FIFO, a socket or a device has the name of a file of Kafka's. A file that goes away in
-            between is taken as gone.
+        OSError: the directory cannot be listed, the size of a file in it cannot be read, or a
+            FIFO, a socket or a device has one of Kafka's names.
     """
     listing = _Listing()
     for entry in path.entries():
@@ -236,7 +234,7 @@ def list_partition(
     state: PartitionState,
     files: Iterable[tuple[str, int]],
 ) -> Partition:
-    """A partition whose directory has these ``files``, each a name and a size in bytes."""
+    """Return the partition whose directory has these ``files``: names and sizes in bytes."""
     listing = _Listing()
     for name, size_bytes in files:
         listing.add(name, size_bytes)
@@ -244,10 +242,10 @@ def list_partition(
 
 
 class _Listing:
-    """What a directory scan has come upon so far."""
+    """The entries of a directory, sorted by what they are."""
 
     def __init__(self) -> None:
-        # By extension: a text is hashed faster than a member of an enumeration.
+        # By extension, because a string is hashed faster than an enum member.
         self.sizes: dict[str, dict[int, int]] = {kind.value: {} for kind in FileKind}
         self.hole_bytes: dict[tuple[str, int], int] = {}
         self.names_0_7: dict[int, str] = {}
@@ -257,7 +255,7 @@ class _Listing:
         self.total_bytes = 0
 
     def add(self, name: str, size_bytes: int | None, hole_bytes: int = 0) -> None:
-        """Take in one entry; a size of None means that it is not a file."""
+        """Add one entry; a size of None means that it is not a file."""
         if size_bytes is None:
             self.foreign.append(name)
             return

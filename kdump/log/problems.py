@@ -1,4 +1,4 @@
-"""What could not be read, or made sense of, while a directory was looked at: a value each."""
+"""Files of a directory that cannot be read or are damaged, as values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kdump.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class FileProblem:
-    """A file or directory about which less is known than should be.
+    """A file or directory that cannot be read or is damaged.
 
     Attributes:
-        path: which.
-        error: a :class:`FormatError` where its content is damaged, else why it cannot be read.
+        path: of the file or directory.
+        error: a :class:`FormatError` if its content is damaged, otherwise why it cannot be read.
     """
 
     path: Location
@@ -22,7 +22,7 @@ class FileProblem:
 
     @property
     def is_damage(self) -> bool:
-        """Whether the data is to blame, rather than the machine or a permission."""
+        """Whether the content is damaged; otherwise the machine or a permission is the cause."""
         return isinstance(self.error, FormatError)
 
     def __str__(self) -> str:

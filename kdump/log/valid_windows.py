@@ -1,4 +1,4 @@
-"""The sound batches of a log, in order, and the damage between them."""
+"""The valid batches of a log in order, and the damage between them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NO_OFFSET: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that hold no records that can be read.
+    """Bytes without readable records.
 
     Attributes:
         path: the file.
-        start: the first of them.
-        end: the first behind them.
+        start: the first byte.
+        end: the byte after the last one.
         problem: what is wrong.
     """
 
@@ -48,11 +48,11 @@ class Damage:
 
 
 OnDamage = Callable[[Damage], None]
-"""Takes damage that was found; raises if reading is to fail."""
+"""Takes the damage that is found; raises to stop the reading."""
 
 
 def batch_damage(window: Window, row: int, path: str, problem: FormatError | str) -> Damage:
-    """That one batch is damaged."""
+    """Return the damage of one batch."""
     start = int(window.batches.position[row])
     return Damage(path, start, int(window.batches.next_position[row]), problem)
 
@@ -62,11 +62,11 @@ class LogPart:
     """Part of the log of a segment.
 
     Attributes:
-        start: byte at which a batch begins.
-        end: byte behind its last batch; None is the end of the file.
-        least_offset: no batch of the segment has a lower one.
-        end_offset: all batches of the segment lie below it; None where no segment follows.
-        may_be_padded: whether zeroes at its end are space set aside for what is written next.
+        start: byte where a batch begins.
+        end: byte where its last batch ends, exclusive; None for the end of the file.
+        least_offset: the smallest offset in the segment.
+        end_offset: the first offset after the segment; None for the last segment.
+        may_be_padded: whether zeroes at its end are preallocated space.
     """
 
     start: int = 0
@@ -77,7 +77,7 @@ class LogPart:
 
 
 def segment_part(segment: Segment, following: Segment | None, start: int = 0) -> LogPart:
-    """A segment's log from byte ``start`` on, with what is known of its offsets."""
+    """Return the part of a segment's log from byte ``start`` on."""
     return LogPart(
         start,
         least_offset=segment.base_offset,
@@ -93,16 +93,16 @@ def valid_windows(
     window_bytes: int = WINDOW_BYTES,
     buffer: Bytes | None = None,
 ) -> Iterator[Window | Damage]:
-    """The batches of a part that are sound and where they belong, and the damage, in order.
+    """Yield the valid batches of a part and the damage between them, in order.
 
-    Damaged are bytes that are no batch, batches with another checksum, batches that begin at or
-    below the last offset of the one before, and batches of another segment. As long as there is
-    no damage nothing is looked at twice.
+    Damage is: bytes that are not a batch, batches with a wrong checksum, batches that do not
+    begin after the last offset of the one before, and batches of another segment. Nothing is
+    read twice before the first damage.
 
     Args:
         source: the segment's log.
-        part: which part of it.
-        window_bytes: as in :func:`~kdump.scan.batches.read_windows`.
+        part: the part to read.
+        window_bytes: as for :func:`~kdump.scan.batches.read_windows`.
         buffer: likewise.
 
     Raises:
@@ -118,17 +118,17 @@ def valid_windows(
         if not batches.count:
             continue
         is_misplaced = _is_misplaced(batches, part, last_offset)
-        is_sound = batches.is_valid & ~is_misplaced
+        are_valid = batches.is_valid & ~is_misplaced
         last_offset = int(batches.last_offset[-1]) if batches.is_valid[-1] else NO_OFFSET
-        if is_sound.all():
+        if are_valid.all():
             yield step
         else:
-            yield from _split_runs(step, is_sound, path)
+            yield from _split_runs(step, are_valid, path)
 
 
 def _is_misplaced(batches: BatchColumns, part: LogPart, last_offset: int) -> Flags:
     before = np.concatenate(([last_offset], batches.last_offset[:-1]))
-    # The offsets of a damaged batch may be damaged, too.
+    # A damaged batch may have damaged offsets, too.
     before[1:][~batches.is_valid[:-1]] = NO_OFFSET
     is_bad: Flags = (batches.base_offset <= before) | (batches.base_offset < part.least_offset)
     is_bad |= batches.last_offset < batches.base_offset
@@ -137,11 +137,11 @@ def _is_misplaced(batches: BatchColumns, part: LogPart, last_offset: int) -> Fla
     return is_bad
 
 
-def _split_runs(window: Window, is_sound: Flags, path: str) -> Iterator[Window | Damage]:
-    """The sound batches of a window in runs, and each of the others by itself."""
-    edges = [0, *(np.flatnonzero(np.diff(is_sound)) + 1).tolist(), len(is_sound)]
+def _split_runs(window: Window, are_valid: Flags, path: str) -> Iterator[Window | Damage]:
+    """Yield the valid batches of a window in runs, and each of the others on its own."""
+    edges = [0, *(np.flatnonzero(np.diff(are_valid)) + 1).tolist(), len(are_valid)]
     for begin, end in itertools.pairwise(edges):
-        if is_sound[begin]:
+        if are_valid[begin]:
             yield window.rows(slice(begin, end))
             continue
         for row in range(begin, end):
@@ -186,7 +186,7 @@ def _walk(
 
 
 def _is_padding(source: StoredFile, part: LogPart, position: int) -> bool:
-    """Whether all that follows is space that was set aside."""
+    """Whether everything from ``position`` on is preallocated space."""
     if not part.may_be_padded:
         return False
     end = source.size_bytes if part.end is None else part.end
