@@ -74,6 +74,7 @@ def test_the_schema_begins_as_that_of_sparks_own_source(sql: SqlSession, log_dir
     ]
 
 
+@pytest.mark.usefixtures("sql")
 def test_every_column_has_in_arrow_the_type_that_spark_expects() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
