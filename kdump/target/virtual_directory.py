@@ -100,7 +100,7 @@ class RangeSource:
 
 
 class JoinedSource:
-    """Other sources one behind the other as one."""
+    """Concatenated sources."""
 
     def __init__(self, sources: Sequence[ByteSource]) -> None:
         self._sources = sources

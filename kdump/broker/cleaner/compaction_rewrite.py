@@ -188,12 +188,12 @@ class _Rewriter:
             yield Chunk(before, tombstones_dropped=tombstones_dropped)
 
 
-def _is_among(values: Column, wanted: Column) -> Flags:
-    """Which of ``values`` are in ``wanted``; both are sorted."""
-    if not len(wanted):
+def _is_among(values: Column, others: Column) -> Flags:
+    """Which of ``values`` are in ``others``; both are sorted."""
+    if not len(others):
         return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
-    found: Flags = wanted[at] == values
+    at = np.minimum(np.searchsorted(others, values), len(others) - 1)
+    found: Flags = others[at] == values
     return found
 
 
