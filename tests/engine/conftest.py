@@ -1,4 +1,4 @@
-"""What the engines are tried on."""
+"""The work that the engines are tested with."""
 
 from __future__ import annotations
 

@@ -30,16 +30,14 @@ from kdump.storage.local_disk import local
         (EngineOptions(EngineChoice.LOCAL, master="local[2]"), 0, EngineChoice.LOCAL),
     ],
 )
-def test_the_engine_is_chosen_by_hand_or_by_size(
+def test_the_engine_is_chosen_by_option_or_by_size(
     options: EngineOptions, total_bytes: int, expected: EngineChoice
 ) -> None:
     assert chosen(options, total_bytes) is expected
 
 
 @pytest.mark.slow
-def test_a_job_gives_the_same_here_on_workers_and_on_spark(
-    work: list[Split], spark: SparkEngine
-) -> None:
+def test_a_job_has_the_same_results_on_every_engine(work: list[Split], spark: SparkEngine) -> None:
     job = CountBatches()
     with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
         expected = dict(here.run(job, work))
@@ -48,7 +46,7 @@ def test_a_job_gives_the_same_here_on_workers_and_on_spark(
 
 
 @pytest.mark.slow
-def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
+def test_a_shuffle_has_the_same_results_on_every_engine(
     work: list[Split], spark: SparkEngine
 ) -> None:
     job = DealBatches()
@@ -66,7 +64,7 @@ def test_what_is_exchanged_is_the_same_here_on_workers_and_on_spark(
     assert sorted(itertools.chain(*buckets), key=order.__getitem__) == dealt
 
 
-def test_a_split_that_cannot_be_exchanged_is_named(work: list[Split], spark: SparkEngine) -> None:
+def test_a_split_that_cannot_be_mapped_is_named(work: list[Split], spark: SparkEngine) -> None:
     gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
     for each in (LocalEngine(processes=1), spark):
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
@@ -90,7 +88,7 @@ def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
 
 
 class Backwards:
-    """An engine that is done with the last split first."""
+    """An engine that finishes the last split first."""
 
     name = "backwards"
 
@@ -104,20 +102,20 @@ class Backwards:
         raise AssertionError
 
 
-def test_results_can_be_had_in_order(work: list[Split]) -> None:
+def test_results_can_be_had_in_the_order_of_the_splits(work: list[Split]) -> None:
     ordered = [split for split, _ in run_in_order(Backwards(), CountBatches(), work)]
     assert ordered == work
 
 
 @pytest.mark.parametrize("choice", [EngineChoice.LOCAL, EngineChoice.SPARK])
-def test_no_work_needs_no_engine(choice: EngineChoice, cache: Path) -> None:
+def test_without_work_no_engine_starts(choice: EngineChoice, cache: Path) -> None:
     with open_engine(EngineOptions(choice), total_bytes=0) as opened:
         assert opened.name == choice.value
         assert not list(opened.run(TellProcess(), []))
 
 
 class Recorder(Silent):
-    """Keeps what it is told."""
+    """Records the progress."""
 
     is_shown = True
 
@@ -140,7 +138,7 @@ class Recorder(Silent):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["here", "workers", "spark"])
-def test_every_byte_is_told_as_progress(
+def test_progress_counts_every_byte(
     name: str, work: list[Split], spark: SparkEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = Recorder()
@@ -156,7 +154,7 @@ def test_every_byte_is_told_as_progress(
     assert "large-0" in told.labels
 
 
-def test_a_failure_of_a_job_survives_the_way_between_processes() -> None:
+def test_the_failure_of_a_job_can_be_pickled() -> None:
     failure = JobFailedError(Split(local("log"), 12), "No such file or directory", "trace")
     copy = pickle.loads(pickle.dumps(failure))
     assert isinstance(copy, JobFailedError)

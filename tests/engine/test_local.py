@@ -16,12 +16,14 @@ from kdump.storage.local_disk import local
 pytestmark = pytest.mark.slow
 
 
-def test_little_work_is_done_right_here(work: list[Split]) -> None:
+def test_little_work_is_done_in_this_process(work: list[Split]) -> None:
     with LocalEngine() as engine:
         assert {process for _, process in engine.run(TellProcess(), work)} == {os.getpid()}
 
 
-def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_start_if_the_work_is_worth_it(
+    work: list[Split], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("FORKED_POOL_BYTES", "SPAWNED_POOL_BYTES"):
         monkeypatch.setattr(local_engine, name, 0)
     monkeypatch.setattr(local_engine, "usable_cpus", lambda: 2)
@@ -31,7 +33,7 @@ def test_workers_do_what_is_worth_them(work: list[Split], monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_results_are_the_same_however_workers_begin(
+def test_results_are_the_same_however_workers_start(
     work: list[Split], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_engine, "start_method", lambda: method)
@@ -54,7 +56,7 @@ def test_a_failure_names_the_file_and_the_byte(work: list[Split], processes: int
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_bug_is_told_with_its_trace(work: list[Split], processes: int) -> None:
+def test_an_unexpected_failure_has_its_trace(work: list[Split], processes: int) -> None:
     with (
         LocalEngine(processes) as engine,
         pytest.raises(JobFailedError, match="ZeroDivisionError: no bytes a second") as caught,
@@ -63,7 +65,7 @@ def test_a_bug_is_told_with_its_trace(work: list[Split], processes: int) -> None
     assert "builders/jobs.py" in caught.value.trace
 
 
-def test_a_worker_that_is_killed_is_told_with_what_it_was_doing(work: list[Split]) -> None:
+def test_the_split_of_a_killed_worker_is_named(work: list[Split]) -> None:
     with (
         LocalEngine(processes=2) as engine,
         pytest.raises(JobFailedError, match=r"ended by SIGKILL \(out of memory\?\)") as caught,

@@ -25,7 +25,7 @@ from kdump.storage.local_disk import local
 SPARK = EngineOptions(EngineChoice.SPARK)
 
 
-def test_workers_run_the_python_that_runs_here(spark: SparkEngine) -> None:
+def test_workers_run_the_same_python(spark: SparkEngine) -> None:
     [(_, executable)] = spark.run(TellExecutable(), [Split(local("any"))])
     assert executable == sys.executable
 
@@ -39,14 +39,14 @@ def test_a_failure_names_the_file_and_the_byte(work: list[Split], spark: SparkEn
     )
 
 
-def test_a_bug_is_told_with_its_trace(work: list[Split], spark: SparkEngine) -> None:
+def test_an_unexpected_failure_has_its_trace(work: list[Split], spark: SparkEngine) -> None:
     with pytest.raises(JobFailedError, match="ZeroDivisionError: no bytes a second") as caught:
         list(spark.run(FailOn(work[-1].path), work))
     assert "builders/jobs.py" in caught.value.trace
 
 
 @pytest.mark.slow
-def test_a_split_whose_worker_dies_is_done_again(
+def test_a_split_whose_worker_died_runs_again(
     work: list[Split], spark: SparkEngine, tmp_path: Path
 ) -> None:
     job = KillWorker(work[-1].path, scar=str(tmp_path / "scar"))
@@ -57,14 +57,14 @@ def test_a_split_whose_worker_dies_is_done_again(
 
 
 @pytest.mark.slow
-def test_a_split_on_which_every_worker_dies_is_named(work: list[Split], spark: SparkEngine) -> None:
+def test_a_split_that_kills_every_worker_is_named(work: list[Split], spark: SparkEngine) -> None:
     with pytest.raises(JobFailedError, match="each time it was tried") as caught:
         list(spark.run(KillWorker(work[0].path), work))
     assert caught.value.split.path == work[0].path
 
 
 @pytest.mark.slow
-def test_a_job_that_is_left_early_does_not_hold_up_the_next(
+def test_a_job_that_was_closed_early_does_not_delay_the_next(
     work: list[Split], spark: SparkEngine
 ) -> None:
     with contextlib.closing(spark.run(TellProcess(), work)) as results:
@@ -73,9 +73,7 @@ def test_a_job_that_is_left_early_does_not_hold_up_the_next(
 
 
 @pytest.mark.slow
-def test_a_context_that_is_there_is_used_and_left_alone(
-    work: list[Split], spark: SparkEngine
-) -> None:
+def test_an_existing_context_is_used_and_not_stopped(work: list[Split], spark: SparkEngine) -> None:
     list(spark.run(TellProcess(), work))
     with open_engine(SPARK, total_bytes=0) as other:
         assert len(list(other.run(TellProcess(), work))) == len(work)
@@ -93,11 +91,11 @@ def test_a_context_that_is_there_is_used_and_left_alone(
         ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
     ],
 )
-def test_on_this_machine_too_a_task_is_tried_again(asked: str | None, url: str) -> None:
+def test_tasks_also_run_again_on_a_local_master(asked: str | None, url: str) -> None:
     assert spark_session.master_url(asked) == url
 
 
-def test_properties_that_were_asked_for_win() -> None:
+def test_given_properties_override_those_of_kdump() -> None:
     found = spark_session.properties("local[2,4]", {"spark.ui.enabled": "true"})
     assert found["spark.ui.enabled"] == "true"
     assert found["spark.app.name"] == "kdump"
@@ -119,7 +117,7 @@ def test_without_java_one_line_says_so(
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         (
             "Error: LinkageError\njava.lang.UnsupportedClassVersionError: org/apache",
@@ -129,11 +127,11 @@ def test_without_java_one_line_says_so(
         ("", "{java} ended with status 1"),
     ],
 )
-def test_a_java_that_does_not_start_spark_is_told_in_one_line(
-    said: str, reason: str, tmp_path: Path
+def test_a_java_that_does_not_start_spark_is_reported_in_one_line(
+    output: str, reason: str, tmp_path: Path
 ) -> None:
     java = tmp_path / "java"
-    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n")
+    java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{output}\nEND\nexit 1\n")
     java.chmod(0o755)
     process = spark_java.JavaProcess([str(java)], spark_home=tmp_path)
     try:
@@ -162,7 +160,7 @@ def test_a_master_that_spark_does_not_know_is_refused_at_once(url: str, problem:
         spark_cluster.find_master(url)
 
 
-def test_a_port_on_which_nobody_listens_is_told_at_once() -> None:
+def test_a_port_without_a_listener_is_reported_at_once() -> None:
     with closed_port() as port, pytest.raises(KdumpError, match="Connection refused"):
         spark_cluster.find_master(f"spark://127.0.0.1:{port}")
 
@@ -175,7 +173,7 @@ def test_one_master_of_several_is_enough() -> None:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """Give a port on which nobody listens, and nobody begins to."""
+    """Give a port that stays without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
@@ -208,7 +206,7 @@ def test_a_server_that_is_no_master_is_not_waited_for(monkeypatch: pytest.Monkey
 
 
 class Cluster:
-    """A Spark context of a cluster, as far as it is asked for its executors."""
+    """A Spark context of a cluster that only knows its executors."""
 
     def __init__(self, executors: int) -> None:
         self._jsc = self
@@ -230,7 +228,7 @@ class Cluster:
         return 1 + self.executors
 
 
-def test_executors_that_end_as_they_start_are_not_waited_for() -> None:
+def test_executors_that_end_at_once_are_not_waited_for() -> None:
     ended = "Executor updated: app-1/{} is now EXITED (Command exited with code 1)"
     java = cast("Any", ClusterLog(*map(ended.format, range(2))))
     spark_cluster.check_executors("spark://h:1", Cluster(1), java, 1.0)
@@ -247,7 +245,7 @@ def test_executors_that_end_as_they_start_are_not_waited_for() -> None:
     ],
     ids=["without room", "an executor starts", "another cluster"],
 )
-def test_a_cluster_without_executors_is_told_after_a_while(
+def test_a_cluster_without_executors_is_reported_after_a_while(
     url: str, lines: tuple[str, ...], patience_seconds: float
 ) -> None:
     java = cast("Any", ClusterLog(*lines))
@@ -257,11 +255,11 @@ def test_a_cluster_without_executors_is_told_after_a_while(
 
 
 @pytest.mark.slow
-def test_a_python_that_workers_do_not_have_is_told_with_the_machine(cache: Path) -> None:
-    said = in_a_fresh_process(WITHOUT_PYTHON).stdout
+def test_a_python_that_workers_do_not_have_is_reported_with_the_machine(cache: Path) -> None:
+    output = in_a_fresh_process(WITHOUT_PYTHON).stdout
     assert re.fullmatch(
         r'the Spark job failed: Cannot run program "/gone/python": .*No such file.* \(on \S+\)\n',
-        said,
+        output,
     )
 
 
@@ -292,7 +290,7 @@ except KdumpError as failure:
 
 
 @pytest.mark.slow
-def test_a_jvm_that_is_killed_is_told_in_one_line(cache: Path) -> None:
+def test_a_killed_jvm_is_reported_in_one_line(cache: Path) -> None:
     done = in_a_fresh_process(WITHOUT_JAVA)
     assert done.stdout == "the Spark job failed: Java was ended by SIGKILL (out of memory?)\n"
     assert done.stderr == ""
@@ -318,10 +316,10 @@ for _ in range(2):
 
 
 @pytest.mark.slow
-def test_a_context_that_is_stopped_is_told_in_one_line(cache: Path) -> None:
-    said = in_a_fresh_process(STOPPED).stdout.splitlines()
-    assert len(said) == 2
-    for line in said:
+def test_a_stopped_context_is_reported_in_one_line(cache: Path) -> None:
+    output = in_a_fresh_process(STOPPED).stdout.splitlines()
+    assert len(output) == 2
+    for line in output:
         assert line.startswith("the Spark context of this process is stopped")
 
 
@@ -339,8 +337,8 @@ except KdumpError as failure:
 
 
 def test_without_pyspark_one_line_says_so() -> None:
-    said = in_a_fresh_process(NO_PYSPARK).stdout
-    assert said == (
+    output = in_a_fresh_process(NO_PYSPARK).stdout
+    assert output == (
         "pyspark cannot be imported (import of pyspark halted; None in sys.modules): "
         "use --engine local, which needs neither Java nor Spark\n"
     )
@@ -376,7 +374,7 @@ with open_engine(options, total_bytes=0) as engine:
 
 
 @pytest.mark.slow
-def test_a_run_on_spark_says_nothing_of_its_own(cache: Path) -> None:
+def test_a_run_on_spark_prints_nothing_of_its_own(cache: Path) -> None:
     done = in_a_fresh_process(WHOLE_RUN)
     assert (done.stdout, done.stderr) == ("any True\n", "")
 

@@ -24,7 +24,7 @@ def find(java: Java = JAVA, spark: Spark = SPARK) -> ClassArchive:
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
-    """Give where an archive would be, in an empty cache."""
+    """Give the path of an archive, in an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = find()
     assert found.path.parent == tmp_path / "kdump"
@@ -34,7 +34,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
 
 @pytest.fixture
 def kept(archive: ClassArchive) -> ClassArchive:
-    """Give an archive that is there."""
+    """Give an existing archive."""
     part = archive.path.with_suffix(".1.part")
     part.write_bytes(b"classes")
     archive.keep(part)
@@ -69,7 +69,7 @@ def test_the_cache_is_the_users_own(environment: dict[str, str], folder: Path | 
     assert class_archive.cache_folder(environment) == folder
 
 
-def test_an_archive_is_missing_once(archive: ClassArchive) -> None:
+def test_a_finished_archive_is_not_made_again(archive: ClassArchive) -> None:
     assert spark_archive._is_missing(archive)
     part = archive.path.with_suffix(".1.part")
     part.touch()
@@ -77,7 +77,7 @@ def test_an_archive_is_missing_once(archive: ClassArchive) -> None:
     assert not spark_archive._is_missing(archive)
 
 
-def test_an_archive_is_not_made_twice_at_once(archive: ClassArchive) -> None:
+def test_an_archive_is_not_made_twice_at_the_same_time(archive: ClassArchive) -> None:
     part = archive.path.with_suffix(".123.part")
     part.touch()
     assert not spark_archive._is_missing(archive)
@@ -85,7 +85,7 @@ def test_an_archive_is_not_made_twice_at_once(archive: ClassArchive) -> None:
     assert spark_archive._is_missing(archive)
 
 
-def test_without_java_there_is_no_archive_and_no_complaint(
+def test_without_java_there_is_no_archive_and_no_error(
     archive: ClassArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(archive.path.parent))
@@ -119,7 +119,7 @@ def test_an_archive_in_a_directory_of_others_is_neither_used_nor_made(
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707])
-def test_every_directory_on_the_way_counts(
+def test_every_directory_on_the_path_counts(
     archive: ClassArchive, tmp_path: Path, mode: int
 ) -> None:
     tmp_path.chmod(mode)
@@ -130,7 +130,7 @@ def test_every_directory_on_the_way_counts(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give files away")
 @pytest.mark.parametrize("whose", ["archive", "directory", "link"])
-def test_what_belongs_to_somebody_else_is_not_used(
+def test_an_archive_of_another_user_is_not_used(
     kept: ClassArchive, tmp_path: Path, whose: str
 ) -> None:
     folder = kept.path.parent
@@ -144,7 +144,7 @@ def test_what_belongs_to_somebody_else_is_not_used(
     assert not kept.is_usable()
 
 
-def test_links_in_a_circle_are_nobodys(tmp_path: Path) -> None:
+def test_links_in_a_circle_are_not_private(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert not class_archive.is_private(tmp_path / "a" / "file")
@@ -157,14 +157,14 @@ def test_a_pipe_in_place_of_an_archive_is_not_opened(kept: ClassArchive) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"class", b"classeS", b"classes+"])
-def test_other_bytes_than_were_written_are_noticed(kept: ClassArchive, content: bytes) -> None:
+def test_a_changed_archive_is_noticed(kept: ClassArchive, content: bytes) -> None:
     kept.path.chmod(0o600)
     kept.path.write_bytes(content)
     assert not kept.is_intact()
 
 
 def fake_java(folder: Path, condition: str) -> Java:
-    """A Java that ends under a condition, and else is Spark's gateway."""
+    """A Java that ends under a condition, and otherwise is Spark's gateway."""
     program = folder / "java"
     program.write_text(
         "#!/bin/sh\n"
@@ -178,7 +178,7 @@ def fake_java(folder: Path, condition: str) -> Java:
 
 
 def started(java: Java, kept: ClassArchive, home: Path) -> None:
-    """Start a gateway on an archive, in one try."""
+    """Start a gateway with an archive, in one attempt."""
     spark = Spark(home, "0")
     command = gateway_command(java, spark, heap="64m", archive=kept, archive_to=None)
     process = JavaProcess(command, spark_home=home, archive=kept)
@@ -192,21 +192,21 @@ def started(java: Java, kept: ClassArchive, home: Path) -> None:
 WITH_ARCHIVE = "echo $* | grep -q SharedArchiveFile"
 
 
-def test_a_broken_archive_is_removed_and_done_without(kept: ClassArchive, tmp_path: Path) -> None:
+def test_a_damaged_archive_is_removed_and_not_used(kept: ClassArchive, tmp_path: Path) -> None:
     kept.path.chmod(0o600)
     kept.path.write_bytes(b"broken!")
     started(fake_java(tmp_path, WITH_ARCHIVE), kept, tmp_path)
     assert not list(kept.path.parent.iterdir())
 
 
-def test_an_archive_on_which_java_ends_is_removed_and_done_without(
+def test_an_archive_that_ends_java_is_removed_and_not_used(
     kept: ClassArchive, tmp_path: Path
 ) -> None:
     started(fake_java(tmp_path, WITH_ARCHIVE), kept, tmp_path)
     assert not list(kept.path.parent.iterdir())
 
 
-def test_an_archive_is_kept_where_java_does_not_start_without_it_either(
+def test_an_archive_is_kept_if_java_does_not_start_without_it_either(
     kept: ClassArchive, tmp_path: Path
 ) -> None:
     with pytest.raises(KdumpError, match="Spark did not start"):
@@ -226,7 +226,7 @@ with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
 
 
 @pytest.mark.slow
-def test_the_archive_is_made_and_used_and_replaced_when_it_is_broken(
+def test_the_archive_is_made_used_and_replaced_when_it_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -241,6 +241,6 @@ def test_the_archive_is_made_and_used_and_replaced_when_it_is_broken(
     with archive.open("r+b") as file:
         file.seek(archive.stat().st_size // 3)
         file.write(bytes(3 << 20))
-    said = in_a_fresh_process(MAPPED)
-    assert said.stderr == ""
-    assert str(archive) not in said.stdout
+    output = in_a_fresh_process(MAPPED)
+    assert output.stderr == ""
+    assert str(archive) not in output.stdout

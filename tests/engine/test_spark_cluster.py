@@ -1,4 +1,4 @@
-"""Spark's own cluster on one machine: executors are processes apart from the driver."""
+"""Spark's own cluster on one machine: executors are other processes than the driver."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ options = EngineOptions(
     # Both nodes are there before a job begins.
     spark_conf=(("spark.scheduler.minRegisteredResourcesRatio", "1.0"),),
 )
-said = {"parts": len(parts)}
+found = {"parts": len(parts)}
 with open_engine(options, total_bytes=0) as engine:
     told = [result for _, result in engine.run(TellKdump(), parts)]
-    said["processes"] = len({process for process, _, _ in told} | {os.getpid()})
-    said["kdump"] = sorted({path for _, path, _ in told})
-    said["nodes"] = sorted({node for _, _, node in told})
+    found["processes"] = len({process for process, _, _ in told} | {os.getpid()})
+    found["kdump"] = sorted({path for _, path, _ in told})
+    found["nodes"] = sorted({node for _, _, node in told})
     killing = KillWorker(parts[3].path, scar)
     counts = [count for _, count in engine.run(killing, parts)]
-    said["batches"] = sum(count.batches for count in counts)
-    said["size_bytes"] = sum(count.size_bytes for count in counts)
+    found["batches"] = sum(count.batches for count in counts)
+    found["size_bytes"] = sum(count.size_bytes for count in counts)
     os.chdir(folder)
     relative = [type(part)(Path(part.path).name, part.start, part.end) for part in parts]
-    said["relative"] = sum(count.batches for _, count in engine.run(CountBatches(), relative))
+    found["relative"] = sum(count.batches for _, count in engine.run(CountBatches(), relative))
     try:
         list(engine.run(CountWhereMounted(mounts), relative))
     except JobFailedError as failure:
-        said["failure"] = str(failure)
-print(json.dumps(said))
+        found["failure"] = str(failure)
+print(json.dumps(found))
 """
 
 
@@ -62,10 +62,10 @@ def segment() -> LargeSegment:
 
 
 @pytest.fixture(scope="module")
-def said(
+def found(
     segment: LargeSegment, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """What a program with a cluster of two nodes of its own found."""
+    """The results of a program with its own cluster of two nodes."""
     folder = tmp_path_factory.mktemp("cluster")
     partition = large_segments.write(folder, segment, index=segment.index())
     # The nodes keep their files where Spark is, and that is not ours to fill.
@@ -87,26 +87,24 @@ def said(
     shutil.rmtree(home / "work")
 
 
-def test_workers_are_other_processes_and_import_kdump_afresh(said: dict[str, Any]) -> None:
-    assert said["nodes"] == ["0", "1"]
-    assert said["processes"] >= 3
-    assert said["kdump"] == [str(Path(splits.__file__).parents[1] / "__init__.py")]
+def test_workers_are_other_processes_and_import_kdump_afresh(found: dict[str, Any]) -> None:
+    assert found["nodes"] == ["0", "1"]
+    assert found["processes"] >= 3
+    assert found["kdump"] == [str(Path(splits.__file__).parents[1] / "__init__.py")]
 
 
-def test_a_worker_that_dies_in_the_middle_costs_nothing(
-    said: dict[str, Any], segment: LargeSegment
+def test_a_worker_that_dies_changes_no_result(found: dict[str, Any], segment: LargeSegment) -> None:
+    assert found["parts"] > 8
+    assert found["batches"] == segment.count
+    assert found["size_bytes"] == len(segment.log)
+
+
+def test_relative_paths_start_where_kdump_was_started(
+    found: dict[str, Any], segment: LargeSegment
 ) -> None:
-    assert said["parts"] > 8
-    assert said["batches"] == segment.count
-    assert said["size_bytes"] == len(segment.log)
+    assert found["relative"] == segment.count
 
 
-def test_relative_paths_begin_where_kdump_was_started(
-    said: dict[str, Any], segment: LargeSegment
-) -> None:
-    assert said["relative"] == segment.count
-
-
-def test_a_directory_that_one_node_lacks_is_named(said: dict[str, Any]) -> None:
-    assert said["failure"].startswith(f"{0:020d}.log")
-    assert said["failure"].endswith(": No such file or directory")
+def test_a_directory_that_one_node_lacks_is_named(found: dict[str, Any]) -> None:
+    assert found["failure"].startswith(f"{0:020d}.log")
+    assert found["failure"].endswith(": No such file or directory")

@@ -33,7 +33,7 @@ def assert_cut_at_batches(parts: list[Split], segment: LargeSegment) -> None:
 
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["by the index", "by headers"])
-def test_a_large_segment_is_cut_at_batches_into_parts_of_one_size(
+def test_a_large_segment_is_cut_at_batches_into_parts_of_equal_size(
     tmp_path: Path, segment: LargeSegment, is_indexed: bool
 ) -> None:
     partition = large_segments.write(
@@ -46,7 +46,7 @@ def test_a_large_segment_is_cut_at_batches_into_parts_of_one_size(
     assert max(sizes) - min(sizes) < TARGET // 4
 
 
-def test_a_segment_little_larger_than_a_split_stays_whole(
+def test_a_segment_slightly_larger_than_a_split_stays_whole(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     partition = large_segments.write(tmp_path, segment, index=segment.index())
@@ -56,7 +56,7 @@ def test_a_segment_little_larger_than_a_split_stays_whole(
     ]
 
 
-def test_where_the_index_has_no_entries_headers_lead_on(
+def test_without_index_entries_headers_lead_to_the_cuts(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     third = len(segment.log) // 3
@@ -66,16 +66,16 @@ def test_where_the_index_has_no_entries_headers_lead_on(
     assert len(parts) == round(len(segment.log) / TARGET)
 
 
-def test_entries_that_lead_to_no_batch_are_not_believed(
-    tmp_path: Path, segment: LargeSegment
-) -> None:
+def test_entries_that_point_to_no_batch_are_ignored(tmp_path: Path, segment: LargeSegment) -> None:
     astray = [(number, position + 7) for number, position in enumerate(segment.positions)]
     parts = cut(large_segments.write(tmp_path, segment, index=offset_index_bytes(astray)))
     assert_cut_at_batches(parts, segment)
     assert len(parts) == round(len(segment.log) / TARGET)
 
 
-def test_an_entry_below_its_batch_is_not_believed(tmp_path: Path, segment: LargeSegment) -> None:
+def test_an_entry_with_an_offset_below_its_batch_is_ignored(
+    tmp_path: Path, segment: LargeSegment
+) -> None:
     low = [(number, position) for number, position in enumerate(segment.positions)]
     log_alone = tmp_path / "alone"
     wrong = cut(large_segments.write(tmp_path, segment, index=offset_index_bytes(low)))
@@ -83,12 +83,12 @@ def test_an_entry_below_its_batch_is_not_believed(tmp_path: Path, segment: Large
     assert [part.start for part in wrong] == [part.start for part in alone]
 
 
-def test_an_index_of_anything_does_no_harm(tmp_path: Path, segment: LargeSegment) -> None:
+def test_a_random_index_does_no_harm(tmp_path: Path, segment: LargeSegment) -> None:
     parts = cut(large_segments.write(tmp_path, segment, index=b"\xff\x07" * 4001))
     assert_cut_at_batches(parts, segment)
 
 
-def test_a_batch_inside_a_value_is_no_place_to_cut(tmp_path: Path) -> None:
+def test_a_batch_inside_a_value_is_not_a_cut(tmp_path: Path) -> None:
     inner = batches.batch([batches.record(0, value=b"inner" * 10)])
     outer = [batches.batch([batches.record(number, value=inner * 50)]) for number in range(200)]
     positions = [0, *itertools.accumulate(map(len, outer))][:-1]
@@ -98,7 +98,7 @@ def test_a_batch_inside_a_value_is_no_place_to_cut(tmp_path: Path) -> None:
     assert_cut_at_batches(parts, segment)
 
 
-def test_behind_damage_cuts_are_made_where_the_index_leads_to_sound_batches(
+def test_after_damage_cuts_are_where_the_index_points_to_valid_batches(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     torn = bytearray(segment.log)
@@ -110,7 +110,7 @@ def test_behind_damage_cuts_are_made_where_the_index_leads_to_sound_batches(
     assert len(parts) == round(len(segment.log) / TARGET)
 
 
-def test_behind_damage_and_without_an_index_the_rest_is_one_split(
+def test_after_damage_and_without_an_index_the_rest_is_one_split(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     torn = bytearray(segment.log)
@@ -136,7 +136,7 @@ def test_zeroes_are_one_split(tmp_path: Path) -> None:
         (512 << 20, 4, 32 << 20),
     ],
 )
-def test_splits_are_as_large_as_keeps_all_cores_busy(
+def test_splits_are_small_enough_to_keep_all_cores_busy(
     total_bytes: int, cores: int, expected: int
 ) -> None:
     assert splits.split_bytes(total_bytes, cores) == expected

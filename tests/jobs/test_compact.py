@@ -1,4 +1,4 @@
-"""Logs are compacted to the same wherever tasks run, and whatever a run is stopped by."""
+"""Compaction has the same result on both engines, and after being stopped anywhere."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KNOWN = {
     "delete.retention.ms": "86400000",
     "remote.storage.enable": "false",
 }
-"""What has to be known of topics that are not named."""
+"""The configuration that topics need if they are not given by name."""
 COMPACT = Writing("compact", keep_undo=False)
 
 
@@ -67,7 +67,7 @@ def compacted(
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let logs be cut into many parts, and each new segment take its place at once."""
+    """Cut logs into many parts, and swap in each new segment at once."""
     monkeypatch.setattr(wave, "_scanned_bytes", lambda _: 2_000)
     monkeypatch.setattr(wave, "REWRITTEN_BYTES", 5_000)
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -75,7 +75,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_parts")
-def test_both_engines_come_to_the_same(quick_path: Path, spark: SparkEngine) -> None:
+def test_both_engines_have_the_same_result(quick_path: Path, spark: SparkEngine) -> None:
     root = varied_directory(quick_path / "logs", seed=3)
     found = {}
     with LocalEngine(2) as workers:
@@ -93,7 +93,7 @@ def test_both_engines_come_to_the_same(quick_path: Path, spark: SparkEngine) -> 
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("is_varied", [True, False])
 @pytest.mark.parametrize("cleaned_to", [None, 40])
-def test_spark_finds_the_last_records_itself(
+def test_spark_finds_the_latest_records_itself(
     quick_path: Path,
     spark: SparkEngine,
     monkeypatch: pytest.MonkeyPatch,
@@ -121,7 +121,7 @@ def test_spark_finds_the_last_records_itself(
 
 
 @pytest.mark.slow
-def test_how_the_work_is_cut_makes_no_difference(
+def test_the_result_does_not_depend_on_how_the_work_is_split(
     quick_path: Path, request: pytest.FixtureRequest
 ) -> None:
     root = varied_directory(quick_path / "logs", seed=4)
@@ -134,7 +134,7 @@ def test_how_the_work_is_cut_makes_no_difference(
     assert contents_of(cut) == contents_of(whole)
 
 
-def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
+def test_splits_and_results_can_be_pickled(quick_path: Path) -> None:
     root = plain_directory(quick_path / "logs")
     (partition,) = read_log_directory(local(root)).partitions
     begun = wave.Wave(
@@ -155,7 +155,7 @@ def test_what_tasks_are_given_and_give_can_be_pickled(quick_path: Path) -> None:
         assert pickle.loads(pickle.dumps(RewriteJob().run(pickle.loads(pickle.dumps(rewrite)))))
 
 
-def test_of_each_key_the_last_value_stays(quick_path: Path) -> None:
+def test_the_latest_value_of_each_key_stays(quick_path: Path) -> None:
     root = plain_directory(quick_path / "logs", segments=5)
     before = last_values(root / "users-0")
 
@@ -195,7 +195,7 @@ def test_between_two_swaps_the_directory_is_clean_and_whole(
     assert all(seen)
 
 
-def test_with_an_undo_everything_is_one_change(
+def test_with_undo_data_all_swaps_are_one_run(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -208,7 +208,7 @@ def test_with_an_undo_everything_is_one_change(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
-def test_stopped_anywhere_it_is_finished_by_the_next_run(
+def test_the_next_run_finishes_one_that_was_stopped_anywhere(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -237,7 +237,7 @@ def test_stopped_anywhere_it_is_finished_by_the_next_run(
         shutil.rmtree(root)
 
 
-def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
+def test_a_group_without_enough_space_is_left_unchanged_and_leaves_no_files(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = plain_directory(quick_path / "logs")
@@ -252,7 +252,7 @@ def test_a_group_for_which_there_is_no_room_is_left_and_nothing_lies_about(
     assert tree_of(root / "users-0") == before
 
 
-def test_a_disk_that_becomes_full_while_a_segment_is_written_is_no_failure_of_the_others(
+def test_a_disk_that_fills_up_while_a_segment_is_written_does_not_fail_the_others(
     quick_path: Path,
 ) -> None:
     root = plain_directory(quick_path / "logs", ("a", "b"))
@@ -268,7 +268,7 @@ def test_a_disk_that_becomes_full_while_a_segment_is_written_is_no_failure_of_th
 
 
 class FullAtFirst(VolatileFiles):
-    """Has no room for the first new segment."""
+    """Has no space for the first new segment."""
 
     def create(self, path: Path, content: Any) -> None:
         if path.name.endswith(".log.cleaned") and "a-0" in str(path):

@@ -1,4 +1,4 @@
-"""Where the checks tell what loading a partition comes to, the loader's rules come to the same."""
+"""A prediction from the checks alone is the same as that of the loader's rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = IndexSettings()
 
 
 def plain_logs(rng: random.Random) -> Files:
-    """The logs of a partition that nobody writes to in transactions."""
+    """The logs of a partition without transactions."""
     logs: Files = {}
     offset = rng.choice([0, 1000])
     sequence = 0
@@ -78,7 +78,7 @@ def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
     )
     if not is_clean:
         (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
-    said: dict[str, dict[TopicPartition, int]] = {
+    checkpoints: dict[str, dict[TopicPartition, int]] = {
         names.RECOVERY_POINT_CHECKPOINT: dict(ends),
         names.LOG_START_OFFSET_CHECKPOINT: {},
         names.REPLICATION_OFFSET_CHECKPOINT: dict(ends),
@@ -91,13 +91,13 @@ def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
             files = random_partitions.as_after_crash(files)
             offsets = random_partitions.checkpointed_offsets(rng, ends[partition])
             for checkpoint, offset in offsets:
-                said[checkpoint][partition] = offset
+                checkpoints[checkpoint][partition] = offset
         if rng.random() < 0.6:
             _, files = random_partitions.after_happenings(rng, files)
         for file in path.iterdir():
             file.unlink()
         write(path, files)
-    for checkpoint, lines in said.items():
+    for checkpoint, lines in checkpoints.items():
         entries = (OffsetEntry(*line) for line in lines.items())
         (root / checkpoint).write_bytes(encode_offset_checkpoint(entries))
     return root
@@ -136,13 +136,13 @@ def is_clean(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module")
 def root(seed: int, is_clean: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a log directory of partitions, which is looked at on every level."""
+    """Give a log directory of partitions, to check on every level."""
     return make_directory(tmp_path_factory.mktemp("foreseen") / "logs", seed, is_clean=is_clean)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", Level)
-def test_the_checks_foresee_what_the_loaders_rules_come_to(
+def test_the_checks_predict_the_outcome_of_the_loaders_rules(
     root: Path,
     is_clean: bool,
     level: Level,
@@ -161,9 +161,7 @@ def test_the_checks_foresee_what_the_loaders_rules_come_to(
 
 @pytest.mark.parametrize("level", [Level.DEFAULT, Level.DEEP])
 @pytest.mark.parametrize("size_bytes", [10, 5000])
-def test_of_zeroes_that_were_never_written_checks_and_rules_say_the_same(
-    size_bytes: int, level: Level, tmp_path: Path
-) -> None:
+def test_checks_and_rules_agree_on_padding(size_bytes: int, level: Level, tmp_path: Path) -> None:
     (tmp_path / "case-0").mkdir()
     log = tmp_path / "case-0" / f"{0:020d}.log"
     log.write_bytes(batch([record(0)]))
@@ -182,7 +180,7 @@ def test_of_zeroes_that_were_never_written_checks_and_rules_say_the_same(
 
 
 @pytest.mark.parametrize("name", ["transactions", "messages of old"])
-def test_what_checks_do_not_know_all_of_is_left_to_the_rules(
+def test_the_rules_decide_where_the_checks_are_not_enough(
     name: str, loaded: list[str], tmp_path: Path
 ) -> None:
     rng = random.Random(1)

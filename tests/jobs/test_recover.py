@@ -59,11 +59,11 @@ def request(root: Path, **options: object) -> RecoverRequest:
 
 
 @pytest.mark.slow
-def test_workers_come_to_the_same(root: Path) -> None:
+def test_workers_have_the_same_result(root: Path) -> None:
     assert recover(request(root), HERE) == recover(request(root), WORKERS)
 
 
-def test_spark_comes_to_the_same(root: Path, spark: SparkEngine) -> None:
+def test_spark_has_the_same_result(root: Path, spark: SparkEngine) -> None:
     directory = read_log_directory(local(root))
     splits = [load_split(each, directory, Settings()) for each in directory.partitions]
 
@@ -72,7 +72,7 @@ def test_spark_comes_to_the_same(root: Path, spark: SparkEngine) -> None:
     assert found == {split: RecoverJob().run(split) for split in splits}
 
 
-def test_what_tasks_are_given_and_give_can_be_pickled(root: Path) -> None:
+def test_splits_and_results_can_be_pickled(root: Path) -> None:
     directory = read_log_directory(local(root))
     split = load_split(directory.partitions[0], directory, Settings())
     outcome = RecoverJob().run(split)
@@ -84,7 +84,7 @@ def test_what_tasks_are_given_and_give_can_be_pickled(root: Path) -> None:
 
 
 class Noting(Silent):
-    """Notes what is worked on."""
+    """Records the labels of the splits."""
 
     def __init__(self) -> None:
         self.labels: list[str] = []
@@ -97,7 +97,7 @@ class Noting(Silent):
         self.labels.append(label)
 
 
-def test_the_largest_partition_comes_first_and_only_what_is_read_counts(root: Path) -> None:
+def test_the_largest_partition_runs_first_and_only_what_is_read_counts(root: Path) -> None:
     progress = Noting()
 
     recover(request(root), HERE, progress)
@@ -107,7 +107,7 @@ def test_the_largest_partition_comes_first_and_only_what_is_read_counts(root: Pa
     assert progress.total_bytes == sum(path.stat().st_size for path in active)
 
 
-def test_of_a_clean_directory_nothing_is_read_to_the_end(tmp_path: Path) -> None:
+def test_no_log_of_a_clean_directory_is_read_completely(tmp_path: Path) -> None:
     directory = read_log_directory(local(LogModel().write(tmp_path / "logs").parent))
     (partition,) = directory.partitions
 
@@ -121,7 +121,7 @@ def only(results: list[DirectoryRecovery]) -> DirectoryRecovery:
     return result
 
 
-def test_the_result_names_only_what_was_selected(root: Path) -> None:
+def test_the_result_has_only_the_selected_partitions(root: Path) -> None:
     result = only(
         recover(request(root, selection=PartitionSelection(partitions=("large-*", "orders-*"))))
     )
@@ -131,7 +131,7 @@ def test_the_result_names_only_what_was_selected(root: Path) -> None:
     assert not result.becomes_clean
 
 
-def test_the_offsets_that_the_checkpoints_will_have_are_told(root: Path) -> None:
+def test_the_result_has_the_new_lines_of_the_checkpoints(root: Path) -> None:
     result = only(recover(request(root)))
 
     ends = {str(key): offset for key, offset in result.recovery_points.items()}
@@ -149,7 +149,7 @@ def test_a_topics_own_settings_decide(root: Path) -> None:
     assert (split.context.settings.interval_bytes, split.context.settings.max_bytes) == (7, 80)
 
 
-def test_what_the_machine_does_not_give_is_an_outcome(root: Path) -> None:
+def test_a_file_that_cannot_be_read_is_an_outcome(root: Path) -> None:
     directory: LogDirectory = read_log_directory(local(root))
     split: Split = load_split(directory.partitions[0], directory, Settings())
     for path in (root / "damaged-0").iterdir():

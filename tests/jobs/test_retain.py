@@ -1,4 +1,4 @@
-"""What goes is decided over all directories and topics together, and nothing is written."""
+"""Which segments are deleted is decided over all directories together; nothing is written."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def partitions(asked: RetainRequest) -> list[PartitionDeletion]:
     return [each for result in retain(asked) for each in result.partitions]
 
 
-def test_the_oldest_segments_of_all_directories_go_first(roots: tuple[Path, Path]) -> None:
+def test_the_oldest_segments_of_all_directories_are_deleted_first(roots: tuple[Path, Path]) -> None:
     younger, older = partitions(request(*roots, free_bytes=1))
     assert [len(younger.deleted), len(older.deleted)] == [0, 1]
 
@@ -87,7 +87,7 @@ def test_the_oldest_segments_of_all_directories_go_first(roots: tuple[Path, Path
     assert [len(each.deleted) for each in both] == [0, 2]
 
 
-def test_what_is_freed_is_at_least_what_was_asked_for(roots: tuple[Path, Path]) -> None:
+def test_at_least_as_much_is_freed_as_was_asked_for(roots: tuple[Path, Path]) -> None:
     most_bytes = sum(each.freed_bytes for each in partitions(request(*roots)))
     for wanted_bytes in range(1, most_bytes + 1, 97):
         freed = partitions(request(*roots, free_bytes=wanted_bytes))
@@ -99,13 +99,13 @@ def test_what_is_freed_is_at_least_what_was_asked_for(roots: tuple[Path, Path]) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("free_bytes", [None, 1], ids=["retention", "free"])
-def test_workers_come_to_the_same(roots: tuple[Path, Path], free_bytes: int | None) -> None:
+def test_workers_have_the_same_result(roots: tuple[Path, Path], free_bytes: int | None) -> None:
     asked = request(*roots, free_bytes=free_bytes)
 
     assert retain(asked, HERE) == retain(asked, WORKERS)
 
 
-def test_spark_comes_to_the_same(roots: tuple[Path, Path], spark: SparkEngine) -> None:
+def test_spark_has_the_same_result(roots: tuple[Path, Path], spark: SparkEngine) -> None:
     splits = [split_of(root, rule) for root in roots for rule in RULES]
 
     found = dict(spark.run(DeleteSegmentsJob(), splits))
@@ -113,7 +113,7 @@ def test_spark_comes_to_the_same(roots: tuple[Path, Path], spark: SparkEngine) -
     assert found == {split: DeleteSegmentsJob().run(split) for split in splits}
 
 
-def test_what_tasks_are_given_and_give_is_small(roots: tuple[Path, Path]) -> None:
+def test_splits_and_results_are_small(roots: tuple[Path, Path]) -> None:
     for rule in RULES:
         split = split_of(roots[0], rule)
         data = pickle.dumps((DeleteSegmentsJob(), split, DeleteSegmentsJob().run(split)))
@@ -129,7 +129,7 @@ def split_of(root: Path, rule: DeletionRule) -> DeleteSegmentsSplit:
     )
 
 
-def test_a_line_about_where_a_log_begins_anyway_goes_as_a_broker_leaves_it_out(
+def test_a_line_about_the_first_offset_of_a_log_is_removed_as_by_a_broker(
     roots: tuple[Path, Path],
 ) -> None:
     path = roots[0] / names.LOG_START_OFFSET_CHECKPOINT
@@ -149,7 +149,7 @@ def test_nothing_is_written(roots: tuple[Path, Path]) -> None:
     assert [tree_of(root) for root in roots] == before
 
 
-def test_where_the_log_begins_is_to_be_known_before_anything_goes(
+def test_the_log_start_offset_is_durable_before_anything_is_deleted(
     roots: tuple[Path, Path],
 ) -> None:
     (result, _) = retain(request(*roots))
@@ -159,13 +159,13 @@ def test_where_the_log_begins_is_to_be_known_before_anything_goes(
     assert names.CLEAN_SHUTDOWN_MARKER not in result.target.root
 
 
-def test_a_directory_in_which_nothing_goes_is_not_touched(roots: tuple[Path, Path]) -> None:
+def test_a_directory_in_which_nothing_is_deleted_is_unchanged(roots: tuple[Path, Path]) -> None:
     for result in retain(request(*roots, now_ms=0)):
         assert (result.target.partitions, dict(result.target.root)) == ((), {})
         assert dict(result.target.interim) == {}
 
 
-def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
+def test_a_directory_without_selected_partitions_need_not_be_clean(
     roots: tuple[Path, Path],
 ) -> None:
     younger, older = roots
@@ -179,7 +179,9 @@ def test_a_directory_without_any_topic_that_is_meant_needs_not_be_clean(
         retain(request(*roots))
 
 
-def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Path, Path]) -> None:
+def test_logs_that_are_only_compacted_lose_segments_only_by_exact_name(
+    roots: tuple[Path, Path],
+) -> None:
     root = roots[0]
     second_partition(root, "payments-0", REPLICATED)
     compacted = Settings(given=KNOWN | {"cleanup.policy": "compact"})
@@ -195,7 +197,9 @@ def test_logs_that_are_only_compacted_are_given_up_only_by_name(roots: tuple[Pat
     assert len(payments.deleted) == 1
 
 
-def test_segments_below_the_log_start_go_whatever_the_policy(roots: tuple[Path, Path]) -> None:
+def test_segments_below_the_log_start_are_deleted_whatever_the_policy(
+    roots: tuple[Path, Path],
+) -> None:
     root = roots[0]
     line = {names.LOG_START_OFFSET_CHECKPOINT: 13}
     second_partition(root, "payments-0", REPLICATED | line)

@@ -1,4 +1,4 @@
-"""Verify says the same on Spark and in process, and of a crash what the broker then did."""
+"""Verify gives the same results on both engines, and predicts what a broker did after a crash."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ REAL = ("clean/d1", "clean/d2", "clean-mv39/logs", "crashed/d1", "crashed/d2", "
 
 
 def said_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[VerifyEvent]:
-    """Give all that is said, but for how long it took."""
-    said = said_of(*roots, level=level, now_ms=NOW_MS, options=options)
-    return [replace(each, seconds=0) if isinstance(each, VerifySummary) else each for each in said]
+    """Give all events, without the duration."""
+    events = said_of(*roots, level=level, now_ms=NOW_MS, options=options)
+    return [
+        replace(each, seconds=0) if isinstance(each, VerifySummary) else each for each in events
+    ]
 
 
 def damage(log_dir: Path, seed: int) -> None:
@@ -72,7 +74,7 @@ def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 1 << 30], ids=["in splits", "as wholes"])
 @pytest.mark.parametrize("level", Level)
-def test_all_that_is_said_on_spark_is_said_in_process(
+def test_both_engines_give_the_same_events(
     many_directories: list[Path],
     level: Level,
     split_bytes: int,
@@ -87,9 +89,7 @@ def test_all_that_is_said_on_spark_is_said_in_process(
     assert worst == set(Severity)
 
 
-def test_on_spark_nothing_is_written_either(
-    many_directories: list[Path], spark: SparkEngine
-) -> None:
+def test_nothing_is_written_on_spark(many_directories: list[Path], spark: SparkEngine) -> None:
     before = [state_of(root) for root in many_directories]
     said_by(ON_SPARK, Level.DEEP, many_directories)
     assert [state_of(root) for root in many_directories] == before
@@ -112,17 +112,17 @@ def test_on_spark_nothing_is_written_either(
     ids=lambda pair: pair[0],
 )
 def crash(request: pytest.FixtureRequest, fixtures: Path) -> tuple[Path, Path]:
-    """Give a directory on which a broker was killed, and what its next start made of it."""
+    """Give the directory of a killed broker, before and after its next start."""
     before, after = request.param
     return fixtures / "out" / before, fixtures / "out" / after
 
 
 def reports_on(log_dir: Path, level: Level) -> dict[str, PartitionReport]:
-    """Give what is said of each partition that a starting broker does no more than load."""
+    """Give the events about each partition that a starting broker only loads."""
     return {
-        said.partition.path.name: said
-        for said in said_of(log_dir, level=level, now_ms=NOW_MS)
-        if isinstance(said, PartitionReport) and not said.partition.is_cluster_metadata
+        event.partition.path.name: event
+        for event in said_of(log_dir, level=level, now_ms=NOW_MS)
+        if isinstance(event, PartitionReport) and not event.partition.is_cluster_metadata
     }
 
 
@@ -135,7 +135,7 @@ def with_ending(partition: Path, ending: str) -> list[str]:
 
 
 @pytest.mark.parametrize("level", Level)
-def test_the_verdict_is_what_the_real_broker_then_did(
+def test_the_verdict_is_what_the_real_broker_did_next(
     crash: tuple[Path, Path], level: Level
 ) -> None:
     before, after = crash
@@ -159,7 +159,7 @@ def test_the_verdict_is_what_the_real_broker_then_did(
             assert report.verdict_kind in ("sound", "unclean", "rebuilt")
 
 
-def test_the_log_ends_where_the_real_broker_then_ended_it(crash: tuple[Path, Path]) -> None:
+def test_the_log_ends_where_the_real_broker_ended_it(crash: tuple[Path, Path]) -> None:
     before, after = crash
     ends = read_log_directory(local(after)).checkpoints.recovery_points
     assert ends is not None
@@ -168,7 +168,7 @@ def test_the_log_ends_where_the_real_broker_then_ended_it(crash: tuple[Path, Pat
         assert report.end_offset == ends[partition], name
 
 
-def test_leftovers_are_named_and_what_becomes_of_them(crash: tuple[Path, Path]) -> None:
+def test_leftover_files_and_their_outcomes_are_reported(crash: tuple[Path, Path]) -> None:
     before, after = crash
     codes = {f".{kind}": f"leftover-{kind}" for kind in ("swap", "cleaned", "deleted")}
     found = {

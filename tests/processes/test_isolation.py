@@ -1,4 +1,4 @@
-"""Nothing of the current directory runs, and nothing is left in it."""
+"""Nothing in the current directory runs, and no file is left in it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ spark.stop()
 
 
 class HostileDirectory:
-    """A directory of modules that leave a scar when one of them is imported."""
+    """A directory of modules that leave a mark when they are imported."""
 
     def __init__(self, path: Path, scar: Path) -> None:
         self.path = path
@@ -105,19 +105,19 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_spark_runs_nothing_of_the_current_directory(
+def test_spark_runs_nothing_in_the_current_directory(
     hostile: HostileDirectory, log_dir: Path, cache: Path
 ) -> None:
     path = f".:{os.environ['PATH']}:"
-    said = hostile.run(
+    output = hostile.run(
         VERIFY, "verify", "--master", "local[2]", "../data", PATH=path, LD_LIBRARY_PATH=":."
     )
-    assert "1 partition" in said
+    assert "1 partition" in output
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_jvms")
-def test_a_cluster_runs_nothing_of_it_and_finds_relative_paths(
+def test_a_cluster_runs_nothing_in_it_and_finds_relative_paths(
     hostile: HostileDirectory, log_dir: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "spark"
@@ -126,24 +126,24 @@ def test_a_cluster_runs_nothing_of_it_and_finds_relative_paths(
     for name in ("bin", "jars"):
         (home / name).symlink_to(Path(pyspark.__file__).parent / name)
     master = "local-cluster[1,1,1024]"
-    said = hostile.run(VERIFY, "verify", "--master", master, "../data", SPARK_HOME=str(home))
-    assert "1 partition" in said
+    output = hostile.run(VERIFY, "verify", "--master", master, "../data", SPARK_HOME=str(home))
+    assert "1 partition" in output
     shutil.rmtree(home / "work")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_jvms")
-def test_the_data_source_runs_nothing_of_it_in_a_session_of_the_users_own(
+def test_the_data_source_runs_nothing_in_it_in_the_users_own_session(
     hostile: HostileDirectory, log_dir: Path
 ) -> None:
     assert "\n6\n" in "\n" + hostile.run(DATA_SOURCE, log_dir)
 
 
-def test_new_workers_import_nothing_of_it(hostile: HostileDirectory) -> None:
+def test_new_workers_import_nothing_from_it(hostile: HostileDirectory) -> None:
     assert hostile.run(NEW_WORKERS) == "2\n"
 
 
-def test_started_as_a_module_kdump_imports_nothing_more_of_it(
+def test_started_as_a_module_kdump_imports_nothing_more_from_it(
     tmp_path: Path, log_dir: Path
 ) -> None:
     (tmp_path / "lz4.py").write_text("raise ImportError('hostile')")
@@ -160,7 +160,7 @@ def test_started_as_a_module_kdump_imports_nothing_more_of_it(
     assert done.stderr == ""
 
 
-def test_relative_entries_of_the_environment_are_not_handed_on(
+def test_relative_entries_of_the_environment_are_not_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""Workers start in the way that is safe, say what they were asked, and leave nothing behind."""
+"""Workers start in a safe way, answer through their pipes, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _die(pipe: Connection[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_each_worker_answers_through_a_pipe_of_its_own(method: StartMethod) -> None:
+def test_each_worker_answers_through_its_own_pipe(method: StartMethod) -> None:
     with WorkerPool(_echo, 2, method) as pool:
         for number, pipe in enumerate(pool.pipes):
             pipe.send(number)
         answers = [pipe.recv() for pipe in pool.pipes]
-    assert [said for _, said in answers] == [0, 1]
+    assert [answer for _, answer in answers] == [0, 1]
     workers = {process for process, _ in answers}
     assert len(workers) == 2
     for worker in workers:
@@ -79,7 +79,7 @@ with contextlib.suppress(Exception), LocalEngine(processes=2) as engine:
 """
 
 
-def test_output_that_waits_to_be_written_is_not_written_by_workers_too() -> None:
+def test_buffered_output_is_not_written_by_workers_too() -> None:
     assert in_a_fresh_process(AFTER_OUTPUT).stdout == "once\n"
 
 
@@ -96,7 +96,7 @@ with LocalEngine(2) as engine:
 """
 
 
-def test_workers_begin_where_temporary_files_have_long_names(
+def test_workers_start_where_temporary_files_have_long_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of a socket has at most 107 bytes."""

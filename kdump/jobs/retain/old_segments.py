@@ -118,9 +118,9 @@ class PartitionDeletion:
 
     Attributes:
         directory: its log directory.
-        partition: which.
+        partition: the partition.
         settings: of its topic.
-        left: why nothing of it goes; None where it was looked at.
+        unchanged: why nothing of it is deleted; None if its log was read.
         problem: why its log cannot be read or changed; None if it can.
         log: the log as retention reads it; None if it was not read.
         outcome: the log afterwards; None if nothing changes.
