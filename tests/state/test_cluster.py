@@ -1,4 +1,4 @@
-"""What is read of a cluster's metadata."""
+"""The image of a cluster's metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def image(tmp_path: Path, *values: bytes) -> ClusterImage:
 
 
 def configs_of(tmp_path: Path, *values: bytes) -> dict[str, str]:
-    """What topic ``t`` is left with, after it was made and ``values`` came."""
+    """The configuration of topic ``t`` after its creation and ``values``."""
     found = image(tmp_path, topic_record("t", 1), *values)
     return dict(found.topics["t"].configs)
 
@@ -41,18 +41,18 @@ def set_for_t(key: str, value: str | None) -> bytes:
     return config_record(TOPIC_RESOURCE, "t", key, value)
 
 
-def test_a_topic_has_what_was_set_last(tmp_path: Path) -> None:
+def test_the_last_value_of_a_property_counts(tmp_path: Path) -> None:
     assert configs_of(tmp_path, set_for_t("a", "1"), set_for_t("b", "2"), set_for_t("a", "3")) == {
         "a": "3",
         "b": "2",
     }
 
 
-def test_a_property_that_was_taken_away_is_not_set(tmp_path: Path) -> None:
+def test_a_removed_property_is_not_set(tmp_path: Path) -> None:
     assert configs_of(tmp_path, set_for_t("a", "1"), set_for_t("a", None)) == {}
 
 
-def test_a_topic_made_again_has_nothing_of_the_one_before(tmp_path: Path) -> None:
+def test_a_recreated_topic_has_none_of_the_old_configuration(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),
@@ -64,18 +64,18 @@ def test_a_topic_made_again_has_nothing_of_the_one_before(tmp_path: Path) -> Non
     assert found.topics["t"].configs == {}
 
 
-def test_a_transaction_counts_from_its_end_on(tmp_path: Path) -> None:
+def test_a_metadata_transaction_takes_effect_at_its_end(tmp_path: Path) -> None:
     assert configs_of(tmp_path, BEGIN_TRANSACTION, set_for_t("a", "1"), END_TRANSACTION) == {
         "a": "1"
     }
 
 
-def test_a_transaction_that_is_open_or_aborted_does_not_count(tmp_path: Path) -> None:
+def test_an_open_or_aborted_metadata_transaction_has_no_effect(tmp_path: Path) -> None:
     aborted = (BEGIN_TRANSACTION, set_for_t("a", "1"), ABORT_TRANSACTION)
     assert configs_of(tmp_path, *aborted, BEGIN_TRANSACTION, set_for_t("b", "2")) == {}
 
 
-def test_brokers_are_known_by_number_and_all_of_them_by_no_name(tmp_path: Path) -> None:
+def test_an_empty_broker_name_stands_for_all_brokers(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         config_record(BROKER_RESOURCE, "", "log.retention.ms", "1"),
@@ -84,7 +84,7 @@ def test_brokers_are_known_by_number_and_all_of_them_by_no_name(tmp_path: Path) 
     assert found.broker_configs == {"": {"log.retention.ms": "1"}, "7": {"log.retention.ms": "2"}}
 
 
-def test_damage_leaves_nothing_to_rely_on(tmp_path: Path) -> None:
+def test_a_damaged_metadata_log_has_no_image(tmp_path: Path) -> None:
     partition = write_metadata_log(tmp_path, [topic_record("t", 1), topic_record("u", 2)])
     log = partition.path / partition.segments[0].log_name
     data = bytearray(log.local_path.read_bytes())
@@ -93,7 +93,7 @@ def test_damage_leaves_nothing_to_rely_on(tmp_path: Path) -> None:
     assert read_cluster_image(partition) is None
 
 
-def test_of_a_log_that_holds_nothing_but_rubbish_nothing_is_known(tmp_path: Path) -> None:
+def test_a_log_of_random_bytes_has_no_image(tmp_path: Path) -> None:
     partition = write_metadata_log(tmp_path, [topic_record("t", 1)])
     log = partition.path / partition.segments[0].log_name
     log.local_path.write_bytes(b"rubbish" * 20)
@@ -112,7 +112,7 @@ def test_a_real_cluster_is_read_from_its_snapshot_and_log(fixtures: Path) -> Non
     }
 
 
-def test_a_partition_has_the_replicas_that_it_was_given_last(tmp_path: Path) -> None:
+def test_the_last_assignment_of_a_partition_counts(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),
@@ -127,7 +127,7 @@ def test_a_partition_has_the_replicas_that_it_was_given_last(tmp_path: Path) -> 
     assert partitions[0].directory_on(5) is None
 
 
-def test_a_deleted_topic_takes_its_partitions_along(tmp_path: Path) -> None:
+def test_the_partitions_of_a_deleted_topic_are_gone(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),

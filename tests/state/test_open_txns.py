@@ -1,4 +1,4 @@
-"""Open transactions by first offset, held against a plain dictionary."""
+"""Open transactions by first offset, compared with a plain dictionary."""
 
 from __future__ import annotations
 

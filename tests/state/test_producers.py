@@ -1,4 +1,4 @@
-"""Producers' state from columns is what it is batch by batch."""
+"""The state of producers is the same from columns as batch by batch."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def replayed(log: bytes, window_bytes: int) -> tuple[Producers, list[CompletedTx
 
 
 @given(written)
-def test_many_batches_together_leave_what_they_leave_one_by_one(
+def test_batches_applied_together_give_the_same_state_as_one_by_one(
     rows: list[tuple[int, int, int]],
 ) -> None:
     log = b"".join(
@@ -67,7 +67,7 @@ def test_many_batches_together_leave_what_they_leave_one_by_one(
         assert together[1] == one_by_one[1]
 
 
-def test_only_so_many_batches_are_taken_in_as_asked_for() -> None:
+def test_only_the_given_number_of_batches_is_applied() -> None:
     producers = Producers()
     (window,) = read_windows(BytesSource(of_producer(0) + of_producer(1, 8)))
 
@@ -86,7 +86,9 @@ def test_only_so_many_batches_are_taken_in_as_asked_for() -> None:
         (marker(0, key=b"\0\0\0\x02"), Refused),
     ],
 )
-def test_markers_that_kafka_cannot_read_are_told_apart(bad: bytes, raised: type[Exception]) -> None:
+def test_an_unreadable_marker_is_invalid_or_refused_as_in_kafka(
+    bad: bytes, raised: type[Exception]
+) -> None:
     (window,) = read_windows(BytesSource(bad))
 
     with pytest.raises(raised):
@@ -102,7 +104,7 @@ def test_a_transaction_that_ends_twice_is_refused(empty_workspace: VirtualDirect
         state.load_segment_part(windows, "log")
 
 
-def test_entries_come_in_the_order_of_a_java_hash_map() -> None:
+def test_entries_are_in_the_order_of_a_java_hash_map() -> None:
     ids = [17, 1, 33, 2, 0, 1 << 32]
 
     ordered = [producer.producer_id for producer in in_java_order(map(Producer, ids))]
@@ -110,7 +112,7 @@ def test_entries_come_in_the_order_of_a_java_hash_map() -> None:
     assert ordered == [0, 17, 1, 33, 1 << 32, 2]
 
 
-def test_an_open_transaction_says_who_began_it_where_and_when() -> None:
+def test_an_open_transaction_has_its_producer_first_offset_and_start_time() -> None:
     log = marker(0, 7, epoch=4) + of_producer(1, 7, epoch=5, transactional=True)
 
     outcome = replayed(log + of_producer(2, 7, epoch=5, transactional=True), LARGE)
@@ -122,7 +124,7 @@ def test_an_open_transaction_says_who_began_it_where_and_when() -> None:
     assert txn.start_timestamp == decode_header(of_producer(1)).base_timestamp
 
 
-def test_the_events_of_two_parts_of_a_log_join_to_those_of_all_of_it() -> None:
+def test_events_of_two_parts_of_a_log_join_to_the_events_of_the_whole() -> None:
     log = b"".join(of_producer(n, 7 + n % 2, sequence=n // 2) for n in range(40))
     (window,) = read_windows(BytesSource(log))
     whole, joined = EventBuilder(), EventBuilder()

@@ -1,4 +1,4 @@
-"""Which of a broker's and a topic's properties count."""
+"""The effective properties of brokers and topics."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ NOTHING: Configs = {}
 def cluster(
     topic: Configs = NOTHING, *, broker: Configs = NOTHING, every_broker: Configs = NOTHING
 ) -> ClusterImage:
-    """A cluster with the topic ``t``, and broker 7."""
+    """A cluster with the topic ``t`` and broker 7."""
     return ClusterImage({"t": ClusterTopic("t", "id", topic)}, {"7": broker, "": every_broker})
 
 
-def test_where_nothing_is_said_kafkas_defaults_hold() -> None:
+def test_without_any_source_kafkas_defaults_apply() -> None:
     assert Settings().topic("t") == TopicSettings()
 
 
-def test_places_count_from_the_hand_to_the_brokers_file() -> None:
+def test_sources_have_kafkas_order_of_precedence() -> None:
     said = [
         ({"retention.ms": "1"}, NOTHING, NOTHING, NOTHING, NOTHING),
         (NOTHING, {"retention.ms": "2"}, NOTHING, NOTHING, NOTHING),
@@ -78,7 +78,7 @@ def test_places_count_from_the_hand_to_the_brokers_file() -> None:
         assert found.retention_ms == first + 1
 
 
-def test_another_brokers_properties_do_not_count() -> None:
+def test_dynamic_properties_of_another_broker_are_ignored() -> None:
     image = cluster(broker={"log.segment.bytes": "5"})
     assert Settings(cluster=image, node_id=8).topic("t").segment_bytes == 1 << 30
 
@@ -92,19 +92,19 @@ def test_another_brokers_properties_do_not_count() -> None:
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_of_a_brokers_names_for_one_thing_the_finest_unit_counts(
+def test_among_synonyms_of_a_broker_the_finest_unit_counts(
     broker: Configs, retention_ms: int
 ) -> None:
     assert Settings(broker=broker).topic("t").retention_ms == retention_ms
 
 
-def test_a_topic_can_be_compacted_and_deleted() -> None:
+def test_a_topic_can_have_both_cleanup_policies() -> None:
     found = Settings({"cleanup.policy": "compact, DELETE"}).topic("t")
     assert found.is_compacted
     assert found.is_deleted
 
 
-def test_committed_offsets_are_compacted_whatever_is_the_default() -> None:
+def test_the_offsets_topic_is_compacted_whatever_the_default_is() -> None:
     settings = Settings(broker={"log.cleanup.policy": "delete", "log.segment.bytes": "9"})
     found = settings.topic("__consumer_offsets")
     assert found.cleanup_policy == {CleanupPolicy.COMPACT}
@@ -132,16 +132,16 @@ def known(settings: Settings) -> set[str]:
     return set(GUARDED) & settings.topic("t").origins.keys()
 
 
-def test_of_a_topic_that_nobody_speaks_of_nothing_is_known() -> None:
+def test_nothing_is_known_about_a_topic_without_any_source() -> None:
     assert known(Settings()) == set()
 
 
-def test_of_a_topic_that_the_metadata_only_lists_no_more_than_its_own_default_is_known() -> None:
+def test_a_listed_topic_without_configuration_has_only_known_topic_defaults() -> None:
     assert known(Settings(cluster=cluster())) == {REMOTE_STORAGE_ENABLE}
     assert Settings(cluster=cluster()).topic("t").retention_ms == -1
 
 
-def test_with_the_brokers_file_what_it_does_not_set_is_known_of_a_topic_of_the_metadata() -> None:
+def test_defaults_of_a_listed_topic_are_known_with_the_brokers_file() -> None:
     found = Settings(broker={}, cluster=cluster()).topic("t")
 
     assert set(GUARDED) <= found.origins.keys()
@@ -150,12 +150,12 @@ def test_with_the_brokers_file_what_it_does_not_set_is_known_of_a_topic_of_the_m
     assert "Kafka's default" in str(found.origins[RETENTION_MS])
 
 
-def test_without_the_metadata_a_file_does_not_tell_a_topics_policy() -> None:
+def test_the_brokers_file_alone_does_not_tell_a_topics_policy() -> None:
     settings = Settings(broker={"log.cleanup.policy": "compact", "log.retention.ms": "5"})
     assert known(settings) == {RETENTION_MS}
 
 
-def test_a_policy_given_for_brokers_is_that_of_topics_that_set_none() -> None:
+def test_a_given_broker_policy_applies_to_topics_without_their_own() -> None:
     given = {"log.cleanup.policy": "compact"}
     assert known(Settings(given)) == set()
     assert CLEANUP_POLICY in known(Settings(given, cluster=cluster()))
@@ -190,23 +190,23 @@ def test_each_value_has_its_origin(settings: Settings, origin: str) -> None:
     assert str(settings.topic("t").origins[RETENTION_MS]) == origin
 
 
-def test_the_place_that_is_closer_counts_whatever_the_unit() -> None:
+def test_precedence_does_not_depend_on_the_unit() -> None:
     file = {"log.retention.ms": "5"}
     assert Settings({"log.retention.hours": "1"}, file).topic("t").retention_ms == 3_600_000
 
 
-def test_of_what_was_set_while_brokers_ran_only_dynamic_names_count() -> None:
+def test_dynamic_configurations_use_only_dynamic_names() -> None:
     image = cluster(broker={"log.retention.hours": "1", "log.roll.hours": "1"})
     found = Settings(cluster=image, node_id=7).topic("t")
     assert (found.retention_ms, found.segment_ms) == (-1, 604_800_000)
 
 
-def test_a_segment_is_as_large_as_tests_of_kafka_want_it() -> None:
+def test_the_internal_segment_size_takes_precedence() -> None:
     found = Settings({"segment.bytes": "99", "internal.segment.bytes": "9"}).topic("t")
     assert found.largest_segment_bytes == 9
 
 
-def test_producers_are_kept_unless_their_expiration_was_said() -> None:
+def test_producers_do_not_expire_unless_configured() -> None:
     assert Settings().producer_id_expiration_ms is None
     assert Settings(broker={"producer.id.expiration.ms": "5"}).producer_id_expiration_ms == 5
 
@@ -220,7 +220,7 @@ def test_producers_are_kept_unless_their_expiration_was_said() -> None:
         ("remote.storage.enable", "yes"),
     ],
 )
-def test_a_value_that_kafka_does_not_take_is_named(key: str, value: str) -> None:
+def test_a_value_that_kafka_rejects_is_named(key: str, value: str) -> None:
     with pytest.raises(InvalidSettingError, match=f"--config: {key}={value} is not"):
         Settings({key: value}).topic("t")
 
@@ -243,7 +243,7 @@ def test_a_value_that_kafka_does_not_take_is_named(key: str, value: str) -> None
     ],
     ids=str,
 )
-def test_what_a_broker_refuses_is_refused_before_anything_is_read(given: Configs) -> None:
+def test_properties_that_a_broker_rejects_are_rejected(given: Configs) -> None:
     with pytest.raises(UsageProblem):
         require_accepted(given, None)
 
@@ -262,33 +262,33 @@ def test_what_a_broker_refuses_is_refused_before_anything_is_read(given: Configs
     ],
     ids=str,
 )
-def test_what_a_broker_accepts_is_accepted(given: Configs) -> None:
+def test_properties_that_a_broker_accepts_are_accepted(given: Configs) -> None:
     require_accepted(given, None)
     require_accepted({}, given)
 
 
-def test_a_brokers_file_may_hold_what_kdump_does_not_read() -> None:
+def test_unknown_properties_in_the_brokers_file_are_ignored() -> None:
     require_accepted({}, {"listeners": "PLAINTEXT://:9092", "log.retention.ms": "1"})
 
 
-def test_a_file_with_which_no_broker_starts_is_refused() -> None:
+def test_a_file_with_which_no_broker_starts_is_rejected() -> None:
     with pytest.raises(UsageProblem, match=r"--server-properties: log\.retention\.hours=0"):
         require_accepted({}, {"log.retention.hours": "0"})
 
 
-def test_what_an_older_broker_has_accepted_is_read() -> None:
+def test_stored_values_of_an_older_broker_are_read() -> None:
     stored = cluster({"segment.bytes": "16384", "cleanup.policy": "compact,compact"})
     found = Settings(cluster=stored).topic("t")
     assert found.segment_bytes == 16384
     assert found.cleanup_policy == {CleanupPolicy.COMPACT}
 
 
-def test_a_misspelt_property_is_refused_with_what_may_have_been_meant() -> None:
+def test_a_misspelt_property_is_rejected_with_a_suggestion() -> None:
     with pytest.raises(UsageProblem, match=r"did you mean retention\.ms"):
         require_accepted({"retension.ms": "1"}, None)
 
 
-def test_names_of_topics_and_of_brokers_are_known() -> None:
+def test_topic_and_broker_names_of_properties_are_known() -> None:
     require_accepted(
         {"retention.ms": "1", "log.retention.hours": "1", "message.max.bytes": "1"}, None
     )
@@ -303,7 +303,7 @@ def directory(
     epoch: int = 0,
     more: Sequence[bytes] = (),
 ) -> LogDirectory:
-    """Write a log directory, with the cluster's metadata if that says something of ``t``."""
+    """Write a log directory, with the cluster's metadata if it configures ``t``."""
     path.mkdir()
     (path / names.CLEAN_SHUTDOWN_MARKER).touch()
     if cluster_id is not None:
@@ -325,12 +325,12 @@ def directory(
 
 
 def retention_by_name(*directories: LogDirectory) -> dict[str, int]:
-    """Give the retention of ``t`` in each log directory."""
+    """The retention of ``t`` in each log directory."""
     found = read_settings(directories)
     return {path.name: settings.topic("t").retention_ms for path, settings in found.items()}
 
 
-def test_a_clusters_metadata_counts_for_all_directories_of_that_cluster(tmp_path: Path) -> None:
+def test_metadata_applies_to_all_directories_of_its_cluster(tmp_path: Path) -> None:
     found = [
         directory(tmp_path / "a", "one"),
         directory(tmp_path / "b", "two", 22),
@@ -341,7 +341,7 @@ def test_a_clusters_metadata_counts_for_all_directories_of_that_cluster(tmp_path
     assert retention_by_name(*found) == retention_by_name(*reversed(found)) == expected
 
 
-def test_a_directory_of_no_cluster_has_nothing_but_its_own_metadata(tmp_path: Path) -> None:
+def test_a_directory_without_a_cluster_id_uses_only_its_own_metadata(tmp_path: Path) -> None:
     found = [
         directory(tmp_path / "a", None, 11),
         directory(tmp_path / "b", None),
@@ -354,7 +354,7 @@ def test_a_directory_of_no_cluster_has_nothing_but_its_own_metadata(tmp_path: Pa
     }
 
 
-def test_damaged_metadata_does_not_hide_another_copy_of_it(tmp_path: Path) -> None:
+def test_a_damaged_copy_of_the_metadata_does_not_hide_another(tmp_path: Path) -> None:
     sound, damaged = (directory(tmp_path / name, "one", 11) for name in "ab")
     (log,) = (damaged.path / "__cluster_metadata-0").local_path.glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
@@ -362,7 +362,7 @@ def test_damaged_metadata_does_not_hide_another_copy_of_it(tmp_path: Path) -> No
     assert retention_by_name(damaged, sound) == {"a": 11, "b": 11}
 
 
-def test_of_several_copies_of_the_metadata_the_newest_counts(tmp_path: Path) -> None:
+def test_the_newest_copy_of_the_metadata_counts(tmp_path: Path) -> None:
     more = [topic_record("u", 2)]
     found = [
         directory(tmp_path / "old", "one", 11, epoch=3, more=more),
@@ -374,7 +374,7 @@ def test_of_several_copies_of_the_metadata_the_newest_counts(tmp_path: Path) -> 
         assert set(retention_by_name(*order).values()) == {33}
 
 
-def test_the_newest_copy_of_the_metadata_counts_only_if_it_is_whole(tmp_path: Path) -> None:
+def test_a_damaged_newest_copy_of_the_metadata_does_not_count(tmp_path: Path) -> None:
     old, damaged = (
         directory(tmp_path / "a", "one", 11),
         directory(tmp_path / "b", "one", 22, epoch=1),
@@ -384,21 +384,21 @@ def test_the_newest_copy_of_the_metadata_counts_only_if_it_is_whole(tmp_path: Pa
     assert retention_by_name(damaged, old) == {"a": 11, "b": 11}
 
 
-def test_each_directory_has_what_was_set_for_its_own_node(tmp_path: Path) -> None:
+def test_each_directory_uses_the_dynamic_configuration_of_its_node(tmp_path: Path) -> None:
     found = read_settings(
         [directory(tmp_path / "a", "one", 11, node_id=8), directory(tmp_path / "b", "one")]
     )
     assert [each.topic("t").segment_bytes for each in found.values()] == [888, 1 << 30]
 
 
-def test_what_was_given_by_hand_holds_in_every_directory(tmp_path: Path) -> None:
+def test_given_properties_apply_to_every_directory(tmp_path: Path) -> None:
     found = [directory(tmp_path / "a", "one", 11), directory(tmp_path / "b", "two", 22)]
     settings = read_settings(found, {"retention.ms": "5"}, {"log.segment.bytes": "6"}).values()
     topics = [each.topic("t") for each in settings]
     assert [(each.retention_ms, each.segment_bytes) for each in topics] == [(5, 6), (5, 6)]
 
 
-def test_metadata_that_lies_apart_counts_for_all_directories(tmp_path: Path) -> None:
+def test_given_metadata_applies_to_all_directories(tmp_path: Path) -> None:
     apart = directory(tmp_path / "apart", "one", 11)
     found = [directory(tmp_path / "a", "one"), directory(tmp_path / "b", "one")]
     for named in (apart.path, apart.path / "__cluster_metadata-0"):
@@ -406,18 +406,18 @@ def test_metadata_that_lies_apart_counts_for_all_directories(tmp_path: Path) -> 
         assert [each.topic("t").retention_ms for each in settings.values()] == [11, 11]
 
 
-def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
+def test_metadata_of_another_cluster_is_rejected(tmp_path: Path) -> None:
     apart = read_cluster_metadata(directory(tmp_path / "apart", "two", 11).path)
     with pytest.raises(UsageProblem, match=r"of cluster two, but .*/a belongs to cluster one"):
         read_settings([directory(tmp_path / "a", "one")], metadata=apart)
 
 
-def test_where_no_metadata_lies_none_can_be_read(tmp_path: Path) -> None:
+def test_a_directory_without_metadata_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="it contains no __cluster_metadata-0"):
         read_cluster_metadata(directory(tmp_path / "a", "one").path)
 
 
-def test_metadata_that_is_named_has_to_be_whole(tmp_path: Path) -> None:
+def test_damaged_given_metadata_is_an_error(tmp_path: Path) -> None:
     damaged = directory(tmp_path / "a", "one", 11)
     (log,) = (damaged.path / "__cluster_metadata-0").local_path.glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
@@ -426,7 +426,7 @@ def test_metadata_that_is_named_has_to_be_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["node.id", "broker.id"])
-def test_the_file_of_another_broker_is_refused(tmp_path: Path, key: str) -> None:
+def test_the_file_of_another_broker_is_rejected(tmp_path: Path, key: str) -> None:
     found = [directory(tmp_path / "a", "one", node_id=8)]
     with pytest.raises(
         UsageProblem, match=f"{key}=7, but .*/a belongs to node 8: .* does not start"

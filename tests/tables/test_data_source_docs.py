@@ -1,4 +1,4 @@
-"""The page about the data source names all of it, and its examples run as they are written."""
+"""The page about the data source is complete, and its examples run as printed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def page(repository_root: Path) -> str:
     return (repository_root / "docs" / "kafka-log.md").read_text(encoding="utf-8")
 
 
-def test_every_column_and_option_has_its_line(repository_root: Path) -> None:
+def test_every_column_and_option_is_documented(repository_root: Path) -> None:
     named = set(re.findall(r"`([\w.]+)`", page(repository_root)))
     wanted = {column.name for column in COLUMNS} | set(OPTIONS) - {"path", "paths"}
     wanted |= {mode.value for mode in Mode} | {state for state in TRANSACTION_STATES if state}
     assert wanted - named == set()
 
 
-def test_the_options_of_the_examples_are_taken(repository_root: Path) -> None:
+def test_the_options_of_the_examples_are_valid(repository_root: Path) -> None:
     given = re.findall(r'\.option\("([^"]+)", "([^"]+)"\)', page(repository_root))
     assert given
     for name, value in given:
@@ -39,9 +39,7 @@ def example(text: str, language: str, log_dir: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_jvms")
-def test_the_examples_run_in_a_session_of_pysparks_own(
-    repository_root: Path, tmp_path: Path
-) -> None:
+def test_the_examples_run_in_a_plain_pyspark_session(repository_root: Path, tmp_path: Path) -> None:
     log_dir = log_directories.write_log_directory(tmp_path / "kafka")
     records = [record(at, b"k%d" % (at % 2), b"v%d" % at) for at in range(1000, 1007)]
     log_directories.write_partition(log_dir / "orders-0", {1000: batch(records)})

@@ -1,4 +1,4 @@
-"""The data source over directories that real brokers wrote, beside what the consumer returned."""
+"""The data source over directories of real brokers, compared with the official consumer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
 def consumed(collection: Path, isolation: str) -> Iterator[tuple[Path, Path]]:
-    """Give each file of consumed records, and the partition directory that they came from."""
+    """Each file of consumed records, and the partition directory that they came from."""
     for path in sorted(collection.glob(f"out/expected*/*.{isolation}.jsonl")):
         name = path.parent.name.removeprefix("expected").removeprefix(".") or "clean"
         partition = path.name.removesuffix(f".{isolation}.jsonl")
@@ -29,9 +29,7 @@ def consumed(collection: Path, isolation: str) -> Iterator[tuple[Path, Path]]:
 
 
 @pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
-def test_the_records_are_those_that_the_official_consumer_returned(
-    fixtures: Path, isolation: str
-) -> None:
+def test_the_records_equal_those_of_the_official_consumer(fixtures: Path, isolation: str) -> None:
     pairs = list(consumed(fixtures, isolation))
     assert pairs
     for path, partition in pairs:

@@ -1,4 +1,4 @@
-"""Readers see a partition that something interrupted as a starting broker would make it."""
+"""Readers see an interrupted partition as a starting broker would load it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BASES = (0, 10, 20, 30)
 
 
 def settled(path: Path, logs: dict[int, bytes]) -> dict[str, bytes]:
-    """The files of a partition that has these logs, once it was loaded and stopped."""
+    """The files of a partition with these logs after a broker loaded and stopped it."""
     path.mkdir()
     for base_offset, log in logs.items():
         (path / f"{base_offset:020d}.log").write_bytes(log)
@@ -35,7 +35,7 @@ def settled(path: Path, logs: dict[int, bytes]) -> dict[str, bytes]:
 
 
 def old_logs() -> dict[int, bytes]:
-    """Each of ten offsets, with an aborted and a committed transaction in it."""
+    """Segments of ten offsets each, with an aborted and a committed transaction."""
     return {
         base: joined(
             batch([record(base, key=b"a"), record(base + 1, key=b"b")]),
@@ -50,7 +50,7 @@ def old_logs() -> dict[int, bytes]:
 
 
 def cleaned_logs() -> list[dict[int, bytes]]:
-    """What the cleaner may make of the segments at 0 and 10: one, or two."""
+    """The possible results of cleaning the segments at 0 and 10: one segment or two."""
     one = joined(
         batch([record(1, key=b"b")]),
         of_producer(12, 7, sequence=2, count=2, transactional=True),
@@ -87,7 +87,7 @@ def directories(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.slow
-def test_a_swap_interrupted_anywhere_gives_the_records_that_a_starting_broker_keeps(
+def test_after_any_interrupted_swap_the_records_are_those_that_a_starting_broker_keeps(
     tmp_path: Path,
 ) -> None:
     counts = set()
@@ -104,7 +104,7 @@ def test_a_swap_interrupted_anywhere_gives_the_records_that_a_starting_broker_ke
 
 
 def ls_and_info(path: Path) -> tuple[object, ...]:
-    """Segments, begin and end by ``ls``, and what ``info --deep`` counts."""
+    """Segments and offsets from ``ls``, and the counts of ``info --deep``."""
     listed = run_kdump(["ls", "--output", "json", str(path)], path.parent)
     told = run_kdump(["info", "--deep", "--output", "json", str(path)], path.parent)
     (row,), (summary,) = objects(listed.stdout), objects(told.stdout)
@@ -126,7 +126,7 @@ def test_a_segment_of_an_unfinished_swap_names_the_file_that_it_was_read_from(
     assert row["segment"] == str(path / f"{0:020d}.log.swap")
 
 
-def test_a_swap_that_a_broker_cannot_finish_fails_every_reader(tmp_path: Path) -> None:
+def test_every_reader_fails_on_a_swap_that_a_broker_cannot_finish(tmp_path: Path) -> None:
     path = tmp_path / "orders-0"
     path.mkdir()
     (path / f"{0:020d}.log").write_bytes(batch([record(0)]))
@@ -141,7 +141,7 @@ def test_a_swap_that_a_broker_cannot_finish_fails_every_reader(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_partitions_left_by_a_killed_cleaner_give_the_records_that_a_broker_kept(
+def test_after_a_killed_cleaner_the_records_are_those_that_a_broker_kept(
     fixtures: Path, number: int
 ) -> None:
     (folder,) = (fixtures / "out").glob(f"leftover-{number}-*[!d]")

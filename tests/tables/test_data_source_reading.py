@@ -1,4 +1,4 @@
-"""What the data source reads, and what it does not have to: without Spark."""
+"""What the data source reads and what it skips, without Spark."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
 def partition(path: Path, *segments: tuple[int, list[bytes]], name: str = "orders-0") -> Path:
-    """Write a partition of segments by base offset; their time indexes have their last entry."""
+    """Write a partition of segments by base offset, with last entries in their time indexes."""
     logs = {base: b"".join(parts) for base, parts in segments}
     return log_directories.write_partition(path / name, logs)
 
@@ -44,7 +44,7 @@ def timed(base_offset: int, *times: int) -> bytes:
 # ---- Columns ----
 
 
-def test_a_record_has_what_its_batch_says_of_it(tmp_path: Path) -> None:
+def test_a_record_has_the_fields_of_its_batch(tmp_path: Path) -> None:
     data = batch(
         [record(7, b"k", None, headers=[(b"h", b"1"), (b"\xff", None)]), record(9, None, b"v")],
         codec=Codec.LZ4,
@@ -98,7 +98,7 @@ def nullable(size: int) -> st.SearchStrategy[bytes | None]:
     codec=st.sampled_from(list(Codec)),
     records_each=st.integers(1, 30),
 )
-def test_what_was_written_is_read(
+def test_written_records_are_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     contents: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
     codec: Codec,
@@ -122,7 +122,7 @@ def test_what_was_written_is_read(
     assert all(row["headers"] != [] for row in rows)
 
 
-def test_what_a_batch_does_not_have_is_null(tmp_path: Path) -> None:
+def test_missing_fields_of_a_batch_are_null(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [message(0, magic=0), message(1)]))
     first, second = rows_of(path)
     none = ("leaderEpoch", "producerId", "producerEpoch", "sequence", "transactionState")
@@ -132,12 +132,12 @@ def test_what_a_batch_does_not_have_is_null(tmp_path: Path) -> None:
     assert second["timestamp"] == dt.datetime.fromtimestamp(TIMESTAMP_MS / 1000, dt.UTC)
 
 
-def test_a_time_beyond_what_a_column_can_hold_is_null(tmp_path: Path) -> None:
+def test_a_timestamp_out_of_range_is_null(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [timed(0, 2**62, BASE_TIMESTAMP_MS)]))
     assert [row["timestamp"] is None for row in rows_of(path)] == [True, False]
 
 
-def test_messages_out_of_wrappers_are_rows_like_others(tmp_path: Path) -> None:
+def test_messages_of_a_compressed_set_are_rows_like_others(tmp_path: Path) -> None:
     path = partition(
         tmp_path,
         (
@@ -152,12 +152,12 @@ def test_messages_out_of_wrappers_are_rows_like_others(tmp_path: Path) -> None:
     assert [row["value"] for row in rows_of(path)][:3] == [b"a", b"b", b"c"]
 
 
-def test_columns_are_chosen_in_any_order_and_case(tmp_path: Path) -> None:
+def test_columns_are_selected_in_any_order_and_case(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, batches.batches(1)))
     assert table_of(path, columns="OFFSET, key").column_names == ["offset", "key"]
 
 
-def test_a_column_that_is_not_there_is_refused_by_name() -> None:
+def test_an_unknown_column_is_rejected_by_name() -> None:
     with pytest.raises(UsageProblem, match="no column 'keys'; it has key, value, topic"):
         parse_options({"path": ".", "columns": "keys"})
 
@@ -184,11 +184,11 @@ def partitions_in(path: Path, **options: str) -> list[str]:
     return sorted({f"{topic}-{number}" for topic, number in pairs})
 
 
-def test_a_log_directory_is_read_without_copies_and_what_is_deleted(log_dir: Path) -> None:
+def test_future_and_deleted_partitions_of_a_log_directory_are_not_read(log_dir: Path) -> None:
     assert partitions_in(log_dir) == ["orders-0", "orders-1", "payments-0"]
 
 
-def test_what_is_named_itself_is_read_whatever_its_state(log_dir: Path) -> None:
+def test_a_partition_that_is_named_is_read_whatever_its_state(log_dir: Path) -> None:
     assert len(offsets_of(log_dir / f"orders-2.{'ab' * 16}-stray")) == 3
 
 
@@ -204,13 +204,13 @@ def test_a_segment_is_read_from_its_first_record(log_dir: Path) -> None:
     assert offsets_of(log_dir / "orders-0" / f"{0:020d}.log") == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_segment_that_was_left_over_can_be_read(log_dir: Path) -> None:
+def test_a_leftover_segment_can_be_read(log_dir: Path) -> None:
     log = log_dir / "orders-0" / f"{6:020d}.log"
     log.rename(log.with_suffix(".log.deleted"))
     assert offsets_of(log.with_suffix(".log.deleted")) == [6, 7, 8, 9, 10, 11]
 
 
-def test_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_is_not_kafkas_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="neither a Kafka log directory nor a partition"):
         splits_of(tmp_path)
     with pytest.raises(UsageProblem, match="does not exist"):
@@ -226,7 +226,7 @@ def test_nothing_of_kafkas_is_refused(tmp_path: Path) -> None:
         ({"assign": '{"orders":[1],"payments":[0]}'}, ["orders-1", "payments-0"]),
     ],
 )
-def test_topics_are_chosen_as_sparks_own_source_chooses_them(
+def test_topics_are_selected_as_in_sparks_own_source(
     log_dir: Path, options: dict[str, str], expected: list[str]
 ) -> None:
     assert partitions_in(log_dir, **options) == expected
@@ -241,19 +241,19 @@ def test_topics_are_chosen_as_sparks_own_source_chooses_them(
         ({"endingOffsetsByTimestamp": '{"order":{"0":1}}'}, "order-0"),
     ],
 )
-def test_a_topic_or_partition_that_is_not_there_is_refused_by_name(
+def test_a_missing_topic_or_partition_is_rejected_by_name(
     log_dir: Path, options: dict[str, str], missing: str
 ) -> None:
     with pytest.raises(UsageProblem, match=f"finds no {missing} in {log_dir}; run kdump ls"):
         splits_of(log_dir, **options)
 
 
-def test_a_topic_may_lie_in_one_of_several_paths(log_dir: Path) -> None:
+def test_a_topic_may_be_in_one_of_several_paths(log_dir: Path) -> None:
     paths = json.dumps([str(log_dir / "orders-0"), str(log_dir / "payments-0")])
     assert partitions_in(log_dir / "orders-1", paths=paths, subscribe="payments") == ["payments-0"]
 
 
-def test_a_filter_on_topics_does_not_hide_that_a_topic_is_there(log_dir: Path) -> None:
+def test_a_filter_on_topics_does_not_make_a_topic_missing(log_dir: Path) -> None:
     filters = [("EqualTo", "topic", "orders")]
     assert splits_of(log_dir, filters, subscribe="payments") == []
 
@@ -284,7 +284,7 @@ def test_a_filter_on_topics_does_not_hide_that_a_topic_is_there(log_dir: Path) -
         ({"subscribePattern": "("}, "a regular expression"),
     ],
 )
-def test_an_option_that_cannot_be_is_refused(options: dict[str, str], message: str) -> None:
+def test_an_invalid_option_is_rejected(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageProblem, match=message):
         parse_options({"path": ".", **options})
 
@@ -320,13 +320,13 @@ def by_partition(name: str, number: int) -> dict[str, str]:
         (by_partition("endingOffsetsByTimestamp", BASE_TIMESTAMP_MS + 5), range(4, 5)),
     ],
 )
-def test_a_range_is_told_in_offsets_or_times(
+def test_a_range_is_given_by_offsets_or_times(
     log_dir: Path, options: dict[str, str], expected: Iterator[int]
 ) -> None:
     assert offsets_of(log_dir / "orders-0", **options) == list(expected)
 
 
-def test_a_time_is_that_of_the_first_record_that_is_not_older(tmp_path: Path) -> None:
+def test_a_time_selects_from_the_first_record_that_is_not_older(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [timed(0, 100, 900, 300)]), (3, [timed(3, 200, 500)]))
     assert offsets_of(path, startingTimestamp="400") == [1, 2, 3, 4]
     assert offsets_of(path, endingTimestamp="400") == [0]
@@ -351,7 +351,7 @@ def moment(ms: float) -> dt.datetime:
         ("EqualTo", 99, []),
     ],
 )
-def test_a_filter_on_offsets_leaves_exactly_what_it_says(
+def test_a_filter_on_offsets_is_exact(
     log_dir: Path, kind: str, value: int, expected: list[int]
 ) -> None:
     assert offsets_of(log_dir / "orders-0", [(kind, "offset", value)]) == expected
@@ -372,7 +372,7 @@ def test_a_filter_on_offsets_leaves_exactly_what_it_says(
         ("LessThanOrEqual", 4.999, [4]),
     ],
 )
-def test_a_filter_on_times_leaves_exactly_what_it_says(
+def test_a_filter_on_times_is_exact(
     log_dir: Path, kind: str, ms: float, expected: list[int]
 ) -> None:
     filters = [(kind, "timestamp", moment(BASE_TIMESTAMP_MS + ms))]
@@ -390,14 +390,14 @@ def test_a_filter_on_times_leaves_exactly_what_it_says(
         ([("LessThan", "partition", 1)], ["orders-0", "payments-0"]),
     ],
 )
-def test_a_filter_on_partitions_spares_reading_the_others(
+def test_a_filter_on_partitions_saves_reading_the_others(
     log_dir: Path, filters: list[tuple[str, str, Any]], expected: list[str]
 ) -> None:
     read = {f"{s.origin.topic}-{s.origin.partition}" for s in splits_of(log_dir, filters)}
     assert sorted(read) == expected
 
 
-def test_filters_that_are_only_narrowed_are_left_to_spark() -> None:
+def test_filters_that_are_not_exact_are_left_to_spark() -> None:
     wanted, is_done = wanted_by([]), True
     from kdump.tables.kafka_log.pushed_filters import Interval, push
 
@@ -409,14 +409,14 @@ def test_filters_that_are_only_narrowed_are_left_to_spark() -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a partition with a segment that is cut into several splits."""
+    """A partition with a segment that is cut into several splits."""
     segment = LargeSegment.of(600)
     path = tmp_path_factory.mktemp("large")
     return large_segments.write(path, segment, index=segment.index()).path.local_path
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (5, 6), (700, 900), (899, 1799), (1799, 1800)])
-def test_a_range_of_offsets_touches_only_bytes_that_can_hold_it(
+def test_a_range_of_offsets_reads_only_bytes_that_can_hold_it(
     large: Path, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, behind = bounds
@@ -435,7 +435,7 @@ def test_a_range_of_offsets_touches_only_bytes_that_can_hold_it(
 
 
 def count_read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give a list that gets how many bytes each read takes from a log."""
+    """A list that collects the number of bytes of each read of a log."""
     counts: list[int] = []
     read_into = LocalFile.read_into
 
@@ -457,10 +457,10 @@ def test_the_splits_of_a_segment_hold_each_record_once(large: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 9, 100])
 @pytest.mark.parametrize("bounds", [(0, 24), (4, 20), (4, 5)])
-def test_small_segments_give_as_many_tasks_as_are_asked_for(
+def test_small_segments_are_cut_into_the_requested_number_of_tasks(
     tmp_path: Path, count: int, bounds: tuple[int, int]
 ) -> None:
-    """Eight batches of three records, one in a segment of its own."""
+    """Eight batches of three records; one is alone in its segment."""
     made = batches.batches(8)
     path = partition(tmp_path, (0, made[:1]), (3, made[1:]))
     options = {
@@ -484,14 +484,14 @@ def test_segments_that_are_too_old_are_not_opened(tmp_path: Path) -> None:
     assert offsets_of(path, filters) == [1, 2]
 
 
-def test_a_time_index_that_says_nothing_excludes_nothing(tmp_path: Path) -> None:
+def test_an_empty_time_index_excludes_nothing(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [timed(0, 500)]), (1, [timed(1, 200)]))
     # Its offset is none of the segment's.
     (path / f"{0:020d}.timeindex").write_bytes(log_directories.time_index((100, 77)))
     assert offsets_of(path, [("GreaterThan", "timestamp", moment(400))]) == [0]
 
 
-def test_splits_and_readings_can_be_carried_to_workers(large: Path) -> None:
+def test_splits_and_readings_can_be_pickled(large: Path) -> None:
     options = parse_options({"path": str(large), "columns": "offset,key"})
     reading = SourceReading.of(options, options.columns, wanted_by([]))
     splits = splits_of(large)
@@ -504,7 +504,7 @@ def test_splits_and_readings_can_be_carried_to_workers(large: Path) -> None:
 # ---- Transactions ----
 
 
-def test_aborted_records_are_left_out_if_only_committed_ones_are_wanted(tmp_path: Path) -> None:
+def test_read_committed_leaves_out_aborted_records(tmp_path: Path) -> None:
     path = partition(
         tmp_path,
         (
@@ -526,7 +526,7 @@ def test_aborted_records_are_left_out_if_only_committed_ones_are_wanted(tmp_path
     assert states == ["aborted", "committed", None, "committed"]
 
 
-def test_what_follows_an_open_transaction_is_not_committed(tmp_path: Path) -> None:
+def test_read_committed_ends_at_the_first_open_transaction(tmp_path: Path) -> None:
     parts = [batch([record(0)]), of_producer(1, 1, transactional=True), batch([record(2)])]
     path = partition(tmp_path, (0, parts))
     assert offsets_of(path, **COMMITTED) == [0]
@@ -541,9 +541,7 @@ def test_control_records_are_rows_only_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cuts", ["1", "40"])
-def test_the_end_of_a_transaction_is_found_in_whatever_split_it_lies(
-    tmp_path: Path, cuts: str
-) -> None:
+def test_the_end_of_a_transaction_is_found_in_any_split(tmp_path: Path, cuts: str) -> None:
     parts, aborted, offset = [], set[int](), 0
     for number in range(300):
         producer = number % 3
@@ -569,21 +567,21 @@ def test_the_end_of_a_transaction_is_found_in_whatever_split_it_lies(
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give a partition of four batches of three records; the second has a flipped bit."""
+    """A partition of four batches of three records; the second has a flipped bit."""
     parts = batches.batches(4)
     log = bytearray(b"".join(parts))
     log[len(parts[0]) + 70] ^= 1
     return partition(tmp_path, (0, [bytes(log)]))
 
 
-def test_damage_fails_the_reading_with_its_place(damaged: Path) -> None:
+def test_damage_fails_the_query_and_is_located(damaged: Path) -> None:
     size = len(batches.batches(1)[0])
     with pytest.raises(DamagedLogError) as caught:
         rows_of(damaged)
     assert f"{0:020d}.log: bytes {size} to {2 * size}: its checksum is wrong" in str(caught.value)
 
 
-def test_damage_is_passed_over_and_counted(damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_skipped_and_counted(damaged: Path, caplog: pytest.LogCaptureFixture) -> None:
     size = len(batches.batches(1)[0])
     with caplog.at_level(logging.WARNING, "kdump"):
         assert offsets_of(damaged, mode="DROPMALFORMED") == [0, 1, 2, *range(6, 12)]
@@ -599,11 +597,11 @@ def test_damage_is_a_row_of_its_own(damaged: Path) -> None:
     assert offsets_of(damaged, [("GreaterThan", "offset", -1)], mode="PERMISSIVE")[3] == 6
 
 
-def test_damage_outside_of_what_is_wanted_does_not_matter(damaged: Path) -> None:
+def test_damage_outside_the_selected_offsets_does_not_matter(damaged: Path) -> None:
     assert offsets_of(damaged, **by_partition("endingOffsets", 3)) == [0, 1, 2]
 
 
-def test_bytes_that_are_no_batch_are_damage(tmp_path: Path) -> None:
+def test_bytes_that_are_not_a_batch_are_damage(tmp_path: Path) -> None:
     first, second = batches.batches(2)
     path = partition(tmp_path, (0, [first, b"\xff" * 40, second]))
     with pytest.raises(DamagedLogError):

@@ -31,7 +31,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(scope="module")
 def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
-    """Give a session that knows the data source; Spark is started once for the module."""
+    """A session with the data source; Spark starts once for the module."""
     warehouse = tmp_path_factory.mktemp("warehouse")
     spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
     try:
@@ -42,7 +42,7 @@ def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSe
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give two topics of one partition each, ``orders`` large enough to be cut."""
+    """Two topics of one partition each; ``orders`` is large enough to be cut."""
     path = log_directories.write_log_directory(tmp_path_factory.mktemp("data"))
     segment = LargeSegment.of(BATCHES)
     large_segments.write(path, segment, index=segment.index(), topic="orders")
@@ -60,7 +60,7 @@ def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def test_the_schema_begins_as_that_of_sparks_own_source(sql: SqlSession, log_dir: Path) -> None:
+def test_the_schema_begins_with_that_of_sparks_own_source(sql: SqlSession, log_dir: Path) -> None:
     fields = load(sql, log_dir, includeHeaders="true").schema.fields
     assert [(each.name, each.dataType.simpleString()) for each in fields[:8]] == [
         ("key", "binary"),
@@ -75,7 +75,7 @@ def test_the_schema_begins_as_that_of_sparks_own_source(sql: SqlSession, log_dir
 
 
 @pytest.mark.usefixtures("sql")
-def test_every_column_has_in_arrow_the_type_that_spark_expects() -> None:
+def test_every_column_has_the_arrow_type_that_spark_expects() -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -85,7 +85,7 @@ def test_every_column_has_in_arrow_the_type_that_spark_expects() -> None:
     assert to_arrow_schema(row, timezone="UTC") == arrow_schema(columns)
 
 
-def test_spark_gets_what_is_read_without_it(sql: SqlSession, log_dir: Path) -> None:
+def test_spark_reads_the_same_rows_as_kdump_alone(sql: SqlSession, log_dir: Path) -> None:
     names = [column.name for column in COLUMNS]
     theirs = load(sql, log_dir, columns=",".join(names)).toArrow().sort_by("segment")
     ours = table_of(log_dir, columns=",".join(names))
@@ -105,27 +105,25 @@ def test_one_segment_is_many_tasks(sql: SqlSession, log_dir: Path) -> None:
     assert frame.count() == 3 * BATCHES
 
 
-def test_a_schema_of_ones_own_chooses_columns(sql: SqlSession, log_dir: Path) -> None:
+def test_a_users_schema_selects_columns(sql: SqlSession, log_dir: Path) -> None:
     frame = sql.read.format("kafka-log").schema("offset BIGINT, key BINARY").load(str(log_dir))
     assert frame.columns == ["offset", "key"]
     assert frame.where("offset = 5").first() == (5, b"key")
 
 
-def test_a_schema_with_another_type_is_refused(sql: SqlSession, log_dir: Path) -> None:
+def test_a_schema_with_another_type_is_rejected(sql: SqlSession, log_dir: Path) -> None:
     frame = sql.read.format("kafka-log").schema("offset STRING").load(str(log_dir))
     with pytest.raises(Exception, match="column offset of kafka-log is BIGINT, not STRING"):
         frame.count()
 
 
-def test_a_column_that_must_not_be_null_is_refused(sql: SqlSession, log_dir: Path) -> None:
+def test_a_not_null_column_is_rejected(sql: SqlSession, log_dir: Path) -> None:
     frame = sql.read.format("kafka-log").schema("key BINARY NOT NULL").load(str(log_dir))
     with pytest.raises(Exception, match="column key of kafka-log is nullable, not NOT NULL"):
         frame.count()
 
 
-def test_columns_have_the_names_under_which_they_were_asked_for(
-    sql: SqlSession, log_dir: Path
-) -> None:
+def test_columns_keep_the_case_of_the_users_schema(sql: SqlSession, log_dir: Path) -> None:
     frame = sql.read.format("kafka-log").schema("OFFSET BIGINT").load(str(log_dir / "payments-0"))
     last = frame.where("OFFSET > 4")
     assert last.toArrow().to_pylist() == [{"OFFSET": 5}]
@@ -145,7 +143,7 @@ def test_a_data_frame_serves_many_queries_unless_filters_are_pushed(
     assert not re.search("[<>=]", plan_of(narrow)), "nothing is left for Spark to compare"
 
 
-def test_what_is_wrong_with_an_option_is_the_last_thing_that_spark_says(
+def test_the_error_about_an_option_is_at_the_end_of_sparks_output(
     sql: SqlSession, log_dir: Path
 ) -> None:
     with pytest.raises(Exception, match=r"kafka-log finds no order in \S+; run kdump ls") as caught:
@@ -155,7 +153,7 @@ def test_what_is_wrong_with_an_option_is_the_last_thing_that_spark_says(
     assert len(said) < 8, "where in kdump that was found says nothing to who mistyped a name"
 
 
-def test_writing_and_streaming_are_refused(sql: SqlSession, tmp_path: Path) -> None:
+def test_writing_and_streaming_are_rejected(sql: SqlSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="kafka-log is read-only"):
         sql.range(1).write.format("kafka-log").mode("append").save(str(tmp_path))
     frame = sql.readStream.format("kafka-log").load(str(tmp_path))
@@ -169,7 +167,7 @@ def test_writing_and_streaming_are_refused(sql: SqlSession, tmp_path: Path) -> N
     assert not list(tmp_path.iterdir())
 
 
-def test_temporary_views_are_made_of_it_in_sql(sql: SqlSession, log_dir: Path) -> None:
+def test_sql_can_create_a_temporary_view(sql: SqlSession, log_dir: Path) -> None:
     sql.sql(
         "CREATE TEMPORARY VIEW orders USING `kafka-log`"
         f" OPTIONS (path '{log_dir}', subscribe 'orders', columns 'offset')"
@@ -177,12 +175,12 @@ def test_temporary_views_are_made_of_it_in_sql(sql: SqlSession, log_dir: Path) -
     assert sql.sql("SELECT count(*) FROM orders WHERE offset < 9").first() == (9,)
 
 
-def test_a_table_of_sparks_catalog_is_refused(sql: SqlSession, log_dir: Path) -> None:
+def test_a_table_of_sparks_catalog_is_rejected(sql: SqlSession, log_dir: Path) -> None:
     with pytest.raises(Exception, match="kafka-log supports only temporary views"):
         sql.sql(f"CREATE TABLE payments USING `kafka-log` LOCATION '{log_dir}/payments-0'")
 
 
-def test_filters_reach_the_source_and_leave_the_same_rows(sql: SqlSession, log_dir: Path) -> None:
+def test_pushed_filters_leave_the_same_rows(sql: SqlSession, log_dir: Path) -> None:
     moment = dt.datetime.fromtimestamp((BASE_TIMESTAMP_MS + 1) / 1000, dt.UTC)
     frame = load(sql, log_dir, columns="topic,partition,offset,timestamp")
     narrow = frame.where("topic = 'orders' AND partition = 0 AND offset >= 10 AND offset < 20")
@@ -201,7 +199,7 @@ def test_a_damaged_batch_fails_the_query_with_its_file_and_bytes(
         load(sql, damaged, columns="offset").collect()
 
 
-def test_a_damaged_batch_is_a_row_if_that_is_asked_for(sql: SqlSession, damaged: Path) -> None:
+def test_a_damaged_batch_is_a_row_in_mode_permissive(sql: SqlSession, damaged: Path) -> None:
     frame = load(sql, damaged, mode="PERMISSIVE", columnNameOfCorruptRecord="broken")
     assert frame.columns[-1] == "broken"
     rows = frame.where("broken IS NOT NULL").collect()
@@ -210,9 +208,7 @@ def test_a_damaged_batch_is_a_row_if_that_is_asked_for(sql: SqlSession, damaged:
     assert frame.where("offset IS NOT NULL").count() == 6
 
 
-def test_a_damaged_batch_is_passed_over_if_that_is_asked_for(
-    sql: SqlSession, damaged: Path
-) -> None:
+def test_a_damaged_batch_is_skipped_in_mode_dropmalformed(sql: SqlSession, damaged: Path) -> None:
     assert load(sql, damaged, mode="dropMalformed").count() == 6
 
 
@@ -220,9 +216,7 @@ def test_nothing_to_read_is_an_empty_table(sql: SqlSession, log_dir: Path) -> No
     assert load(sql, log_dir, subscribePattern="nothing").count() == 0
 
 
-def test_offsets_by_partition_are_taken_as_sparks_own_source_takes_them(
-    sql: SqlSession, log_dir: Path
-) -> None:
+def test_offsets_by_partition_work_as_in_sparks_own_source(sql: SqlSession, log_dir: Path) -> None:
     frame = load(
         sql,
         log_dir,
@@ -235,7 +229,7 @@ def test_offsets_by_partition_are_taken_as_sparks_own_source_takes_them(
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a partition whose second batch of three has a flipped bit."""
+    """A partition whose second batch of three has a flipped bit."""
     parts = batches.batches(3)
     log = bytearray(b"".join(parts))
     log[len(parts[0]) + 70] ^= 1

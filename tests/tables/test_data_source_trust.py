@@ -1,6 +1,6 @@
-"""No record is missing in silence: damage is damage, and no helper file is believed unseen.
+"""No record is silently missing: damage is reported, and no index or snapshot is trusted unchecked.
 
-Either reading fails, or it gives what a starting broker would keep.
+A query either fails or returns what a starting broker would keep.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def partition(tmp_path: Path, logs: dict[int, bytes], **others: bytes) -> Path:
 
 
 def with_two_transactions() -> tuple[bytes, bytes, bytes]:
-    """What stands before a commit marker at offset 2, the marker, and what stands behind it."""
+    """The log before a commit marker at offset 2, the marker, and the log after it."""
     before = joined(
         batch([record(0)]),
         of_producer(1, transactional=True),
@@ -74,7 +74,7 @@ def with_two_transactions() -> tuple[bytes, bytes, bytes]:
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_of_a_marker_fails_the_reading_of_committed_records(
+def test_every_flipped_bit_of_a_marker_fails_a_read_committed_query(
     tmp_path: Path,
 ) -> None:
     before, sound, behind = with_two_transactions()
@@ -108,7 +108,7 @@ def test_a_transaction_whose_marker_is_damaged_hides_no_other_record(tmp_path: P
     assert [row["offset"] for row in rows] == [0, None, 3, 6]
 
 
-def test_a_damaged_marker_in_a_later_segment_is_met(tmp_path: Path) -> None:
+def test_a_damaged_marker_in_a_later_segment_is_found(tmp_path: Path) -> None:
     changed = bytearray(marker(10, commit=True))
     changed[-1] ^= 1
     logs = {0: of_producer(0, transactional=True), 10: bytes(changed) + batch([record(11)])}
@@ -150,7 +150,7 @@ def test_batches_that_do_not_follow_each_other_are_damage(tmp_path: Path) -> Non
 
 
 def snapshot(*open_transactions: tuple[int, int], last_offset: int = -1) -> bytes:
-    """A snapshot of producers, each with where its open transaction begins, or -1."""
+    """A snapshot of producers, each with the first offset of its open transaction, or -1."""
     return producer_snapshot.encode(
         [
             ProducerEntry(producer_id, 0, 0, last_offset, 0, 1, 0, begin)
@@ -170,7 +170,7 @@ def three_segments() -> dict[int, bytes]:
 
 @pytest.mark.parametrize("offset", [22, 23, 1000])
 @pytest.mark.parametrize("begins", [((7, 0),), (), ((9, 11),)])
-def test_a_snapshot_that_no_segment_begins_with_decides_nothing(
+def test_a_snapshot_inside_a_segment_is_ignored(
     tmp_path: Path, offset: int, begins: tuple[tuple[int, int], ...]
 ) -> None:
     write_log_directory(tmp_path)
@@ -192,7 +192,7 @@ def test_a_snapshot_that_no_segment_begins_with_decides_nothing(
     ],
     ids=["empty", "ended", "too early", "too late", "unknown", "ahead of the log", "damaged"],
 )
-def test_a_snapshot_that_the_segment_before_it_contradicts_decides_nothing(
+def test_a_snapshot_that_contradicts_the_segment_before_it_is_ignored(
     tmp_path: Path, content: bytes
 ) -> None:
     logs = three_segments()
@@ -208,7 +208,7 @@ def test_a_snapshot_that_the_segment_before_it_contradicts_decides_nothing(
     assert offsets_of(path, **COMMITTED) == [0, 10]
 
 
-def test_a_snapshot_spares_reading_what_lies_before_the_segment_before_it(tmp_path: Path) -> None:
+def test_a_snapshot_saves_reading_earlier_segments(tmp_path: Path) -> None:
     write_log_directory(tmp_path)
     path = partition(tmp_path, three_segments())
     content = snapshot((7, 10), last_offset=10)
@@ -223,7 +223,7 @@ def test_a_snapshot_spares_reading_what_lies_before_the_segment_before_it(tmp_pa
 
 
 def random_partition(rng: random.Random, path: Path) -> bool:
-    """Write a partition that something happened to; gives whether it was stopped cleanly."""
+    """Write a partition with random damage; returns whether it was shut down cleanly."""
     logs = random_partitions.random_logs(rng)
     path.mkdir()
     for name, content in logs.items():
@@ -241,14 +241,14 @@ def random_partition(rng: random.Random, path: Path) -> bool:
 
 
 def survey(path: Path) -> LogContents | None:
-    """What ``info --deep`` counts; None where it says that something is damaged."""
+    """The counts of ``info --deep``; None if it reports damage."""
     partition = as_loaded(read_lone_partition(local(path), path.name))
     contents, problems = survey_partition(partition)
     return None if problems else contents
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_reading_fails_or_gives_what_a_starting_broker_keeps(tmp_path: Path, seed: int) -> None:
+def test_a_query_fails_or_returns_what_a_starting_broker_keeps(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "orders-0"
     is_clean = random_partition(rng, path)
@@ -282,7 +282,7 @@ def test_reading_fails_or_gives_what_a_starting_broker_keeps(tmp_path: Path, see
 
 
 def index_damaged(rng: random.Random, path: Path) -> None:
-    """Damage one index of a partition, or put another segment's in its place."""
+    """Damage one index of a partition, or replace it by another segment's."""
     indexes = sorted([*path.glob("*.index"), *path.glob("*.timeindex")])
     index = rng.choice(indexes)
     others = [each for each in indexes if each.suffix == index.suffix]
@@ -299,7 +299,7 @@ def index_damaged(rng: random.Random, path: Path) -> None:
 
 
 def indexed_partition(rng: random.Random, path: Path) -> list[ReadRecord]:
-    """Write a partition with an index entry for every batch or so, and damage some of them."""
+    """Write a partition with many index entries, and damage some indexes."""
     path.mkdir()
     for name, content in random_partitions.random_logs(rng).items():
         (path / name).write_bytes(content)
@@ -312,7 +312,7 @@ def indexed_partition(rng: random.Random, path: Path) -> list[ReadRecord]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_damaged_indexes_lead_no_reader_past_a_record(tmp_path: Path, seed: int) -> None:
+def test_no_query_misses_a_record_because_of_damaged_indexes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "orders-0"
     everything = indexed_partition(rng, path)
@@ -339,7 +339,7 @@ def test_damaged_indexes_lead_no_reader_past_a_record(tmp_path: Path, seed: int)
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_damaged_indexes_lead_no_dump_past_a_record(tmp_path: Path, seed: int) -> None:
+def test_no_dump_misses_a_record_because_of_damaged_indexes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     path = tmp_path / "orders-0"
     indexed_partition(rng, path)
@@ -356,7 +356,7 @@ def test_damaged_indexes_lead_no_dump_past_a_record(tmp_path: Path, seed: int) -
 
 
 def dumped(log: Path, *options: str) -> list[int]:
-    """Offsets of the records that a dump gives."""
+    """Offsets of the records in a dump."""
     arguments = ["dump-segment", "--output", "jsonl", *options, str(log)]
     outcome = run_kdump(arguments, log.parent)
     rows = objects(outcome.stdout)
@@ -368,7 +368,7 @@ def timed(base_offset: int, *times: int, claim: int | None = None) -> bytes:
     return batch(rows, max_timestamp=claim)
 
 
-def test_a_header_that_claims_too_early_a_time_hides_no_record(tmp_path: Path) -> None:
+def test_a_header_with_a_timestamp_too_low_hides_no_record(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(timed(0, 10), timed(1, 50, 40, claim=20), timed(3, 30))})
     log = path / f"{0:020d}.log"
     assert offsets_of(path, startingTimestamp="40") == [1, 2, 3]
@@ -381,7 +381,7 @@ def test_a_header_that_claims_too_early_a_time_hides_no_record(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_time_that_damage_may_hold_fails_whatever_the_index_says(
+def test_a_time_that_may_be_in_damage_fails_whatever_the_index_says(
     tmp_path: Path, is_indexed: bool
 ) -> None:
     first, second, third = timed(0, 10), bytearray(timed(1, 40)), timed(2, 50)
@@ -398,7 +398,7 @@ def test_a_time_that_damage_may_hold_fails_whatever_the_index_says(
     assert offsets_of(path, startingTimestamp="40", **DROPPING) == [2]
 
 
-def test_a_time_index_zeroed_at_its_tail_hides_no_segment(tmp_path: Path) -> None:
+def test_a_time_index_with_a_zeroed_tail_hides_no_segment(tmp_path: Path) -> None:
     logs = {
         0: joined(timed(at, 100 + at) for at in range(4)),
         4: timed(4, 200),
@@ -412,7 +412,7 @@ def test_a_time_index_zeroed_at_its_tail_hides_no_segment(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_index_that_cannot_be_read_is_done_without(tmp_path: Path, suffix: str) -> None:
+def test_an_unreadable_index_is_not_needed(tmp_path: Path, suffix: str) -> None:
     path = partition(tmp_path, {0: joined(timed(at, 100 + at) for at in range(4))})
     index = path / f"{0:020d}{suffix}"
     index.unlink()

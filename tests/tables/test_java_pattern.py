@@ -1,4 +1,4 @@
-"""Patterns of topics mean what they mean to Java."""
+"""Topic patterns match as in Java."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def any_element(dice: random.Random, depth: int) -> str:
 
 
 def java_matches(jvm: Any, pattern: str) -> list[str] | None:
-    """The topics that Java matches; None if the pattern is none to Java."""
+    """The topics that Java matches; None if Java rejects the pattern."""
     try:
         compiled = jvm.java.util.regex.Pattern.compile(pattern)
     except Exception:
@@ -88,7 +88,7 @@ def java_matches(jvm: Any, pattern: str) -> list[str] | None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_matched_is_matched_as_java_does(spark: SparkEngine, seed: int) -> None:
+def test_patterns_match_as_in_java(spark: SparkEngine, seed: int) -> None:
     dice = random.Random(seed)
     matched = 0
     for _ in range(80):
@@ -116,7 +116,7 @@ def test_whatever_is_matched_is_matched_as_java_does(spark: SparkEngine, seed: i
         ("[^[a-z][A-Z]]+", ["12", "-"]),
     ],
 )
-def test_what_only_java_has_is_matched(pattern: str, expected: list[str]) -> None:
+def test_syntax_that_only_java_has_is_supported(pattern: str, expected: list[str]) -> None:
     assert [topic for topic in TOPICS if java_pattern.matches(pattern, topic)] == expected
 
 
@@ -136,8 +136,6 @@ def test_what_only_java_has_is_matched(pattern: str, expected: list[str]) -> Non
         ("(" * 5000 + ")" * 5000, "nested too deeply"),
     ],
 )
-def test_what_is_not_matched_as_java_does_is_refused_with_the_reason(
-    pattern: str, reason: str
-) -> None:
+def test_an_unsupported_pattern_is_rejected_with_the_reason(pattern: str, reason: str) -> None:
     with pytest.raises(UsageProblem, match=f"option subscribePattern .*{re.escape(reason)}"):
         parse_options({"path": "/", "subscribePattern": pattern})
