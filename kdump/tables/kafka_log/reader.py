@@ -146,8 +146,8 @@ class _SplitReader:
             return window
         batches = window.batches
         # A compressed message of magic 0 or 1 may begin far below its own offset.
-        is_behind = (batches.base_offset >= to_offset) & (batches.magic >= 2)
-        return window.rows(slice(0, int(np.argmax(is_behind)))) if is_behind.any() else window
+        is_past = (batches.base_offset >= to_offset) & (batches.magic >= 2)
+        return window.rows(slice(0, int(np.argmax(is_past)))) if is_past.any() else window
 
     def _selection(self, batches: BatchColumns) -> Selection:
         """What to check of each record: nothing if all batches are inside the split's offsets."""

@@ -97,8 +97,8 @@ def _batch_positions(split: SourceSplit) -> list[int]:
     positions: list[int] = []
     with split.path.open_file() as log:
         for span in batch_spans(log, split.start):
-            is_behind = split.end is not None and span.position >= split.end
-            if is_behind or (split.to_offset is not None and span.base_offset >= split.to_offset):
+            is_past = split.end is not None and span.position >= split.end
+            if is_past or (split.to_offset is not None and span.base_offset >= split.to_offset):
                 break
             positions.append(span.position)
     return positions
@@ -108,9 +108,9 @@ def _cut(split: SourceSplit, positions: Sequence[int], parts: int) -> Iterator[S
     """Cut a split into ``parts`` of about the same number of batches, or into single batches."""
     parts = max(1, min(parts, len(positions)))
     starts = [split.start] + [positions[len(positions) * n // parts] for n in range(1, parts)]
-    behind = split.start + split.size_bytes
+    end_of_split = split.start + split.size_bytes
     for start, end in zip(starts, [*starts[1:], None], strict=True):
-        size_bytes = max(0, (behind if end is None else end) - start)
+        size_bytes = max(0, (end_of_split if end is None else end) - start)
         yield replace(split, start=start, end=end or split.end, size_bytes=size_bytes)
 
 
