@@ -165,58 +165,53 @@ def _last_sequence(batches: BatchColumns, rows: Column) -> Column:
 def _events_of(
     batches: BatchColumns, markers: Markers, firsts: Column, lasts: Column
 ) -> list[ProducerEvent]:
-    at_marker = dict(zip(markers.row.tolist(), range(len(markers.row)), strict=True))
-    is_abort, timestamps = markers.is_abort.tolist(), markers.timestamp.tolist()
-    coordinator_epochs = markers.coordinator_epoch.tolist()
+    """The events of runs and control batches, given the first and last row of each."""
+    attributes = batches.attributes[firsts]
+    is_transactional = (attributes & record_batch.TRANSACTIONAL_FLAG) != 0
+    runs = list(
+        map(
+            BatchRun,
+            batches.producer_id[firsts].tolist(),
+            batches.producer_epoch[firsts].tolist(),
+            batches.base_sequence[firsts].tolist(),
+            _last_sequence(batches, lasts).tolist(),
+            batches.base_offset[firsts].tolist(),
+            (batches.base_offset[lasts] + batches.last_offset_delta[lasts]).tolist(),
+            batches.last_offset_delta[lasts].tolist(),
+            batches.base_timestamp[firsts].tolist(),
+            batches.max_timestamp[lasts].tolist(),
+            is_transactional.tolist(),
+            batches.position[firsts].tolist(),
+        )
+    )
+    is_control = (attributes & record_batch.CONTROL_FLAG) != 0
+    if not is_control.any():
+        return [*runs]
+    ends = _ends_by_row(markers)
+    is_empty = (is_control & (batches.records_count[firsts] == 0)).tolist()
     events: list[ProducerEvent] = []
-    for row, attributes, records_count, producer_id, epoch, first_offset, position, *of_data in zip(
-        firsts.tolist(),
-        batches.attributes[firsts].tolist(),
-        batches.records_count[firsts].tolist(),
-        batches.producer_id[firsts].tolist(),
-        batches.producer_epoch[firsts].tolist(),
-        batches.base_offset[firsts].tolist(),
-        batches.position[firsts].tolist(),
-        batches.base_sequence[firsts].tolist(),
-        _last_sequence(batches, lasts).tolist(),
-        (batches.base_offset[lasts] + batches.last_offset_delta[lasts]).tolist(),
-        batches.last_offset_delta[lasts].tolist(),
-        batches.base_timestamp[firsts].tolist(),
-        batches.max_timestamp[lasts].tolist(),
-        strict=True,
+    for run, row, is_marker, is_emptied in zip(
+        runs, firsts.tolist(), is_control.tolist(), is_empty, strict=True
     ):
-        if not attributes & record_batch.CONTROL_FLAG:
-            first_sequence, last_sequence, last_offset, delta, first_timestamp, timestamp = of_data
-            events.append(
-                BatchRun(
-                    producer_id,
-                    epoch,
-                    first_sequence,
-                    last_sequence,
-                    first_offset,
-                    last_offset,
-                    delta,
-                    first_timestamp,
-                    timestamp,
-                    bool(attributes & record_batch.TRANSACTIONAL_FLAG),
-                    position,
-                )
-            )
-        elif not records_count:
-            events.append(EmptyMarker(producer_id, first_offset))
-        elif (at := at_marker.get(row)) is not None and row not in markers.problems:
-            events.append(
-                EndMarker(
-                    producer_id,
-                    epoch,
-                    coordinator_epochs[at],
-                    first_offset,
-                    timestamps[at],
-                    is_abort[at],
-                    position,
-                )
-            )
+        if not is_marker:
+            events.append(run)
+        elif is_emptied:
+            events.append(EmptyMarker(run.producer_id, run.first_offset))
+        elif row in ends:
+            epoch, timestamp, is_abort = ends[row]
+            head = run.producer_id, run.producer_epoch, epoch, run.first_offset
+            events.append(EndMarker(*head, timestamp, is_abort, run.position))
     return events
+
+
+def _ends_by_row(markers: Markers) -> dict[int, tuple[int, int, bool]]:
+    """Coordinator epoch, timestamp and outcome of the markers that can be read, by row."""
+    columns = markers.coordinator_epoch, markers.timestamp, markers.is_abort
+    values = zip(*(column.tolist() for column in columns), strict=True)
+    ends = dict(zip(markers.row.tolist(), values, strict=True))
+    for row in markers.problems:
+        del ends[row]
+    return ends
 
 
 class EventBuilder:
