@@ -141,6 +141,7 @@ def legacy(fixtures: Path) -> Path:
     return fixtures / "out" / "legacy" / "logs"
 
 
+@pytest.mark.slow
 def test_a_pickled_location_reads_the_same_in_another_process(legacy: Path) -> None:
     spawned = multiprocessing.get_context("spawn")
     in_memory = MemoryStorage.copied(legacy)
@@ -149,6 +150,7 @@ def test_a_pickled_location_reads_the_same_in_another_process(legacy: Path) -> N
     assert found == [read(local(legacy)) for read in READERS]
 
 
+@pytest.mark.slow
 def test_workers_open_what_their_splits_name(legacy: Path) -> None:
     assert checked(MemoryStorage.copied(legacy), processes=2) == checked(local(legacy))
 

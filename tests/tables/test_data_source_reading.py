@@ -85,6 +85,7 @@ def nullable(size: int) -> st.SearchStrategy[bytes | None]:
     return st.none() | st.binary(max_size=size)
 
 
+@pytest.mark.slow
 @given(
     contents=st.lists(
         st.tuples(
