@@ -1,13 +1,13 @@
-"""The records of magic 2 as columns, decoded many batches at once.
+"""Decode the records of many batches of magic 2 at once, as columns.
 
-Where a record begins is known only from the one before it, so the batches of a window are
-stepped side by side: one vector of positions, one varint step per record index. Where few
-batches are left that still have records, the steps are taken one by one instead. With every
-start known, each field of all records is one array operation.
+The start of a record is known only from the record before it, so all batches of a window are
+stepped through in parallel: one vector of positions, one varint for each record index. When only
+a few batches still have records, these are stepped through one by one. Once every start is known,
+each field of all records is one array operation.
 
-Columns hold positions into the bytes, not copies: a null has size -1. What does not decode is
-read again by the plain decoder (``record_batch.decode_records``), which keeps the records in
-front of the damage and says what is wrong.
+Columns have positions in the bytes, not copies; a null has size -1. Batches that do not decode
+are decoded again by the plain decoder (``record_batch.decode_records``), which keeps the records
+before the damage and says what is wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from kdump.formats import record_batch
 from kdump.formats.compression import CODEC_MASK, Codec, decompress, decompress_chunks
-from kdump.formats.cursor import MAX_VARINT_BYTES, MAX_VARLONG_BYTES, Cursor
+from kdump.formats.cursor import MAX_VARINT_BYTES, Cursor
 from kdump.formats.errors import FillError, FormatError, OverLimitError
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan.batches import (
@@ -36,43 +36,42 @@ from kdump.scan.batches import (
     Window,
     read_chunks,
 )
+from kdump.scan.varint_columns import advance, beyond, varint, varlong
 
 LOCKSTEP_LANES: Final = 32
-"""With fewer batches than this side by side, stepping one record at a time is faster."""
+"""With fewer parallel batches than this, stepping one record at a time is faster."""
 MOST_RECORDS: Final = 1 << 15
-"""How many records come together at the most: the columns of one take some 130 bytes."""
+"""The most records decoded at once: the columns of a record take some 130 bytes."""
 STREAM_CHUNK_BYTES: Final = 1 << 20
-"""A batch too large to hold is decoded in pieces of about this size."""
+"""A batch that is too large to hold is decoded in pieces of about this size."""
 ARENA_BYTES: Final = 2 << 20
-"""Compressed batches are decoded together once they have expanded to this."""
+"""Compressed batches are decoded together once this much is decompressed."""
 _LEAST_RECORD_BYTES: Final = 7
-_FEW: Final = 4
-"""Up to one in so many is picked out, rather than that all are gone through."""
 LARGEST_EXPANSION: Final = 16
-"""A single record may be this many times as large as the compressed batch that holds it …"""
+"""A record may be this many times as large as its compressed batch, or"""
 LARGEST_RECORD_BYTES: Final = 16 << 20
-"""… or this large, whichever is more; larger ones are not decoded unless the limit is raised."""
+"""this large, whichever is more; larger ones are not decoded unless the limit is raised."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """Records of batches in a row, in order; each column is int64 of shape (n,).
+    """Records of consecutive batches, in order; each column is int64 of shape (n,).
 
     Attributes:
-        data: what the positions point into, with :data:`PADDING_BYTES` of zeroes behind.
-        batches: the batches; those without a record have no row here.
+        data: the bytes that positions point into, then :data:`PADDING_BYTES` zeroes.
+        batches: the batches, also those without records.
         batch: for each record, the row of its batch in ``batches``.
         offset: absolute.
-        timestamp: epoch milliseconds, of the log's append where the batch says so.
-        sequence: -1 where the batch has none.
-        attributes: of the record itself; nothing has given them a meaning yet.
-        key_start: of its bytes in ``data``; as for the value.
+        timestamp: epoch milliseconds; the log append time if the batch says so.
+        sequence: -1 if the batch has none.
+        attributes: of the record itself; no Kafka gives them a meaning yet.
+        key_start: of its bytes in ``data``; likewise for the value.
         key_size: in bytes, -1 for null.
         headers_start: of the first header in ``data``.
         headers_count: how many headers.
-        end: behind the last byte of the record in ``data``.
-        problems: for a row of ``batches``, what ended its records early.
-        is_continued: whether the first batch began in columns given before.
+        end: position in ``data`` after the last byte of the record.
+        problems: by row of ``batches``, why its records end early.
+        is_continued: whether the first batch began in the columns before these.
     """
 
     data: Bytes
@@ -118,33 +117,33 @@ class RecordColumns:
 
 @dataclass(frozen=True, slots=True)
 class _Sections:
-    """Where the decompressed records of each batch lie in the bytes, and how many to read."""
+    """The position of each batch's decompressed records, and how many to decode."""
 
     start: Column
     end: Column
     count: Column
     must_fill: Flags
-    """Whether the last record has to end with the section."""
+    """Whether the last record must end where the section ends."""
 
     @classmethod
     def of(cls, start: Column, end: Column, count: Column) -> _Sections:
-        """Sections that their records have to fill."""
+        """Return sections that their records must fill."""
         return cls(start, end, count.copy(), np.ones(len(start), np.bool_))
 
 
 def read_records(
     window: Window, largest_record_bytes: int = LARGEST_RECORD_BYTES
 ) -> Iterator[RecordColumns]:
-    """The records of the batches of ``window`` that are magic 2 (all of them must be).
+    """Decode the records of ``window``, whose batches must all be magic 2.
 
     Args:
         window: the batches.
-        largest_record_bytes: a larger record of a compressed batch is not decoded, nor are those
-            after it: the problem of the batch is an :class:`OverLimitError` then.
+        largest_record_bytes: larger records of compressed batches are not decoded, nor the ones
+            after them; the problem of the batch is then an :class:`OverLimitError`.
 
     Yields:
-        Columns that cover all its batches in order, :data:`MOST_RECORDS` at a time; a batch that
-        is too large to be held, or has more of them, comes in pieces of itself alone.
+        Columns for all batches in order, :data:`MOST_RECORDS` at a time. A batch that is too large
+        to hold, or has more records, comes in pieces, without other batches.
     """
     if window.is_giant:
         yield from _stream(window, 0, largest_record_bytes)
@@ -170,7 +169,7 @@ def _decode_plain(window: Window) -> RecordColumns:
 def _decode_gathered(
     window: Window, is_plain: list[bool], largest_record_bytes: int
 ) -> Iterator[RecordColumns]:
-    """Put the decompressed records of batch after batch into one arena, and decode those."""
+    """Collect the decompressed records of several batches, and decode them together."""
     bodies: list[bytes | memoryview] = []
     held_bytes = held_records = first = 0
     batches = window.batches
@@ -201,7 +200,7 @@ def _decode_gathered(
 
 
 def _decompress(attributes: int, body: memoryview) -> bytes | None:
-    """The records of a batch, or None where it has to be streamed, to see how far it is sound."""
+    """Decompress the records of a batch; None if it must be streamed to find the damage."""
     try:
         codec = _codec(attributes & CODEC_MASK)
         return decompress(codec, body, limit_bytes=LARGEST_WINDOW_BYTES)
@@ -210,7 +209,7 @@ def _decompress(attributes: int, body: memoryview) -> bytes | None:
 
 
 _codec: Final = functools.cache(Codec.of_attributes)
-"""Of the number alone: making an enumeration's member takes as long as a small batch does."""
+"""Cached, because making an enum member takes as long as decoding a small batch."""
 
 
 def _decode_arena(bodies: list[bytes | memoryview], batches: BatchColumns) -> RecordColumns:
@@ -221,18 +220,18 @@ def _decode_arena(bodies: list[bytes | memoryview], batches: BatchColumns) -> Re
 
 
 def _decode(data: Bytes, batches: BatchColumns, sections: _Sections) -> RecordColumns:
-    """The records of ``sections``, one section a batch; damage ends a section early."""
+    """Decode ``sections``, one for each batch; damage ends a section early."""
     problems: dict[int, FormatError] = {}
-    # A count beyond what the bytes can hold is a lie, and would otherwise become memory.
+    # An impossible count must not become an allocation.
     most = (sections.end - sections.start) // _LEAST_RECORD_BYTES
-    is_lie = (sections.count < 0) | (sections.count > most)
-    for row in np.flatnonzero(is_lie).tolist():
+    is_impossible = (sections.count < 0) | (sections.count > most)
+    for row in np.flatnonzero(is_impossible).tolist():
         _cut_at_damage(data, batches, row, sections, problems)
-    columns, bad_rows = _decode_sound(data, batches, sections)
+    columns, bad_rows = _decode_columns(data, batches, sections)
     if bad_rows:
         for row in bad_rows:
             _cut_at_damage(data, batches, row, sections, problems)
-        columns, bad_rows = _decode_sound(data, batches, sections)
+        columns, bad_rows = _decode_columns(data, batches, sections)
         assert not bad_rows, "the plain decoder accepts what the columns do not"
     columns.problems.update(problems)
     return columns
@@ -245,7 +244,7 @@ def _cut_at_damage(
     sections: _Sections,
     problems: dict[int, FormatError],
 ) -> None:
-    """Lower the count of a section to the records in front of the damage, and note that."""
+    """Lower the count of a section to the records before the damage, and note the problem."""
     header = replace(batches.header(row), records_count=int(sections.count[row]))
     body = memoryview(data)[int(sections.start[row]) : int(sections.end[row])]
     good = 0
@@ -258,25 +257,25 @@ def _cut_at_damage(
     sections.must_fill[row] = False
 
 
-def _decode_sound(
+def _decode_columns(
     data: Bytes, batches: BatchColumns, sections: _Sections
 ) -> tuple[RecordColumns, list[int]]:
-    """Columns of all sections, and the rows of those that are not sound."""
+    """Decode all sections; returns the columns, and the rows of damaged sections."""
     end, count = sections.end, sections.count
     batch = np.repeat(np.arange(len(count)), count)
     start, reached = _record_starts(data, sections.start, end, count)
     is_bad = sections.must_fill & (count > 0) & (reached != end)
 
-    length, at = _varint(data, start)
+    length, at = varint(data, start)
     body_end = at + length
     attributes = data[at].astype(np.int8).astype(np.int64)
-    timestamp_delta, at = _varlong(data, at + 1)
-    offset_delta, at = _varint(data, at)
-    key_size, key_start = _varint(data, at)
-    at = _advance(data, key_start, key_size)
-    value_size, value_start = _varint(data, at)
-    at = _advance(data, value_start, value_size)
-    headers_count, headers_start = _varint(data, at)
+    timestamp_delta, at = varlong(data, at + 1)
+    offset_delta, at = varint(data, at)
+    key_size, key_start = varint(data, at)
+    at = advance(data, key_start, key_size)
+    value_size, value_start = varint(data, at)
+    at = advance(data, value_start, value_size)
+    headers_count, headers_start = varint(data, at)
     at = _skip_headers(data, headers_start, headers_count, body_end)
 
     is_odd = (at != body_end) | (headers_count < 0)
@@ -317,11 +316,11 @@ def _decode_sound(
 
 
 def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tuple[Column, Column]:
-    """Where each record begins, and where the last one of each section ends.
+    """Find where each record begins, and where the last record of each section ends.
 
-    Where the lengths lead out of a section, what is given for its end is another place, or -1.
+    If the lengths lead out of a section, the end is anything but the end of the section.
     """
-    starts = np.full(int(count.sum()), _beyond(data), np.int64)
+    starts = np.full(int(count.sum()), beyond(data), np.int64)
     reached = np.where(count > 0, -1, first)
     order = np.argsort(-count, kind="stable")
     slots = (np.cumsum(count) - count)[order]
@@ -329,7 +328,7 @@ def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tu
     position = first[order]
     ends = end[order]
     steps = int(counts[0]) if len(counts) else 0
-    # How many sections have a record of each index, so that a step touches only those.
+    # How many sections have a record of each index: a step touches only these.
     lanes_at = np.searchsorted(-counts, -np.arange(steps), "left")
     steps_by_pair = _steps_by_pair()
     pairs = np.ndarray(len(data) - 1, np.uint16, data, strides=(1,))
@@ -339,7 +338,7 @@ def _record_starts(data: Bytes, first: Column, end: Column, count: Column) -> tu
             break
         position, slots = position[:lanes], slots[:lanes]
         starts[slots] = position
-        # Whatever has left its section cannot come back to where it ends.
+        # A position that has left its section cannot return to the end of the section.
         position = _following(data, pairs, steps_by_pair, position)
         slots += 1
         step += 1
@@ -360,23 +359,23 @@ def _following(
     steps_by_pair: npt.NDArray[np.int16],
     position: Column,
 ) -> Column:
-    """Where the record behind the one at each ``position`` begins; beyond for a bad length."""
+    """Return where the record after each ``position`` begins; beyond the data for a bad length."""
     steps = steps_by_pair[pairs[position]]
     if steps.min() > 0:
         following = position + steps
     else:
-        length, body = _varint(data, position)
-        following = np.where(length < 0, _beyond(data), body + length)
-    np.minimum(following, _beyond(data), out=following)
+        length, body = varint(data, position)
+        following = np.where(length < 0, beyond(data), body + length)
+    np.minimum(following, beyond(data), out=following)
     return following
 
 
 @functools.cache
 def _steps_by_pair() -> npt.NDArray[np.int16]:
-    """For the first two bytes of a record, how far it reaches; 0 where they do not tell.
+    """Map the first two bytes of a record to its size; 0 if they do not say it.
 
-    They do where its length is a varint of one or two bytes and not negative, which spares the
-    steps of decoding it.
+    They do if its length is a varint of one or two bytes and not negative, so that most lengths
+    need no decoding.
     """
     pair = np.arange(1 << 16, dtype=np.uint16)
     first, second = pair.view(np.uint8).reshape(-1, 2).astype(np.int64).T
@@ -387,7 +386,7 @@ def _steps_by_pair() -> npt.NDArray[np.int16]:
 
 
 def _hop(view: memoryview, position: int, end: int, starts: Column) -> int:
-    """Fill ``starts`` one record after the other; gives the end of the last one, or -1."""
+    """Fill ``starts`` record by record; returns the end of the last one, or -1."""
     found: list[int] = []
     add = found.append
     steps = _steps_by_pair_listed()
@@ -419,72 +418,21 @@ def _steps_by_pair_listed() -> list[int]:
     return listed
 
 
-def _beyond(data: Bytes) -> int:
-    """A position behind the data, in the padding, where everything reads as 0.
-
-    Whatever leads out of the data ends up here, and so can never equal a sound position.
-    """
-    return len(data) - PADDING_BYTES + 1
-
-
-def _advance(data: Bytes, position: Column, size: Column) -> Column:
-    """Behind ``size`` bytes at ``position``; a negative size is a null and takes none."""
-    return np.minimum(position + np.maximum(size, 0), _beyond(data))
-
-
-def _varint(data: Bytes, position: Column) -> tuple[Column, Column]:
-    """The 32-bit zig-zag integer at each ``position``, and the position behind it."""
-    raw, following = _unsigned(data, position, MAX_VARINT_BYTES)
-    raw &= 0xFFFF_FFFF
-    return (raw >> 1) ^ -(raw & 1), following
-
-
-def _varlong(data: Bytes, position: Column) -> tuple[Column, Column]:
-    """The 64-bit zig-zag integer at each ``position``, and the position behind it."""
-    raw, following = _unsigned(data, position, MAX_VARLONG_BYTES)
-    return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), following
-
-
-def _unsigned(data: Bytes, position: Column, most_bytes: int) -> tuple[Column, Column]:
-    byte = data[position]
-    is_more = byte >= 0x80
-    raw = (byte & 0x7F).astype(np.int64)
-    following = position + 1
-    shift = 7
-    if np.count_nonzero(is_more) > len(position) // _FEW:
-        # To look at the second byte of all costs less than to pick those that have one.
-        byte = data[following]
-        raw |= ((byte & 0x7F) * is_more).astype(np.int64) << shift
-        following += is_more
-        is_more &= byte >= 0x80
-        shift += 7
-    more = np.flatnonzero(is_more)
-    while more.size and shift < 7 * most_bytes:
-        at = following[more]
-        byte = data[at]
-        raw[more] |= (byte & 0x7F).astype(np.int64) << shift
-        following[more] = at + 1
-        more = more[byte >= 0x80]
-        shift += 7
-    following[more] = _beyond(data)
-    return raw, np.minimum(following, _beyond(data), out=following)
-
-
 def _skip_headers(data: Bytes, position: Column, headers_count: Column, body_end: Column) -> Column:
-    """The position behind the headers of each record; -1 where they do not fit its body."""
+    """Return the position after the headers of each record; -1 if they do not fit its body."""
     rows = np.flatnonzero(headers_count > 0)
     if not rows.size:
         return position
     position = position.copy()
     left = headers_count[rows]
-    # A header takes two bytes at the least: more of them than that cannot be.
-    is_lie = left > (body_end[rows] - position[rows]) // 2
-    position[rows[is_lie]] = -1
-    rows, left = rows[~is_lie], left[~is_lie]
+    # A header takes at least two bytes, which limits their number.
+    is_impossible = left > (body_end[rows] - position[rows]) // 2
+    position[rows[is_impossible]] = -1
+    rows, left = rows[~is_impossible], left[~is_impossible]
     while rows.size:
-        key_size, at = _varint(data, position[rows])
-        value_size, at = _varint(data, _advance(data, at, key_size))
-        at = _advance(data, at, value_size)
+        key_size, at = varint(data, position[rows])
+        value_size, at = varint(data, advance(data, at, key_size))
+        at = advance(data, at, value_size)
         is_out = (key_size < 0) | (at > body_end[rows])
         position[rows] = np.where(is_out, -1, at)
         left = left - 1
@@ -495,12 +443,12 @@ def _skip_headers(data: Bytes, position: Column, headers_count: Column, body_end
 
 @dataclass(frozen=True, slots=True)
 class HeaderColumns:
-    """The headers of some records, in order; each column is int64 of shape (n,).
+    """Headers of records, in order; each column is int64 of shape (n,).
 
     Attributes:
         key_start: of the name's bytes in the records' ``data``.
         key_size: in bytes.
-        value_start: as for the name.
+        value_start: of the value's bytes in ``data``.
         value_size: in bytes, -1 for null.
     """
 
@@ -511,25 +459,25 @@ class HeaderColumns:
 
 
 def locate_headers(columns: RecordColumns) -> HeaderColumns:
-    """Where the headers of all records lie: ``headers_count`` of each, one behind the other."""
+    """Locate the headers of all records, ``headers_count`` of each record in turn."""
     rows = np.flatnonzero(columns.headers_count > 0)
     left = columns.headers_count[rows]
     slot = np.cumsum(left) - left
     position = columns.headers_start[rows]
     found = np.empty((4, int(left.sum())), np.int64)
     while slot.size:
-        key_size, key_start = _varint(columns.data, position)
-        at = _advance(columns.data, key_start, key_size)
-        value_size, value_start = _varint(columns.data, at)
+        key_size, key_start = varint(columns.data, position)
+        at = advance(columns.data, key_start, key_size)
+        value_size, value_start = varint(columns.data, at)
         found[:, slot] = key_start, key_size, value_start, np.maximum(value_size, -1)
         is_going = left > 1
-        position = _advance(columns.data, value_start, value_size)[is_going]
+        position = advance(columns.data, value_start, value_size)[is_going]
         slot, left = slot[is_going] + 1, left[is_going] - 1
     return HeaderColumns(*found)
 
 
 def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[RecordColumns]:
-    """The records of one batch in pieces, so that neither it nor what it expands to is held."""
+    """Decode one batch in pieces, so that neither it nor its decompressed records are held."""
     batches = window.batches.rows(slice(row, row + 1))
     header = batches.header(0)
     chunks = _body_chunks(window, row, header)
@@ -537,7 +485,7 @@ def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[Rec
     can_be_valid = bool(window.batches.is_valid[row]) and header.codec_id != Codec.NONE
     error = OverLimitError if can_be_valid else FormatError
     held = bytearray()
-    read = behind = whole = 0
+    read = consumed = whole = 0
     is_continued = False
     problem = None
     if header.records_count < 0:
@@ -547,7 +495,7 @@ def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[Rec
             found=header.records_count,
         )
     while problem is None and read < header.records_count:
-        # More records may be held than are given at once.
+        # More records may be held than are yielded at once.
         chunk: bytes | memoryview = b""
         if len(held) < STREAM_CHUNK_BYTES or not whole:
             try:
@@ -558,11 +506,11 @@ def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[Rec
         most = min(header.records_count - read, MOST_RECORDS)
         whole, size, refused = _whole_records(held, most, largest, error)
         if problem is None and refused is not None:
-            problem = refused.shifted(behind)
+            problem = refused.shifted(consumed)
         if problem is None and not chunk and not whole:
             problem = FillError(
                 "batch ends before its last record",
-                position=behind + size,
+                position=consumed + size,
                 expected=f"{header.records_count} records",
                 found=read + whole,
             )
@@ -572,14 +520,14 @@ def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[Rec
         data[:size] = memoryview(held)[:size]
         columns = _decode(data, batches, _section(size, whole))
         if columns.problems:
-            problem = columns.problems.pop(0).shifted(behind)
+            problem = columns.problems.pop(0).shifted(consumed)
         yield replace(columns, is_continued=is_continued)
         is_continued = True
         read += whole
-        behind += size
+        consumed += size
         del held[:size]
     if problem is None:
-        problem = _bytes_behind(header, held, chunks, behind)
+        problem = _bytes_after_records(header, held, chunks, consumed)
     if problem is not None or not is_continued:
         nothing = _decode(np.zeros(PADDING_BYTES, np.uint8), batches, _section(0, 0))
         problems = {} if problem is None else {0: problem}
@@ -587,14 +535,14 @@ def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[Rec
 
 
 def _section(size: int, count: int) -> _Sections:
-    """A single section at the start of the data."""
+    """Return a single section at the start of the data."""
     return _Sections.of(*(np.array([each], np.int64) for each in (0, size, count)))
 
 
 def _largest_record(
     window: Window, row: int, header: record_batch.BatchHeader, largest_record_bytes: int
 ) -> int:
-    """How large a record may be before it is taken for a lie, or is too large, in bytes."""
+    """Return the largest record to accept in a batch, in bytes."""
     if not window.batches.is_valid[row]:
         return largest_record_bytes
     if header.codec_id == Codec.NONE:
@@ -605,9 +553,9 @@ def _largest_record(
 def _whole_records(
     held: bytearray, most: int, largest: int, error: type[FormatError]
 ) -> tuple[int, int, FormatError | None]:
-    """How many whole records stand at the start of ``held``, at most ``most``, and their size.
+    """Count the whole records at the start of ``held``, at most ``most``.
 
-    With them, why there can be no further one, if that is known already.
+    Returns their number, their size in bytes, and why no further record is possible, if known.
     """
     cursor = Cursor(held)
     count = size = 0
@@ -640,11 +588,11 @@ def _whole_records(
     return count, size, None
 
 
-def _bytes_behind(
+def _bytes_after_records(
     header: record_batch.BatchHeader,
     held: bytearray,
     chunks: Iterator[bytes | memoryview],
-    behind: int,
+    consumed: int,
 ) -> FormatError | None:
     if header.records_count == 0:
         return None
@@ -656,7 +604,7 @@ def _bytes_behind(
         return None
     return FillError(
         "batch has bytes after its last record",
-        position=behind,
+        position=consumed,
         expected=f"{header.records_count} records that end with the batch",
         found=f"{more} bytes more",
     )
@@ -665,7 +613,7 @@ def _bytes_behind(
 def _body_chunks(
     window: Window, row: int, header: record_batch.BatchHeader
 ) -> Iterator[bytes | memoryview]:
-    """What stands behind the header, decompressed, in pieces."""
+    """Yield the decompressed bytes after the header, in pieces."""
     position = int(window.batches.position[row])
     start = position + record_batch.HEADER_BYTES
     end = position + header.size_bytes
@@ -674,7 +622,7 @@ def _body_chunks(
         return
     codec = Codec.of_attributes(header.attributes)
     if window.is_giant and not window.batches.is_valid[row]:
-        # Its length may well be the lie, and decompressing means to hold all of it.
+        # Its length cannot be trusted, and decompressing takes all of it in memory.
         raise FormatError(
             "batch is too large to be decompressed while its checksum is wrong",
             expected=f"at most {LARGEST_WINDOW_BYTES} bytes",
