@@ -68,7 +68,7 @@ def compacted(
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut logs into many parts, and swap in each new segment at once."""
-    monkeypatch.setattr(wave, "_scanned_bytes", lambda _: 2_000)
+    monkeypatch.setattr(wave, "split_bytes", lambda *_: 2_000)
     monkeypatch.setattr(wave, "REWRITTEN_BYTES", 5_000)
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
 
