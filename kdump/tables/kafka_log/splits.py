@@ -12,8 +12,9 @@ from kdump.engine.splits import segment_splits, split_bytes
 from kdump.errors import UsageProblem
 from kdump.formats.names import FileKind
 from kdump.log.headers import batch_span_at, batch_spans
-from kdump.log.seek import SeekableLog, is_older, offset_of_time
+from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
+from kdump.log.time_search import is_older, offset_of_time
 from kdump.log.valid_windows import Damage, LogPart, segment_part
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
