@@ -161,6 +161,14 @@ class BrokerHost(JavaServer):
         """Wait until the broker marks a log directory as failed."""
         self._ask("offline", str(log_dir))
 
+    def wait_until_ended(self) -> None:
+        """Wait for a broker that ends by itself some time after it has started.
+
+        Raises:
+            RequestFailed: it has ended.
+        """
+        self._ask("end")
+
     def configure_broker(self, node: str, *properties: str) -> None:
         """Set a broker's dynamic configuration, given KEY=VALUE; an empty node is all of them."""
         self._ask("configure", node, *properties)

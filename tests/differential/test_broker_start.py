@@ -271,6 +271,8 @@ def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
     """The broker's behaviour."""
     try:
         with host.broker(log_dirs):
+            if not expected.starts:
+                host.wait_until_ended()
             for name in expected.offline:
                 host.wait_until_offline(log_dirs[0].parent / name)
             served = host.served_directories()

@@ -113,6 +113,7 @@ public final class BrokerHost {
             case "clean" -> awaitCleaner();
             case "dirs" -> describeLogDirs();
             case "offline" -> awaitOffline(words.get(0));
+            case "end" -> awaitEnd();
             case "configure" -> configure(words.get(0), words.subList(1, words.size()));
             case "retain" -> retain();
             default -> throw new IllegalArgumentException(request);
@@ -233,6 +234,14 @@ public final class BrokerHost {
             Thread.sleep(GLANCE_MS);
         }
         throw new IllegalStateException("it is still served");
+    }
+
+    /** Returns when the broker has not ended in all this time. */
+    private void awaitEnd() throws InterruptedException {
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            requireAlive();
+            Thread.sleep(GLANCE_MS);
+        }
     }
 
     // ---- Its clients -----------------------------------------------------------------------------------------------
