@@ -20,7 +20,7 @@ from kdump.scan.batches import Window
 from kdump.state.markers import read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
 from kdump.state.producers import OpenTxn, Producers
-from kdump.state.transaction_outcomes import log_path
+from kdump.state.transaction_outcomes import is_in_transaction, log_path
 
 
 def usable_snapshots(
@@ -87,7 +87,7 @@ def _replay(partition: Partition, snapshots: Sequence[int], on_damage: OnDamage)
                 producers.load(entry)
             break
     for segment, following in segments[first:]:
-        for found in _events_in(partition, segment, following):
+        for found in _events_in(partition, segment, following, only_transactions=True):
             if isinstance(found, Damage):
                 on_damage(found)
                 producers.forget_open_txns()
@@ -99,13 +99,19 @@ def _replay(partition: Partition, snapshots: Sequence[int], on_damage: OnDamage)
 
 
 def _events_in(
-    partition: Partition, segment: Segment, following: Segment | None
+    partition: Partition,
+    segment: Segment,
+    following: Segment | None,
+    *,
+    only_transactions: bool = False,
 ) -> Iterator[ProducerEvent | Damage]:
-    """What the producers did in a segment, and the damage, in order."""
+    """What the producers did in a segment, or only in transactions, and the damage, in order."""
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         for step in valid_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
+            elif only_transactions:
+                yield from _events_of(step.rows(is_in_transaction(step.batches)))
             else:
                 yield from _events_of(step)
 

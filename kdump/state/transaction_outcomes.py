@@ -18,7 +18,7 @@ import numpy as np
 
 from kdump.formats import record_batch
 from kdump.log.valid_windows import NO_OFFSET, Damage, OnDamage, batch_damage
-from kdump.scan.batches import BatchColumns, Column, Window
+from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.state.markers import is_control, marker_rows, read_markers
 from kdump.storage.location import StoredFile
 
@@ -81,9 +81,10 @@ class TransactionOutcomes:
             OSError: a later segment cannot be read.
         """
         found = np.zeros(batches.count, np.int64)
-        rows = transactional_rows(batches)
-        for row in rows[~is_control(batches)[rows]].tolist():
-            found[row] = self._state(int(batches.producer_id[row]), int(batches.base_offset[row]))
+        rows = np.flatnonzero(is_in_transaction(batches) & ~is_control(batches))
+        if rows.size:
+            producer_ids, offsets = batches.producer_id[rows], batches.base_offset[rows]
+            found[rows] = list(map(self._state, producer_ids.tolist(), offsets.tolist()))
         return found
 
     def _state(self, producer_id: int, offset: int) -> int:
@@ -132,11 +133,11 @@ class TransactionOutcomes:
         self._damaged_after.append(self._last_offset)
 
 
-def transactional_rows(batches: BatchColumns) -> Column:
-    """Rows of the batches of transactions and of the markers that end them."""
+def is_in_transaction(batches: BatchColumns) -> Flags:
+    """Which batches belong to a transaction, or end one with a marker."""
     flags = record_batch.TRANSACTIONAL_FLAG | record_batch.CONTROL_FLAG
-    has_flag = (batches.attributes & flags) != 0
-    return np.flatnonzero((batches.magic >= 2) & has_flag & (batches.producer_id >= 0))
+    has_flag: Flags = (batches.attributes & flags) != 0
+    return has_flag & (batches.magic >= 2) & (batches.producer_id >= 0)
 
 
 def log_path(window: Window) -> str:
