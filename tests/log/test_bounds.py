@@ -65,7 +65,7 @@ class TestEnd:
         assert bounds.log_end_offset == 3
         assert bounds.latest_timestamp_ms == BASE_TIMESTAMP_MS + 2
 
-    def test_only_headers_behind_the_last_index_entry_are_followed(self, tmp_path: Path) -> None:
+    def test_only_headers_after_the_last_index_entry_are_followed(self, tmp_path: Path) -> None:
         first, second, third = batches(3)
         log = bytes(len(first)) + second + third
         index = offset_index((5, len(first)), padding=10)
@@ -114,7 +114,7 @@ class TestEnd:
         log = message(0, magic=0) + message(1) + batch([record(2), record(3)])
         assert read_bounds(listed(write_partition(tmp_path / "p", {0: log}))).log_end_offset == 4
 
-    def test_in_0_7_it_is_the_position_behind_the_last_byte(self, tmp_path: Path) -> None:
+    def test_in_0_7_it_is_the_position_after_the_last_byte(self, tmp_path: Path) -> None:
         files = {"00000000000.kafka": bytes(512), "00000000512.kafka": bytes(100)}
         bounds = read_bounds(listed(write_partition(tmp_path / "p", others=files)))
         assert (bounds.log_start_offset, bounds.log_end_offset) == (0, 612)
@@ -176,7 +176,7 @@ class TestLatestTime:
         )
         assert read_bounds(listed(path)).latest_timestamp_ms == 8_000
 
-    def test_after_a_crash_it_may_be_behind_the_last_entry(self, tmp_path: Path) -> None:
+    def test_after_a_crash_it_may_be_after_the_last_entry(self, tmp_path: Path) -> None:
         path = write_partition(
             tmp_path / "p", {0: b"".join(batches(2))}, time_indexes={0: time_index((5_000, 0))}
         )

@@ -1,4 +1,4 @@
-"""A directory is told by what is in it; a log directory is looked over without being read."""
+"""A directory is recognized by its entries; a log directory is listed without reading logs."""
 
 from __future__ import annotations
 

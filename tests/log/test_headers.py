@@ -1,4 +1,4 @@
-"""Batches are found one behind the other, and what cannot be one ends it."""
+"""Batches are found one after another, up to the first that is impossible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last entry of an index is found, however much padding stands behind it."""
+"""The last entry of an index is found, however much padding follows it."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def test_few_reads_are_enough(count: int, padding: int, most: int) -> None:
 
 @given(st.lists(st.integers(0, 50), unique=True), st.integers(-1, 51), st.integers(0, 3))
 def test_an_offset_is_looked_up_among_the_entries(
-    offsets: list[int], wanted: int, padding: int
+    offsets: list[int], searched: int, padding: int
 ) -> None:
     entries = [(offset, offset + 1) for offset in sorted(offsets)]
     source = Bytes(offset_index(*entries, padding=padding))
-    below = [entry for entry in entries if entry[0] <= wanted]
-    assert offset_entry_at_or_below(source, wanted) == (below[-1] if below else None)
+    below = [entry for entry in entries if entry[0] <= searched]
+    assert offset_entry_at_or_below(source, searched) == (below[-1] if below else None)
 
 
 @given(st.binary(max_size=100))

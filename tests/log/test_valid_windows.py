@@ -34,9 +34,9 @@ def test_an_offset_in_a_damaged_batch_condemns_no_other(
     damaged: int, windows: int, tmp_path: Path
 ) -> None:
     """Wherever the windows end in which the log is read."""
-    sound = batches(COUNT)
-    size = len(sound[0])
-    log = bytearray(b"".join(sound))
+    valid = batches(COUNT)
+    size = len(valid[0])
+    log = bytearray(b"".join(valid))
     log[damaged * size + LAST_OFFSET_DELTA_AT] = 0x7F
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(log)

@@ -111,9 +111,9 @@ def test_magics_may_be_mixed() -> None:
     ],
 )
 def test_the_stop_says_why_and_where(tail: bytes, reason: StopReason) -> None:
-    sound = b"".join(batches(3))
-    stop = stop_of(sound + tail)
-    assert (stop.reason, stop.position) == (reason, len(sound))
+    valid = b"".join(batches(3))
+    stop = stop_of(valid + tail)
+    assert (stop.reason, stop.position) == (reason, len(valid))
     assert (stop.problem is None) == (reason is StopReason.END)
 
 

@@ -39,7 +39,7 @@ def sparse(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_next_batch_is_found_behind_a_terabyte_that_was_never_written(sparse: Path) -> None:
+def test_the_next_batch_is_found_after_a_terabyte_that_was_never_written(sparse: Path) -> None:
     with local(sparse).open_file() as source:
         assert find_batch(source, 1 << 20) == TERABYTE
 
@@ -50,7 +50,7 @@ def test_a_hole_up_to_the_end_holds_no_batch(sparse: Path) -> None:
 
 
 @pytest.mark.parametrize("gap", [0, 1, 60, 61, 62, 4095, 4096, 4097, 70_000])
-def test_a_batch_is_found_wherever_it_begins_behind_a_hole(tmp_path: Path, gap: int) -> None:
+def test_a_batch_is_found_wherever_it_begins_after_a_hole(tmp_path: Path, gap: int) -> None:
     path = tmp_path / "00000000000000000000.log"
     with path.open("wb") as file:
         file.truncate(1 << 20)
@@ -92,7 +92,7 @@ def test_parts_of_files_know_their_holes_too(sparse: Path) -> None:
     ids=" ".join,
 )
 @pytest.mark.parametrize("is_last", [True, False], ids=["at the end", "in the middle"])
-def test_a_hole_is_told_as_written_zeroes_are(
+def test_a_hole_is_reported_like_written_zeroes(
     args: tuple[str, ...], is_last: bool, tmp_path: Path
 ) -> None:
     logs = {0: joined(batches(2)), 100: joined(batches(2, base_offset=100))}

@@ -1,4 +1,4 @@
-"""Columns of records, held against the plain decoder, sound and damaged."""
+"""Columns of records, compared with the plain decoder, valid and damaged."""
 
 from __future__ import annotations
 
@@ -216,8 +216,8 @@ def test_a_record_that_expands_beyond_the_limit_is_not_decoded(
 
 @pytest.mark.parametrize("codec_id", [5, 6, 7])
 def test_an_unknown_codec_is_a_problem_of_its_batch_alone(codec_id: int) -> None:
-    sound = batch([record(0)])
-    found = columns_of(sound + batch([record(1)], attributes=codec_id) + sound)
+    valid = batch([record(0)])
+    found = columns_of(valid + batch([record(1)], attributes=codec_id) + valid)
     assert sum(columns.count for columns in found) == 2
     (problem,) = [problem for columns in found for problem in columns.problems.values()]
     assert "codec" in problem.what

@@ -1,4 +1,4 @@
-"""Finding the next sound batch behind damage."""
+"""The next valid batch is found after damage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOISE = random.Random(7).randbytes(5_000)
 
 
 @pytest.mark.parametrize(
-    "sound",
+    "valid",
     [
         pytest.param(batch([record(5)]), id="magic 2"),
         pytest.param(message(5, magic=1), id="magic 1"),
@@ -25,17 +25,17 @@ NOISE = random.Random(7).randbytes(5_000)
     ],
 )
 @pytest.mark.parametrize("gap", [0, 1, 61, 4_000])
-def test_a_sound_batch_is_found_behind_noise(sound: bytes, gap: int) -> None:
-    source = BytesSource(NOISE[:gap] + sound + NOISE)
+def test_a_sound_batch_is_found_after_noise(valid: bytes, gap: int) -> None:
+    source = BytesSource(NOISE[:gap] + valid + NOISE)
     assert find_batch(source, 0) == gap
 
 
 def test_the_search_goes_on_over_the_edges_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resync, "_FIRST_STEP_BYTES", 100)
     monkeypatch.setattr(resync, "_STEP_BYTES", 100)
-    sound = batch([record(5)])
+    valid = batch([record(5)])
     for gap in range(180, 320):
-        assert find_batch(BytesSource(NOISE[:gap] + sound), 0) == gap
+        assert find_batch(BytesSource(NOISE[:gap] + valid), 0) == gap
 
 
 def test_noise_is_not_a_batch() -> None:
@@ -52,7 +52,7 @@ def test_a_batch_that_is_cut_short_is_not_believed() -> None:
     assert not is_valid_batch(BytesSource(part[:-1]), 0, len(part) - 1)
 
 
-def test_the_search_begins_where_it_is_told() -> None:
+def test_the_search_begins_at_the_given_byte() -> None:
     first, second = batches(2)
     assert find_batch(BytesSource(first + second), 1) == len(first)
 
@@ -77,7 +77,7 @@ class CountedSource:
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_large_message_of_old_is_not_read_where_key_and_value_do_not_fill_it(magic: int) -> None:
     large = message(5, magic=magic, value=bytes(1 << 20))
-    damaged = large + b"behind the value"
+    damaged = large + b"after the value!"
     damaged = damaged[:8] + (len(damaged) - 12).to_bytes(4) + damaged[12:]
     for content, expected in ((large, True), (damaged, False)):
         source = CountedSource(content)

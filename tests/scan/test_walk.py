@@ -82,13 +82,13 @@ def test_a_range_of_offsets_is_what_slicing_gives(
     from_offset: int | None, to_offset: int | None, limit: int | None
 ) -> None:
     selection = Selection(from_offset=from_offset, to_offset=to_offset, limit=limit)
-    wanted = [
+    expected = [
         offset
         for offset in range(15)
         if (from_offset is None or offset >= from_offset)
         and (to_offset is None or offset < to_offset)
     ]
-    assert offsets(walk(MIXED, selection)) == wanted[:limit]
+    assert offsets(walk(MIXED, selection)) == expected[:limit]
 
 
 def test_times_are_those_of_records_not_of_batches() -> None:
@@ -106,7 +106,7 @@ def test_a_key_of_the_same_length_is_not_taken_for_another() -> None:
     assert offsets(walk(part, Selection(key=b"abd"))) == [1]
 
 
-def test_batches_that_hold_nothing_wanted_are_left_out() -> None:
+def test_batches_without_a_selected_record_are_left_out() -> None:
     data = b"".join(batches(6, RECORDS_EACH))
     steps = walk(data, Selection(from_offset=7, to_offset=10))
     (columns,) = [step for step in steps if isinstance(step, RecordColumns)]
@@ -157,8 +157,8 @@ def test_damage_inside_a_batch_does_not_move_the_next_one() -> None:
 def test_skipped_and_walked_bytes_make_up_the_file(noise: list[bytes], with_tail: bool) -> None:
     data = b"".join(
         part
-        for junk, sound in zip(noise, batches(len(noise)), strict=True)
-        for part in (junk, sound)
+        for junk, valid in zip(noise, batches(len(noise)), strict=True)
+        for part in (junk, valid)
     )
     data += b"tail" * with_tail
     steps = walk(data, with_records=False, follow_bad=True)
