@@ -268,6 +268,7 @@ from builders.jobs import TellProcess
 from kdump.errors import KdumpError
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
+from kdump.storage.local_disk import local
 conf = (("spark.pyspark.python", "/gone/python"),)
 try:
     with open_engine(EngineOptions(EngineChoice.SPARK, spark_conf=conf), total_bytes=0) as engine:
@@ -281,6 +282,7 @@ from builders.jobs import KillJava
 from kdump.errors import KdumpError
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
+from kdump.storage.local_disk import local
 try:
     with open_engine(EngineOptions(EngineChoice.SPARK, master="local[1]"), total_bytes=0) as engine:
         list(engine.run(KillJava(), [Split(local("any"))]))
@@ -302,6 +304,7 @@ from builders.jobs import TellProcess
 from kdump.errors import KdumpError
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
+from kdump.storage.local_disk import local
 from kdump.engine.spark_session import SparkSession
 session = SparkSession("local[1]", {})
 session.context._jsc.stop()
@@ -350,6 +353,7 @@ from kdump.engine.engine_choice import EngineOptions, open_engine
 import kdump.cli.options.engine_options, kdump.engine.spark
 from builders.jobs import TellProcess
 from kdump.engine.job import Split
+from kdump.storage.local_disk import local
 with open_engine(total_bytes=0) as engine:
     list(engine.run(TellProcess(), [Split(local("any"))]))
 print("pyspark" in sys.modules, "py4j" in sys.modules)
@@ -366,6 +370,7 @@ import os
 from builders.jobs import TellProcess
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
+from kdump.storage.local_disk import local
 options = EngineOptions(EngineChoice.SPARK, master="local[1]")
 with open_engine(options, total_bytes=0) as engine:
     for split, process in engine.run(TellProcess(), [Split(local("any"))]):

@@ -219,8 +219,9 @@ from pathlib import Path
 from builders.jobs import TellParents
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import Split
+from kdump.storage.local_disk import local
 with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
-    [(_, parents)] = engine.run(TellParents(), [Split("any")])
+    [(_, parents)] = engine.run(TellParents(), [Split(local("any"))])
     print(Path(f"/proc/{parents[1]}/maps").read_text())
 """
 

@@ -26,9 +26,10 @@ from kdump.log.partition import read_partition
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, open_engine
 from kdump.engine.job import JobFailedError
 from kdump.engine.splits import partition_splits
+from kdump.storage.local_disk import local
 
 folder, mounts, scar = sys.argv[1:]
-parts = list(partition_splits(read_partition(Path(folder), None), 64 << 10))
+parts = list(partition_splits(read_partition(local(folder), None), 64 << 10))
 options = EngineOptions(
     EngineChoice.SPARK,
     master="local-cluster[2,1,1024]",
@@ -46,7 +47,7 @@ with open_engine(options, total_bytes=0) as engine:
     found["batches"] = sum(count.batches for count in counts)
     found["size_bytes"] = sum(count.size_bytes for count in counts)
     os.chdir(folder)
-    relative = [type(part)(Path(part.path).name, part.start, part.end) for part in parts]
+    relative = [type(part)(local(part.path.name), part.start, part.end) for part in parts]
     found["relative"] = sum(count.batches for _, count in engine.run(CountBatches(), relative))
     try:
         list(engine.run(CountWhereMounted(mounts), relative))
