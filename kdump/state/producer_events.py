@@ -8,7 +8,7 @@ number of batches, so the parts of a log can be read by several workers and appl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -166,42 +166,51 @@ def _events_of(
     batches: BatchColumns, markers: Markers, firsts: Column, lasts: Column
 ) -> list[ProducerEvent]:
     """The events of runs and control batches, given the first and last row of each."""
-    attributes = batches.attributes[firsts]
-    is_transactional = (attributes & record_batch.TRANSACTIONAL_FLAG) != 0
-    runs = list(
-        map(
-            BatchRun,
-            batches.producer_id[firsts].tolist(),
-            batches.producer_epoch[firsts].tolist(),
-            batches.base_sequence[firsts].tolist(),
-            _last_sequence(batches, lasts).tolist(),
-            batches.base_offset[firsts].tolist(),
-            (batches.base_offset[lasts] + batches.last_offset_delta[lasts]).tolist(),
-            batches.last_offset_delta[lasts].tolist(),
-            batches.base_timestamp[firsts].tolist(),
-            batches.max_timestamp[lasts].tolist(),
-            is_transactional.tolist(),
-            batches.position[firsts].tolist(),
-        )
-    )
-    is_control = (attributes & record_batch.CONTROL_FLAG) != 0
+    is_control = (batches.attributes[firsts] & record_batch.CONTROL_FLAG) != 0
     if not is_control.any():
-        return [*runs]
+        return [*_runs_of(batches, firsts, lasts)]
+    runs = _runs_of(batches, firsts[~is_control], lasts[~is_control])
     ends = _ends_by_row(markers)
-    is_empty = (is_control & (batches.records_count[firsts] == 0)).tolist()
     events: list[ProducerEvent] = []
-    for run, row, is_marker, is_emptied in zip(
-        runs, firsts.tolist(), is_control.tolist(), is_empty, strict=True
+    for row, is_marker, records_count, producer_id, producer_epoch, offset, position in zip(
+        firsts.tolist(),
+        is_control.tolist(),
+        batches.records_count[firsts].tolist(),
+        batches.producer_id[firsts].tolist(),
+        batches.producer_epoch[firsts].tolist(),
+        batches.base_offset[firsts].tolist(),
+        batches.position[firsts].tolist(),
+        strict=True,
     ):
         if not is_marker:
-            events.append(run)
-        elif is_emptied:
-            events.append(EmptyMarker(run.producer_id, run.first_offset))
+            events.append(next(runs))
+        elif not records_count:
+            events.append(EmptyMarker(producer_id, offset))
         elif row in ends:
             epoch, timestamp, is_abort = ends[row]
-            head = run.producer_id, run.producer_epoch, epoch, run.first_offset
-            events.append(EndMarker(*head, timestamp, is_abort, run.position))
+            events.append(
+                EndMarker(producer_id, producer_epoch, epoch, offset, timestamp, is_abort, position)
+            )
     return events
+
+
+def _runs_of(batches: BatchColumns, firsts: Column, lasts: Column) -> Iterator[BatchRun]:
+    """Runs of data, given the first and last row of each."""
+    is_transactional = (batches.attributes[firsts] & record_batch.TRANSACTIONAL_FLAG) != 0
+    return map(
+        BatchRun,
+        batches.producer_id[firsts].tolist(),
+        batches.producer_epoch[firsts].tolist(),
+        batches.base_sequence[firsts].tolist(),
+        _last_sequence(batches, lasts).tolist(),
+        batches.base_offset[firsts].tolist(),
+        (batches.base_offset[lasts] + batches.last_offset_delta[lasts]).tolist(),
+        batches.last_offset_delta[lasts].tolist(),
+        batches.base_timestamp[firsts].tolist(),
+        batches.max_timestamp[lasts].tolist(),
+        is_transactional.tolist(),
+        batches.position[firsts].tolist(),
+    )
 
 
 def _ends_by_row(markers: Markers) -> dict[int, tuple[int, int, bool]]:
