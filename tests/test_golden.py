@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -34,12 +34,19 @@ NAMES = (
     "recovered",
 )
 """The directories of ``fixtures/`` for which there are recorded runs."""
+MORE: Final = "more"
+"""The collection with the partitions that ``fixtures/`` leaves out of some directories."""
+COLLECTIONS: Final = {"": NAMES, MORE: ("clean", "crashed", "legacy", "recovered")}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_file_is_printed_as_the_official_tool_printed_it(fixtures: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("collection", "name"), [(key, name) for key, names in COLLECTIONS.items() for name in names]
+)
+def test_every_file_is_printed_as_the_official_tool_printed_it(
+    fixtures: Path, collection: str, name: str
+) -> None:
     count, failures = 0, []
-    for recorded in recorded_runs(fixtures, name):
+    for recorded in recorded_runs(fixtures / collection, name):
         count += 1
         ours = run_kdump(["dump-segment", *recorded.args], recorded.cwd)
         if found := differences(recorded, ours):
@@ -64,11 +71,13 @@ def consumed_files(collection: Path) -> Iterator[tuple[Path, Path]]:
         yield path, directory
 
 
+@pytest.mark.parametrize("collection", COLLECTIONS)
 @pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
 def test_every_record_is_dumped_that_the_official_consumer_returned(
-    fixtures: Path, isolation: str
+    fixtures: Path, isolation: str, collection: str
 ) -> None:
-    pairs = [pair for pair in consumed_files(fixtures) if f".{isolation}." in pair[0].name]
+    found = consumed_files(fixtures / collection)
+    pairs = [pair for pair in found if f".{isolation}." in pair[0].name]
     assert pairs
     for path, partition in pairs:
         rows = dumped_rows(partition)
