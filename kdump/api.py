@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import pyarrow as pa
 
@@ -72,6 +72,7 @@ __all__ = [
 AnyPath = str | PathLike[str]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 OnDamage = Literal["raise", "skip"]
+_ON_DAMAGE: Final = ("raise", "skip")
 
 
 # ---- A log directory ----
@@ -267,6 +268,14 @@ def _log_segment(segment: Segment, partition: Partition) -> LogSegment:
     return LogSegment(segment.base_offset, path.local_path, segment.log_bytes, partition)
 
 
+def _read_log_directories(
+    paths: Sequence[AnyPath], selection: PartitionSelection
+) -> list[LogDirectory]:
+    if not paths:
+        raise UsageProblem("name at least one log directory")
+    return [_read_log_directory(Path(path), selection) for path in paths]
+
+
 def _read_log_directory(path: Path, selection: PartitionSelection) -> LogDirectory:
     kind = directories.directory_kind(local(path))
     if not kind.is_log_directory:
@@ -288,6 +297,7 @@ def _read_batches(
     end_offset: int | None,
     on_damage: OnDamage,
 ) -> pa.RecordBatchReader:
+    _require_choice("on_damage", on_damage, _ON_DAMAGE)
     if partition.is_0_7:
         raise UsageProblem(f"{partition.path} is a log of Kafka 0.7, which has no batches")
 
@@ -306,6 +316,7 @@ def _source_options(
     control_records: bool,
     on_damage: OnDamage,
 ) -> SourceOptions:
+    _require_choice("on_damage", on_damage, _ON_DAMAGE)
     options = {
         "path": str(path),
         "kafka.isolation.level": isolation_level,
@@ -401,11 +412,14 @@ def verify(
         processes: how many processes work; 1 is this one alone.
 
     Raises:
-        UsageProblem: a path is not a log directory, or Kafka does not take a property.
+        UsageProblem: a path is not a log directory, an argument is not one of its choices, no
+            partition is selected, or Kafka does not take a property.
         OSError: a log directory cannot be listed.
     """
-    selection = PartitionSelection(tuple(topics), tuple(partitions))
-    found = [_read_log_directory(Path(path), selection) for path in paths]
+    _require_choice("level", level, ("quick", "default", "deep"))
+    selection = _selection(topics, partitions)
+    found = _read_log_directories(paths, selection)
+    _require_selected(selection, found)
     request = verifying.VerifyRequest(
         targets=[
             verifying.VerifyTarget(partition, directory)
@@ -551,12 +565,15 @@ def plan_recovery(
         A plan for each path, in their order.
 
     Raises:
-        UsageProblem: a path is not a log directory, or Kafka does not take a property.
+        UsageProblem: a path is not a log directory, an argument is not one of its choices, no
+            partition is selected, or Kafka does not take a property.
         KdumpError: there can be no plan, such as for a partition on another file system.
         OSError: a log directory cannot be listed.
     """
-    selection = PartitionSelection(tuple(topics), tuple(partitions))
-    found = [_read_log_directory(Path(path), PartitionSelection()) for path in paths]
+    _require_choice("policy", policy, [each.value for each in Policy])
+    selection = _selection(topics, partitions)
+    found = _read_log_directories(paths, PartitionSelection())
+    _require_selected(selection, found)
     request = recovering.RecoverRequest(
         directories=found,
         settings=_settings(found, config),
@@ -615,7 +632,33 @@ def _settings(
     return read_settings(found, given)
 
 
+def _selection(topics: Sequence[str], partitions: Sequence[str]) -> PartitionSelection:
+    if isinstance(topics, str) or isinstance(partitions, str):
+        raise UsageProblem("topics and partitions are sequences of globs, as in topics=['orders']")
+    return PartitionSelection(tuple(topics), tuple(partitions))
+
+
+def _require_selected(selection: PartitionSelection, found: Sequence[LogDirectory]) -> None:
+    """Refuse globs that match nothing: a result without findings would look like good news."""
+    if selection.is_everything or any(
+        partition in selection for directory in found for partition in directory.partitions
+    ):
+        return
+    named = " ".join(str(directory.path) for directory in found)
+    raise UsageProblem(
+        f"no partition in {named} matches topics={list(selection.topics)},"
+        f" partitions={list(selection.partitions)}"
+    )
+
+
+def _require_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise UsageProblem(f"{name} is {value!r}, not one of {', '.join(choices)}")
+
+
 def _engine_options(processes: int) -> EngineOptions:
+    if processes < 1:
+        raise UsageProblem(f"processes is {processes}, not at least 1")
     return EngineOptions(EngineChoice.LOCAL, processes=processes)
 
 

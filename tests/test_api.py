@@ -7,7 +7,9 @@ import doctest
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,3 +172,50 @@ def test_the_wheel_says_that_it_is_typed(repository_root: Path, tmp_path: Path) 
     (wheel,) = tmp_path.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         assert "kdump/py.typed" in archive.namelist()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"level": "fast"},
+        {"topics": "orders"},
+        {"partitions": "orders-0"},
+        {"topics": ["nothing"]},
+        {"partitions": ["orders-7"]},
+        {"processes": 0},
+    ],
+    ids=str,
+)
+def test_a_verification_that_would_check_nothing_or_cannot_be_meant_is_refused(
+    damaged: kdump.LogDir, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(kdump.UsageProblem):
+        kdump.verify(damaged.path, **arguments)
+
+
+@pytest.mark.parametrize("ask", [kdump.verify, kdump.plan_recovery])
+def test_at_least_one_log_directory_has_to_be_named(ask: Callable[[], object]) -> None:
+    with pytest.raises(kdump.UsageProblem, match="at least one log directory"):
+        ask()
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"policy": "keep"}, {"topics": "orders"}, {"partitions": ["orders-7"]}], ids=str
+)
+def test_a_plan_of_a_policy_or_a_selection_that_does_not_exist_is_refused(
+    damaged: kdump.LogDir, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(kdump.UsageProblem):
+        kdump.plan_recovery(damaged.path, **arguments)
+
+
+@pytest.mark.parametrize("name", ["batches", "records"])
+def test_damage_is_raised_or_skipped_and_nothing_else(damaged: kdump.LogDir, name: str) -> None:
+    with pytest.raises(kdump.UsageProblem, match="not one of raise, skip"):
+        getattr(damaged.partition("orders", 0), name)(on_damage="ignore")
+
+
+@pytest.mark.parametrize("name", ["batches", "records"])
+def test_an_empty_range_of_offsets_has_nothing(damaged: kdump.LogDir, name: str) -> None:
+    read = getattr(damaged.partition("orders", 0), name)
+    assert read(0, 0, on_damage="skip").read_all().num_rows == 0

@@ -66,6 +66,8 @@ def batch_tables(
     Raises:
         OSError: a log cannot be read.
     """
+    if to_offset is not None and to_offset <= from_offset:
+        return
     for segment, following in partition.with_following():
         is_before = following is not None and following.base_offset <= from_offset
         is_after = to_offset is not None and segment.base_offset >= to_offset
