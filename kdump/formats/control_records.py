@@ -26,7 +26,8 @@ import numpy.typing as npt
 
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
-from kdump.formats.schema import MessageValue, RecordType, decode
+from kdump.formats.message_decoder import MessageValue, decode
+from kdump.formats.schema import RecordType
 from kdump.formats.schemas import control
 
 ABORT: Final = 0

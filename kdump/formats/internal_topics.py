@@ -16,16 +16,15 @@ from kdump.formats.control_records import parse_control_record
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.java.jackson import message_node, node_text
-from kdump.formats.remote_log_metadata import event_text
-from kdump.formats.schema import (
-    MessageSchema,
+from kdump.formats.message_decoder import (
     MessageValue,
-    RecordType,
     SchemaError,
     decode,
     java_message,
     read_unsigned_varint,
 )
+from kdump.formats.remote_log_metadata import event_text
+from kdump.formats.schema import MessageSchema, RecordType
 from kdump.formats.schemas import (
     consumer_protocol,
     control,

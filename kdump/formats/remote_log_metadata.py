@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn
 
-from kdump.formats.schema import MessageSchema, MessageValue, SchemaError
+from kdump.formats.message_decoder import MessageValue, SchemaError
+from kdump.formats.schema import MessageSchema
 from kdump.formats.schemas.remote_storage import (
     REMOTE_LOG_SEGMENT_METADATA_RECORD,
     REMOTE_LOG_SEGMENT_METADATA_SNAPSHOT_RECORD,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from kdump.formats.cursor import write_unsigned_varint
+from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, MessageValue
 from kdump.formats.schema import (
     BOOL,
     BYTES,
@@ -19,13 +20,11 @@ from kdump.formats.schema import (
     INT64,
     STRING,
     UINT16,
-    UNKNOWN_TAGGED_FIELDS,
     UUID,
     Array,
     Field,
     FieldType,
     MessageSchema,
-    MessageValue,
     Scalar,
     Struct,
     fields_of,

@@ -14,15 +14,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from kdump.formats.schema import (
-    Array,
-    Field,
-    MessageSchema,
-    MessageValue,
-    Struct,
-    default_of,
-    fields_of,
-)
+from kdump.formats.message_decoder import MessageValue
+from kdump.formats.schema import Array, Field, MessageSchema, Struct, default_of, fields_of
 
 _Convert: TypeAlias = Callable[[Any], Any]
 
@@ -44,8 +37,8 @@ def message_node(schema: MessageSchema, message: MessageValue, version: int) -> 
 
     Args:
         schema: of the message.
-        message: as :func:`~kdump.formats.schema.decode` gives it. It may have been read as another
-            version than ``version``; missing fields have their default.
+        message: as :func:`~kdump.formats.message_decoder.decode` gives it. It may have been read as
+            another version than ``version``; missing fields have their default.
         version: whose fields to print.
 
     Returns:

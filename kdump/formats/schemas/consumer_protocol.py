@@ -7,15 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kdump.formats.schema import (
-    BYTES,
-    INT32,
-    STRING,
-    array,
-    field,
-    message,
-    struct,
-)
+from kdump.formats.schema import BYTES, INT32, STRING, array, field, message, struct
 
 _TOPIC_PARTITION: Final = struct(
     "TopicPartition",

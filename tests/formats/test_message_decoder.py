@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from builders.messages import encode, message_values, varint
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
+from kdump.formats.message_decoder import UNKNOWN_TAGGED_FIELDS, SchemaError, decode, java_message
 from kdump.formats.schema import (
     BOOL,
     BYTES,
@@ -21,15 +22,11 @@ from kdump.formats.schema import (
     INT64,
     STRING,
     UINT16,
-    UNKNOWN_TAGGED_FIELDS,
     UUID,
     MessageSchema,
     RecordType,
-    SchemaError,
     array,
-    decode,
     field,
-    java_message,
     message,
     struct,
 )
