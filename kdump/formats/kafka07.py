@@ -30,7 +30,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kdump.formats.compression import Buffer, Codec, decompress_chunks
+from kdump.formats.buffer import Buffer
+from kdump.formats.compression import Codec, decompress_chunks
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import LARGEST_INNER_BYTES, NO_TIMESTAMP, TimestampType
 

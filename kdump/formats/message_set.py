@@ -32,7 +32,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from kdump.formats.compression import Buffer, Codec, decompress_chunks
+from kdump.formats.buffer import Buffer
+from kdump.formats.compression import Codec, decompress_chunks
 from kdump.formats.errors import FormatError, OverLimitError
 
 HEADER_FIELDS: Final = (

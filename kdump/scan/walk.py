@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from kdump.formats import message_set
-from kdump.formats.compression import Buffer, Codec
+from kdump.formats.buffer import Buffer
+from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.scan.batches import (
     WINDOW_BYTES,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from kdump.formats.compression import Buffer, Codec, decompress_chunks
+from kdump.formats.buffer import Buffer
+from kdump.formats.compression import Codec, decompress_chunks
 from kdump.formats.errors import FormatError
 from kdump.target.refusal import Refused
 

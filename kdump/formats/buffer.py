@@ -1,0 +1,3 @@
+"""Bytes, in any form in which formats read them."""
+
+Buffer = bytes | bytearray | memoryview

@@ -1,0 +1,1 @@
+"""The codecs, a module each: ``whole``, ``chunks`` and ``compress`` with Kafka's framing."""
