@@ -51,6 +51,15 @@ READING: Final = (
 """Command lines that change nothing; DIR is the directory, the last word by default."""
 
 
+def test_every_command_with_json_output_has_a_line() -> None:
+    covered = [
+        name
+        for name in json_commands()
+        if any(f"{line} ".startswith(f"{name} ") for line in READING)
+    ]
+    assert set(json_commands()) - set(covered) == {"dump-segment", "explain"}
+
+
 def answered(line: str, directory: Path) -> list[dict[str, Any]]:
     """The objects that a command line writes; all are valid."""
     words = line.split()
