@@ -13,7 +13,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """``local`` or ``spark``."""
+        """The word after ``--engine``."""
         ...
 
     def run(

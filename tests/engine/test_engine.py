@@ -2,20 +2,22 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pytest
 
 from builders.jobs import Count, CountBatches, DealBatches, TellProcess
-from kdump.engine.engine import run_in_order
+from kdump.engine.engine import Engine, run_in_order
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, chosen, open_engine
 from kdump.engine.job import Job, JobFailedError, ResultT, Split, SplitT
 from kdump.engine.local import LocalEngine
 from kdump.engine.progress import Silent
 from kdump.engine.spark import SparkEngine
 from kdump.storage.local_disk import local
+
+CHOICES: Final = [each for each in EngineChoice if each is not EngineChoice.AUTO]
 
 
 @pytest.mark.parametrize(
@@ -36,37 +38,50 @@ def test_the_engine_is_chosen_by_option_or_by_size(
     assert chosen(options, total_bytes) is expected
 
 
-@pytest.mark.slow
-def test_a_job_has_the_same_results_on_every_engine(work: list[Split], spark: SparkEngine) -> None:
-    job = CountBatches()
+@pytest.fixture
+def engines(spark: SparkEngine) -> Iterator[list[Engine]]:
+    """Give every engine; this process without workers is the first."""
     with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
-        expected = dict(here.run(job, work))
-        assert dict(pool.run(job, work)) == expected
-        assert dict(spark.run(job, work)) == expected
+        yield [here, pool, spark]
+
+
+@pytest.mark.slow
+def test_a_job_has_the_same_results_on_every_engine(
+    work: list[Split], engines: list[Engine]
+) -> None:
+    expected, *others = [dict(each.run(CountBatches(), work)) for each in engines]
+    assert others == [expected] * len(others)
+
+
+def test_every_engine_that_can_be_chosen_is_tested(engines: list[Engine]) -> None:
+    assert {each.name for each in engines} == {each.value for each in CHOICES}
 
 
 @pytest.mark.slow
 def test_a_shuffle_has_the_same_results_on_every_engine(
-    work: list[Split], spark: SparkEngine
+    work: list[Split], engines: list[Engine]
 ) -> None:
     job = DealBatches()
-    with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
-        counts, (dealt,) = here.shuffle(job, work, 7)
-        assert pool.shuffle(job, work, 7) == (counts, [dealt])
-        assert counts == [job.counting.run(split) for split in work]
-        found, buckets = spark.shuffle(job, work, 7)
-    assert found == counts
-    assert len(buckets) > 1
-    # What is in a bucket is in the order of the splits, and nothing is in two.
+    _, (dealt,) = engines[0].shuffle(job, work, 7)
     order = {each: at for at, each in enumerate(dealt)}
-    for bucket in buckets:
-        assert bucket == sorted(bucket, key=order.__getitem__)
-    assert sorted(itertools.chain(*buckets), key=order.__getitem__) == dealt
+    for engine in engines:
+        counts, buckets = engine.shuffle(job, work, 7)
+        assert counts == [job.counting.run(split) for split in work]
+        # What is in a bucket is in the order of the splits, and nothing is in two.
+        for bucket in buckets:
+            assert bucket == sorted(bucket, key=order.__getitem__)
+        assert sorted(itertools.chain(*buckets), key=order.__getitem__) == dealt
 
 
-def test_a_split_that_cannot_be_mapped_is_named(work: list[Split], spark: SparkEngine) -> None:
+@pytest.mark.slow
+def test_a_shuffle_on_spark_has_several_buckets(work: list[Split], spark: SparkEngine) -> None:
+    _, buckets = spark.shuffle(DealBatches(), work, 7)
+    assert len(buckets) > 1
+
+
+def test_a_split_that_cannot_be_mapped_is_named(work: list[Split], engines: list[Engine]) -> None:
     gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
-    for each in (LocalEngine(processes=1), spark):
+    for each in engines:
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
             each.shuffle(DealBatches(), [*work, gone], 7)
 
@@ -107,7 +122,7 @@ def test_results_can_be_had_in_the_order_of_the_splits(work: list[Split]) -> Non
     assert ordered == work
 
 
-@pytest.mark.parametrize("choice", [EngineChoice.LOCAL, EngineChoice.SPARK])
+@pytest.mark.parametrize("choice", CHOICES)
 def test_without_work_no_engine_starts(choice: EngineChoice, cache: Path) -> None:
     with open_engine(EngineOptions(choice), total_bytes=0) as opened:
         assert opened.name == choice.value
@@ -137,21 +152,17 @@ class Recorder(Silent):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["here", "workers", "spark"])
 def test_progress_counts_every_byte(
-    name: str, work: list[Split], spark: SparkEngine, monkeypatch: pytest.MonkeyPatch
+    work: list[Split], engines: list[Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Recorder()
-    if name == "spark":
-        monkeypatch.setattr(spark, "_progress", told)
-        done = list(spark.run(CountBatches(), work))
-    else:
-        with LocalEngine(1 if name == "here" else 2, told) as local:
-            done = list(local.run(CountBatches(), work))
-    assert len(done) == len(work)
-    assert told.done_bytes == told.total_bytes == sum(split.size_bytes for split in work)
-    assert told.ended == 1
-    assert "large-0" in told.labels
+    for engine in engines:
+        told = Recorder()
+        monkeypatch.setattr(engine, "_progress", told)
+        done = list(engine.run(CountBatches(), work))
+        assert len(done) == len(work)
+        assert told.done_bytes == told.total_bytes == sum(split.size_bytes for split in work)
+        assert told.ended == 1
+        assert "large-0" in told.labels
 
 
 def test_the_failure_of_a_job_can_be_pickled() -> None:
