@@ -116,6 +116,28 @@ def test_every_package_is_a_room() -> None:
     assert packages == set(FLOOR_OF)
 
 
+ARCHITECTURE: Final = PACKAGE.parent / "docs" / "architecture.md"
+
+
+def test_the_page_about_the_architecture_has_the_same_rooms_on_the_same_floors() -> None:
+    floors: list[set[str]] = []
+    rows = re.findall(
+        r"^\| *(\d*) *\| `(\w+)/` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    for number, room in rows:
+        if number:
+            floors.append(set())
+        floors[-1].add(room)
+    assert [number for number, _ in rows if number] == [str(n) for n in range(len(FLOORS), 0, -1)]
+    assert floors[::-1] == [set(rooms) for rooms in FLOORS]
+
+
+def test_the_page_about_the_architecture_names_every_module_beside_the_rooms() -> None:
+    beside = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    text = ARCHITECTURE.read_text(encoding="utf-8")
+    assert set(re.findall(r"`(\w+\.py)`", text.partition("Beside the floors")[2])) == beside
+
+
 @pytest.mark.parametrize("room", FLOOR_OF)
 def test_a_room_imports_only_from_the_floors_below(room: str) -> None:
     assert not listing(
@@ -144,7 +166,19 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
-IMPLEMENTATIONS: Final = {"kdump.engine.local", "kdump.engine.spark"}
+def has_an_engine(path: Path) -> bool:
+    """Whether a module has a class that runs jobs, other than the interface."""
+    methods = [
+        {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+        for node in parsed(path).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    return any({"run", "shuffle"} <= names for names in methods) and path.stem != "engine"
+
+
+IMPLEMENTATIONS: Final = {
+    module_of(path) for path in (PACKAGE / "engine").glob("*.py") if has_an_engine(path)
+}
 READ_BY_ENGINE: Final = {"storage", "formats", "processes", "scan", "log"}
 """What cutting a segment into splits takes; no rule of Kafka's is in these rooms."""
 
@@ -155,6 +189,7 @@ def test_only_the_choice_of_an_engine_knows_the_engines() -> None:
         for found in IMPORTS
         if found.name.rpartition(".")[0] in IMPLEMENTATIONS or found.name in IMPLEMENTATIONS
     }
+    assert {"kdump.engine.local", "kdump.engine.spark"} <= IMPLEMENTATIONS
     assert importing == {"kdump.engine.engine_choice"}
 
 
