@@ -292,6 +292,7 @@ USES_THE_DISK: Final = {
     "engine/spark_java.py": "starts processes",
     "engine/spark_session.py": "starts processes",
     "processes": "starts processes",
+    "cli/command_group.py": "lists the modules of the commands",
     "cli/main.py": "writes what is known of a crash",
     "cli/options/config_options.py": "reads a file of an option, which may be a pipe",
     "cli/output/streams.py": "opens standard streams",

@@ -8,9 +8,7 @@ every command takes longer than most of them need to answer.
 from __future__ import annotations
 
 import importlib
-import pkgutil
-from importlib.machinery import SourceFileLoader
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,7 +22,7 @@ class ReaderGoneError(Exception):
 
 def command_names() -> list[str]:
     """List the commands, in order of the alphabet."""
-    return sorted(found.name.replace("_", "-") for found in pkgutil.iter_modules(commands.__path__))
+    return sorted(_files())
 
 
 def summary_of(name: str) -> str:
@@ -33,18 +31,24 @@ def summary_of(name: str) -> str:
     Raises:
         ValueError: the module does not begin with a docstring.
     """
-    spec = find_spec(_module_name(name))
-    source = b""
-    if spec is not None and isinstance(spec.loader, SourceFileLoader):
-        source = spec.loader.get_data(spec.loader.path)
-    first_line = source.partition(b"\n")[0].decode()
+    return _summary(name, _files()[name])
+
+
+def _summary(name: str, path: Path) -> str:
+    with path.open(encoding="utf-8") as source:
+        first_line = source.readline().rstrip("\n")
     if not first_line.startswith('"""'):
         raise ValueError(f"the module of {name} does not begin with a docstring")
     return first_line.strip('"')
 
 
-def _module_name(name: str) -> str:
-    return f"{commands.__name__}.{name.replace('-', '_')}"
+def _files() -> dict[str, Path]:
+    """Return the file of each command's module."""
+    return {
+        path.stem.replace("_", "-"): path
+        for directory in commands.__path__
+        for path in Path(directory).glob("[!_]*.py")
+    }
 
 
 class LazyGroup(click.Group):
@@ -56,7 +60,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in command_names():
             return None
-        command: click.Command = importlib.import_module(_module_name(cmd_name)).command
+        command: click.Command = importlib.import_module(
+            f"{commands.__name__}.{cmd_name.replace('-', '_')}"
+        ).command
         return command
 
     def resolve_command(
@@ -79,4 +85,6 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary_of(name)) for name in command_names()])
+            formatter.write_dl(
+                [(name, _summary(name, path)) for name, path in sorted(_files().items())]
+            )
