@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -107,6 +107,14 @@ class BatchColumns:
     def rows(self, keep: slice | Flags | Column) -> BatchColumns:
         """Return only some rows of each column."""
         return BatchColumns(**{name: column[keep] for name, column in self.columns().items()})
+
+    @staticmethod
+    def joined(parts: Sequence[BatchColumns]) -> BatchColumns:
+        """Return the rows of one or more parts, in order."""
+        columns = [part.columns() for part in parts]
+        return BatchColumns(
+            **{name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
+        )
 
 
 class StopReason(enum.Enum):

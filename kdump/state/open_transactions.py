@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
 
 from kdump.formats import names, producer_snapshot
 from kdump.formats.errors import FormatError
@@ -16,11 +19,14 @@ from kdump.formats.producer_snapshot import ProducerEntry
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
-from kdump.scan.batches import Window
-from kdump.state.markers import read_markers
+from kdump.scan.batches import BatchColumns, Flags, Window
+from kdump.state.markers import Markers, read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
 from kdump.state.producers import OpenTxn, Producers
 from kdump.state.transaction_outcomes import is_in_transaction, log_path
+
+_MAX_ROWS_TOGETHER: Final = 1 << 16
+"""Batches are applied when there are so many: about 8 MiB of columns."""
 
 
 def usable_snapshots(
@@ -86,48 +92,151 @@ def _replay(partition: Partition, snapshots: Sequence[int], on_damage: OnDamage)
             for entry in entries:
                 producers.load(entry)
             break
+    pending = _Pending(producers)
     for segment, following in segments[first:]:
-        for found in _events_in(partition, segment, following, only_transactions=True):
+        for found in _parts_in(partition, segment, following, only_transactions=True):
             if isinstance(found, Damage):
+                pending.apply()
                 on_damage(found)
                 producers.forget_open_txns()
-                continue
-            completed = producers.append(found)
-            if completed is not None:
-                producers.complete(completed)
+            else:
+                pending.add(found)
+    pending.apply(is_all=True)
     return producers
 
 
-def _events_in(
+class _Part(NamedTuple):
+    """Batches of a log without damage between them, and all markers that they hold."""
+
+    batches: BatchColumns
+    markers: Markers
+
+
+class _Pending:
+    """Batches of transactions that are not yet applied to ``producers``.
+
+    Most transactions begin and end among them. Those are left out before anything is applied one
+    by one: only the last marker of each producer and the batches after it say what is open.
+    """
+
+    def __init__(self, producers: Producers) -> None:
+        self._producers = producers
+        self._parts: list[_Part] = []
+        self._count = 0
+
+    def add(self, part: _Part) -> None:
+        """Take the next batches of the log, all of them in transactions."""
+        self._parts.append(part)
+        self._count += part.batches.count
+        if self._count >= _MAX_ROWS_TOGETHER:
+            self.apply()
+
+    def apply(self, *, is_all: bool = False) -> None:
+        """Apply the batches to the producers; ``is_all`` if nothing follows."""
+        if self._count:
+            part = _joined(self._parts)
+            keep = _is_undecided(part)
+            if is_all:
+                keep &= ~self._is_of_ended(part)
+            for event in read_events(*_rows_of(part, keep)):
+                completed = self._producers.append(event)
+                if completed is not None:
+                    self._producers.complete(completed)
+        self._parts, self._count = [], 0
+
+    def _is_of_ended(self, part: _Part) -> Flags:
+        """Which batches are of producers that do nothing after a marker and had nothing open."""
+        producer_id = part.batches.producer_id
+        ids, last = np.unique(producer_id[::-1], return_index=True)
+        is_ended = _is_marker(part)[part.batches.count - 1 - last]
+        known = np.fromiter(self._producers.by_id, np.int64, len(self._producers.by_id))
+        ended = ids[is_ended & ~np.isin(ids, known)]
+        of_ended: Flags = np.isin(producer_id, ended)
+        return of_ended
+
+
+def _is_undecided(part: _Part) -> Flags:
+    """Which batches are not before the last marker of their producer."""
+    marker_ids = part.batches.producer_id[part.markers.row]
+    ids, last = np.unique(marker_ids[::-1], return_index=True)
+    if not ids.size:
+        return np.ones(part.batches.count, np.bool_)
+    last_row = part.markers.row[::-1][last]
+    at = np.minimum(np.searchsorted(ids, part.batches.producer_id), ids.size - 1)
+    is_before = np.arange(part.batches.count) < last_row[at]
+    undecided: Flags = (ids[at] != part.batches.producer_id) | ~is_before
+    return undecided
+
+
+def _is_marker(part: _Part) -> Flags:
+    is_marker = np.zeros(part.batches.count, np.bool_)
+    is_marker[part.markers.row] = True
+    return is_marker
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    """Several parts of a log as one."""
+    starts = np.cumsum([0, *(part.batches.count for part in parts[:-1])])
+    markers = [part.markers for part in parts]
+    return _Part(
+        BatchColumns.joined([part.batches for part in parts]),
+        Markers(
+            np.concatenate([each.row + start for each, start in zip(markers, starts, strict=True)]),
+            np.concatenate([each.is_abort for each in markers]),
+            np.concatenate([each.coordinator_epoch for each in markers]),
+            np.concatenate([each.timestamp for each in markers]),
+            {},
+        ),
+    )
+
+
+def _rows_of(part: _Part, keep: Flags) -> _Part:
+    """Only some of the batches, and the markers that they hold."""
+    markers = part.markers
+    kept = keep[markers.row]
+    rows = np.cumsum(keep) - 1
+    return _Part(
+        part.batches.rows(keep),
+        Markers(
+            rows[markers.row[kept]],
+            markers.is_abort[kept],
+            markers.coordinator_epoch[kept],
+            markers.timestamp[kept],
+            {},
+        ),
+    )
+
+
+def _parts_in(
     partition: Partition,
     segment: Segment,
     following: Segment | None,
     *,
     only_transactions: bool = False,
-) -> Iterator[ProducerEvent | Damage]:
-    """What the producers did in a segment, or only in transactions, and the damage, in order."""
+) -> Iterator[_Part | Damage]:
+    """The batches of a segment, or only those in transactions, and the damage, in order."""
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         for step in valid_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
             elif only_transactions:
-                yield from _events_of(step.rows(is_in_transaction(step.batches)))
+                yield from _parts_of(step.rows(is_in_transaction(step.batches)))
             else:
-                yield from _events_of(step)
+                yield from _parts_of(step)
 
 
-def _events_of(window: Window) -> Iterator[ProducerEvent | Damage]:
+def _parts_of(window: Window) -> Iterator[_Part | Damage]:
     path = log_path(window)
     markers = read_markers(window, path)
     if not markers.problems:
-        yield from read_events(window.batches, markers)
+        yield _Part(window.batches, markers)
         return
     begin = 0
     for row, problem in sorted(markers.problems.items()):
-        yield from _events_of(window.rows(slice(begin, row)))
+        yield from _parts_of(window.rows(slice(begin, row)))
         yield batch_damage(window, row, path, str(problem))
         begin = row + 1
-    yield from _events_of(window.rows(slice(begin, None)))
+    yield from _parts_of(window.rows(slice(begin, None)))
 
 
 def _trusted_entries(
@@ -144,10 +253,11 @@ def _trusted_entries(
     except (FormatError, OSError):
         return None
     evidence = _Evidence()
-    for found in _events_in(partition, before, segment):
+    for found in _parts_in(partition, before, segment):
         if isinstance(found, Damage):
             return None
-        evidence.take(found)
+        for event in read_events(*found):
+            evidence.take(event)
     return entries if evidence.agrees_with(entries, before.base_offset, offset) else None
 
 

@@ -101,7 +101,7 @@ def rows_of_messages(origin: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
     values = [message.value for message in messages]
     return Rows(
         origin=origin,
-        batches=_joined([each.window.batches for each in sets]),
+        batches=BatchColumns.joined([each.window.batches for each in sets]),
         batch=np.repeat(np.arange(len(sets)), [len(each.messages) for each in sets]),
         offset=np.array([message.offset for message in messages], np.int64),
         timestamp=np.array([message.timestamp for message in messages], np.int64),
@@ -110,13 +110,6 @@ def rows_of_messages(origin: RecordOrigin, sets: Sequence[MessageSet]) -> Rows:
         key=lambda: pa.array(keys, pa.binary()),
         value=lambda: pa.array(values, pa.binary()),
         headers=lambda: pa.nulls(count, HEADERS_TYPE),
-    )
-
-
-def _joined(parts: Sequence[BatchColumns]) -> BatchColumns:
-    columns = [part.columns() for part in parts]
-    return BatchColumns(
-        **{name: np.concatenate([each[name] for each in columns]) for name in columns[0]}
     )
 
 
