@@ -18,7 +18,6 @@ from kdump.formats.names import (
     FileKind,
     parse_metadata_snapshot_name,
 )
-from kdump.log.seek import SeekableLog
 from kdump.phases import each_during, phase
 from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
@@ -274,6 +273,10 @@ class SegmentReading:
         selection = self._options.selection
         if self._file.base_offset is None or self._options.max_bytes is not None:
             return 0
+        if selection.from_offset is None and selection.from_time_ms is None:
+            return 0
+        from kdump.log.seek import SeekableLog
+
         segment = SeekableLog(
             self._source,
             self._file.base_offset,

@@ -13,12 +13,10 @@ from typing import Final, NamedTuple
 from kdump.formats.names import FileKind, PartitionState
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.directory import Checkpoints, Offsets
+from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import BatchSpan, batch_spans
-from kdump.log.index_tail import (
-    last_time_entry,
-)
+from kdump.log.index_tail import last_time_entry
 from kdump.log.partition import Partition
-from kdump.log.seek import SeekableLog
 from kdump.log.segment import Segment
 
 NO_CHECKPOINTS: Final = Checkpoints()
@@ -154,7 +152,7 @@ def _read_tail(partition: Partition, segment: Segment) -> _Tail:
         with partition.segment_path(segment, FileKind.TIME_INDEX).open_file() as index:
             entry = last_time_entry(index)
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-        seekable = SeekableLog.of_segment(partition, segment, log, checks_batches=False)
+        seekable = HeaderSeekableLog.of_segment(partition, segment, log)
         start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
         for span in batch_spans(log, start, segment.base_offset):
             end = span.last_offset + 1
@@ -185,7 +183,7 @@ def _earliest_timestamp(partition: Partition, log_start_offset: int | None) -> i
         if not segment.log_bytes:
             continue
         with partition.segment_path(segment, FileKind.LOG).open_file() as log:
-            seekable = SeekableLog.of_segment(partition, segment, log, checks_batches=False)
+            seekable = HeaderSeekableLog.of_segment(partition, segment, log)
             span = seekable.find_batch(log_start_offset)
         if span is not None:
             return span.first_timestamp_ms

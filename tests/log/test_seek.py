@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from builders.batches import batch, record
 from builders.log_directories import offset_index, time_index
+from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.headers import batch_spans
 from kdump.log.index_tail import time_entry_below
 from kdump.log.seek import SeekableLog
@@ -57,22 +58,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def seekable(folder: Path, log: ByteSource, **how: bool) -> SeekableLog:
-    return SeekableLog(
-        log, BASE_OFFSET, local(folder / "index"), local(folder / "timeindex"), **how
-    )
+def seekable(folder: Path, log: ByteSource) -> SeekableLog:
+    return SeekableLog(log, BASE_OFFSET, local(folder / "index"), local(folder / "timeindex"))
 
 
-@pytest.mark.parametrize("checks_batches", [True, False])
+@pytest.mark.parametrize("kind", [HeaderSeekableLog, SeekableLog])
 def test_the_batch_of_every_offset_is_found_with_few_bytes_read(
-    folder: Path, checks_batches: bool
+    folder: Path, kind: type[HeaderSeekableLog]
 ) -> None:
+    indexes = local(folder / "index"), local(folder / "timeindex")
     with local(folder / "log").open_file() as source:
         spans = list(batch_spans(source))
         for n in range(0, COUNT, 37):
             log = CountingSource(source)
-            found = seekable(folder, log, checks_batches=checks_batches)
-            assert found.find_batch(BASE_OFFSET + 3 * n - 1) == spans[n]
+            assert kind(log, BASE_OFFSET, *indexes).find_batch(BASE_OFFSET + 3 * n - 1) == spans[n]
             assert log.read_bytes < 40_000
         assert seekable(folder, source).find_batch(BASE_OFFSET + 3 * COUNT) is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -80,6 +79,8 @@ def require_selected(selection: PartitionSelection, directories: Iterable[LogDir
 
 def nothing_selected(selection: PartitionSelection, paths: Iterable[Location]) -> UsageProblem:
     """Return the error for a selection that matches no partition."""
+    import shlex
+
     named = shlex.join(map(str, paths))
     problem = (
         f"no partition in {named} matches {shlex.join(selection_words(selection))}: list them with"
