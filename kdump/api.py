@@ -610,14 +610,14 @@ def _recovery_plan(result: recovering.DirectoryRecovery) -> RecoveryPlan:
 def _planned_partition(result: recovering.PartitionRecovery) -> PlannedPartition:
     path = result.partition.path
     topic, number = result.partition.topic_partition or (None, None)
-    kind, sentence = result.verdict
+    words = result.verdict
     return PlannedPartition(
         log_dir=str(path.parent),
         directory=path.name,
         topic=topic,
         partition=number,
-        verdict=sentence,
-        verdict_kind=kind,
+        verdict=words.sentence,
+        verdict_kind=words.kind,
         left_because=None if result.unchanged is None else result.unchanged.value,
         becomes_stray=result.becomes_stray,
         findings=result.findings,

@@ -12,6 +12,7 @@ from pathlib import Path
 from kdump.apply.files import Metadata
 from kdump.apply.pinned_directory import identity_of
 from kdump.target.target_file import TargetFile
+from kdump.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +118,13 @@ class Operation:
             case OperationKind.REMOVE:
                 return f"remove {self.name}"
             case OperationKind.CUT:
-                return f"cut {self.name} at byte {self.size_bytes}"
+                return f"truncate {self.name} to {counted(self.size_bytes, 'byte')}"
             case OperationKind.RENAME:
                 return f"rename {self.source} to {self.name}"
             case OperationKind.REPLACE:
-                return f"replace {self.name} by {self.size_bytes} bytes"
+                return f"replace {self.name}: {counted(self.size_bytes, 'byte')}"
             case OperationKind.CREATE:
-                return f"create {self.name} of {self.size_bytes} bytes"
+                return f"create {self.name}: {counted(self.size_bytes, 'byte')}"
 
 
 @dataclass(frozen=True, slots=True)

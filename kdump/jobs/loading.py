@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kdump.broker.loader.checkpoints import load_context
 from kdump.broker.loader.loaded_segment import IndexSettings
@@ -66,6 +66,25 @@ _AFTER_LOADING: Final = (
     ),
 )
 """What a broker does with a log after loading it: codes, the verdict's word, the action."""
+
+
+class VerdictWords(NamedTuple):
+    """The verdict on a partition.
+
+    Attributes:
+        kind: the verdict in one word.
+        sentence: what would be done.
+        done: what a run reports once it has been done.
+    """
+
+    kind: str
+    sentence: str
+    done: str
+
+    def followed_by(self, more: str) -> VerdictWords:
+        """Add ``more`` to both sentences."""
+        return VerdictWords(self.kind, self.sentence + more, self.done + more)
+
 
 REMOTE_STORAGE: Final = (
     "remote.storage.enable is set for its topic: remote storage also decides where its log begins"
@@ -194,8 +213,8 @@ def verdict_words(
     codes: Collection[str],
     predicted: Verdict | None,
     worst: Severity | None = None,
-) -> tuple[str, str]:
-    """The verdict on a partition, as a word and a sentence.
+) -> VerdictWords:
+    """Put the verdict on a partition into words.
 
     Args:
         partition: the partition.
@@ -205,25 +224,34 @@ def verdict_words(
     """
     for code, what in _REFUSED.items():
         if code in codes:
-            return VerdictKind.REFUSED.value, f"a broker would refuse to start: {what}"
+            return _not_done(VerdictKind.REFUSED.value, f"a broker would refuse to start: {what}")
     if partition.state in STATE_VERDICTS:
-        return STATE_VERDICTS[partition.state]
-    kind, sentence = ("", "") if predicted is None else (predicted.kind.value, predicted.sentence)
+        return _not_done(*STATE_VERDICTS[partition.state])
+    words = VerdictWords("", "", "")
+    if predicted is not None:
+        words = VerdictWords(predicted.kind.value, predicted.sentence, predicted.done)
     for later_codes, later, what in _AFTER_LOADING:
-        if later_codes.isdisjoint(codes) or kind == VerdictKind.REFUSED.value:
+        if later_codes.isdisjoint(codes) or words.kind == VerdictKind.REFUSED.value:
             continue
-        if kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
-            return kind, f"{sentence}; a broker would then {what}"
-        return later, f"a broker would {what}"
-    if partition.is_cluster_metadata and kind == VerdictKind.UNCLEAN.value:
+        if words.kind in (VerdictKind.REBUILT.value, VerdictKind.LOSS.value):
+            return words.followed_by(f"; a broker would then {what}")
+        return _not_done(later, f"a broker would {what}")
+    if partition.is_cluster_metadata and words.kind == VerdictKind.UNCLEAN.value:
         # The clean shutdown marker says nothing about it: it would always be unclean.
-        return VerdictKind.SOUND.value, "sound; the Raft layer recovers it at every start"
-    is_harmless = kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
-    # A few zeroes at the end, too short for a batch, are cut with the padding.
+        return _not_done(
+            VerdictKind.SOUND.value, "valid; the Raft layer recovers it at every start"
+        )
+    is_harmless = words.kind in (VerdictKind.SOUND.value, VerdictKind.UNCLEAN.value)
+    # A few zeroes at the end, too short for a batch, are truncated with the padding.
     is_noticed = predicted is not None and predicted.cuts_padding and TORN_TAIL.code in codes
     if is_harmless and not is_noticed and worst is not None and worst.is_damage:
-        return "damaged", "a broker would load it and leave the damage unnoticed"
-    return kind, sentence
+        return _not_done("damaged", "a broker would load it without noticing the damage")
+    return words
+
+
+def _not_done(kind: str, sentence: str) -> VerdictWords:
+    """The verdict on a partition for which a run has nothing else to report."""
+    return VerdictWords(kind, sentence, sentence)
 
 
 def swap_findings(partition: Partition, predicted: Verdict) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ from kdump.jobs.loading import (
     Outcome,
     RecoverJob,
     Unreadable,
+    VerdictWords,
     load_split,
     refused_finding,
     verdict_words,
@@ -110,19 +111,20 @@ class PartitionRecovery:
     findings: tuple[Finding, ...] = ()
 
     @property
-    def verdict(self) -> tuple[str, str]:
-        """What a broker would do, or what the policy does: a word and a sentence."""
+    def verdict(self) -> VerdictWords:
+        """What a broker would do, or what the policy does."""
         if isinstance(self.outcome, Unreadable):
-            return "unreadable", f"{self.outcome.path} cannot be read: {self.outcome.what}"
+            sentence = f"{self.outcome.path} cannot be read: {self.outcome.what}"
+            return VerdictWords("unreadable", sentence, sentence)
         codes = [finding.code for finding in self.findings]
         predicted = None if self.outcome is None else verdict(self.outcome, self.policy)
-        kind, sentence = verdict_words(self.partition, codes, predicted)
-        if self.repeated and kind == VerdictKind.SOUND.value:
-            sentence += (
-                f"; {self.repeated} comes and goes: of an empty log, a broker writes it at one"
-                " stop and deletes it at the next start"
+        words = verdict_words(self.partition, codes, predicted)
+        if self.repeated and words.kind == VerdictKind.SOUND.value:
+            return words.followed_by(
+                f"; a broker writes {self.repeated} of an empty log at one shutdown and deletes it"
+                " at the next start"
             )
-        return kind, sentence
+        return words
 
     @property
     def report(self) -> LoadReport | None:
@@ -139,7 +141,7 @@ class PartitionRecovery:
     @property
     def is_refused(self) -> bool:
         """Whether a broker would refuse to start because of it."""
-        return self.verdict[0] == VerdictKind.REFUSED.value
+        return self.verdict.kind == VerdictKind.REFUSED.value
 
     @property
     def repeated(self) -> str:

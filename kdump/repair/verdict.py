@@ -30,7 +30,7 @@ class VerdictKind(enum.Enum):
     SOUND = "sound"
     UNCLEAN = "unclean"
     """Segments are recovered, as after any crash, and all are valid; zeroes after the last batch,
-    which were never a batch, are cut."""
+    which were never a batch, are truncated."""
     REBUILT = "rebuilt"
     """Leftover files, indexes or segments are repaired, and no batch is lost."""
     LOSS = "loss"
@@ -48,14 +48,21 @@ _SUBJECTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a broker would do to a partition, or a repair by another policy."""
+    """What a broker would do to a partition, or a repair by another policy.
+
+    Attributes:
+        kind: the verdict in one word.
+        sentence: what would be done.
+        done: what a run reports once it has been done.
+    """
 
     kind: VerdictKind
     sentence: str
+    done: str
     swap_losses: tuple[SwapLoss, ...] = ()
     """What is lost with unfinished replacements; also part of the sentence."""
     cuts_padding: bool = False
-    """Whether zeroes after the last batch would be cut off."""
+    """Whether zeroes after the last batch would be truncated."""
 
 
 def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.BROKER) -> Verdict:
@@ -63,31 +70,40 @@ def verdict(outcome: Recovered | Recovered07 | Refusal, policy: Policy = Policy.
     subject = _SUBJECTS[policy]
     if isinstance(outcome, Refusal):
         refuses = "a broker would refuse to start" if policy is Policy.BROKER else "not repaired"
-        return Verdict(VerdictKind.REFUSED, f"{refuses}: {outcome}")
+        return lasting_verdict(VerdictKind.REFUSED, f"{refuses}: {outcome}")
     report = outcome.report
     missing = [piece for piece in report.quarantined if _loses(piece)]
     others = [piece for piece in report.quarantined if not _loses(piece)]
     cuts = [cut for cut in report.cuts if not cut.is_padding]
     losses = [
         *_swapped(report.swap_losses),
-        *map(_cut, cuts),
+        *map(_truncated, cuts),
         *_dropped(report.dropped),
-        *map(_set_aside, missing),
+        *map(_quarantined, missing),
     ]
-    repairs = [*map(_set_aside, others), *_repairs(report)]
+    repairs = [*map(_quarantined, others), *_repairs(report)]
     padding = [_padding(cut) for cut in report.cuts if cut.is_padding]
     if losses or repairs:
         kind = VerdictKind.LOSS if losses else VerdictKind.REBUILT
         ending = "" if losses else "; no batch is lost"
-        sentence = f"{subject} would {_and([*losses, *repairs, *padding])}{ending}"
-        return Verdict(kind, sentence, report.swap_losses)
+        what = f"{_and([*losses, *repairs, *padding])}{ending}"
+        return Verdict(kind, f"{subject} would {what}", f"done: {what}", report.swap_losses)
     unclean = [segment.base_offset for segment in report.recovered]
     active = outcome.active_base_offset if isinstance(outcome, Recovered) else None
     harmless = harmless_verdict(unclean, active, policy)
     if not padding:
         return harmless
-    sentence = f"{harmless.sentence}; {subject} would {_and(padding)}"
-    return Verdict(VerdictKind.UNCLEAN, sentence, cuts_padding=True)
+    return Verdict(
+        VerdictKind.UNCLEAN,
+        f"{harmless.sentence}; {subject} would {_and(padding)}",
+        f"{harmless.done}; done: {_and(padding)}",
+        cuts_padding=True,
+    )
+
+
+def lasting_verdict(kind: VerdictKind, sentence: str) -> Verdict:
+    """A verdict that reads the same before and after a run."""
+    return Verdict(kind, sentence, sentence)
 
 
 def harmless_verdict(
@@ -101,30 +117,27 @@ def harmless_verdict(
         policy: of the repair.
     """
     if not unclean:
-        return Verdict(VerdictKind.SOUND, "sound")
+        return lasting_verdict(VerdictKind.SOUND, "valid")
     if list(unclean) == [active_base_offset]:
-        return Verdict(
-            VerdictKind.UNCLEAN, "only the active segment is unclean, as after any crash"
-        )
-    return Verdict(
-        VerdictKind.UNCLEAN,
-        f"{_SUBJECTS[policy]} would recover {counted(len(unclean), 'segment')} that may not have"
-        " been flushed, and all are valid",
-    )
+        sentence = "only the active segment is unclean, as after any crash"
+        return lasting_verdict(VerdictKind.UNCLEAN, sentence)
+    segments = counted(len(unclean), "segment")
+    what = f"recover {segments} that may not have been flushed, and all are valid"
+    return Verdict(VerdictKind.UNCLEAN, f"{_SUBJECTS[policy]} would {what}", f"done: {what}")
 
 
-def _cut(cut: LogCut) -> str:
-    where = f"from segment {cut.name}, from byte {cut.position} on"
+def _truncated(cut: LogCut) -> str:
     if cut.loss.batches:
-        return f"cut {_held(cut.loss)} {where}"
-    return f"cut {counted(cut.loss.size_bytes, 'byte')} without a valid batch {where}"
+        lost = _held(cut.loss)
+    else:
+        lost = f"{counted(cut.loss.size_bytes, 'byte')} without a valid batch"
+    return f"truncate segment {cut.name} at byte {cut.position}, losing {lost}"
 
 
 def _padding(cut: LogCut) -> str:
     size = counted(cut.loss.size_bytes, "byte")
     return (
-        f"cut {size} of zeroes from segment {cut.name}, from byte {cut.position} on,"
-        " space that was never written"
+        f"truncate segment {cut.name} at byte {cut.position}, removing {size} of unwritten zeroes"
     )
 
 
@@ -162,14 +175,14 @@ def _loses(piece: QuarantinedRange) -> bool:
     return piece.first_offset is not None and not is_padding and piece.cause is not Cause.MISSING
 
 
-def _set_aside(piece: QuarantinedRange) -> str:
+def _quarantined(piece: QuarantinedRange) -> str:
     if piece.cause is Cause.MISSING:
         offsets = f"{piece.first_offset}–{piece.last_offset}"  # noqa: RUF001 - a range
-        return f"note in {piece.file} that offsets {offsets} were missing before"
-    where = f"of segment {piece.name}, from byte {piece.start} on"
-    if piece.file is None:
-        return f"cut {piece.size_bytes} zeroes {where}"
+        return f"record in {piece.file} that offsets {offsets} were missing before"
     size = counted(piece.size_bytes, "byte")
+    where = f"of segment {piece.name} at byte {piece.start}"
+    if piece.file is None:
+        return f"remove {size} of zeroes {where}"
     return f"quarantine {size} {where}, because {piece.reason}{_missing(piece)}"
 
 
@@ -191,12 +204,12 @@ def _missing(piece: QuarantinedRange) -> str:
 def _repairs(report: LoadReport) -> Iterable[str]:
     for outcome, what in (
         (LeftoverOutcome.DELETED, "delete {}"),
-        (LeftoverOutcome.PUT_IN_PLACE, "put {} in place"),
-        (LeftoverOutcome.REPLACED, "delete {} that these replace"),
+        (LeftoverOutcome.PUT_IN_PLACE, "move {} into place"),
+        (LeftoverOutcome.REPLACED, "delete {} that they replace"),
     ):
         count = sum(leftover.outcome is outcome for leftover in report.leftovers)
         if count:
-            thing = "file" if outcome is LeftoverOutcome.REPLACED else "leftover"
+            thing = "file" if outcome is LeftoverOutcome.REPLACED else "leftover file"
             yield what.format(counted(count, thing))
     for marker in report.added_markers:
         yield (

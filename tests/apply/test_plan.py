@@ -94,8 +94,8 @@ def test_segments_are_removed_from_the_last_one_down_and_their_logs_first(tmp_pa
     )
     assert told(plan) == [
         *(f"remove {name}" for name in gone),
-        f"cut {ZERO}.log at byte 2",
-        f"cut {ZERO}.index at byte 0",
+        f"truncate {ZERO}.log to 2 bytes",
+        f"truncate {ZERO}.index to 0 bytes",
     ]
 
 
@@ -124,9 +124,9 @@ def test_an_empty_segment_is_created_before_the_segments_that_it_replaces_go(
     target |= dict.fromkeys(new, NewBytes(b""))
     plan = plan_of(tmp_path, target)
     assert told(plan) == [
-        *(f"create {name} of 0 bytes" for name in new),
+        *(f"create {name}: 0 bytes" for name in new),
         *(f"remove {name}" for name in gone),
-        f"create {NINE}.snapshot of 1 bytes",
+        f"create {NINE}.snapshot: 1 byte",
     ]
 
 
@@ -139,7 +139,7 @@ def test_an_empty_segment_before_the_removed_ones_is_created_after_they_are_gone
     assert told(plan_of(tmp_path, target)) == [
         f"remove {NINE}.log",
         f"remove {FIVE}.log",
-        f"create {ZERO}.log of 0 bytes",
+        f"create {ZERO}.log: 0 bytes",
     ]
 
 
@@ -150,11 +150,11 @@ def test_interim_content_of_the_root_is_written_before_partitions_change(tmp_pat
     target = target_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, {"c": NewBytes(b"meanwhile")})
     plan = make_plan(replace(target, interim=interim))
     assert told(plan) == [
-        "replace a by 9 bytes",
-        "create b of 9 bytes",
-        "create c of 9 bytes",
-        f"cut {ZERO}.log at byte 2",
-        "replace a by 3 bytes",
+        "replace a: 9 bytes",
+        "create b: 9 bytes",
+        "create c: 9 bytes",
+        f"truncate {ZERO}.log to 2 bytes",
+        "replace a: 3 bytes",
         "remove b",
     ]
     assert plan.lost_bytes == 5
@@ -163,7 +163,7 @@ def test_interim_content_of_the_root_is_written_before_partitions_change(tmp_pat
 def test_without_a_change_to_a_partition_there_is_no_interim_content(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     target = replace(target_of(tmp_path, {}, {"b": NewBytes(b"x")}), interim={"a": NewBytes(b"y")})
-    assert told(make_plan(target)) == ["create b of 1 bytes"]
+    assert told(make_plan(target)) == ["create b: 1 byte"]
 
 
 def test_files_that_make_a_broker_rebuild_indexes_are_corrected_last(tmp_path: Path) -> None:
@@ -252,13 +252,11 @@ def test_the_clean_shutdown_marker_is_written_last_if_partitions_change(tmp_path
         names.RECOVERY_POINT_CHECKPOINT: NewBytes(b"0\n0\n"),
     }
     assert told(plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}, root)) == [
-        f"cut {ZERO}.log at byte 2",
-        "create recovery-point-offset-checkpoint of 4 bytes",
-        "replace .kafka_cleanshutdown by 6 bytes",
+        f"truncate {ZERO}.log to 2 bytes",
+        "create recovery-point-offset-checkpoint: 4 bytes",
+        "replace .kafka_cleanshutdown: 6 bytes",
     ]
-    assert told(plan_of(tmp_path, {}, root)) == [
-        "create recovery-point-offset-checkpoint of 4 bytes"
-    ]
+    assert told(plan_of(tmp_path, {}, root)) == ["create recovery-point-offset-checkpoint: 4 bytes"]
 
 
 def test_a_plan_says_what_is_lost_and_what_space_it_needs(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_large_plan_is_counted_and_its_losses_come_last(many: Path) -> None:
 def test_verbose_shows_each_change(many: Path) -> None:
     lines = lines_of(many, "recover", "--dry-run", "-v", "d")
 
-    assert sum(line.startswith("  cut ") and ".index " in line for line in lines) == COUNT
+    assert sum(line.startswith("  truncate ") and ".index " in line for line in lines) == COUNT
     assert sum(line.startswith("d/events-") for line in lines) >= COUNT
 
 
@@ -120,7 +120,7 @@ def test_a_small_plan_is_shown_whole(tmp_path: Path) -> None:
 
     lines = lines_of(tmp_path, "recover", "--dry-run", "d")
 
-    assert sum(line.startswith("  cut ") for line in lines) == 2
+    assert sum(line.startswith("  truncate ") for line in lines) == 2
 
 
 def test_partitions_without_loss_are_counted_after_twenty(many: Path) -> None:

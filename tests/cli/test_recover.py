@@ -463,7 +463,7 @@ def test_people_see_the_losses_and_how_to_undo(damaged: Path) -> None:
 
     assert changes.endswith(f"changes made; to undo: kdump undo {damaged} 1")
     assert counts == "1 partition, as found: 1 loss"
-    assert loss.startswith(f"{damaged}/orders-0: done: cut ")
+    assert loss.startswith(f"{damaged}/orders-0: done: truncate ")
     assert advice == ["records were lost in 1 partition", f"to undo: kdump undo {damaged} 1"]
 
 

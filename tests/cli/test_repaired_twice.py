@@ -17,7 +17,7 @@ from builders.verified import write_topic_id
 from kdump.formats import names
 
 REPAIRS: Final = {"recover": ("recover",), "verify --repair": ("verify", "--repair")}
-COMES_AND_GOES: Final = "comes and goes"
+ALTERNATES: Final = "at one shutdown and deletes it at the next start"
 
 
 def write_damaged(root: Path, seed: int, count: int, *, clean: bool) -> None:
@@ -50,7 +50,7 @@ def changed_again(said: list[dict[str, Any]]) -> list[str]:
         for row in said
         if row["type"] in ("partition", "repair")
         and row.get("operations")
-        and COMES_AND_GOES not in row.get("verdict", "")
+        and ALTERNATES not in row.get("verdict", "")
     ]
 
 
@@ -87,7 +87,7 @@ def test_a_snapshot_that_alternates_is_reported_as_such(fixtures: Path, quick_pa
     for _ in range(3):
         status, said = run("recover", "--dry-run", log_dir)
         (row,) = [row for row in said if row.get("directory") == path.parent.name]
-        assert (status, COMES_AND_GOES in row["verdict"]) == (0, True)
+        assert (status, ALTERNATES in row["verdict"]) == (0, True)
         run("recover", "--no-undo", log_dir)
         seen.append(path.exists())
 

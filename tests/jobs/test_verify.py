@@ -148,12 +148,12 @@ def test_the_verdict_is_what_the_real_broker_did_next(
         if leftovers:
             assert report.verdict_kind == "rebuilt"
             promoted = bool(gone)
-            assert (f"put {len(swaps)} leftovers in place" in report.verdict) == promoted
+            assert (f"move {len(swaps)} leftover files into place" in report.verdict) == promoted
         elif cut:
             [(log, size)] = cut.items()
             is_padding = not (before / name / log).read_bytes()[size:].strip(b"\0")
             assert report.verdict_kind == ("unclean" if is_padding else "loss")
-            assert f"from segment {log}, from byte {size} on" in report.verdict
+            assert f"truncate segment {log} at byte {size}" in report.verdict
         else:
             assert not gone
             assert report.verdict_kind in ("sound", "unclean", "rebuilt")

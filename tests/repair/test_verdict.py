@@ -13,7 +13,7 @@ from kdump.broker.loader.loader import LoadContext
 from kdump.formats.record_batch import CRC_START
 from kdump.log.directory import read_lone_partition
 from kdump.repair.policies import Policy, repair_partition
-from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict, verdict
 from kdump.storage.local_disk import local
 
 TWO_SEGMENTS = {base: joined(batches(4, base_offset=base)) for base in (0, 12)}
@@ -33,13 +33,13 @@ def judged(path: Path, logs: dict[int, bytes]) -> Verdict:
 def test_a_clean_partition_is_valid(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
 
-    assert verdict(load(path, is_clean=True)) == Verdict(VerdictKind.SOUND, "sound")
+    assert verdict(load(path, is_clean=True)) == lasting_verdict(VerdictKind.SOUND, "valid")
 
 
 def test_after_a_crash_only_the_active_segment_is_unclean(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
 
-    assert verdict(load(path, recovery_point=12)) == Verdict(
+    assert verdict(load(path, recovery_point=12)) == lasting_verdict(
         VerdictKind.UNCLEAN, "only the active segment is unclean, as after any crash"
     )
 
@@ -51,22 +51,22 @@ def test_several_unflushed_segments_are_counted(tmp_path: Path) -> None:
     assert found.sentence.startswith("a broker would recover 2 segments")
 
 
-def test_a_cut_says_what_goes_and_from_where(tmp_path: Path) -> None:
+def test_a_truncation_names_the_lost_batches_and_the_byte(tmp_path: Path) -> None:
     found = judged(tmp_path, with_damage(12, 1))
 
     at = positions(batches(4))[1]
-    assert found == Verdict(
-        VerdictKind.LOSS,
-        "a broker would cut 2 batches (offsets 18–23, 6 records) "  # noqa: RUF001
-        f"from segment {log_name(12)}, from byte {at} on",
+    what = (
+        f"truncate segment {log_name(12)} at byte {at},"
+        " losing 2 batches (offsets 18–23, 6 records)"  # noqa: RUF001
     )
+    assert found == Verdict(VerdictKind.LOSS, f"a broker would {what}", f"done: {what}")
 
 
-def test_a_cut_without_a_valid_batch_is_counted_in_bytes(tmp_path: Path) -> None:
+def test_a_truncation_without_a_valid_batch_is_counted_in_bytes(tmp_path: Path) -> None:
     found = judged(tmp_path, {0: TWO_SEGMENTS[0] + b"\xff" * 100})
 
     assert found.kind is VerdictKind.LOSS
-    assert found.sentence.startswith("a broker would cut 100 bytes without a valid batch")
+    assert found.sentence.endswith(", losing 100 bytes without a valid batch")
 
 
 @pytest.mark.parametrize("size_bytes", [1, 100, 100_000])
@@ -75,11 +75,14 @@ def test_zeroes_after_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: int
     found = judged(tmp_path, {**TWO_SEGMENTS, 12: log + bytes(size_bytes)})
 
     size = "1 byte" if size_bytes == 1 else f"{size_bytes} bytes"
+    recovery = "recover 2 segments that may not have been flushed, and all are valid"
+    truncation = (
+        f"truncate segment {log_name(12)} at byte {len(log)}, removing {size} of unwritten zeroes"
+    )
     assert found == Verdict(
         VerdictKind.UNCLEAN,
-        "a broker would recover 2 segments that may not have been flushed, and all are valid;"
-        f" a broker would cut {size} of zeroes from segment {log_name(12)}, from byte"
-        f" {len(log)} on, space that was never written",
+        f"a broker would {recovery}; a broker would {truncation}",
+        f"done: {recovery}; done: {truncation}",
         cuts_padding=True,
     )
 
@@ -91,7 +94,7 @@ def test_zeroes_are_no_loss_beside_repairs(tmp_path: Path) -> None:
     found = verdict(load(path, is_clean=True))
 
     assert found.kind is VerdictKind.REBUILT
-    assert "cut 100 bytes of zeroes" in found.sentence
+    assert "removing 100 bytes of unwritten zeroes" in found.sentence
     assert found.sentence.endswith("; no batch is lost")
 
 
@@ -131,7 +134,9 @@ def test_leftover_files_lose_nothing(tmp_path: Path) -> None:
     )
 
     assert verdict(load(path)) == Verdict(
-        VerdictKind.REBUILT, "a broker would delete 1 leftover; no batch is lost"
+        VerdictKind.REBUILT,
+        "a broker would delete 1 leftover file; no batch is lost",
+        "done: delete 1 leftover file; no batch is lost",
     )
 
 
@@ -139,10 +144,11 @@ def test_indexes_that_are_rebuilt_are_named(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", TWO_SEGMENTS)
     (path / f"{0:020d}.index").unlink()
 
+    what = "rebuild the indexes of segment 0: its offset index is missing; no batch is lost"
     assert verdict(load(path, is_clean=True)) == Verdict(
         VerdictKind.REBUILT,
-        "a broker would rebuild the indexes of segment 0: its offset index is missing;"
-        " no batch is lost",
+        f"a broker would {what}",
+        f"done: {what}",
     )
 
 

@@ -56,6 +56,8 @@ _REFUSED: Final = "refused"
 _UNREADABLE: Final = "unreadable"
 _BAD: Final = (_LOSS, _REFUSED, _UNREADABLE)
 """Verdicts reported last."""
+_KIND_WORDS: Final = {"sound": "valid"}
+"""What people read for a kind of verdict, if not its JSON value."""
 _QUIET: Final = ("sound", "unclean", "deleted", "stray")
 """Verdicts reported only with ``--verbose``."""
 
@@ -185,7 +187,7 @@ class RecoveryReport:
     def _partition_event(self, result: PartitionRecovery) -> Event:
         path = result.partition.path
         row = partition_row(result) | {"operations": self._operations.rows(path.local_path)}
-        kind, _ = result.verdict
+        kind = result.verdict.kind
         self.lossy += kind == _LOSS
         self.unserved += kind == _REFUSED or result.becomes_stray
         planned = self._operations.lines(path.local_path) if self._repair.dry_run else []
@@ -215,28 +217,14 @@ class RecoveryReport:
 
 
 def _verdict_lines(result: PartitionRecovery, repair: RepairArguments) -> list[str]:
-    kind, sentence = result.verdict
+    words = result.verdict
     path = result.partition.path
-    if kind == _REFUSED:
-        return [f"{path}: left unchanged: {sentence}"]
-    lines = [f"{path}: {sentence if repair.dry_run or result.unchanged else _done(sentence)}"]
+    if words.kind == _REFUSED:
+        return [f"{path}: left unchanged: {words.sentence}"]
+    lines = [f"{path}: {words.sentence if repair.dry_run or result.unchanged else words.done}"]
     if result.unchanged:
         lines.append(f"{path}: left unchanged: {result.unchanged.value}")
     return lines
-
-
-_WOULD: Final = ("a broker would ", "salvaging would ", "truncating would ")
-_NOT_DONE: Final = ("rename it", "load it", "then rename", "then load", "refuse")
-"""What only a broker does, so that a run reports it in the words of a preview."""
-
-
-def _done(sentence: str) -> str:
-    """Turn the verdict of a preview into that of a run."""
-    for would in _WOULD:
-        before, found, after = sentence.partition(would)
-        if found and not after.startswith(_NOT_DONE):
-            return f"{before}done: {after}"
-    return sentence
 
 
 def status_of(result: DirectoryRecovery, done: PlanResult, repair: RepairArguments) -> ExitStatus:
@@ -248,7 +236,7 @@ def status_of(result: DirectoryRecovery, done: PlanResult, repair: RepairArgumen
     status = _status_of_run(result)
     if not repair.dry_run:
         return status
-    if any(partition.verdict[0] == _LOSS for partition in result.partitions):
+    if any(partition.verdict.kind == _LOSS for partition in result.partitions):
         status |= ExitStatus.DAMAGE_LEFT
     is_settled = done.plan.is_empty or result.is_settled
     return preview_status(status if is_settled else status | ExitStatus.REPAIRED)
@@ -262,7 +250,7 @@ def _status_of_run(result: DirectoryRecovery) -> ExitStatus:
     repaired = ExitStatus.REPAIRED
     status = ExitStatus.SOUND
     for partition in result.partitions:
-        kind, _ = partition.verdict
+        kind = partition.verdict.kind
         if kind in _DAMAGED:
             status |= ExitStatus.DAMAGE_LEFT if partition.unchanged else repaired
         elif kind == _UNREADABLE:
@@ -287,7 +275,7 @@ def _summary(
     from kdump.check.findings import Severity
 
     partitions = [partition for result, _ in changed for partition in result.partitions]
-    verdicts = Counter(partition.verdict[0] for partition in partitions)
+    verdicts = Counter(partition.verdict.kind for partition in partitions)
     row = {
         "partitions": len(partitions),
         "verdicts": dict(verdicts),
@@ -296,7 +284,9 @@ def _summary(
         "is_dry_run": repair.dry_run,
         "seconds": round(seconds, 3),
     }
-    counts = ", ".join(f"{count} {kind}" for kind, count in verdicts.most_common())
+    counts = ", ".join(
+        f"{count} {_KIND_WORDS.get(kind, kind)}" for kind, count in verdicts.most_common()
+    )
     count = counted(len(partitions), "partition")
     when = "" if repair.dry_run or not any(each.is_applied for _, each in changed) else ", as found"
     lines = [f"{count}{when}: {counts or 'nothing to do'}"]

@@ -184,12 +184,11 @@ def preview_advice(
     count = sum(unread.values())
     if count:
         names = [name for name, segments in unread.items() if segments] if is_selection else []
-        were = "segment was" if count == 1 else "segments were"
         verify = shlex.join(["kdump", "verify", *options, *map(str, log_dirs)])
         salvage = salvage_command(_selecting(names), log_dirs, options)
         yield (
-            f"{count} {were} not checked, as a broker does not check them: '{verify}' does; where a"
-            f" batch is damaged, '{salvage}' keeps every valid one"
+            f"{counted(count, 'segment')} not checked, because a broker does not check them: run"
+            f" '{verify}'; if a batch is damaged, '{salvage}' keeps every valid one"
         )
 
 

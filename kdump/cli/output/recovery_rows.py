@@ -27,14 +27,14 @@ def partition_row(result: PartitionRecovery) -> dict[str, Any]:
     """Return the row of a partition."""
     partition = result.partition
     topic, number = partition.topic_partition or (None, None)
-    kind, sentence = result.verdict
+    words = result.verdict
     return {
         "log_dir": str(partition.path.parent),
         "directory": partition.path.name,
         "topic": topic,
         "partition": number,
-        "verdict_kind": kind,
-        "verdict": sentence,
+        "verdict_kind": words.kind,
+        "verdict": words.sentence,
         "left_because": None if result.unchanged is None else result.unchanged.value,
         "becomes_stray": result.becomes_stray,
         "refusals": _refusal_rows(result.outcome),

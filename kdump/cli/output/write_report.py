@@ -109,7 +109,7 @@ def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
     is_log = noun == _NOUNS[".log"]
     verbs = {
         OperationKind.REMOVE: "delete",
-        OperationKind.CUT: "cut" if is_log else "trim",
+        OperationKind.CUT: "truncate" if is_log else "trim",
         OperationKind.RENAME: "rename",
         OperationKind.REPLACE: "rewrite",
         OperationKind.CREATE: "write",

@@ -23,7 +23,7 @@ from kdump.engine.job import Split
 from kdump.jobs.loading import Unreadable, load_split
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
-from kdump.repair.verdict import Verdict, VerdictKind, verdict
+from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict, verdict
 from kdump.state.settings import Settings, TopicSettings
 from kdump.target.refusal import Refusal
 
@@ -70,7 +70,7 @@ class DecideLater:
         found = dated_by_records(loaded)
         if isinstance(found, RetainableLog):
             return LogDeletion(found)
-        return Verdict(
+        return lasting_verdict(
             VerdictKind.REFUSED,
             f"segment {found.base_offset} has damaged records: its age is unknown;"
             " run kdump verify",
@@ -88,7 +88,7 @@ class ByRetention:
         found = retained(loaded, self.topic, self.now_ms)
         wrong = wrongly_old(loaded, found.fates, self.topic, self.now_ms)
         if wrong is not None:
-            return Verdict(
+            return lasting_verdict(
                 VerdictKind.REFUSED,
                 f"the time index of segment {wrong.base_offset} is wrong: by its records the"
                 " segment is not older than retention.ms, or some of them are damaged; run kdump"

@@ -205,12 +205,12 @@ class PartitionRun:
             codes[finding.code] += 1
             worst = finding.severity if worst is None else max(worst, finding.severity)
             yield finding
-        kind, sentence = verdict_words(partition, codes, predicted, worst)
+        words = verdict_words(partition, codes, predicted, worst)
         yield PartitionReport(
             partition=partition,
             log_dir=str(partition.path.parent),
-            verdict=sentence,
-            verdict_kind=kind,
+            verdict=words.sentence,
+            verdict_kind=words.kind,
             worst=worst,
             findings=dict(codes),
             account=check.account,
