@@ -166,7 +166,7 @@ def _copied(folder: str, suffix: str) -> str:
     return f"copy_partitions({folder!r}, '{folder}-{suffix}', folder)"
 
 
-def _foretold(name: str, folder: str, shape: str) -> Case:
+def _predicted(name: str, folder: str, shape: str) -> Case:
     """Verify two partitions after a crash, compared with a broker's loading of them."""
     return Case(
         name,
@@ -194,8 +194,8 @@ def _recovered(name: str, folder: str, shape: str, partitions: int, ratio: float
 _VERIFICATIONS: Final = (
     _checked("kdump verify, 8 GiB of 11 KB batches", "clean-11-kb", _LARGE, 1 / 0.6),
     _checked("kdump verify, 8 GiB of 1 KB batches", "clean-1-kb", _LARGE_1_KB, 1 / 0.25),
-    _foretold("kdump verify, 826 MB of 11 KB batches, unclean", "unclean-11-kb", _UNFLUSHED),
-    _foretold("kdump verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _UNFLUSHED_1_KB),
+    _predicted("kdump verify, 826 MB of 11 KB batches, unclean", "unclean-11-kb", _UNFLUSHED),
+    _predicted("kdump verify, 438 MB of 1 KB batches, unclean", "unclean-1-kb", _UNFLUSHED_1_KB),
     Case(
         "kdump verify on Spark, 8 GiB of 11 KB batches",
         ("verify", "--engine", "spark", "--master", "local[2]", "{data}/clean-11-kb"),

@@ -24,8 +24,8 @@ original partition. So the phases follow what a broker does itself:
 ``DROP``
     Removed segments, in the order that never leaves a hole: those at the start of the log from the
     first one up (as ``UnifiedLog.deleteOldSegments`` deletes), those at its end from the last one
-    down. Of each segment the log goes first: a broker recovers a log without an index, and may
-    truncate it, while it ignores an index without a log.
+    down. Its log is the first file of a segment to go: a broker recovers a log without an index,
+    and may truncate it, while it ignores an index without a log.
 ``CUT``
     Truncations; logs before indexes.
 ``WRITE``

@@ -377,7 +377,7 @@ def classify_bytes(
         return finding, False
     finding = invariants.BATCH_CHECKSUM.finding(
         place,
-        "a batch is damaged, and no batch follows where it says that it ends",
+        "a batch is damaged, and no batch follows at its claimed end",
         found=f"{size} up to " + ("the end" if is_tail else "the next valid batch"),
         loss=f"the data in these {size}",
     )

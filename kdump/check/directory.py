@@ -20,7 +20,7 @@ _MEANING_OF_EMPTY: Final = {
         "every log is recovered from its start after an unclean shutdown"
     ),
     names.LOG_START_OFFSET_CHECKPOINT: "logs start with their first segment",
-    names.REPLICATION_OFFSET_CHECKPOINT: "every high watermark is taken to be 0",
+    names.REPLICATION_OFFSET_CHECKPOINT: "every high watermark starts at 0",
     names.CLEANER_OFFSET_CHECKPOINT: "the cleaner begins at the start of every log",
 }
 
@@ -60,12 +60,12 @@ def _check_problems(directory: LogDirectory) -> Iterator[Finding]:
 def _malformed(name: str) -> str:
     """Say what a broker does about an offset checkpoint that it cannot read.
 
-    It takes the directory for failed. While it loads the logs, this stops the broker; later, the
+    It takes the directory offline. While it loads the logs, this stops the broker; later, the
     broker continues without the directory.
     """
     if name in (names.RECOVERY_POINT_CHECKPOINT, names.LOG_START_OFFSET_CHECKPOINT):
         return "a checkpoint cannot be read: a broker does not start"
-    return "a checkpoint cannot be read: a broker takes the whole log directory for failed"
+    return "a checkpoint cannot be read: a broker takes the whole log directory offline"
 
 
 def unreadable(path: Location | str, failure: OSError) -> Finding:
@@ -220,7 +220,7 @@ def _inaccessible_finding(
     return invariants.FILE_PERMISSIONS.finding(
         Place(str(path)),
         f"the owner of the log directory (user {owner.user_id}) cannot {missing} this{others}; a"
-        " broker that runs as this user takes the directory for failed; change the owner back",
+        " broker that runs as this user takes the directory offline; change the owner back",
         expected=f"user {owner.user_id} may {missing}",
         found=f"user {status.user_id}, group {status.group_id}, mode {status.permissions:04o}",
     )

@@ -62,7 +62,7 @@ class Finding:
         place: where it is.
         what: one sentence for people; programs decide by ``code``.
         expected: what would have been valid, if known.
-        found: what is there instead.
+        found: the actual value.
         loss: what would be lost, in words, if known.
         more: number of others like it that are not reported one by one; ``what`` says so.
     """

@@ -160,7 +160,7 @@ class OffsetEntries:
                         int(self._offset[entry]),
                     ),
                     "an entry of the offset index is above the last offset of the segment:"
-                    " a broker that looks for the end of the log takes the segment for empty",
+                    " a broker that looks for the end of the log treats the segment as empty",
                     expected=f"at most {self._greatest_offset}",
                     found=int(self._offset[entry]),
                 )

@@ -115,11 +115,11 @@ def _check_size(
 
 
 def partial_entry(path: Location, size_bytes: int, entry_bytes: int) -> Finding:
-    """The finding for an index that ends in part of an entry."""
+    """The finding for an index that ends in a partial entry."""
     trailing = size_bytes % entry_bytes
     return invariants.INDEX_SIZE.finding(
         Place(str(path), size_bytes - trailing),
-        "an index ends in part of an entry",
+        "an index ends in a partial entry",
         expected=f"a multiple of {entry_bytes} bytes",
         found=f"{size_bytes} bytes",
     )

@@ -22,8 +22,8 @@ class Remedy(enum.Enum):
     NONE = "nothing"
     """It cannot be derived from anything, or there is nothing to do. The paragraph says which."""
     DATA = (
-        "after an unclean shutdown, cut the log where a starting broker would cut it; with"
-        " --policy salvage, keep every valid batch"
+        "after an unclean shutdown, truncate the log as a starting broker would; with --policy"
+        " salvage, keep every valid batch"
     )
     SALVAGE = "with --policy salvage, keep the records that a broker would delete"
     GAPS = "with --policy salvage, note that the offsets are known to be missing"
@@ -156,7 +156,7 @@ INDEX_MISSING: Final = _register(
     "index-missing", WARNING, "a segment without its index", Remedy.INDEXES
 )
 INDEX_SIZE: Final = _register(
-    "index-size", ERROR, "an index that ends in part of an entry", Remedy.INDEXES
+    "index-size", ERROR, "an index that ends in a partial entry", Remedy.INDEXES
 )
 INDEX_PADDING: Final = _register(
     "index-padding", WARNING, "an index that was not trimmed", Remedy.INDEXES

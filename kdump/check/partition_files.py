@@ -45,7 +45,7 @@ _LEFTOVERS: Final = {
     ),
     LeftoverKind.TEMPORARY: (
         invariants.LEFTOVER_TEMPORARY,
-        "a file was being written, and never got its name",
+        "a file was not written completely, and never got its final name",
     ),
 }
 _STATES: Final = {
@@ -158,7 +158,7 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
 
 
 def check_belonging(scope: PartitionScope, into: Collector) -> None:
-    """Check that a broker takes the partition for its own, and starts with it.
+    """Check that a broker accepts the partition as its own, and starts with it.
 
     A file that cannot be read is skipped: the check of the partition reports it.
     """

@@ -119,8 +119,8 @@ def _contradiction(
     return invariants.SNAPSHOT_STATE.finding(
         Place(path, None, offset),
         f"the snapshot contradicts the log about producer {producer_id}",
-        expected="nothing of it" if known is None else _words(known),
-        found="nothing of it" if entry is None else _words(entry),
+        expected="no state of this producer" if known is None else _words(known),
+        found="no state of this producer" if entry is None else _words(entry),
     )
 
 

@@ -77,7 +77,7 @@ def _entry_finding(
             return None
         return invariants.TRANSACTION_INDEX_MISMATCH.finding(
             place,
-            "the transaction index has an entry for which there is no abort marker",
+            "the transaction index has an entry without an abort marker",
             found=_words(entry),
         )
     if known.first_offset == NO_TRANSACTION:

@@ -155,7 +155,7 @@ class FoundBatches:
 
     Attributes:
         is_found: whether there is one.
-        last_offset: of it (int64).
+        last_offset: of the batch (int64).
         max_timestamp: greatest of its records, -1 where it has none (int64); only of batches that
             end at the very offset.
         has_failed: whether the search met damage, perhaps after it had found a batch.

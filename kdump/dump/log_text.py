@@ -114,12 +114,12 @@ def batches_text(window: Window, damage: Damage) -> bytes:
 
 
 def _note_unknown(
-    batches: BatchColumns, damage: Damage, told: Collection[int] = frozenset()
+    batches: BatchColumns, damage: Damage, reported: Collection[int] = frozenset()
 ) -> None:
-    """Note the batches whose codec or magic Kafka does not know, except the rows in ``told``."""
+    """Note the batches whose codec or magic Kafka does not know, except those in ``reported``."""
     codecs = batches.attributes & record_batch.CODEC_MASK
     for row in np.flatnonzero((codecs > Codec.ZSTD) | (batches.magic < 0)).tolist():
-        if row in told:
+        if row in reported:
             continue
         if batches.magic[row] < 0:
             problem = FormatError("unknown magic", expected="0 to 2", found=batches.magic[row])

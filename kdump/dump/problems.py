@@ -17,7 +17,7 @@ class DumpProblem:
         position: the byte in that file, or None for the file as a whole.
         what: what is wrong, without place (``"offset index entry points past the log"``).
         expected: what would have been right, where that can be said.
-        found: what is there instead.
+        found: the actual value.
     """
 
     path: Location

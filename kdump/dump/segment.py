@@ -65,7 +65,7 @@ def dump(
 
     Args:
         file: what to print.
-        options: what of it.
+        options: what to print.
         report: where to report its problems.
         workers: workers that may produce part of the text.
 
@@ -137,7 +137,7 @@ class SegmentReading:
     Args:
         file: the file.
         source: its bytes.
-        options: what of it.
+        options: what to print.
         report: where to report problems.
     """
 

@@ -64,7 +64,7 @@ def _meta_properties(data: bytes) -> Iterator[Row]:
     yield _row("meta_properties", found)
     if found.cluster_id is None and found.node_id is None and found.directory_id is None:
         raise FormatError(
-            "meta.properties has none of the properties that a broker needs; it does not start",
+            "meta.properties has none of the properties that a broker needs to start",
             expected="cluster.id, node.id, directory.id",
             found=f"{len(data)} bytes" if data else "an empty file",
         )

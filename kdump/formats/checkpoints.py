@@ -100,7 +100,7 @@ def _decode(data: bytes, parse: Callable[[str], Entry | None], layout: str) -> l
         entries.append(entry)
     if len(entries) != count:
         raise FormatError(
-            "checkpoint does not have the number of entries that its line 2 says",
+            "checkpoint does not have the number of entries that line 2 gives",
             position=line_start(data, 1),
             expected=count,
             found=len(entries),

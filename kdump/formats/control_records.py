@@ -57,7 +57,7 @@ class ControlRecordError(FormatError):
     """A control record that Kafka cannot read.
 
     Attributes:
-        exception: what Kafka throws. It decides how a broker goes on: recovery ends the log at an
+        exception: what Kafka throws. It decides what a broker does: recovery ends the log at an
             ``InvalidRecordException``, any other exception ends the loading.
     """
 

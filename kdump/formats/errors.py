@@ -11,7 +11,7 @@ class FormatError(ValueError):
         position: the byte at which it was noticed, counted from the first byte that the decoder was
             given; callers shift it with :meth:`shifted`.
         expected: what would have been right, where that can be said.
-        found: what is there instead.
+        found: the actual value.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ CHECKED_START: Final = _field_start("magic")
 """First byte of an entry that its checksum covers."""
 _MAGIC_START: Final = _field_start("magic")
 KEY_SIZE_START_V0: Final = _HEADER.size
-"""Where the size of the key stands in an entry of magic 0."""
+"""Position of the key size in an entry of magic 0."""
 KEY_SIZE_START_V1: Final = _HEADER_V1.size
 
 MIN_SIZE: Final = _HEADER.size - LOG_OVERHEAD_BYTES + 2 * _INT32.size
@@ -394,7 +394,7 @@ def _timestamp_type(magic: int, attributes: int) -> TimestampType:
 
 
 def _key_size_start(magic: int) -> int:
-    """Where in a message's body the key's size stands."""
+    """Position of the key size in a message's body."""
     return (_HEADER if magic == 0 else _HEADER_V1).size - LOG_OVERHEAD_BYTES
 
 

@@ -1,7 +1,7 @@
 """Find where a log begins and ends, in offsets and in time.
 
-Checkpoints say most of it. The rest is in a few index entries and batch headers, so that it takes
-only a few small reads for each partition.
+Most bounds are in the checkpoints. The rest are in a few index entries and batch headers, so each
+partition takes only a few small reads.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class SeekableLog(HeaderSeekableLog):
 
 
 def _largest_timestamp(window: Window) -> int | None:
-    """Of the records of a window, whatever headers claim; None if there is damage."""
+    """The largest timestamp of the records in a window, not of headers; None if it is damaged."""
     if not window.batches.is_valid.all():
         return None
     largest = NO_TIMESTAMP

@@ -18,7 +18,7 @@ from kdump.scan.walk import MessageSet, expand_window
 def is_older(
     partition: Partition, segment: Segment, following: Segment | None, timestamp_ms: int
 ) -> bool:
-    """Whether all records of a segment are known to be older, without reading much of it.
+    """Whether all records of a segment are known to be older, without reading much.
 
     Raises:
         OSError: a file cannot be read.

@@ -1,6 +1,6 @@
 """Keeps the current directory out of what processes import and execute.
 
-A user of kdump often stands in a log directory, which belongs to a broker and may hold anything:
+A user often runs kdump in a log directory, which belongs to a broker and may hold anything:
 a ``struct.py`` there must not run. Python looks into the current directory for ``-c`` and ``-m``,
 and for each empty or relative entry of ``PYTHONPATH``; a shell and the dynamic linker do so for
 such entries of ``PATH`` and ``LD_LIBRARY_PATH``. What Python itself imports before the first line

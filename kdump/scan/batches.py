@@ -311,7 +311,7 @@ def _walk(
     if at == remaining:
         return starts, broken, at, Stop(position + at, StopReason.END)
     problem = FormatError(
-        "bytes too few for a batch at the end of the file",
+        "too few bytes for a batch at the end of the file",
         position=position + at,
         expected=f"more than {prefix} bytes or none",
         found=remaining - at,

@@ -574,7 +574,7 @@ def _whole_records(
             return count, size, too_large
         if not 0 <= length <= largest:
             unbelievable = FormatError(
-                "record length is beyond belief",
+                "record length is impossible",
                 position=size,
                 expected=f"0 to {largest}",
                 found=length,

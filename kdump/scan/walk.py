@@ -277,7 +277,7 @@ def _cut_at_false_length(window: Window, end: int) -> tuple[Window, Stop | None]
         if leads_on:
             continue
         problem = FormatError(
-            "a batch is damaged, and no batch follows where it says that it ends",
+            "a batch is damaged, and no batch follows at its claimed end",
             position=int(batches.position[row]),
             expected=f"a batch at byte {following}",
         )

@@ -45,7 +45,7 @@ class Producer:
         timestamp: of the last batch or marker.
         txn_first_offset: where the open transaction begins; None if none is open.
         txn_start_timestamp: base timestamp of the first batch of the open transaction; None if none
-            is open, or if only a snapshot tells of it.
+            is open, or if only a snapshot mentions it.
         last_sequence: of the last batch.
         last_offset: of the last batch.
         offset_delta: of the last batch, from its first offset to its last.

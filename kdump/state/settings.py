@@ -65,7 +65,7 @@ class SettingSource(enum.Enum):
     FILE = "--server-properties"
     FILE_DEFAULT = "Kafka's default, as --server-properties does not set it"
     TOPIC_DEFAULT = "Kafka's default, as the topic's configuration does not set it"
-    INTERNAL = "how brokers create this internal topic"
+    INTERNAL = "Kafka's default for this internal topic"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What kdump makes of a log when it compacts it is what Kafka's own cleaner makes of it.
+"""kdump compacts a log exactly as Kafka's own cleaner does.
 
 Byte for byte, but where a codec's library compresses to other bytes: then by content. Partitions
 hold transactions, markers, emptied batches, delete horizons, gaps and messages of before magic 2,

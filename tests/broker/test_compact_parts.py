@@ -179,12 +179,12 @@ def test_a_rebuilt_batch_is_what_the_plain_encoder_makes_of_its_records(
     assert header.max_timestamp == max(each.timestamp for each in kept)
 
 
-def test_a_producer_that_cannot_be_is_refused() -> None:
+def test_impossible_producer_fields_are_refused() -> None:
     data = batch([record(0), record(1)], producer_id=7, producer_epoch=0, base_sequence=-1)
 
     def is_kept(columns: RecordColumns, _: Column) -> Flags:
         flags: Flags = columns.offset == 1
         return flags
 
-    with pytest.raises(Refused, match="producer that cannot be"):
+    with pytest.raises(Refused, match="impossible producer fields"):
         rebuilt_batches(window_of(data), np.array([NO_HORIZON]), is_kept, "a.log")

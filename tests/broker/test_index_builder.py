@@ -23,7 +23,7 @@ offsets_and_times = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), m
 def one_by_one(
     rows: list[tuple[int, int]], interval: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], bool]:
-    """The rule as ``LogSegment.recover`` goes: entries of both indexes, and whether it failed."""
+    """The rule of ``LogSegment.recover``: entries of both indexes, and whether it failed."""
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
     largest = (-1, 0)

@@ -1,4 +1,4 @@
-"""What is lost is counted in sound batches, whatever lies between them."""
+"""What is lost is counted in valid batches, whatever is between them."""
 
 from __future__ import annotations
 

@@ -389,7 +389,7 @@ def test_a_batch_outside_the_open_transaction_of_its_producer_is_refused(tmp_pat
 
 
 def test_a_marker_that_cannot_be_parsed_is_refused_after_the_truncation(tmp_path: Path) -> None:
-    # The cut would be behind the marker, which the log is replayed over once more.
+    # Truncation would be after the marker, and the log is replayed over it again.
     log = joined(of_producer(0, transactional=True), marker(1, key=b"\0"))
 
     assert refused(partition(tmp_path, {0: log})).exception == "InvalidRecordException"

@@ -1,4 +1,4 @@
-"""The cluster metadata log: always recovered, and never behind its newest snapshot."""
+"""The cluster metadata log: always recovered, and never ends before its newest snapshot."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def settings_of(properties: Mapping[str, object]) -> TopicSettings:
     return Settings(given=given).topic(TOPIC)
 
 
-@pytest.mark.parametrize("damage", [False, True], ids=["sound", "damaged"])
+@pytest.mark.parametrize("damage", [False, True], ids=["valid", "damaged"])
 @pytest.mark.parametrize(
     "properties",
     [
@@ -102,7 +102,7 @@ def test_records_are_deleted_as_the_request_deletes_them(
     properties = {"retention.ms": -1}
     refused = loader_server.ask(f"delete-records={offset}", arena.theirs, NOW, properties)
     refusing = delete_before(arena.ours, settings_of(properties), offset)
-    # Of those that begin behind the offset, or whose high watermark lies below it, both refuse.
+    # Both refuse logs that begin after the offset, or have a high watermark below it.
     assert refusing == refused.keys()
     assert len(refused) < 25
     assert differences(arena, refused) == []

@@ -276,7 +276,7 @@ def test_a_log_with_a_damaged_batch_is_unchanged(root: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ((), b"--topic or --partition, or else"),
+        ((), b"--topic, --partition or --all-compacted"),
         (("--topic", "users", "--all-compacted"), b"give --topic"),
         (("--topic", "nothing"), b"no partition in"),
         (("--all-compacted",), b"known to be compacted"),

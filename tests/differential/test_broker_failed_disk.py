@@ -1,7 +1,7 @@
 """Two disks after a crash, and one fails: kdump's output about both matches a real broker.
 
 The runbook is followed on the ``crashed`` directories. A checkpoint of the second one is damaged
-so that a broker takes it for failed; a broker is started on what recovery leaves.
+so that a broker takes it offline; a broker is started on what recovery leaves.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def test_the_failed_directory_is_named_and_nothing_else(story: Story) -> None:
     (finding,) = story.severe
 
     assert Path(finding["path"]) == d2 / names.REPLICATION_OFFSET_CHECKPOINT
-    assert "for failed" in finding["what"]
+    assert "directory offline" in finding["what"]
     assert story.recovered.exit_status == 5
 
 
@@ -84,7 +84,7 @@ def test_a_broker_serves_the_other_directory_alone(story: Story) -> None:
 
 
 @pytest.mark.parametrize("topic", READ)
-def test_a_consumer_gets_as_many_records_as_were_said_to_be_sound(story: Story, topic: str) -> None:
+def test_a_consumer_gets_as_many_records_as_were_predicted(story: Story, topic: str) -> None:
     name, consumed = f"{topic}-0", story.consumed[topic]
 
     assert story.previewed[name]["verdict_kind"] in ("sound", "unclean", "rebuilt")

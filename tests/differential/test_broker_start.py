@@ -248,7 +248,9 @@ def predicted(said: list[dict[str, Any]]) -> Start:
     findings = [row for row in of_type(said, "finding") if row["severity"] == "severe"]
     partitions = of_type(said, "partition")
     offline = [
-        row for row in findings if re.search("without this directory|for failed", row["what"])
+        row
+        for row in findings
+        if re.search("without this directory|directory offline", row["what"])
     ]
     refused = [row for row in findings if "does not start" in row["what"]]
     if refused or "refused" in [row["verdict_kind"] for row in partitions]:

@@ -208,7 +208,7 @@ def test_segments_below_the_log_start_are_deleted_whatever_the_policy(
     orders, payments = partitions(request(root, settings=compacted))
 
     assert [len(orders.deleted), len(payments.deleted)] == [0, 1]
-    assert payments.deleted[0].why == "it lies below the log start offset"
+    assert payments.deleted[0].why == "it is before the log start offset"
 
 
 def test_a_log_within_its_size_stays_and_a_larger_one_loses_whole_segments(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_an_undecided_range_is_reported(
     assert undecided
     found = verdict(outcome, Policy.SALVAGE)
     assert found.kind is VerdictKind.LOSS
-    assert "little tells which belong to the partition (perhaps lost: offsets" in found.sentence
+    assert "too little shows which belong to the partition (perhaps lost: offsets" in found.sentence
 
 
 def test_a_segment_of_another_partition_over_its_own_does_not_stay(tmp_path: Path) -> None:

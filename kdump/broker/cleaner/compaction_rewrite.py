@@ -179,8 +179,8 @@ class _Rewriter:
                 continue
             if rules.keeps_empty(batches).any():
                 raise Refused(
-                    "no record of the last message before the end of the range is retained, and a"
-                    " message of magic 0 or 1 cannot be kept empty",
+                    "compaction would leave the last message of the range empty, and a message of"
+                    " magic 0 or 1 cannot be empty",
                     log_name,
                     "IllegalStateException",
                     position,

@@ -135,7 +135,7 @@ def _require_producers(batches: BatchColumns, log_name: str) -> None:
     is_bad |= has_producer & (batches.base_sequence < 0) & ~is_control
     if is_bad.any():
         raise Refused(
-            "a batch has a producer that cannot be: no id, or no epoch or sequence with one",
+            "a batch has impossible producer fields: no id, or an id without an epoch or sequence",
             log_name,
             "IllegalArgumentException",
             int(batches.position[int(np.argmax(is_bad))]),

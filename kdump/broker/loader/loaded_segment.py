@@ -376,7 +376,7 @@ class LoadedSegment:
     def _require_position(self, position: int) -> None:
         if position < 0:
             raise Refused(
-                f"the offset index leads to byte {position}",
+                f"the offset index points to byte {position}",
                 self.name(FileKind.OFFSET_INDEX),
                 "IllegalArgumentException",
             )

@@ -86,7 +86,7 @@ def _recover_window(
     if not batches.is_valid.all():
         count = int(np.argmin(batches.is_valid))
         problem = FormatError(
-            "batch is not valid: its checksum does not hold",
+            "batch is not valid: its checksum does not match",
             position=int(batches.position[count]),
         )
     relative = batches.last_offset[:count] - segment.base_offset

@@ -195,7 +195,7 @@ class _Finder:
         begin = 0
         for row in np.flatnonzero(~is_valid_batch).tolist():
             self._add_valid(batches, slice(begin, row))
-            self._search_within(batches, row, reasons.get(row, "its checksum does not hold"))
+            self._search_within(batches, row, reasons.get(row, "its checksum does not match"))
             begin = row + 1
         self._add_valid(batches, slice(begin, None))
 

@@ -41,7 +41,7 @@ def without_records_before(
     log = loaded.log
     start_offset = log.high_watermark if offset == TO_HIGH_WATERMARK else offset
     if start_offset < 0:
-        raise RecordsNotDeletableError(f"{name}: {offset} is no offset")
+        raise RecordsNotDeletableError(f"{name}: {offset} is not an offset")
     if start_offset > log.high_watermark:
         why = "" if log.has_high_watermark else ", as replication-offset-checkpoint has no line"
         raise RecordsNotDeletableError(

@@ -71,18 +71,18 @@ class RetainableLog:
 class Reason(enum.Enum):
     """Why a segment is deleted or kept; the value is the reason in words."""
 
-    BELOW_LOG_START = "it lies below the log start offset"
+    BELOW_LOG_START = "it is before the log start offset"
     OVER_SIZE = "the log is larger than retention.bytes"
     OVER_AGE = "it is older than retention.ms"
 
     EMPTY_ACTIVE = "it is the active segment, and empty"
-    POLICY = "cleanup.policy has no delete"
+    POLICY = "cleanup.policy does not include delete"
     NO_HIGH_WATERMARK = "the partition has no line in replication-offset-checkpoint"
-    HIGH_WATERMARK = "it reaches above the high watermark"
-    UNLIMITED = "no retention.ms is set that limits its age, and the log is within retention.bytes"
-    FUTURE_TIMESTAMP = "it holds a timestamp that lies in the future"
+    HIGH_WATERMARK = "it ends past the high watermark"
+    UNLIMITED = "retention.ms sets no limit, and the log is within retention.bytes"
+    FUTURE_TIMESTAMP = "it has a timestamp in the future"
     TOO_YOUNG = "it is not older than retention.ms"
-    BEHIND_KEPT = "a segment before it stays"
+    BEHIND_KEPT = "an earlier segment is kept"
 
     @property
     def is_deletion(self) -> bool:

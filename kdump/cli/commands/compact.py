@@ -87,7 +87,7 @@ def command(
     from kdump.scan.records import LARGEST_RECORD_BYTES
 
     if selection.is_everything != all_compacted:
-        raise UsageProblem("give --topic or --partition, or else --all-compacted")
+        raise UsageProblem("give --topic, --partition or --all-compacted")
     require_at_most_one({"--force": force, "--all-compacted": all_compacted})
     if recovers and deletion.dry_run:
         raise UsageProblem(
@@ -199,7 +199,7 @@ def _require_match(request: CompactRequest) -> None:
     if request.all_compacted:
         paths = " ".join(str(directory.path) for directory in request.directories)
         raise UsageProblem(
-            f"no topic in {paths} is known to be compacted: name it with --topic, or say with"
-            " --metadata DIR where the cluster's metadata is"
+            f"no topic in {paths} is known to be compacted: select it with --topic, or give"
+            " --metadata DIR"
         )
     raise nothing_selected(request.selection, [each.path for each in request.directories])

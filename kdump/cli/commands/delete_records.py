@@ -69,8 +69,8 @@ def command(
         raise UsageProblem("delete-records requires --partition TOPIC-PARTITION")
     if selection.names(names.CLUSTER_METADATA_PARTITION):
         raise UsageProblem(
-            f"{names.CLUSTER_METADATA_TOPIC}: only the controller's Raft layer may shorten"
-            " it, by its snapshots"
+            f"{names.CLUSTER_METADATA_TOPIC}: only the controller's Raft layer deletes"
+            " its records, after a snapshot"
         )
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)

@@ -1,7 +1,7 @@
 """Advice about the next command to run.
 
-A broker never keeps the valid batches after a damaged one, and does not check flushed segments at
-all. Whoever reads about such damage is told about salvage.
+A broker never keeps the valid batches after a damaged one, and does not check flushed segments.
+For such damage, the advice is to salvage.
 """
 
 from __future__ import annotations

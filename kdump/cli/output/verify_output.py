@@ -235,7 +235,7 @@ def summary_lines(
         if summary.findings.get(each)
     ]
     if not counts:
-        yield "sound: nothing found"
+        yield "valid: nothing found"
         return
     hidden = ""
     if has_hidden:
@@ -244,7 +244,7 @@ def summary_lines(
         hidden = " (--verbose shows info)"
     yield "found: " + ", ".join(counts) + hidden
     if verbose or any(summary.findings.get(each) for each in Severity if each > Severity.INFO):
-        yield "what a finding means, and what to do first: kdump explain CODE"
+        yield "for the meaning of a finding and what to do first: kdump explain CODE"
 
 
 _PLURALS: Final = {"warning": "warnings", "error": "errors"}

@@ -37,7 +37,7 @@ def java_utf8(data: bytes | bytearray | memoryview) -> str:
 def java_utf8_bytes(data: bytes | memoryview) -> bytes | memoryview:
     """Encode :func:`java_utf8` of ``data`` again; gives ``data`` itself where it is valid UTF-8.
 
-    Meant for much text at once. Where fields of unknown bytes stand between ASCII, the whole may
+    Meant for much text at once. Where fields of unknown bytes are between ASCII, the whole may
     be converted together: a malformed sequence never takes in an ASCII byte.
     """
     if not len(data) or int(np.frombuffer(data, np.uint8).max()) < 0x80:
@@ -50,7 +50,7 @@ def java_utf8_bytes(data: bytes | memoryview) -> bytes | memoryview:
 
 
 def _one_malformed_byte_each(data: bytes | bytearray | memoryview) -> bytes:
-    """``data`` with FF, which is malformed wherever it stands, for each encoded surrogate."""
+    """``data`` with FF, which is malformed anywhere, for each encoded surrogate."""
     return _ENCODED_SURROGATE.sub(b"\xff", data)
 
 

@@ -1,4 +1,4 @@
-"""What members of a classic consumer group tell each other, inside the group's record.
+"""Subscriptions and assignments of a classic consumer group, inside the group's record.
 
 (``ConsumerProtocol``)
 """

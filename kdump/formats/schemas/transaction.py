@@ -1,4 +1,4 @@
-"""The records of ``__transaction_state``: what became of each transactional id.
+"""The records of ``__transaction_state``: the state of each transactional id.
 
 There is one type of them (``TransactionCoordinatorRecordSerde``).
 """

@@ -164,7 +164,7 @@ def _note(
         if number < len(found):
             stop.add_note(outcome_line(found[number]))
         elif number == len(found):
-            what = "logs that were compacted before stay so; run the command again to finish"
+            what = "logs already compacted stay compacted; run the command again to finish"
             stop.add_note(f"{directory.path}: {what}{_how_to_undo(directory.path, writer.undos)}")
         else:
             stop.add_note(f"{directory.path}: nothing was changed")

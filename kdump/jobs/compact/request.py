@@ -25,8 +25,10 @@ from kdump.target.refusal import Refusal
 class NotCompacted(enum.Enum):
     """Why a partition is left unchanged; the value says it."""
 
-    POLICY = "cleanup.policy of its topic is not compact; --force compacts it all the same"
-    REMOTE_STORAGE = "remote.storage.enable is set for its topic: the log is only a part of it"
+    POLICY = "cleanup.policy of its topic is not compact; --force compacts it nevertheless"
+    REMOTE_STORAGE = (
+        "remote.storage.enable is set for its topic: the local log is only part of the data"
+    )
     POLICY_UNKNOWN = (
         "cleanup.policy of its topic is not known; give --server-properties FILE and --metadata"
         " DIR, or select it by its exact name"

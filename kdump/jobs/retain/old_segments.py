@@ -45,7 +45,7 @@ _SET_BY_HAND: Final = (
 _NOT_RECOVERED: Final = {
     names.REPLICATION_OFFSET_CHECKPOINT: _SET_BY_HAND.format("replication-offset"),
     names.CLEANER_OFFSET_CHECKPOINT: _SET_BY_HAND.format("cleaner-offset")
-    + "; without them nothing but the cluster's metadata tells which topics are compacted",
+    + "; without them, only the cluster's metadata shows which topics are compacted",
 }
 """What to do about checkpoints that neither loading nor recovery writes."""
 
@@ -57,7 +57,7 @@ class NotCleanError(KdumpError):
 
 
 class NotDeleted(enum.Enum):
-    """Why nothing of a partition is deleted, whatever its age; the value says it."""
+    """Why no segment of a partition is deleted, whatever its age; the value says it."""
 
     INTERNAL = "its topic is internal; select it by its exact name"
     COMPACTED = "its topic is only compacted; select it by its exact name"
@@ -120,7 +120,7 @@ class PartitionDeletion:
         directory: its log directory.
         partition: the partition.
         settings: of its topic.
-        unchanged: why nothing of it is deleted; None if its log was read.
+        unchanged: why no segment is deleted; None if its log was read.
         problem: why its log cannot be read or changed; None if it can.
         log: the log as retention reads it; None if it was not read.
         outcome: the log afterwards; None if nothing changes.

@@ -215,7 +215,7 @@ def _freed(
 
 def _why_not_more(results: Sequence[PartitionDeletion]) -> str:
     """Why no more segments can be deleted, with an example for each reason."""
-    reasons = ["the rest is not replicated, not known to be, or empty"]
+    reasons = ["the rest is empty or not known to be replicated"]
     left = {each.unchanged: each for each in reversed(results) if each.unchanged is not None}
     for why, example in left.items():
         count = sum(each.unchanged is why for each in results)

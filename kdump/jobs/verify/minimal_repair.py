@@ -2,9 +2,9 @@
 
 What can be derived is rebuilt: indexes, producer snapshots, leader epochs, checkpoints, and
 ``partition.metadata`` if the cluster's metadata has the topic. Leftover files are resolved. Damaged
-data is cut where a starting broker would cut it after an unclean shutdown; elsewhere only by a
-given policy. Each round repairs one thing in a partition, because that may resolve other findings
-or reveal them: the caller verifies again and repairs again.
+data is truncated where a starting broker would truncate it after an unclean shutdown; elsewhere
+only by a given policy. Each round repairs one thing in a partition, because that may resolve other
+findings or reveal them: the caller verifies again and repairs again.
 """
 
 from __future__ import annotations

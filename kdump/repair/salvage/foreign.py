@@ -86,7 +86,7 @@ def find_foreign(
         directory: has the files beside the logs.
 
     Returns:
-        Why each batch goes, by base offset and number of the batch.
+        Why each batch is dropped, by base offset and number of the batch.
 
     Raises:
         OSError: a file cannot be read.
@@ -259,7 +259,7 @@ def _without_conflicts(runs: list[LogRun], logs: Mapping[int, ValidBatches]) -> 
 
 
 def _is_close(run: LogRun, others: list[LogRun]) -> bool:
-    """Whether a run that goes has hardly more doubts than one that stays instead of it."""
+    """Whether a dropped run has hardly more doubts than one that is kept instead."""
     return any(run.doubts - other.doubts <= _LITTLE for other in others)
 
 

@@ -35,7 +35,7 @@ REASONS: Final = {
     Cause.FOREIGN: "they belong to another log",
     Cause.DUPLICATE: "their offsets occur twice",
     Cause.UNDECIDED: (
-        "they contradict other batches, and little tells which belong to the partition"
+        "they contradict other batches, and too little shows which belong to the partition"
     ),
     Cause.OUT_OF_ORDER: "their offsets do not fit between those around them",
 }
@@ -52,7 +52,7 @@ class KeptLog:
         content: the whole file.
         batches: its valid batches.
         keep: which of them stay.
-        reasons: why a batch goes, by its number; not for those that are out of order.
+        reasons: why a batch is dropped, by its number; not for those that are out of order.
         markers: control batches to insert before a batch, by the batch's number.
     """
 
@@ -218,7 +218,7 @@ class KeptLogs:
         return int(rows[at]) if at < len(rows) else None
 
     def drop(self, segment: SalvagedSegment, row: int, why: Cause, reason: str) -> None:
-        """Drop a batch; batches that went only because of it stay again."""
+        """Drop a batch; batches that were dropped only because of it are kept again."""
         log = segment.log
         was_out_of_order = any(
             int(np.count_nonzero(~each.keep)) > len(each.reasons) for each in self.logs

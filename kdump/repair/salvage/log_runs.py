@@ -108,7 +108,7 @@ class LogRun:
 
     @property
     def cause(self) -> Cause:
-        """Why the run goes, if it does."""
+        """Why the run is dropped, if it is."""
         if self.is_twice:
             return Cause.DUPLICATE
         return Cause.UNDECIDED if self.is_undecided else Cause.FOREIGN

@@ -67,7 +67,7 @@ def _numbered(found: Sequence[QuarantinedRange]) -> Iterator[tuple[int, Quaranti
 
 
 def _of_batch(log: KeptLog, row: int, kept_offsets: _KeptOffsets) -> QuarantinedRange:
-    """The range of a valid batch that goes."""
+    """The range of a valid batch that is dropped."""
     batches = log.batches
     start = log.content.start + int(batches.position[row])
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
@@ -129,7 +129,7 @@ class _KeptOffsets:
 
 
 def _why_not(log: KeptLog, row: int, kept_offsets: _KeptOffsets) -> tuple[Cause, str]:
-    """Why a valid batch goes that the loader was never asked about."""
+    """Why a valid batch is dropped without asking the loader."""
     batches = log.batches
     first, last = int(batches.first_offset[row]), int(batches.last_offset[row])
     if kept_offsets.have(first, last, int(batches.crc[row])):

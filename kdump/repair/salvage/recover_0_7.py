@@ -1,7 +1,7 @@
 """Repair a partition of Kafka 0.7.
 
 Its offsets are positions in the stream of all bytes ever written, so a message cannot move without
-changing its offset. After a damaged range that goes, a new file begins, named after the offset of
+changing its offset. After a dropped, damaged range a new file begins, named after the offset of
 its first message.
 """
 
@@ -45,9 +45,9 @@ class Recovered07:
 def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovered07:
     """Compute the target state of a partition of Kafka 0.7; reads only.
 
-    A broker checked every message of the newest segment, and cut the segment at the first invalid
+    A broker checked every message of the newest segment, and truncated it at the first invalid
     one (``FileMessageSet.recover``); with an unknown magic it did not start. Truncating does the
-    same to all segments, and deletes those after the cut. Salvage keeps all valid messages of all
+    same to all segments, and deletes those after it. Salvage keeps all valid messages of all
     segments where they are.
 
     Args:
@@ -82,7 +82,7 @@ def repair_0_7(partition: Partition, policy: Policy = Policy.BROKER) -> Recovere
 
 
 def _cut(partition: Partition, segment: Segment) -> LogCut | None:
-    """The cut at the first invalid message of a segment; None if all are valid."""
+    """The truncation at the first invalid message of a segment; None if all are valid."""
     with (partition.path / segment.log_name).open_file() as source:
         for step in valid_messages(source):
             if isinstance(step, Skipped):

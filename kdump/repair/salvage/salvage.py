@@ -10,7 +10,7 @@
    Kafka leaves them. If the loader refuses a batch, insert the marker that was lost before it, or
    drop the batch, which may let others stay, and load again.
 
-What goes is quarantined: each range becomes a file beside the logs, which Kafka ignores; zeroes do
+Dropped ranges are quarantined: each becomes a file beside the logs, which Kafka ignores; zeroes do
 not. Offsets do not change, so the log has gaps. A gap that was there before, in a log that is not
 compacted, gets an empty file (:mod:`kdump.repair.salvage.missing_offsets`).
 """
@@ -80,7 +80,7 @@ def salvage_partition(directory: VirtualDirectory, context: LoadContext) -> Reco
 
 
 def _loses(outcome: Recovered | Refusal) -> bool:
-    """Whether a broker would cut or delete batches, or not load the partition."""
+    """Whether a broker would truncate or delete batches, or not load the partition."""
     if isinstance(outcome, Refusal) or outcome.report.dropped:
         return True
     return any(cut.loss.batches for cut in outcome.report.cuts)

@@ -46,7 +46,7 @@ class SourceColumn:
     """A column.
 
     Attributes:
-        name: of it.
+        name: of the column.
         sql_type: in Spark's DDL.
         arrow_type: in the Arrow batches.
         make: builds the column for some records; None for the column about damage.

@@ -50,7 +50,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>The system property {@code address} says where the listener of the brokers is, {@code patience} after how many
  * seconds a client gives up. A request is a line on standard
  * input, its fields separated by tabs; keys and values are in base64, "-" is null. An answer is lines of a name, a tab
- * and what is said of it, and an empty line; the only name is "failed" where the request failed.
+ * and a text about it, and an empty line; the only name is "failed" where the request failed.
  *
  * <p>All that is written and read is partition 0. A producer lives from {@code open} to the end: brokers may come and
  * go meanwhile.
@@ -222,7 +222,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Waits until a log directory is taken for failed, or the broker has ended over that. */
+    /** Waits until a log directory is offline, or the broker has ended because of it. */
     private void awaitOffline(String path) throws Exception {
         for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
             requireAlive();

@@ -22,7 +22,7 @@ import scala.Option;
  *
  * <p>A request is a line of words with tabs between them: a property each, as PLACE:BASE64, where the place is
  * {@code topic}, {@code broker} (its dynamic configuration), {@code cluster} (the dynamic one of all brokers) or
- * {@code file}, and the content KEY=VALUE. An answer is lines of a name, a tab and what is said of it, and an empty
+ * {@code file}, and the content KEY=VALUE. An answer is lines of a name, a tab and a text about it, and an empty
  * line: the values of a {@link LogConfig}, or {@code refused} and why.
  */
 public final class ConfigServer {

@@ -32,7 +32,7 @@ import org.apache.kafka.common.utils.ByteUtils;
 
 /**
  * Writes segments of internal topics whose records hold random values of every type and version that Kafka knows, and,
- * now and then, bytes that are no record: cut short, of an unknown type or version, or without a key.
+ * now and then, bytes that are not a record: truncated, of an unknown type or version, or without a key.
  *
  * <p>{@code java InternalTopicWriter DIRECTORY SEED COUNT} makes {@code DIRECTORY/TOPIC-NUMBER/} for the numbers 0 to
  * COUNT - 1, the topics taking turns. The values come from the schemas that Kafka's generated classes carry.

@@ -38,7 +38,7 @@ import org.apache.kafka.common.utils.ByteUtils;
  * Prints records of every type and version that Kafka keeps in topics of its own, with what the parsers of
  * {@code kafka-dump-log} say of each.
  *
- * <p>{@code java SchemaSamples SEED COUNT} makes COUNT sound and COUNT damaged records of each type and version, filled
+ * <p>{@code java SchemaSamples SEED COUNT} makes COUNT valid and COUNT damaged records of each type and version, filled
  * from the schemas that Kafka's generated classes carry. A line is one record, its columns parted by tabs: the decoder,
  * the offset, then in hex the key, the value, the key's text and the payload's text, each {@code -} where there is none.
  * Control records have the decoder {@code control} and their text in the last column; where the official tool gives up,
@@ -160,7 +160,7 @@ public final class SchemaSamples {
         return buffer.array();
     }
 
-    // ---- What is said of it ----------------------------------------------------------------------------------------
+    // ---- Descriptions -----------------------------------------------------------------------------------------------
 
     private void printAll(String decoder, String parserClass, List<Kind> kinds, int count) throws Exception {
         Constructor<?> constructor =
@@ -255,23 +255,23 @@ public final class SchemaSamples {
 
     // ---- Damage ----------------------------------------------------------------------------------------------------
 
-    private byte[] damage(byte[] sound) {
+    private byte[] damage(byte[] valid) {
         switch (random.nextInt(8)) {
             case 0:
                 return null;
             case 1:
-                return Arrays.copyOf(sound, sound.length + 1 + random.nextInt(3));
+                return Arrays.copyOf(valid, valid.length + 1 + random.nextInt(3));
             case 2:
                 byte[] noise = new byte[random.nextInt(12)];
                 random.nextBytes(noise);
                 return noise;
             case 3:
             case 4:
-                return Arrays.copyOf(sound, random.nextInt(sound.length + 1));
+                return Arrays.copyOf(valid, random.nextInt(valid.length + 1));
             default:
-                byte[] changed = sound.clone();
+                byte[] changed = valid.clone();
                 for (int i = random.nextInt(2); i >= 0; i--) {
-                    // Most of what can go wrong is told by the first bytes.
+                    // Most errors show in the first bytes.
                     int reach = random.nextBoolean() ? Math.min(8, changed.length) : changed.length;
                     changed[random.nextInt(reach)] = (byte) (random.nextBoolean() ? random.nextInt(4) : random.nextInt());
                 }
