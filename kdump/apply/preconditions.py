@@ -26,7 +26,7 @@ from kdump.apply.journal_record import ROOT, RecordKind
 from kdump.apply.pinned_directory import is_on_mount_of, is_same, status_at, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
-from kdump.words import discard_command
+from kdump.words import counted, discard_command
 
 _OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -154,7 +154,7 @@ def _wrong_size(path: Path, least_bytes: int, most_bytes: int) -> str:
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
         return "is not a file"
     if not least_bytes <= status.st_size <= most_bytes:
-        return f"has {status.st_size} bytes, not {most_bytes}"
+        return f"has {counted(status.st_size, 'byte')}, not {most_bytes}"
     return ""
 
 

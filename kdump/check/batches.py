@@ -99,7 +99,7 @@ def bad_checksums(batches: BatchColumns, scope: SegmentScope, into: Collector) -
                 scope.place(int(batches.position[row])),
                 "a batch is too small for its own header",
                 expected=f"{record_batch.HEADER_BYTES} bytes or more",
-                found=f"{size_bytes} bytes",
+                found=counted(size_bytes, "byte"),
                 loss="the batch, and on recovery everything after it",
             )
         return invariants.BATCH_CHECKSUM.finding(
@@ -333,7 +333,7 @@ def classify_bytes(
         The finding, and whether they are padding rather than damage.
     """
     place = scope.place(start)
-    size = f"{end - start} bytes"
+    size = counted(end - start, "byte")
     is_tail = end == file_bytes
     at_most = Severity.WARNING if scope.may_be_torn and is_tail else None
     # Fewer zeroes may be the start of an offset.
@@ -360,7 +360,7 @@ def classify_bytes(
         finding = invariants.TORN_TAIL.finding(
             place,
             "the last batch is incomplete",
-            expected=f"{claimed} bytes" if len(data) > record_batch.PREFIX_BYTES else None,
+            expected=counted(claimed, "byte") if len(data) > record_batch.PREFIX_BYTES else None,
             found=size,
             loss="the batch that was being written",
         )

@@ -15,6 +15,7 @@ from kdump.formats.offset_index import OffsetIndex
 from kdump.formats.time_index import TimeIndex
 from kdump.formats.transaction_index import TransactionIndex
 from kdump.storage.location import Location
+from kdump.words import counted
 
 
 def check_offset_index(
@@ -121,7 +122,7 @@ def partial_entry(path: Location, size_bytes: int, entry_bytes: int) -> Finding:
         Place(str(path), size_bytes - trailing),
         "an index ends in a partial entry",
         expected=f"a multiple of {entry_bytes} bytes",
-        found=f"{size_bytes} bytes",
+        found=counted(size_bytes, "byte"),
     )
 
 

@@ -19,6 +19,7 @@ from kdump.formats.uuids import format_uuid
 from kdump.log.partition import LeftoverKind, Partition
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
+from kdump.words import counted
 
 _LEFTOVERS: Final = {
     LeftoverKind.SWAP: (
@@ -150,7 +151,7 @@ def _check_leftovers(partition: Partition, into: Collector) -> ByteAccount:
             invariant.finding(
                 Place(str(partition.path / leftover.name)),
                 what,
-                found=f"{leftover.size_bytes} bytes",
+                found=counted(leftover.size_bytes, "byte"),
             )
         )
         account += ByteAccount(sound_bytes=leftover.size_bytes)

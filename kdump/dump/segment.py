@@ -23,6 +23,7 @@ from kdump.scan.batches import Stop, read_windows
 from kdump.scan.selection import Selection
 from kdump.scan.walk import Skipped, Step, limited_count, walk_segment
 from kdump.storage.location import StoredFile
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.dump.workers import Worker
@@ -262,7 +263,7 @@ class SegmentReading:
             DumpProblem(
                 problem.path,
                 problem.position,
-                f"{problem.what}; {size} bytes skipped {where}",
+                f"{problem.what}; {counted(size, 'byte')} skipped {where}",
                 problem.expected,
                 problem.found,
             )

@@ -71,7 +71,7 @@ def test_a_preview_of_recovery_says_that_flushed_segments_are_not_checked(
 
     (found,) = [line for line in lines("recover", "--dry-run", log_dir) if "not checked" in line]
 
-    assert f"'kdump verify {quoted}' does" in found
+    assert f"run 'kdump verify {quoted}'" in found
     assert f"'{SALVAGE} {quoted}' keeps every valid one" in found
 
 
