@@ -34,7 +34,7 @@ from kdump.processes.isolation import protect_process
 def cli() -> None:
     """Inspect, check and repair the log directories of a stopped Kafka broker.
 
-    Exit status (added up): 0 sound, 1 damage found and repaired, 4 damage left, 8 operational
+    Exit status (added up): 0 no damage, 1 damage found and repaired, 4 damage left, 8 operational
     error (cannot read, locked, disk full), 16 usage error.
     """
 
@@ -42,7 +42,7 @@ def cli() -> None:
 def run(args: Sequence[str] | None = None, **extra: Any) -> int:
     """Run the command line ``args`` (without the program's name); returns the exit status.
 
-    A command's callback returns an :class:`ExitStatus`, or None for sound. This function raises
+    A command's callback returns an :class:`ExitStatus`, or None for success. This function raises
     nothing. The notes of an exception, such as the outcome of each log directory, are reported
     before the exception itself. JSON output always gets its end, whatever ends the command.
     """

@@ -64,7 +64,7 @@ class Gallery:
         return refused
 
     def log_start(self, partition: Path) -> int:
-        """Where Kafka lets a log begin that it has loaded behind a clean stop."""
+        """Where Kafka lets a log begin that it loads after a clean shutdown."""
         path = partition.parent / names.LOG_START_OFFSET_CHECKPOINT
         starts = dict(decode_offset_checkpoint(path.read_bytes()))
         first = min(int(log.stem) for log in partition.glob("*.log"))
@@ -80,7 +80,7 @@ def kept_batches(partition: Path) -> set[bytes]:
 
 
 def batches_of(log: bytes) -> Iterator[bytes]:
-    """The sound ones: what is not, salvage takes away on purpose."""
+    """The valid ones: salvage removes the others on purpose."""
     for start, end in pairwise([*batch_positions(log), len(log)]):
         checksum = int.from_bytes(log[start + CRC_POSITION : start + ATTRIBUTES_POSITION])
         if checksum == crc32c.crc32c(log[start + ATTRIBUTES_POSITION : end]):

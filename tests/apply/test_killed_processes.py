@@ -79,6 +79,6 @@ def test_a_killed_undo_is_finished_by_the_next(
         kdump("recover", log_dir)
         assert killable.run_and_kill(["undo", log_dir], at) == -signal.SIGKILL, at
 
-        # Killed behind the last change that matters there is nothing to undo any more.
+        # After the last change there is nothing left to undo.
         assert kdump("undo", log_dir) in (0, 8), at
         assert without_lock(original_of(log_dir)) == without_lock(before), at

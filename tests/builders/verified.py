@@ -55,7 +55,7 @@ def forged(content: bytes, **fields: int) -> bytes:
 
 
 def with_body(content: bytes, body: bytes) -> bytes:
-    """Give a batch with other records behind the same header, and the checksum that fits them."""
+    """Give a batch with other records after the same header, and the checksum that fits them."""
     return encode_batch(decode_header(content), body)
 
 

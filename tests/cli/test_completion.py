@@ -103,7 +103,7 @@ def test_fish_completes_a_command() -> None:
     done = subprocess.run(
         ["fish", "--no-config", "-c", session], capture_output=True, text=True, check=True
     )
-    # With a description behind it, where the shell's version shows one.
+    # With a description after it, where the shell's version shows one.
     assert done.stdout.split()[0] == "dump-segment"
     assert len(done.stdout.splitlines()) == 1
 

@@ -19,7 +19,7 @@ from kdump.formats import kafka07, message_set, producer_snapshot
 from kdump.formats.compression import Codec, compress
 
 CHANGES = 100
-"""Random changes of one to three bytes that each sample suffers, behind all its truncations."""
+"""Random changes of one to three bytes made to each sample, after all its truncations."""
 
 READABLE = {0, 4}
 """The exit statuses of a file that could be read, whole or damaged."""

@@ -22,7 +22,7 @@ from kdump.formats.names import FileKind
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a sound log directory."""
+    """Give a valid log directory."""
     return LogModel().write(tmp_path / "logs").parent
 
 

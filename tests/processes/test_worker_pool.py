@@ -1,4 +1,4 @@
-"""Workers start in a safe way, answer through their pipes, and leave nothing behind."""
+"""Workers start in a safe way, answer through their pipes, and leave no processes or files."""
 
 from __future__ import annotations
 
