@@ -24,7 +24,6 @@ from kdump.check.findings import Finding, Place, Severity
 from kdump.check.part import Level
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.errors import KdumpError, UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState
 from kdump.jobs import recover as recovering
 from kdump.jobs.verify import verify as verifying
 from kdump.jobs.verify.verify_partition import PartitionReport
@@ -251,16 +250,13 @@ def _log_partition(partition: Partition, found: LogDirectory) -> LogPartition:
     return LogPartition(
         topic=topic,
         number=number,
-        state=_STATE_NAMES[partition.state],
+        state=partition.state.name.lower(),
         path=partition.path.local_path,
         size_bytes=partition.total_bytes,
         segments=tuple(_log_segment(each, partition) for each in partition.segments),
         _partition=partition,
         _directory=found,
     )
-
-
-_STATE_NAMES = {state: state.value.removeprefix("-") or "live" for state in PartitionState}
 
 
 def _log_segment(segment: Segment, partition: Partition) -> LogSegment:
@@ -280,14 +276,7 @@ def _read_log_directory(path: Path, selection: PartitionSelection) -> LogDirecto
     kind = directories.directory_kind(local(path))
     if not kind.is_log_directory:
         raise UsageProblem(f"{path} is not a log directory: it is a {kind.value}")
-    return directories.read_log_directory(
-        local(path),
-        kind,
-        # Settings of topics are in the cluster's metadata, whether or not that is selected.
-        select=lambda name, key: (
-            key.topic == CLUSTER_METADATA_TOPIC or selection.matches(name, key)
-        ),
-    )
+    return directories.read_log_directory(local(path), kind, select=selection.needs)
 
 
 def _read_batches(
@@ -640,15 +629,12 @@ def _selection(topics: Sequence[str], partitions: Sequence[str]) -> PartitionSel
 
 def _require_selected(selection: PartitionSelection, found: Sequence[LogDirectory]) -> None:
     """Refuse globs that match nothing: a result without findings would look like good news."""
-    if selection.is_everything or any(
-        partition in selection for directory in found for partition in directory.partitions
-    ):
-        return
-    named = " ".join(str(directory.path) for directory in found)
-    raise UsageProblem(
-        f"no partition in {named} matches topics={list(selection.topics)},"
-        f" partitions={list(selection.partitions)}"
-    )
+    if selection.is_futile(each for directory in found for each in directory.partitions):
+        named = " ".join(str(directory.path) for directory in found)
+        raise UsageProblem(
+            f"no partition in {named} matches topics={list(selection.topics)},"
+            f" partitions={list(selection.partitions)}"
+        )
 
 
 def _require_choice(name: str, value: str, choices: Sequence[str]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
+
+from kdump.formats.names import CLUSTER_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kdump.formats.names import TopicPartition
@@ -50,6 +53,17 @@ class PartitionSelection:
 
     def __contains__(self, partition: Partition) -> bool:
         return self.matches(partition.path.name, partition.topic_partition)
+
+    def needs(self, directory_name: str, key: TopicPartition) -> bool:
+        """Whether a partition has to be listed: it is selected, or has the settings of all topics.
+
+        Takes what :meth:`matches` does.
+        """
+        return key.topic == CLUSTER_METADATA_TOPIC or self.matches(directory_name, key)
+
+    def is_futile(self, partitions: Iterable[Partition]) -> bool:
+        """Whether there are globs, and none of ``partitions`` is selected."""
+        return not self.is_everything and not any(each in self for each in partitions)
 
     def names(self, key: TopicPartition) -> bool:
         """Whether a partition, or its topic, is given by its exact name rather than a pattern.

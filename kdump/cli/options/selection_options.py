@@ -71,9 +71,7 @@ def require_selected(selection: PartitionSelection, directories: Iterable[LogDir
         UsageProblem: no partition matches.
     """
     found = list(directories)
-    if not selection.is_everything and not any(
-        partition in selection for each in found for partition in each.partitions
-    ):
+    if selection.is_futile(partition for each in found for partition in each.partitions):
         raise nothing_selected(selection, [each.path for each in found])
 
 

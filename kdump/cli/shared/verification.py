@@ -117,7 +117,6 @@ def _find(
     These have the cluster's metadata in them, too, whether or not that is to be verified.
     """
     from kdump.cli.shared.directories import read_lone_partition
-    from kdump.formats.names import CLUSTER_METADATA_TOPIC
     from kdump.jobs.verify.verify import VerifyTarget, segment_alone
     from kdump.log.directory import directory_kind, read_log_directory
     from kdump.storage.entries import EntryKind
@@ -135,13 +134,7 @@ def _find(
                 continue
             kind = directory_kind(path)
             if kind.is_log_directory:
-                found = read_log_directory(
-                    path,
-                    kind,
-                    select=lambda name, key: (
-                        key.topic == CLUSTER_METADATA_TOPIC or selection.matches(name, key)
-                    ),
-                )
+                found = read_log_directory(path, kind, select=selection.needs)
                 directories.append(found)
                 targets.extend(
                     VerifyTarget(partition, found)
