@@ -98,12 +98,14 @@ def verify_and_repair(
 
 
 def _preview_status(
-    status: ExitStatus, damage: Iterable[Finding], repairs: Sequence[MinimalRepair]
+    status: ExitStatus, damage: Sequence[Finding], repairs: Sequence[MinimalRepair]
 ) -> ExitStatus:
     """Return the exit status of a preview with something to do."""
     status = status & ~ExitStatus.DAMAGE_LEFT | ExitStatus.REPAIRED
-    is_left = any(not any(each.ends(finding) for each in repairs) for finding in damage)
-    if is_left or any(each.loses_records for each in repairs):
+    left = damage
+    for each in repairs:
+        left = each.left_of(left)
+    if left or any(each.loses_records for each in repairs):
         status |= ExitStatus.DAMAGE_LEFT
     return preview_status(status)
 

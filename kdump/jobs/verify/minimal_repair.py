@@ -123,12 +123,15 @@ class MinimalRepair:
     loses_records: bool
     is_salvage: bool = False
 
-    def ends(self, finding: Finding) -> bool:
-        """Whether the repair is about ``finding``; a verification shows whether it succeeded."""
-        path = local(finding.place.path).as_absolute()
+    def left_of(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings that the repair is not about; of others, verifying shows the success."""
         changed = {local(each.path).resolved() for each in self.target.partitions if each.files}
         if self.target.root:
             changed.add(local(self.target.path).resolved())
+        return [finding for finding in findings if not self._is_about(finding, changed)]
+
+    def _is_about(self, finding: Finding, changed: Collection[Location]) -> bool:
+        path = local(finding.place.path).as_absolute()
         remedy = INVARIANTS[finding.code].remedy
         if remedy is Remedy.CAUSE:
             return path.parent.resolved() / path.name in changed
