@@ -22,6 +22,7 @@ from builders.compactable_directories import NOW_MS, last_values, plain_director
 from builders.freeing import EVERY_TOPIC
 from builders.in_process import Outcome, run_kdump
 from builders.log_dir_trees import original_of, seen_by_broker
+from builders.mounts import mounted
 from builders.recover_for_differ import recover as load_as_a_broker
 from builders.recovery import log_name
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
@@ -62,17 +63,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """Give a file system of its own, of two megabytes."""
     path = tmp_path / "disk"
     path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "kdump-test", str(path)]
-    try:
-        is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        is_mounted = False
-    if not is_mounted:
-        pytest.skip("a file system can only be mounted by root")
-    try:
+    with mounted("-t", "tmpfs", "-o", "size=2m", "kdump-test", at=path):
         yield path
-    finally:
-        subprocess.run(["umount", str(path)], check=True)
 
 
 def fill(disk: Path, *, but_pages: int) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from builders.freeing import ALL_IS_OLD
 from builders.in_process import Outcome, run_kdump
 from builders.log_dir_trees import seen_by_broker
+from builders.mounts import mounted
 from builders.repair_cases import PARTITION, bad_batch_in_the_middle
 from builders.trees import tree_of
 from builders.verified import LogModel
@@ -113,35 +113,26 @@ def test_a_linked_log_directory_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def mounted(tmp_path: Path) -> Iterator[Path]:
+def bind_mounted(tmp_path: Path) -> Iterator[Path]:
     """Give a log directory in which a partition is a mount of a directory beside it."""
     log_dir, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
     bad_batch_in_the_middle(log_dir)
     shutil.copytree(log_dir / PARTITION, elsewhere)
-    mount = ["mount", "--bind", str(elsewhere), str(log_dir / PARTITION)]
-    try:
-        is_mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except FileNotFoundError:
-        is_mounted = False
-    if not is_mounted:
-        pytest.skip("a directory can only be mounted by root")
-    try:
+    with mounted("--bind", str(elsewhere), at=log_dir / PARTITION):
         yield log_dir
-    finally:
-        subprocess.run(["umount", str(log_dir / PARTITION)], check=True)
 
 
 @pytest.mark.parametrize("args", [(), ("--no-undo",)], ids=["with an undo", "without"])
 def test_a_mount_of_the_same_file_system_is_refused_before_anything_is_written(
-    mounted: Path, args: tuple[str, ...]
+    bind_mounted: Path, args: tuple[str, ...]
 ) -> None:
-    before = seen_by_broker(mounted)
+    before = seen_by_broker(bind_mounted)
 
-    outcome = kdump("recover", *args, mounted)
+    outcome = kdump("recover", *args, bind_mounted)
 
     assert outcome.exit_status == 8
     assert b"is on another file system or mount" in outcome.stderr
-    assert seen_by_broker(mounted) == before
+    assert seen_by_broker(bind_mounted) == before
 
 
 def test_a_run_is_not_undone_into_a_mount(tmp_path: Path) -> None:
@@ -149,10 +140,7 @@ def test_a_run_is_not_undone_into_a_mount(tmp_path: Path) -> None:
     bad_batch_in_the_middle(log_dir)
     assert kdump("recover", log_dir).exit_status & 8 == 0
     shutil.copytree(log_dir / PARTITION, elsewhere)
-    mount = ["mount", "--bind", str(elsewhere), str(log_dir / PARTITION)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("a directory can only be mounted by root")
-    try:
+    with mounted("--bind", str(elsewhere), at=log_dir / PARTITION):
         before = seen_by_broker(log_dir)
 
         outcome = kdump("undo", log_dir)
@@ -160,5 +148,3 @@ def test_a_run_is_not_undone_into_a_mount(tmp_path: Path) -> None:
         assert outcome.exit_status == 8
         assert b"is on another file system or mount" in outcome.stderr
         assert seen_by_broker(log_dir) == before
-    finally:
-        subprocess.run(["umount", str(log_dir / PARTITION)], check=True)
