@@ -17,7 +17,6 @@ from kdump.formats.names import QUORUM_STATE
 from kdump.formats.uuids import ZERO_UUID, parse_uuid
 
 VERSIONS: Final = (0, 1)
-NO_NODE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,6 @@ CHECKPOINTS: Final = {
 """Checkpoint files by their names on the command line."""
 
 _NO_LINE: Final = "none"
-_REPAIRED: Final = ExitStatus.REPAIRED | ExitStatus.DAMAGE_LEFT
 
 
 @click.group("checkpoint")

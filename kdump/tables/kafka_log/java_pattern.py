@@ -20,7 +20,6 @@ from typing import Final, NoReturn
 Characters = frozenset[str]
 
 _ALL: Final = frozenset(map(chr, range(128)))
-_NONE: Final[Characters] = frozenset()
 
 
 def _ascii_where(is_one: Callable[[str], bool]) -> Characters:
