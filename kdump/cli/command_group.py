@@ -25,13 +25,13 @@ def command_names() -> list[str]:
     return sorted(_files())
 
 
-def summary_of(name: str) -> str:
-    """Read the line about a command in ``kdump --help``: the first of its module's source.
+def summaries() -> dict[str, str]:
+    """Read the line about each command in ``kdump --help``: the first of its module's source.
 
     Raises:
-        ValueError: the module does not begin with a docstring.
+        ValueError: a module does not begin with a docstring.
     """
-    return _summary(name, _files()[name])
+    return {name: _summary(name, path) for name, path in sorted(_files().items())}
 
 
 def _summary(name: str, path: Path) -> str:
@@ -85,6 +85,4 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, _summary(name, path)) for name, path in sorted(_files().items())]
-            )
+            formatter.write_dl(list(summaries().items()))

@@ -11,7 +11,7 @@ import pytest
 
 from builders.in_process import run_kdump
 from kdump.cli import commands
-from kdump.cli.command_group import command_names, summary_of
+from kdump.cli.command_group import command_names, summaries
 from kdump.cli.main import cli
 
 GREETING = '''"""Greet somebody.
@@ -68,7 +68,7 @@ def test_a_command_has_the_name_of_its_file(name: str) -> None:
 
 @pytest.mark.parametrize("name", command_names())
 def test_the_line_about_a_command_is_a_sentence(name: str) -> None:
-    summary = summary_of(name)
+    summary = summaries()[name]
     assert summary[0].isupper()
     assert summary.endswith(".")
     assert len(summary) <= 72
