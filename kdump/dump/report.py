@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kdump.dump.problems import DumpProblem
+from kdump.formats.java.java_text import java_string_hash
 
 Offsets = NDArray[np.int64]
 
@@ -296,12 +297,3 @@ class JavaHashOrder:
 
 _CROWDED: Final = 8
 _SMALLEST_TABLE_WITH_TREES: Final = 64
-
-
-def java_string_hash(text: str) -> int:
-    """``String.hashCode`` of ``text``, as an unsigned 32-bit integer."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
-        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
-    return value

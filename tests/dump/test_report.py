@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from builders.index_files import Said
 from kdump.dump.problems import DumpProblem
-from kdump.dump.report import JavaHashOrder, Pairs, java_string_hash
+from kdump.dump.report import JavaHashOrder, Pairs
 from kdump.storage.local_disk import local
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -134,18 +134,6 @@ def test_a_million_gaps_take_little_memory() -> None:
         pairs.extend(block, block + 2)
     assert sum(steps.nbytes for _, steps in pairs._blocks) <= 2 * len(keys)
     assert sum(1 for _ in pairs.ascending()) == len(keys)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("/data/topic-0", 3_820_967_772)],
-)
-def test_strings_hash_as_in_java(text: str, expected: int) -> None:
-    assert java_string_hash(text) == expected
-
-
-def test_a_character_outside_the_basic_plane_hashes_as_two() -> None:
-    assert java_string_hash("\N{GRINNING FACE}") == 0xD83D * 31 + 0xDE00
 
 
 def order_of(*keys: str) -> list[str]:

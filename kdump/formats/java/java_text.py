@@ -1,4 +1,4 @@
-"""Bytes as Java reads them into text.
+"""Bytes as Java reads them into text, and its hash of text.
 
 ``new String(bytes, UTF_8)`` puts U+FFFD where the bytes are not UTF-8, and so does Python's
 ``replace`` handler, but they disagree on one thing: an encoded surrogate (``ED A0..BF``) is one
@@ -63,3 +63,27 @@ def _replaced_pieces(data: bytes) -> Iterator[bytes]:
             end += 1
         yield str(data[start:end], "utf-8", "replace").encode()
         start = end
+
+
+def java_string_hash(text: str) -> int:
+    """``String.hashCode`` of ``text``, as an unsigned 32-bit integer."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        value = (31 * value + (high << 8 | low)) & 0xFFFFFFFF
+    return value
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """The partition of a coordinator's topic that has the records of a group or transactional id.
+
+    Follows ``GroupCoordinatorService.partitionFor`` and ``TransactionStateManager.partitionFor``.
+
+    Args:
+        key: the name of the group, or the transactional id.
+        partitions: how many the topic has.
+    """
+    value = java_string_hash(key)
+    # Utils.abs makes 0 of the one negative number that has no absolute value.
+    magnitude = value if value < 1 << 31 else (1 << 32) - value
+    return magnitude % (1 << 31) % partitions

@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.formats.java.java_text import java_utf8, java_utf8_bytes
+from kdump.formats.java.java_text import (
+    coordinator_partition,
+    java_string_hash,
+    java_utf8,
+    java_utf8_bytes,
+)
 
 any_bytes = st.binary() | st.lists(
     # This way bytes that matter to UTF-8 occur often enough.
@@ -63,3 +68,30 @@ def test_an_ascii_byte_keeps_what_stands_on_its_two_sides_apart(left: bytes, rig
 def test_much_text_is_converted_the_same_wherever_it_is_cut_into_pieces() -> None:
     data = "é日".encode() * 50_000 + b"\xff\xed\xa0\x80" + b"\x80" * 100_000
     assert bytes(java_utf8_bytes(data)) == java_utf8(data).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("/data/topic-0", 3_820_967_772)],
+)
+def test_strings_hash_as_in_java(text: str, expected: int) -> None:
+    assert java_string_hash(text) == expected
+
+
+def test_a_character_outside_the_basic_plane_hashes_as_two() -> None:
+    assert java_string_hash("\N{GRINNING FACE}") == 0xD83D * 31 + 0xDE00
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed", "partition"),
+    [
+        pytest.param("a", 97, 47, id="a positive hash"),
+        pytest.param("/data/topic-0", 3_820_967_772, 24, id="a negative hash"),
+        pytest.param("polygenelubricants", 1 << 31, 0, id="the hash without an absolute value"),
+    ],
+)
+def test_a_coordinator_is_found_by_the_absolute_value_of_the_hash(
+    key: str, hashed: int, partition: int
+) -> None:
+    assert java_string_hash(key) == hashed
+    assert coordinator_partition(key, 50) == partition
