@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kdump.broker.cleaner.compaction_keys import (
-    KEY_TYPE,
     NO_RECORDS,
     KeyedRecords,
     LastOffsets,
     live_records,
 )
+from kdump.scan.distinct_keys import KEY_TYPE
 
 pytestmark = pytest.mark.slow
 

@@ -16,13 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.broker.cleaner.cleaned_transactions import TxnBatches, txn_batches
-from kdump.broker.cleaner.compaction_keys import KEY_TYPE, NO_RECORDS, KeyedRecords, LastOffsets
+from kdump.broker.cleaner.compaction_keys import NO_RECORDS, KeyedRecords, LastOffsets
 from kdump.broker.cleaner.compaction_parts import Extents
 from kdump.broker.cleaner.rebuilt_batches import refused_records
 from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import Column, Flags, Stop, Window, new_buffer, read_windows
+from kdump.scan.distinct_keys import KEY_TYPE
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.markers import is_control
