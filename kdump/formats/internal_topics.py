@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 from kdump.formats.control_records import parse_control_record
+from kdump.formats.coordinator_records import read_fields, read_prefix, require_known_version
 from kdump.formats.cursor import Cursor
 from kdump.formats.errors import FormatError
 from kdump.formats.java.jackson import message_node, node_text
@@ -167,21 +168,20 @@ def _parse_coordinator_record(
     record_type = version = key_message = None
     try:
         key_cursor = Cursor(key)
-        type_id = _read_prefix(key_cursor, "key")
+        type_id = read_prefix(key_cursor, "key")
         record_type = record_types.get(type_id)
         if record_type is None or record_type.key is None:
             return ParsedRecord(
                 key_text=f"Unknown record type {type_id} at offset {offset}, skipping.",
                 error=f"Found an unknown record type {type_id}",
             )
-        key_message = _read_message(record_type.key, key_cursor, type_id, "key")
+        key_message = read_fields(record_type.key, key_cursor, type_id, "key")
         value_message, value_node = None, None
         if value is not None:
             value_cursor = Cursor(value)
-            version = _read_prefix(value_cursor, "value")
-            if version not in record_type.value.versions:
-                _fail(f"Found an unknown record version {version} for {type_id} type")
-            value_message = _read_message(record_type.value, value_cursor, version, "value")
+            version = read_prefix(value_cursor, "value")
+            require_known_version(record_type, version)
+            value_message = read_fields(record_type.value, value_cursor, version, "value")
             value_node = message_node(record_type.value, value_message, version)
             if record_type is group_coordinator.GROUP_METADATA:
                 _unfold_members(value_message, value_node)
@@ -205,24 +205,6 @@ def _parse_coordinator_record(
         key=key_message,
         value=value_message,
     )
-
-
-def _read_prefix(cursor: Cursor, name: str) -> int:
-    try:
-        return cursor.int16()
-    except FormatError:
-        _fail(f"Could not read version from {name}'s buffer.")
-
-
-def _read_message(schema: MessageSchema, cursor: Cursor, version: int, name: str) -> MessageValue:
-    try:
-        return decode(schema, cursor, version)
-    except FormatError as error:
-        raise SchemaError(
-            f"Could not read record with version {version} from {name}'s buffer "
-            f"due to: {java_message(error)}.",
-            position=error.position,
-        ) from error
 
 
 _CONSUMER_PROTOCOL_TYPE: Final = "consumer"
