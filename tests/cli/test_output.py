@@ -15,16 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.cli.output.rendering import (
-    SAMPLE_ROWS,
-    Column,
-    Kind,
-    OutputFormat,
-    escape_controls,
-    format_bytes,
-    format_timestamp,
-    open_output,
-)
+from kdump.cli.output.rendering import SAMPLE_ROWS, Column, OutputFormat, open_output
+from kdump.cli.output.value_text import Kind, escape_controls, format_bytes, format_timestamp
 
 COLUMNS = (
     Column("name", "Name"),

@@ -12,7 +12,8 @@ from kdump.cli.options.parameters import LocationParameter, parse_integer, paths
 from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.events import Event
-from kdump.cli.output.rendering import Column, Kind, OutputFormat, open_output, output_option
+from kdump.cli.output.rendering import Column, OutputFormat, open_output, output_option
+from kdump.cli.output.value_text import Kind
 from kdump.cli.output.write_report import (
     Operations,
     failure_events,

@@ -15,13 +15,12 @@ from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_reco
 from kdump.cli.output.rendering import (
     SAMPLE_ROWS,
     Column,
-    Kind,
     Output,
     OutputFormat,
-    escape_controls,
     open_output,
     output_option,
 )
+from kdump.cli.output.value_text import Kind, escape_controls
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.phases import each_during
 from kdump.storage.entries import EntryKind

@@ -10,7 +10,8 @@ import click
 
 from kdump.cli.options.parameters import LocationParameter
 from kdump.cli.options.selection_options import nothing_selected, selection_options
-from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus
 from kdump.phases import phase
 from kdump.storage.location import Location

@@ -13,7 +13,8 @@ import click
 from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.output.brief import MAX_LISTED
 from kdump.cli.output.events import write_line
-from kdump.cli.output.rendering import Column, Kind, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.value_text import Kind
 from kdump.errors import ExitStatus, UsageProblem
 from kdump.words import counted
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from kdump.cli.options.parameters import PropertyParameter, SizeParameter
-from kdump.cli.output.rendering import format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.engine.engine_choice import DEFAULT_THRESHOLD_BYTES, EngineChoice, EngineOptions
 from kdump.engine.progress import Progress
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kdump.broker.retention.retention import Reason
 from kdump.cli.output.brief import BriefList, Unchanged
 from kdump.cli.output.events import Event
-from kdump.cli.output.rendering import format_bytes, format_timestamp
+from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.jobs.execution import PlanResult

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TextIO
 
-from kdump.cli.output.rendering import Output, OutputFormat, escape_controls, open_output
+from kdump.cli.output.rendering import Output, OutputFormat, open_output
 from kdump.cli.output.terminal import terminal_columns, wrapped
+from kdump.cli.output.value_text import escape_controls
 
 
 class EventFormat(enum.Enum):

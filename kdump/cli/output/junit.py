@@ -8,7 +8,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kdump.cli.output.rendering import escape_controls
+from kdump.cli.output.value_text import escape_controls
 
 if TYPE_CHECKING:
     from kdump.check.findings import Finding

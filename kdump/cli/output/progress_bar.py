@@ -19,8 +19,8 @@ from typing import Final, TextIO
 
 from kdump import phases
 from kdump.cli.output import streams
-from kdump.cli.output.rendering import escape_controls, format_bytes
 from kdump.cli.output.terminal import terminal_columns
+from kdump.cli.output.value_text import escape_controls, format_bytes
 from kdump.engine.progress import Silent
 from kdump.phases import Phase
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kdump.cli.output.brief import MAX_LISTED, BriefFindings, finding_line
 from kdump.cli.output.events import Event, EventFormat, Printer, open_printer, write_line
-from kdump.cli.output.rendering import format_bytes
+from kdump.cli.output.value_text import format_bytes
 from kdump.errors import ExitStatus
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
 from kdump.words import counted, undo_command
