@@ -10,10 +10,15 @@ import enum
 
 
 class ExitStatus(enum.IntFlag):
-    """The exit status of a command; the bits are combined as in ``fsck``."""
+    """The exit status of a command; the bits are combined as in ``fsck``.
+
+    Bit 1 of ``grep`` and ``diff`` says what that of their namesakes says.
+    """
 
     SOUND = 0
     REPAIRED = 1
+    NOTHING_MATCHED = 1
+    DIFFERENT = 1
     DAMAGE_LEFT = 4
     OPERATIONAL_ERROR = 8
     USAGE = 16

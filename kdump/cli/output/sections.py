@@ -1,0 +1,143 @@
+"""Output of rows of several types, each type a table of its own.
+
+JSON has one stream of objects, whose ``type`` says what they are. People see a table for each type,
+in the order in which a command declares them, under its title if there are several, and the
+summary below. CSV can have one header only: its first column is ``type``, and the others are the
+columns of all types; a row's cells are empty where its type has no such column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kdump.cli.output.events import write_line
+from kdump.cli.output.rendering import Column, Output, OutputFormat, Row, open_output
+
+_FOR_PROGRAMS: Final = frozenset({OutputFormat.JSON, OutputFormat.JSONL, OutputFormat.CSV})
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The rows of one type.
+
+    Attributes:
+        type: their ``type`` in JSON and CSV.
+        title: heading for people.
+        columns: of the table.
+    """
+
+    type: str
+    title: str
+    columns: Sequence[Column]
+
+
+class SectionedOutput(Protocol):
+    """The receiver of a command's rows and of its summary."""
+
+    def row(self, row: Row) -> None:
+        """Write one row; its ``type`` names a section."""
+        ...
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        """Write many rows."""
+        ...
+
+    def summary(self, row: Row, lines: Iterable[str]) -> None:
+        """Write the summary, last: JSON has ``row``, people see ``lines``.
+
+        With CSV, which has rows only, the lines go to standard error.
+        """
+        ...
+
+
+@contextlib.contextmanager
+def open_sections(
+    output_format: OutputFormat, sections: Sequence[Section]
+) -> Iterator[SectionedOutput]:
+    """Open an output of rows of several types.
+
+    For people, rows are held until the context ends without an error, and sections without rows
+    are left out. Programs get each row at once.
+
+    Raises:
+        OSError: writing failed; :class:`BrokenPipeError` if the reader is gone.
+    """
+    if output_format in _FOR_PROGRAMS:
+        with open_output(output_format, _union(sections)) as output:
+            yield _Stream(output, has_summary=output_format is not OutputFormat.CSV)
+    else:
+        tables = _Tables(sections)
+        yield tables
+        tables.write(output_format)
+
+
+def _union(sections: Sequence[Section]) -> list[Column]:
+    """The column ``type``, and the columns of all sections by name."""
+    columns = {"type": Column("type", "Type")}
+    for section in sections:
+        for column in section.columns:
+            columns.setdefault(column.name, column)
+    return list(columns.values())
+
+
+class _Stream:
+    """Rows for programs."""
+
+    def __init__(self, output: Output, *, has_summary: bool) -> None:
+        self._output = output
+        self._has_summary = has_summary
+
+    def row(self, row: Row) -> None:
+        self._output.row(row)
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        self._output.rows(rows)
+
+    def summary(self, row: Row, lines: Iterable[str]) -> None:
+        if self._has_summary:
+            self._output.row(row)
+            return
+        for line in lines:
+            write_line(line, sys.stderr)
+
+
+class _Tables:
+    """Rows for people."""
+
+    def __init__(self, sections: Sequence[Section]) -> None:
+        self._sections = sections
+        self._rows: dict[str, list[Row]] = {section.type: [] for section in sections}
+        self._lines: list[str] = []
+
+    def row(self, row: Row) -> None:
+        self._rows[row["type"]].append(row)
+
+    def rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.row(row)
+
+    def summary(self, row: Row, lines: Iterable[str]) -> None:
+        self._lines += lines
+
+    def write(self, output_format: OutputFormat) -> None:
+        """Write the tables and the summary, with empty lines between them."""
+        is_first = True
+        for section in self._sections:
+            rows = self._rows[section.type]
+            if not rows:
+                continue
+            if not is_first:
+                write_line("")
+            is_first = False
+            if len(self._sections) > 1:
+                write_line(f"{section.title}:")
+            with open_output(output_format, section.columns) as output:
+                output.rows(rows)
+        if self._lines and not is_first:
+            write_line("")
+        for line in self._lines:
+            write_line(line)
