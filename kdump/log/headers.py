@@ -33,6 +33,7 @@ class BatchSpan:
         first_timestamp_ms: of the first record; None if the header does not say: in magic 0, in a
             compressed message of magic 1, and if the field has a delete horizon instead.
         max_timestamp_ms: the largest; None in magic 0, or if the header has none.
+        leader_epoch: of the leader that appended it; -1 in magic 0 and 1.
     """
 
     position: int
@@ -41,6 +42,7 @@ class BatchSpan:
     last_offset: int
     first_timestamp_ms: int | None
     max_timestamp_ms: int | None
+    leader_epoch: int
 
     @property
     def next_position(self) -> int:
@@ -119,6 +121,7 @@ def _batch_span(header: record_batch.BatchHeader, position: int) -> BatchSpan | 
         last_offset=header.last_offset,
         first_timestamp_ms=_or_none(first_timestamp),
         max_timestamp_ms=_or_none(header.max_timestamp),
+        leader_epoch=header.partition_leader_epoch,
     )
 
 
@@ -136,6 +139,7 @@ def _message_span(header: message_set.MessageHeader, position: int) -> BatchSpan
         last_offset=header.offset,
         first_timestamp_ms=_or_none(header.timestamp) if is_exact else None,
         max_timestamp_ms=_or_none(header.timestamp),
+        leader_epoch=record_batch.NO_PARTITION_LEADER_EPOCH,
     )
 
 

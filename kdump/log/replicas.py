@@ -1,0 +1,97 @@
+"""The replicas of partitions in several log directories, of one broker or of several."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kdump.formats import record_batch
+from kdump.formats.names import FileKind, PartitionState, TopicPartition
+from kdump.log.directory import LogDirectory
+from kdump.log.header_seek import HeaderSeekableLog
+from kdump.log.headers import batch_spans
+from kdump.log.partition import Partition
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """A replica of a partition, identified by the log directory that it is in."""
+
+    log_directory: LogDirectory
+    partition: Partition
+
+    @property
+    def node_id(self) -> int | None:
+        """Of its broker; None if the log directory does not say."""
+        properties = self.log_directory.meta_properties
+        return None if properties is None else properties.node_id
+
+
+def replicas_by_partition(
+    directories: Iterable[LogDirectory],
+) -> dict[TopicPartition, list[Replica]]:
+    """Group the live partitions of log directories, in the order of ``directories``.
+
+    Copies that are deleted, stray or on their way to another log directory are left out.
+    """
+    found = defaultdict[TopicPartition, list[Replica]](list)
+    for directory in directories:
+        for partition in directory.partitions:
+            if partition.topic_partition is not None and partition.state is PartitionState.LIVE:
+                found[partition.topic_partition].append(Replica(directory, partition))
+    return dict(found)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ReplicaEnd:
+    """Where a replica's log ends; the greater one wins an election.
+
+    Attributes:
+        leader_epoch: of the last batch; -1 if there is none, or if it has none.
+        offset: after the last record.
+    """
+
+    leader_epoch: int
+    offset: int
+
+
+def replica_end(partition: Partition) -> ReplicaEnd:
+    """Find where a log ends, by the headers after the last entry of the active segment's index.
+
+    Checksums are not verified. If the active segment is empty, the epoch is that of the segment
+    before it.
+
+    Args:
+        partition: as a starting broker loads it; not of Kafka 0.7.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
+    offset = None
+    for segment in reversed(partition.segments):
+        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+            seekable = HeaderSeekableLog.of_segment(partition, segment, log)
+            start = seekable.last_indexed_position() if segment.offset_index_bytes else 0
+            last = deque(batch_spans(log, start, segment.base_offset), maxlen=1)
+        if last:
+            return ReplicaEnd(last[0].leader_epoch, max(last[0].last_offset + 1, offset or 0))
+        offset = segment.base_offset if offset is None else offset
+    return ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, offset or 0)
+
+
+def most_advanced(replicas: Sequence[Replica]) -> Replica:
+    """The replica with the greatest last leader epoch, and among those the longest.
+
+    So a controller would choose among replicas that are not known to be in sync; the first of
+    equals wins.
+
+    Args:
+        replicas: of one partition, at least one.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    if len(replicas) == 1:
+        return replicas[0]
+    return max(replicas, key=lambda replica: replica_end(replica.partition))

@@ -1,0 +1,73 @@
+"""The records of a partition's valid batches in order, and the damage between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kdump.formats.names import FileKind
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part, valid_windows
+from kdump.scan.batches import Window
+from kdump.scan.records import RecordColumns
+from kdump.scan.selection import Selection
+from kdump.scan.walk import ALL, MessageSet, expand_window
+
+
+def valid_records(
+    partition: Partition, on_damage: OnDamage, selection: Selection = ALL
+) -> Iterator[RecordColumns | MessageSet]:
+    """Yield the records of all valid batches of a partition, in offset order.
+
+    Memory holds one window, whatever the size of the log. A torn tail is damage, preallocated
+    space is not. Records that follow damage are yielded: who adds records up has to know from
+    ``on_damage`` that some are missing in between.
+
+    Args:
+        partition: as a starting broker loads it; not of Kafka 0.7.
+        on_damage: takes the damage, each before the records that follow it.
+        selection: which records; the limit is not applied.
+
+    Raises:
+        OSError: a log cannot be read.
+    """
+    for segment, following in partition.with_following():
+        if _ends_before(following, selection):
+            continue
+        if selection.to_offset is not None and segment.base_offset >= selection.to_offset:
+            return
+        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+            path = str(log.location)
+            for step in valid_windows(log, segment_part(segment, following)):
+                if isinstance(step, Damage):
+                    on_damage(step)
+                    continue
+                for records in expand_window(step, selection, with_records=True):
+                    yield from _reported(records, step, path, on_damage)
+
+
+def _ends_before(following: Segment | None, selection: Selection) -> bool:
+    """Whether all offsets of a segment are below the first selected one."""
+    return (
+        following is not None
+        and selection.from_offset is not None
+        and following.base_offset <= selection.from_offset
+    )
+
+
+def _reported(
+    records: Window | RecordColumns | MessageSet, window: Window, path: str, on_damage: OnDamage
+) -> Iterator[RecordColumns | MessageSet]:
+    """Report the batches of ``window`` whose records end early, then yield the records."""
+    if isinstance(records, RecordColumns):
+        for row, problem in sorted(records.problems.items()):
+            position = records.batches.position[row]
+            at = int(window.batches.position.searchsorted(position))
+            on_damage(batch_damage(window, at, path, problem))
+        if records.count:
+            yield records
+    elif isinstance(records, MessageSet):
+        if records.problem is not None:
+            on_damage(batch_damage(records.window, 0, path, records.problem))
+        if records.messages:
+            yield records

@@ -1,0 +1,43 @@
+"""The replicas of a partition in several log directories, and the one to believe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kdump.formats.names import TopicPartition
+from kdump.log.directory import LogDirectory, read_log_directory
+from kdump.log.replicas import ReplicaEnd, most_advanced, replica_end, replicas_by_partition
+from kdump.storage.local_disk import local
+
+DIVERGED = TopicPartition("div-a", 0)
+
+
+@pytest.fixture(scope="module")
+def brokers(fixtures: Path) -> list[LogDirectory]:
+    """The log directories of three brokers; the second broker has two."""
+    names = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
+    return [read_log_directory(local(fixtures / "states" / "clean" / name)) for name in names]
+
+
+def test_a_partition_has_a_replica_for_each_broker_that_has_its_log(
+    brokers: list[LogDirectory],
+) -> None:
+    found = replicas_by_partition(brokers)
+    assert [replica.node_id for replica in found[DIVERGED]] == [1, 3]
+
+
+def test_the_replica_of_the_greatest_epoch_is_believed_and_not_the_longest(
+    brokers: list[LogDirectory],
+) -> None:
+    replicas = replicas_by_partition(brokers)[DIVERGED]
+    ends = {each.node_id: replica_end(each.partition) for each in replicas}
+    assert ends[1].offset > ends[3].offset
+    assert ends[1].leader_epoch < ends[3].leader_epoch
+    assert most_advanced(replicas).node_id == 3
+
+
+def test_an_empty_log_has_no_epoch(brokers: list[LogDirectory]) -> None:
+    replica = replicas_by_partition(brokers)[TopicPartition("empty", 0)][0]
+    assert replica_end(replica.partition) == ReplicaEnd(-1, 0)
