@@ -1,4 +1,4 @@
-"""What a broker that stops cleanly leaves in the root of a log directory."""
+"""Checkpoints and the clean shutdown marker, as a broker writes them at a clean shutdown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POINTS = {("orders", 0): 3, ("orders", 1): 4, ("gone", 0): 5}
 
 
 def directory_of(path: Path) -> LogDirectory:
-    """Two partitions of twelve records, and a line for one that is not there."""
+    """Write two partitions of twelve records, and a checkpoint line for a missing one."""
     write_log_directory(
         path, clean=False, recovery_points=POINTS, log_start_offsets={("orders", 1): 6}
     )
@@ -47,28 +47,30 @@ def lines(target: TargetFile) -> dict[TopicPartition, int]:
     return dict(decode_offset_checkpoint(target.data))
 
 
-def test_the_recovery_points_are_the_ends_of_the_logs_that_are_there(tmp_path: Path) -> None:
+def test_recovery_points_become_the_log_end_offsets(tmp_path: Path) -> None:
     directory = directory_of(tmp_path)
     root = recovered_root(directory, outcomes_of(directory))
 
     assert lines(root["recovery-point-offset-checkpoint"]) == {A: 12, B: 12}
 
 
-def test_only_a_log_start_behind_the_first_segment_has_a_line(tmp_path: Path) -> None:
+def test_only_a_log_start_offset_after_the_first_base_offset_is_checkpointed(
+    tmp_path: Path,
+) -> None:
     directory = directory_of(tmp_path)
     root = recovered_root(directory, outcomes_of(directory))
 
     assert lines(root["log-start-offset-checkpoint"]) == {B: 6}
 
 
-def test_the_marker_of_a_clean_stop_is_written_without_a_broker_epoch(tmp_path: Path) -> None:
+def test_the_clean_shutdown_marker_has_no_broker_epoch(tmp_path: Path) -> None:
     directory = directory_of(tmp_path)
     root = recovered_root(directory, outcomes_of(directory))
 
     assert root[".kafka_cleanshutdown"] == NewBytes(b'{"version":0,"brokerEpoch":-1}')
 
 
-def test_lines_of_what_was_refused_stay_and_there_is_no_marker(tmp_path: Path) -> None:
+def test_a_refused_partition_keeps_its_lines_and_prevents_the_marker(tmp_path: Path) -> None:
     directory = directory_of(tmp_path)
     outcomes = outcomes_of(directory) | {B: Refusal("so", "file", "Exception")}
     root = recovered_root(directory, outcomes)
@@ -78,7 +80,7 @@ def test_lines_of_what_was_refused_stay_and_there_is_no_marker(tmp_path: Path) -
     assert root[".kafka_cleanshutdown"] == Gone()
 
 
-def test_lines_of_partitions_that_were_not_gone_through_stay(tmp_path: Path) -> None:
+def test_unselected_partitions_keep_their_lines_and_prevent_the_marker(tmp_path: Path) -> None:
     directory = directory_of(tmp_path)
     root = recovered_root(directory, {A: outcomes_of(directory)[A]})
 
@@ -90,7 +92,7 @@ def test_lines_of_partitions_that_were_not_gone_through_stay(tmp_path: Path) -> 
     assert root[".kafka_cleanshutdown"] == Gone()
 
 
-def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -> None:
+def test_metadata_deleted_stray_and_future_logs_are_not_loaded(tmp_path: Path) -> None:
     write_log_directory(tmp_path)
     for name in (
         "__cluster_metadata-0",
@@ -107,23 +109,23 @@ def test_the_metadata_log_and_what_is_set_aside_are_not_loaded(tmp_path: Path) -
     assert loaded == [B]
 
 
-# ---- Made of the logs ----
+# ---- Rebuilt from the logs ----
 
 
 def rebuilt(path: Path, **files: dict[tuple[str, int], int]) -> dict[str, TargetFile]:
-    """Recover the checkpoints of one log of twelve records that begins at 10."""
+    """Rebuild the checkpoints of one log of twelve records that starts at offset 10."""
     write_log_directory(path, clean="clean" in files, **{k: v for k, v in files.items() if v})
     write_partition(path / "orders-0", {10: joined(batches(4, base_offset=10))})
     return rebuilt_root(read_log_directory(local(path)))
 
 
-def test_a_recovery_point_behind_the_end_of_the_log_is_lowered(tmp_path: Path) -> None:
+def test_a_recovery_point_after_the_log_end_is_lowered(tmp_path: Path) -> None:
     root = rebuilt(tmp_path, recovery_points={("orders", 0): 30})
 
     assert lines(root["recovery-point-offset-checkpoint"]) == {A: 22}
 
 
-def test_lines_of_partitions_that_are_not_there_go(tmp_path: Path) -> None:
+def test_lines_of_missing_partitions_are_removed(tmp_path: Path) -> None:
     root = rebuilt(
         tmp_path,
         recovery_points={("orders", 0): 15, ("gone", 0): 3},
@@ -134,25 +136,23 @@ def test_lines_of_partitions_that_are_not_there_go(tmp_path: Path) -> None:
     assert lines(root["log-start-offset-checkpoint"]) == {A: 12}
 
 
-def test_a_missing_recovery_point_is_0_for_what_was_flushed_is_not_known(tmp_path: Path) -> None:
+def test_a_missing_recovery_point_is_0_after_an_unclean_shutdown(tmp_path: Path) -> None:
     assert lines(rebuilt(tmp_path)["recovery-point-offset-checkpoint"]) == {A: 0}
 
 
-def test_a_missing_recovery_point_is_the_end_of_the_log_after_a_clean_stop(tmp_path: Path) -> None:
+def test_a_missing_recovery_point_is_the_log_end_after_a_clean_shutdown(tmp_path: Path) -> None:
     assert lines(rebuilt(tmp_path, clean={})["recovery-point-offset-checkpoint"]) == {A: 22}
 
 
 @pytest.mark.parametrize("start", [0, 10, 23])
-def test_a_log_start_goes_where_it_says_nothing_or_would_have_all_deleted(
-    tmp_path: Path, start: int
-) -> None:
+def test_a_useless_or_impossible_log_start_offset_is_removed(tmp_path: Path, start: int) -> None:
     points = {("orders", 0): 15}
     root = rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): start})
 
     assert lines(root["log-start-offset-checkpoint"]) == {}
 
 
-def test_checkpoints_that_agree_with_the_logs_stay(tmp_path: Path) -> None:
+def test_valid_checkpoints_are_left_unchanged(tmp_path: Path) -> None:
     points = {("orders", 0): 15}
 
     assert not rebuilt(tmp_path, recovery_points=points, log_start_offsets={("orders", 0): 12})

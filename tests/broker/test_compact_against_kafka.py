@@ -1,8 +1,8 @@
 """kdump compacts a log exactly as Kafka's own cleaner does.
 
-Byte for byte, but where a codec's library compresses to other bytes: then by content. Partitions
-hold transactions, markers, emptied batches, delete horizons, gaps and messages of before magic 2,
-and are compacted again and again, as Kafka left them the time before.
+Files are compared byte for byte; where a codec's library compresses to different bytes, by
+content. Partitions hold transactions, markers, empty batches, delete horizons, gaps and messages
+of magic 0 and 1. Each round starts from Kafka's result of the round before.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SLOW_SEEDS = [pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3)]
 def servers(
     loader_server: LoaderServer, java_classpath: str
 ) -> Iterator[tuple[LoaderServer, CleanerServer]]:
-    """Give Kafka's loader and its cleaner, ready to be asked again and again."""
+    """Start Kafka's loader and its cleaner, each as a server."""
     with CleanerServer(java_classpath) as cleaner:
         yield loader_server, cleaner
 
 
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
-def test_logs_are_left_as_the_cleaner_leaves_them_round_after_round(
+def test_every_round_gives_the_logs_of_kafkas_cleaner(
     servers: tuple[LoaderServer, CleanerServer], quick_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
@@ -52,7 +52,7 @@ def test_logs_are_left_as_the_cleaner_leaves_them_round_after_round(
         arena.go_on()
 
 
-def test_it_does_not_matter_how_much_is_looked_at_at_once(
+def test_the_result_does_not_depend_on_window_and_part_sizes(
     servers: tuple[LoaderServer, CleanerServer],
     quick_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -72,7 +72,7 @@ def test_it_does_not_matter_how_much_is_looked_at_at_once(
 
 
 @pytest.mark.parametrize("directory", ["clean/d1", "clean/d2"])
-def test_what_a_real_broker_wrote_is_left_as_the_cleaner_leaves_it(
+def test_logs_of_a_real_broker_are_compacted_as_by_kafkas_cleaner(
     servers: tuple[LoaderServer, CleanerServer],
     fixtures: Path,
     quick_path: Path,
@@ -86,7 +86,7 @@ def test_what_a_real_broker_wrote_is_left_as_the_cleaner_leaves_it(
     assert not differences, differences[:3]
 
 
-def test_where_the_cleaner_fails_what_it_did_before_stays(
+def test_groups_cleaned_before_a_failure_are_kept_as_in_kafka(
     servers: tuple[LoaderServer, CleanerServer], quick_path: Path
 ) -> None:
     arena = CleaningArena(*servers, quick_path / "arena")

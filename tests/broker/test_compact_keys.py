@@ -1,4 +1,4 @@
-"""Keys are reduced in columns to what a dictionary would hold."""
+"""The latest offset of each key, computed in columns and compared with a dictionary."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def records(rows: list[tuple[bytes, bool]], first_offset: int) -> KeyedRecords:
 
 
 @given(st.lists(ROWS, max_size=5), st.integers(1, 50))
-def test_the_last_offset_of_each_key_is_found_however_it_is_cut(
+def test_the_last_offset_of_each_key_does_not_depend_on_the_parts(
     parts: list[list[tuple[bytes, bool]]], held: int
 ) -> None:
     last = LastOffsets(most_held_keys=held)
@@ -50,7 +50,7 @@ def test_the_last_offset_of_each_key_is_found_however_it_is_cut(
 
 
 @given(ROWS, ROWS)
-def test_clean_records_are_replaced_by_dirty_ones_and_replace_none(
+def test_dirty_records_replace_clean_ones_and_not_the_reverse(
     clean: list[tuple[bytes, bool]], dirty: list[tuple[bytes, bool]]
 ) -> None:
     mapped = records(dirty, 1000).last_of_each_key()
@@ -64,7 +64,7 @@ def test_clean_records_are_replaced_by_dirty_ones_and_replace_none(
 
 
 @given(ROWS, st.integers(0, 45), st.integers(0, 45))
-def test_live_records_are_counted_by_ranges_of_offsets(
+def test_live_records_are_counted_by_offset_range(
     rows: list[tuple[bytes, bool]], start: int, end: int
 ) -> None:
     live, _ = live_records([records(rows, 0).last_of_each_key()], [])
@@ -78,7 +78,7 @@ def test_live_records_are_counted_by_ranges_of_offsets(
     assert live.has(np.arange(45)).sum() == len(live.offset)
 
 
-def test_no_records_are_no_keys() -> None:
+def test_no_records_give_no_keys() -> None:
     live, keys = live_records([], [])
 
     assert (len(live.offset), keys) == (0, 0)

@@ -1,4 +1,4 @@
-"""What of a log has to be read again, what transactions let go, and what the root then says."""
+"""Steps of a compaction: extents to read again, discardable transactions, rebuilt batches."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def txns(*rows: tuple[int, int, int, int, Marker]) -> TxnBatches:
     return TxnBatches(*columns)
 
 
-def test_only_extents_with_something_that_may_stay_are_read() -> None:
+def test_only_extents_with_live_records_are_read() -> None:
     parts, skipped = parts_to_rewrite(segment(), rules([12, 25]))
 
     assert [part.ranges for part in parts] == [((100, 300),)]
@@ -79,13 +79,13 @@ def test_an_extent_with_a_transaction_is_read() -> None:
     assert parts[0].discardable.tolist() == [150]
 
 
-def test_the_end_of_the_range_is_read() -> None:
+def test_the_extent_with_the_last_offset_of_the_range_is_read() -> None:
     parts, _ = parts_to_rewrite(segment(), rules([], end_offset=40))
 
     assert [part.ranges for part in parts] == [((300, 400),)]
 
 
-def test_a_message_may_lie_before_the_offset_of_the_one_that_wraps_it() -> None:
+def test_an_extent_is_read_for_a_message_inside_a_wrapper_with_a_larger_offset() -> None:
     rows = [(0, 100, 9, 9, 1, 10), (100, 200, 19, 19, 1, 10)]
     wrapped = ScannedSegment(
         local("a.log"), 0, Extents.of_rows(rows), NO_TXN_BATCHES, np.empty(0, np.bool_), True
@@ -100,7 +100,7 @@ def aborted(producer_id: int, first: int, last: int) -> AbortedTxn:
     return AbortedTxn(producer_id, first, last, last + 1)
 
 
-def test_data_of_aborted_transactions_may_go_and_markers_when_there_is_none_left() -> None:
+def test_aborted_data_is_discardable_and_so_are_markers_without_data() -> None:
     transactions = CleanedTransactions()
     transactions.add([aborted(7, 10, 30), aborted(7, 50, 50)])
     batches = txns(
@@ -121,7 +121,7 @@ def test_data_of_aborted_transactions_may_go_and_markers_when_there_is_none_left
     assert transactions.kept == [aborted(7, 10, 30)]
 
 
-def test_aborted_transactions_are_looked_for_as_far_as_they_may_reach() -> None:
+def test_aborted_transactions_that_overlap_the_range_are_collected() -> None:
     first = [aborted(1, 0, 5), aborted(2, 3, 20)]
     second = [AbortedTxn(3, 30, 40, 60), aborted(4, 31, 70)]
 
@@ -148,7 +148,7 @@ def window_of(data: bytes) -> Window:
     st.sampled_from([Codec.NONE, Codec.ZSTD]),
     st.sampled_from([NO_HORIZON, NOW_MS]),
 )
-def test_a_rebuilt_batch_is_what_the_plain_encoder_makes_of_its_records(
+def test_a_rebuilt_batch_equals_that_of_the_plain_encoder(
     rows: list[tuple[bool, int, bytes | None, bytes | None, list[tuple[bytes, bytes | None]]]],
     codec: Codec,
     horizon_ms: int,
@@ -157,12 +157,12 @@ def test_a_rebuilt_batch_is_what_the_plain_encoder_makes_of_its_records(
         record(offset, key, value, headers, timestamp=BASE_TIMESTAMP_MS + delta)
         for offset, (_, delta, key, value, headers) in enumerate(rows)
     ]
-    stays = [row[0] for row in rows]
-    stays[-1] = True
-    kept = [each for each, is_kept in zip(records, stays, strict=True) if is_kept]
+    live = [row[0] for row in rows]
+    live[-1] = True
+    kept = [each for each, is_kept in zip(records, live, strict=True) if is_kept]
 
     def is_kept(columns: RecordColumns, _: Column) -> Flags:
-        return np.array(stays)[columns.offset]
+        return np.array(live)[columns.offset]
 
     (new,) = rebuilt_batches(
         window_of(batch(records, codec=codec)), np.array([horizon_ms]), is_kept, "a.log"

@@ -1,4 +1,4 @@
-"""From where to where a log may be compacted, and which segments become one."""
+"""The cleanable range of a log, and the grouping of its segments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def log(
     min_compaction_lag_ms: int = 0,
     modified_ms: int = 0,
 ) -> CompactedLog:
-    """A log whose time indexes are empty, so that the times of its files count."""
+    """Make a log with empty time indexes, so that the modification times of its files count."""
     segments = tuple(SegmentFiles(base, 100, 0, 0, modified_ms + base) for base in base_offsets)
     return CompactedLog(
         path=local("nowhere"),
@@ -54,14 +54,14 @@ def test_without_a_high_watermark_nothing_is_compacted() -> None:
     assert found.held_by is Hold.HIGH_WATERMARK
 
 
-def test_the_segment_that_holds_an_open_transaction_stays_whole() -> None:
+def test_the_range_ends_before_the_segment_of_an_open_transaction() -> None:
     found = cleanable_range(log(0, 40, 80, first_unstable_offset=55), None)
 
     assert (found.first_uncleanable_offset, found.end_offset) == (55, 40)
     assert (found.held_by, found.held_at) == (Hold.OPEN_TRANSACTION, 55)
 
 
-def test_young_segments_are_left() -> None:
+def test_segments_within_the_compaction_lag_are_not_compacted() -> None:
     young = log(0, 40, 80, 90, min_compaction_lag_ms=50, modified_ms=NOW_MS - 100)
 
     found = cleanable_range(young, None)
@@ -70,7 +70,7 @@ def test_young_segments_are_left() -> None:
 
 
 @pytest.mark.parametrize("cleaner_offset", [5, 101])
-def test_a_checkpoint_outside_of_the_log_makes_all_of_it_dirty(cleaner_offset: int) -> None:
+def test_a_checkpoint_outside_the_log_makes_the_whole_log_dirty(cleaner_offset: int) -> None:
     found = cleanable_range(log(0, 40, 80, start=10), cleaner_offset)
 
     assert (found.first_dirty_offset, found.is_reset) == (10, True)
@@ -91,7 +91,7 @@ def test_groups_are_limited_by_bytes() -> None:
     assert [[each.base_offset for each in group] for group in groups] == [[0, 10], [20, 30]]
 
 
-def test_groups_are_limited_by_the_bytes_of_indexes() -> None:
+def test_groups_are_limited_by_index_bytes() -> None:
     segments = [segment(offset) for offset in (0, 10, 20)]
 
     groups = group_segments(segments, TopicSettings(segment_index_bytes=24), 30)
@@ -104,11 +104,11 @@ def test_groups_are_limited_to_the_offsets_that_an_index_can_hold() -> None:
 
     groups = group_segments(segments, TopicSettings(), 2**31 + 9)
 
-    # The second may reach up to where the third begins, as far as anybody knows.
+    # The last offset of the second segment is not known: it may end where the third begins.
     assert [len(group) for group in groups] == [1, 2]
 
 
-def test_an_empty_segment_is_no_reason_for_another_group() -> None:
+def test_an_empty_segment_does_not_start_a_new_group() -> None:
     segments = [segment(0), segment(2**31 + 5, size_bytes=0)]
 
     assert len(group_segments(segments, TopicSettings(), 2**32)) == 1

@@ -1,4 +1,4 @@
-"""What stays of a log that is compacted, rule by rule."""
+"""Which records compaction keeps, rule by rule."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Row = tuple[int, bytes | None, bytes | None]
 
 
 def log_dir(path: Path, segments: Sequence[Sequence[bytes]]) -> Path:
-    """A directory that was closed cleanly, with one partition; the last segment is active."""
+    """Write a clean log directory with one partition, whose last segment is active."""
     partition = path / str(PARTITION)
     partition.mkdir(parents=True)
     end = 0
@@ -67,12 +67,12 @@ def put(offset: int, key: bytes | None, value: bytes | None = b"v") -> Record:
 
 
 def active(offset: int) -> list[bytes]:
-    """An active segment, which stays as it is."""
+    """Make an active segment, which compaction leaves unchanged."""
     return [batch([put(offset, b"active")])]
 
 
 def compacted(path: Path, now_ms: int = NOW_MS, **given: str) -> Compacted:
-    """Compact in place; settings by Kafka's names, dots as underscores."""
+    """Compact in place; ``given`` are Kafka's properties, with underscores for dots."""
     settings = {name.replace("_", "."): value for name, value in given.items()}
     outcome = compact(path, settings, now_ms=now_ms)[PARTITION]
     assert isinstance(outcome, Compacted), outcome
@@ -86,7 +86,7 @@ def refusal_of(path: Path) -> Refusal:
 
 
 def rows(path: Path, base_offset: int = 0) -> list[Row]:
-    """Offset, key and value of the records in a segment."""
+    """Read offset, key and value of the records in a segment."""
     found: list[Row] = []
     for columns in steps(path, base_offset):
         found.extend(
@@ -116,7 +116,7 @@ def scanned(part: PartToScan) -> ScannedPart:
     return found
 
 
-def test_the_last_record_of_each_key_stays_where_it_was(tmp_path: Path) -> None:
+def test_the_last_record_of_each_key_is_kept_with_its_offset(tmp_path: Path) -> None:
     first = batch([put(0, b"a", b"1"), put(1, b"b", b"2"), put(2, b"a", b"3")])
     second = batch([put(3, b"c", b"4"), put(4, b"b", b"5")])
     path = log_dir(tmp_path / "d", [[first, second], active(5)])
@@ -139,7 +139,7 @@ def test_a_rebuilt_batch_keeps_its_codec_and_its_offsets(tmp_path: Path, codec: 
     assert [row[0] for row in rows(path)] == [37, 38, 39]
 
 
-def test_records_without_a_key_go_and_are_counted(tmp_path: Path) -> None:
+def test_records_without_a_key_are_deleted_and_counted(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[batch([put(0, None), put(1, b"a"), put(2, None)])], active(3)])
 
     begun = begun_round(path)
@@ -158,7 +158,7 @@ def test_records_without_a_key_go_and_are_counted(tmp_path: Path) -> None:
     assert (summary.keys_before, summary.keys_after) == (1, 1)
 
 
-def test_a_tombstone_is_given_a_horizon_and_goes_when_that_is_over(tmp_path: Path) -> None:
+def test_a_tombstone_is_deleted_after_its_delete_horizon(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[batch([put(0, b"a"), put(1, b"a", None)])], active(2)])
 
     compacted(path, NOW_MS)
@@ -172,7 +172,7 @@ def test_a_tombstone_is_given_a_horizon_and_goes_when_that_is_over(tmp_path: Pat
     assert rows(path) == []
 
 
-def test_a_segment_that_does_not_change_is_not_written(tmp_path: Path) -> None:
+def test_an_unchanged_segment_is_not_written(tmp_path: Path) -> None:
     whole = [batch([put(offset, b"k%d" % offset)]) for offset in range(9)]
     path = log_dir(tmp_path / "d", [whole, active(9)])
 
@@ -190,7 +190,7 @@ def test_a_segment_that_does_not_change_is_not_written(tmp_path: Path) -> None:
     assert finished.cleaner_offset == 9
 
 
-def test_segments_become_one_with_the_time_of_the_last(tmp_path: Path) -> None:
+def test_merged_segments_get_the_modification_time_of_the_last(tmp_path: Path) -> None:
     path = log_dir(
         tmp_path / "d",
         [[batch([put(0, b"a")])], [batch([put(1, b"b")])], [batch([put(2, b"a")])], active(3)],
@@ -207,15 +207,15 @@ def test_segments_become_one_with_the_time_of_the_last(tmp_path: Path) -> None:
     assert set(outcome.modified_ms.values()) == {1_002}
 
 
-def test_the_snapshots_of_segments_that_go_go_with_them(tmp_path: Path) -> None:
+def test_snapshots_of_replaced_segments_are_deleted(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[batch([put(0, b"a")])], [batch([put(1, b"b")])], active(2)])
     partition = path / str(PARTITION)
     (partition / f"{1:020d}.snapshot").write_bytes((partition / f"{3:020d}.snapshot").read_bytes())
 
     compacted(path)
 
-    left = sorted(int(each.stem) for each in partition.glob("*.snapshot"))
-    assert left == [2, 3]
+    kept = sorted(int(each.stem) for each in partition.glob("*.snapshot"))
+    assert kept == [2, 3]
 
 
 def of_producer(
@@ -230,7 +230,7 @@ def of_producer(
     )
 
 
-def test_the_last_batch_of_a_producer_stays_though_it_is_empty(tmp_path: Path) -> None:
+def test_the_last_batch_of_a_producer_is_kept_empty(tmp_path: Path) -> None:
     first, last = of_producer(0, b"a", 0), of_producer(1, b"a", 1)
     path = log_dir(tmp_path / "d", [[first, last, batch([put(2, b"a")])], active(3)])
 
@@ -250,7 +250,7 @@ def marker(offset: int, kind: int, producer_id: int = 7) -> bytes:
     return batch([one], attributes=flags, producer_id=producer_id, producer_epoch=0)
 
 
-def test_aborted_records_replace_nothing_and_go(tmp_path: Path) -> None:
+def test_aborted_records_are_deleted_and_replace_no_others(tmp_path: Path) -> None:
     segment = [
         batch([put(0, b"a", b"old")]),
         of_producer(1, b"a", 0, TRANSACTIONAL_FLAG),
@@ -265,7 +265,7 @@ def test_aborted_records_replace_nothing_and_go(tmp_path: Path) -> None:
     assert (path / str(PARTITION) / f"{0:020d}.txnindex").stat().st_size
 
 
-def test_a_marker_goes_when_its_records_are_gone_and_its_horizon_is_over(tmp_path: Path) -> None:
+def test_a_marker_without_records_is_deleted_after_its_delete_horizon(tmp_path: Path) -> None:
     segment = [
         of_producer(0, b"a", 0, TRANSACTIONAL_FLAG, producer_id=8),
         marker(1, 1, producer_id=8),
@@ -285,7 +285,7 @@ def test_a_marker_goes_when_its_records_are_gone_and_its_horizon_is_over(tmp_pat
     assert left == [[1, 2], [1, 2], [2]]
 
 
-def test_messages_of_before_magic_2_become_batches_of_magic_2(tmp_path: Path) -> None:
+def test_messages_of_magic_0_and_1_become_batches_of_magic_2(tmp_path: Path) -> None:
     segment = [message(0, b"a", b"1", magic=0), message(1, b"b", b"2"), message(2, b"a", b"3")]
     path = log_dir(tmp_path / "d", [segment, active(3)])
 
@@ -294,7 +294,7 @@ def test_messages_of_before_magic_2_become_batches_of_magic_2(tmp_path: Path) ->
     assert rows(path) == [(1, b"b", b"2"), (2, b"a", b"3")]
 
 
-def test_where_kafka_fails_on_an_old_message_the_segments_stay(tmp_path: Path) -> None:
+def test_segments_are_unchanged_where_kafka_fails_on_an_old_message(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[message(0, b"a"), message(1, None)], active(2)])
     before = (path / str(PARTITION) / f"{0:020d}.log").read_bytes()
 
@@ -306,7 +306,7 @@ def test_where_kafka_fails_on_an_old_message_the_segments_stay(tmp_path: Path) -
     assert outcome.cleaner_offset is None
 
 
-def test_damage_is_refused_and_not_given_a_checksum_that_holds(tmp_path: Path) -> None:
+def test_a_damaged_batch_is_refused_and_not_rewritten_with_a_valid_checksum(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[batch([put(0, b"a"), put(1, b"b")])], active(2)])
     log = path / str(PARTITION) / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
@@ -318,7 +318,7 @@ def test_damage_is_refused_and_not_given_a_checksum_that_holds(tmp_path: Path) -
     assert (refusal.file, refusal.position) == (log.name, 0)
 
 
-def test_offsets_that_do_not_rise_are_refused(tmp_path: Path) -> None:
+def test_offsets_that_do_not_increase_are_refused(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[batch([put(0, b"a")]), batch([put(1, b"b")])], active(2)])
     log = path / str(PARTITION) / f"{0:020d}.log"
     data = log.read_bytes()
@@ -327,7 +327,7 @@ def test_offsets_that_do_not_rise_are_refused(tmp_path: Path) -> None:
     assert "follows one that ends at 1" in refusal_of(path).reason
 
 
-def test_parts_of_a_segment_tell_together_what_it_tells_as_a_whole(tmp_path: Path) -> None:
+def test_a_segment_scanned_in_parts_gives_the_same_live_records(tmp_path: Path) -> None:
     batches = [
         batch([put(2 * step, b"k%d" % (step % 7)), put(2 * step + 1, None)]) for step in range(30)
     ]
@@ -348,7 +348,7 @@ def test_parts_of_a_segment_tell_together_what_it_tells_as_a_whole(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_batch_too_large_to_be_held_is_compacted_all_the_same(tmp_path: Path) -> None:
+def test_a_batch_larger_than_the_window_is_compacted(tmp_path: Path) -> None:
     large = [put(0, b"a", b"x" * (3 << 20)), put(1, b"b", b"y" * (3 << 20)), put(2, b"a", b"z")]
     path = log_dir(tmp_path / "d", [[batch(large), batch([put(3, b"c")])], active(4)])
 
@@ -357,7 +357,7 @@ def test_a_batch_too_large_to_be_held_is_compacted_all_the_same(tmp_path: Path) 
     assert [row[0] for row in rows(path)] == [1, 2, 3]
 
 
-def test_what_steps_take_and_give_can_be_carried_to_another_process(tmp_path: Path) -> None:
+def test_inputs_and_results_of_the_steps_can_be_pickled(tmp_path: Path) -> None:
     path = log_dir(tmp_path / "d", [[batch([put(0, b"a"), put(1, b"a", None)])], active(2)])
     begun = pickle.loads(pickle.dumps(begun_round(path)))
 
@@ -371,7 +371,7 @@ def test_what_steps_take_and_give_can_be_carried_to_another_process(tmp_path: Pa
     assert pickle.loads(pickle.dumps(rewriter.outcome)) == rewriter.outcome
 
 
-def test_nothing_to_compact_leaves_the_files_as_loading_leaves_them(tmp_path: Path) -> None:
+def test_without_a_cleanable_range_the_loaded_files_are_unchanged(tmp_path: Path) -> None:
     begun = begun_round(log_dir(tmp_path / "d", [active(0)]))
 
     outcome = compact_round(begun)

@@ -1,4 +1,4 @@
-"""Which batches get index entries, against the rule applied one batch after the other."""
+"""Index entries built in windows, compared with Kafka's rule applied batch by batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ offsets_and_times = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 9)), m
 def one_by_one(
     rows: list[tuple[int, int]], interval: int
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]], bool]:
-    """The rule of ``LogSegment.recover``: entries of both indexes, and whether it failed."""
+    """Apply the rule of ``LogSegment.recover``: entries of both indexes, and whether it failed."""
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
     largest = (-1, 0)
@@ -49,7 +49,7 @@ def one_by_one(
     interval=st.sampled_from([0, 1, SIZE - 1, SIZE, 2 * SIZE, 3 * SIZE + 5]),
     window=st.sampled_from([1, 3 * SIZE, 1 << 20]),
 )
-def test_entries_are_those_of_the_rule_whatever_the_windows(
+def test_entries_do_not_depend_on_the_windows(
     rows: list[tuple[int, int]], interval: int, window: int, empty_workspace: VirtualDirectory
 ) -> None:
     log = b"".join(

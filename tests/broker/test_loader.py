@@ -1,4 +1,4 @@
-"""What a starting broker makes of a partition, rule by rule."""
+"""How a starting broker recovers a partition, rule by rule."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ EPOCHS = "leader-epoch-checkpoint"
 
 
 def damaged(log: bytes, position: int = 0) -> bytes:
-    """``log`` with a wrong checksum in the batch at ``position``."""
+    """Return ``log`` with a wrong checksum in the batch at ``position``."""
     changed = bytearray(log)
     changed[position + CRC_START] ^= 1
     return bytes(changed)
@@ -53,7 +53,7 @@ def snapshot(*entries: ProducerEntry) -> bytes:
 
 
 def three_segments() -> dict[int, bytes]:
-    """Four batches of three records in each."""
+    """Make three logs, each with four batches of three records."""
     return {base: joined(batches(4, base_offset=base)) for base in (0, 12, 24)}
 
 
@@ -61,10 +61,10 @@ def partition(path: Path, logs: dict[int, bytes], **others: Any) -> Path:
     return write_partition(path / "orders-0", logs, **others)
 
 
-# ---- Cutting ----
+# ---- Truncation ----
 
 
-def test_a_sound_log_is_kept_after_a_crash(tmp_path: Path) -> None:
+def test_a_valid_log_is_kept_after_a_crash(tmp_path: Path) -> None:
     outcome = recovered(partition(tmp_path, three_segments()))
 
     assert [outcome.files[name] for name in (FIRST, SECOND, THIRD)] == [Kept()] * 3
@@ -72,21 +72,21 @@ def test_a_sound_log_is_kept_after_a_crash(tmp_path: Path) -> None:
     assert (outcome.log_end_offset, outcome.recovery_point) == (36, 36)
 
 
-def test_a_torn_batch_at_the_end_is_cut(tmp_path: Path) -> None:
+def test_a_torn_batch_at_the_end_is_truncated(tmp_path: Path) -> None:
     log = joined(batches(4))
     path = partition(tmp_path, {0: log + log[:50]})
 
     assert recovered(path).files[FIRST] == KeptUpTo(len(log))
 
 
-def test_zeroes_behind_the_last_batch_are_cut(tmp_path: Path) -> None:
+def test_zeroes_after_the_last_batch_are_truncated(tmp_path: Path) -> None:
     log = joined(batches(4))
     path = partition(tmp_path, {0: log + bytes(4096)})
 
     assert recovered(path).files[FIRST] == KeptUpTo(len(log))
 
 
-def test_a_log_is_cut_at_the_first_wrong_checksum(tmp_path: Path) -> None:
+def test_a_log_is_truncated_at_the_first_wrong_checksum(tmp_path: Path) -> None:
     each = batches(4)
     at = positions(each)[2]
     path = partition(tmp_path, {0: damaged(joined(each), at)})
@@ -154,14 +154,14 @@ def test_a_repeated_batch_at_an_index_entry_empties_its_segment(tmp_path: Path) 
     assert outcome.log_end_offset == 0
 
 
-def test_a_repeated_batch_without_an_index_entry_is_not_noticed(tmp_path: Path) -> None:
+def test_a_repeated_batch_without_an_index_entry_is_not_detected(tmp_path: Path) -> None:
     each = batches(4)
     path = partition(tmp_path, {0: joined(each, each[-1])})
 
     assert recovered(path).files[FIRST] == Kept()
 
 
-def test_a_log_with_a_log_start_offset_after_its_end_is_deleted(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_its_log_start_offset_is_deleted(tmp_path: Path) -> None:
     path = partition(tmp_path, three_segments())
     outcome = recovered(path, log_start_offset=50)
 
@@ -170,7 +170,7 @@ def test_a_log_with_a_log_start_offset_after_its_end_is_deleted(tmp_path: Path) 
     assert (outcome.log_start_offset, outcome.log_end_offset) == (50, 50)
 
 
-def test_a_directory_without_a_log_gets_an_empty_one(tmp_path: Path) -> None:
+def test_a_directory_without_a_log_gets_an_empty_log(tmp_path: Path) -> None:
     files = files_after(partition(tmp_path, {}))
 
     assert [files[f"{0:020d}{kind}"] for kind in (".log", ".index", ".timeindex")] == [b""] * 3
@@ -179,7 +179,7 @@ def test_a_directory_without_a_log_gets_an_empty_one(tmp_path: Path) -> None:
 # ---- Indexes ----
 
 
-def test_an_offset_index_has_an_entry_for_more_than_the_interval(tmp_path: Path) -> None:
+def test_an_offset_index_has_an_entry_whenever_the_interval_is_exceeded(tmp_path: Path) -> None:
     each = batches(6)
     size = len(each[0])
     path = partition(tmp_path, {0: joined(each)})
@@ -189,7 +189,7 @@ def test_an_offset_index_has_an_entry_for_more_than_the_interval(tmp_path: Path)
     assert offset_entries(files[f"{0:020d}.index"]) == [(11, 3 * size)]
 
 
-def test_a_time_index_follows_the_offset_index_and_ends_with_the_largest_time(
+def test_a_time_index_ends_with_the_largest_timestamp(
     tmp_path: Path,
 ) -> None:
     times = [5, 3, 9, 7]
@@ -202,7 +202,7 @@ def test_a_time_index_follows_the_offset_index_and_ends_with_the_largest_time(
     assert time_entries(files[f"{0:020d}.timeindex"]) == [(9, 2)]
 
 
-def test_padding_is_trimmed_where_the_entries_are_right(tmp_path: Path) -> None:
+def test_padding_after_valid_entries_is_trimmed(tmp_path: Path) -> None:
     each = batches(2)
     path = partition(
         tmp_path,
@@ -225,7 +225,7 @@ def test_a_missing_offset_index_is_rebuilt_even_after_a_clean_shutdown(tmp_path:
     assert outcome.report.recovered[0].is_rebuilt
 
 
-def test_a_segment_without_an_offset_index_is_truncated_and_later_ones_stay(
+def test_truncating_a_segment_without_an_offset_index_keeps_later_segments(
     tmp_path: Path,
 ) -> None:
     logs = three_segments()
@@ -246,7 +246,7 @@ def test_a_missing_time_index_is_created_empty_after_a_clean_shutdown(tmp_path: 
     assert files_after(path, is_clean=True)[f"{0:020d}.timeindex"] == b""
 
 
-def test_a_wrong_index_below_the_recovery_point_is_left(tmp_path: Path) -> None:
+def test_a_wrong_index_below_the_recovery_point_is_left_unchanged(tmp_path: Path) -> None:
     wrong = offset_index((11, 3), (2, 1))
     path = partition(tmp_path, three_segments(), offset_indexes={0: wrong})
 
@@ -262,14 +262,14 @@ def test_an_index_without_its_log_is_deleted(tmp_path: Path) -> None:
     assert [leftover.outcome for leftover in outcome.report.leftovers] == [LeftoverOutcome.DELETED]
 
 
-def test_an_aborted_transaction_is_in_the_transaction_index(tmp_path: Path) -> None:
+def test_an_aborted_transaction_is_added_to_the_transaction_index(tmp_path: Path) -> None:
     log = joined(of_producer(0, transactional=True), marker(1), batches(1, base_offset=2))
     files = files_after(partition(tmp_path, {0: log}))
 
     assert aborted(files[f"{0:020d}.txnindex"]) == (AbortedTxn(7, 0, 1, 2),)
 
 
-def test_the_transaction_index_names_the_last_stable_offset_of_another_open_one(
+def test_the_last_stable_offset_accounts_for_other_open_transactions(
     tmp_path: Path,
 ) -> None:
     log = joined(
@@ -280,13 +280,13 @@ def test_the_transaction_index_names_the_last_stable_offset_of_another_open_one(
     assert aborted(files[f"{0:020d}.txnindex"]) == (AbortedTxn(7, 1, 2, 0),)
 
 
-def test_a_committed_transaction_makes_no_transaction_index(tmp_path: Path) -> None:
+def test_a_committed_transaction_creates_no_transaction_index(tmp_path: Path) -> None:
     log = joined(of_producer(0, transactional=True), marker(1, commit=True))
 
     assert f"{0:020d}.txnindex" not in files_after(partition(tmp_path, {0: log}))
 
 
-def test_a_transaction_index_that_ends_below_its_segment_is_rebuilt(tmp_path: Path) -> None:
+def test_a_transaction_index_with_offsets_before_its_segment_is_rebuilt(tmp_path: Path) -> None:
     wrong = encode([AbortedTxn(7, 0, 5, 6)])
     path = partition(tmp_path, three_segments(), others={f"{12:020d}.txnindex": wrong})
 
@@ -305,7 +305,7 @@ def test_a_transaction_index_of_an_unknown_version_is_refused(tmp_path: Path) ->
 # ---- Producers ----
 
 
-def test_a_snapshot_at_the_end_holds_the_producers(tmp_path: Path) -> None:
+def test_the_snapshot_at_the_log_end_has_the_producers(tmp_path: Path) -> None:
     log = joined(of_producer(0, sequence=4, count=3), of_producer(3, 9, epoch=2, count=2))
     files = files_after(partition(tmp_path, {0: log}))
 
@@ -323,7 +323,7 @@ def test_an_open_transaction_is_in_the_snapshot(tmp_path: Path) -> None:
     assert producers(files[f"{2:020d}.snapshot"])[0].current_txn_first_offset == 0
 
 
-def test_a_marker_of_a_new_epoch_leaves_a_producer_without_a_batch(tmp_path: Path) -> None:
+def test_a_marker_with_a_new_epoch_leaves_the_producer_without_batches(tmp_path: Path) -> None:
     log = joined(
         of_producer(0, transactional=True), marker(1, commit=True, epoch=1, value=b"\0\0\0\0\0\5")
     )
@@ -332,14 +332,14 @@ def test_a_marker_of_a_new_epoch_leaves_a_producer_without_a_batch(tmp_path: Pat
     assert entry == ProducerEntry(7, 1, -1, -1, 0, BASE_TIMESTAMP_MS + 1, 5, -1)
 
 
-def test_every_recovered_segment_gets_a_snapshot_at_its_base(tmp_path: Path) -> None:
+def test_every_recovered_segment_gets_a_snapshot_at_its_base_offset(tmp_path: Path) -> None:
     files = files_after(partition(tmp_path, three_segments()))
 
     snapshots = sorted(name for name in files if name.endswith(".snapshot"))
     assert snapshots == [f"{offset:020d}.snapshot" for offset in (12, 24, 36)]
 
 
-def test_state_before_the_recovered_segment_comes_from_its_snapshot(tmp_path: Path) -> None:
+def test_state_before_a_recovered_segment_comes_from_its_snapshot(tmp_path: Path) -> None:
     known = ProducerEntry(5, 3, 10, 11, 0, 1000, -1, -1)
     path = partition(tmp_path, three_segments(), others={f"{24:020d}.snapshot": snapshot(known)})
 
@@ -357,7 +357,7 @@ def test_a_corrupt_snapshot_is_deleted_and_the_log_replayed(tmp_path: Path) -> N
     assert [entry.producer_id for entry in producers(files[f"{1:020d}.snapshot"])] == [7]
 
 
-def test_snapshots_beyond_the_end_and_at_no_segment_are_deleted(tmp_path: Path) -> None:
+def test_snapshots_after_the_log_end_or_without_a_segment_are_deleted(tmp_path: Path) -> None:
     others = {f"{offset:020d}.snapshot": snapshot() for offset in (5, 12, 24, 36, 99)}
     files = files_after(partition(tmp_path, three_segments(), others=others), is_clean=True)
 
@@ -388,21 +388,21 @@ def test_a_batch_outside_the_open_transaction_of_its_producer_is_refused(tmp_pat
     assert refused(partition(tmp_path, {0: log})).exception == "InvalidTxnStateException"
 
 
-def test_a_marker_that_cannot_be_parsed_is_refused_after_the_truncation(tmp_path: Path) -> None:
-    # Truncation would be after the marker, and the log is replayed over it again.
+def test_a_malformed_marker_is_refused(tmp_path: Path) -> None:
+    # Truncation keeps the marker, so that replaying the log fails on it again.
     log = joined(of_producer(0, transactional=True), marker(1, key=b"\0"))
 
     assert refused(partition(tmp_path, {0: log})).exception == "InvalidRecordException"
 
 
-def test_an_index_entry_below_the_log_points_to_its_start(tmp_path: Path) -> None:
+def test_an_index_entry_with_a_negative_position_points_to_the_log_start(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4))}, offset_indexes={0: offset_index((11, -5))})
 
     assert recovered(path, is_clean=True).log_end_offset == 12
 
 
 @pytest.mark.parametrize(("attributes", "is_refused"), [(0x50, False), (0x51, True)])
-def test_a_magic_below_0_is_searched_as_an_old_message(
+def test_a_negative_magic_is_read_as_an_old_message(
     tmp_path: Path, attributes: int, is_refused: bool
 ) -> None:
     log = bytearray(joined(batches(4)))
@@ -415,7 +415,7 @@ def test_a_magic_below_0_is_searched_as_an_old_message(
 # ---- Leader epochs ----
 
 
-def test_epochs_that_the_checkpoint_lacks_come_from_the_batches(tmp_path: Path) -> None:
+def test_epochs_missing_from_the_checkpoint_come_from_the_batches(tmp_path: Path) -> None:
     log = joined(
         batch([record(0)], partition_leader_epoch=2), batch([record(1)], partition_leader_epoch=5)
     )
@@ -424,7 +424,7 @@ def test_epochs_that_the_checkpoint_lacks_come_from_the_batches(tmp_path: Path) 
     assert recovered(path).leader_epochs == (EpochEntry(2, 0), EpochEntry(5, 1))
 
 
-def test_epochs_that_start_after_the_end_are_dropped(tmp_path: Path) -> None:
+def test_epochs_that_start_after_the_log_end_are_removed(tmp_path: Path) -> None:
     epochs = encode_leader_epoch_checkpoint([EpochEntry(0, 0), EpochEntry(1, 12)])
     files = files_after(partition(tmp_path, {0: joined(batches(4))}, others={EPOCHS: epochs}))
 
@@ -441,7 +441,7 @@ def test_the_first_epoch_starts_at_the_log_start_offset(tmp_path: Path) -> None:
     assert outcome.checkpointed_log_start_offset == 20
 
 
-def test_writing_the_epochs_removes_their_temporary_file(tmp_path: Path) -> None:
+def test_writing_the_epoch_checkpoint_removes_its_temporary_file(tmp_path: Path) -> None:
     others = {EPOCHS: b"", f"{EPOCHS}.tmp": b"0\n"}
     path = partition(tmp_path, {0: joined(batches(1))}, others=others)
 
@@ -455,10 +455,10 @@ def test_a_malformed_epoch_checkpoint_is_refused(tmp_path: Path, content: bytes)
     assert refused(path).file == EPOCHS
 
 
-# ---- Leftovers ----
+# ---- Leftover files ----
 
 
-def test_what_was_being_cleaned_is_deleted(tmp_path: Path) -> None:
+def test_cleaned_files_are_deleted(tmp_path: Path) -> None:
     others = {f"{FIRST}.cleaned": b"", f"{0:020d}.index.cleaned": b""}
     outcome = recovered(partition(tmp_path, three_segments(), others=others), is_clean=True)
 
@@ -466,7 +466,7 @@ def test_what_was_being_cleaned_is_deleted(tmp_path: Path) -> None:
     assert outcome.files[FIRST] == Kept()
 
 
-def test_what_was_marked_deleted_is_deleted(tmp_path: Path) -> None:
+def test_files_marked_deleted_are_deleted(tmp_path: Path) -> None:
     path = partition(tmp_path, three_segments(), others={f"{FIRST}.deleted": b""})
 
     assert recovered(path, is_clean=True).files[f"{FIRST}.deleted"] == Gone()
@@ -517,7 +517,7 @@ def test_unknown_files_are_left_unchanged(tmp_path: Path) -> None:
     assert (outcome.files["README"], outcome.files[".DS_Store"]) == (Kept(), Kept())
 
 
-def test_a_log_whose_name_is_no_offset_is_refused(tmp_path: Path) -> None:
+def test_a_log_whose_name_is_not_an_offset_is_refused(tmp_path: Path) -> None:
     path = partition(tmp_path, three_segments(), others={"mine.log": b""})
 
     assert refused(path).exception == "NumberFormatException"
@@ -545,7 +545,7 @@ def test_an_offset_below_the_segment_is_refused(tmp_path: Path) -> None:
     assert refused(path).exception == "IllegalArgumentException"
 
 
-# ---- What is left at the end ----
+# ---- The loaded partition ----
 
 
 def test_a_malformed_partition_metadata_is_refused(tmp_path: Path) -> None:
@@ -566,7 +566,7 @@ def test_a_log_start_at_the_first_segment_is_not_checkpointed(tmp_path: Path) ->
     assert recovered(path, log_start_offset=3).checkpointed_log_start_offset is None
 
 
-def test_nothing_is_written(tmp_path: Path) -> None:
+def test_loading_writes_nothing(tmp_path: Path) -> None:
     logs = three_segments()
     logs[12] = damaged(logs[12])
     path = partition(tmp_path, logs, others={f"{FIRST}.swap": logs[0]})

@@ -1,4 +1,4 @@
-"""Loading directories that no broker writes: forged batches, odd names, directories."""
+"""Loading directories that no broker writes: forged batches, odd names, subdirectories."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def directory_instead(path: Path, name: str) -> None:
 
 
 def moved_to(offset: int, data: bytes) -> bytes:
-    """A batch with another base offset, which its checksum does not cover."""
+    """Change the base offset of a batch, which its checksum does not cover."""
     return BASE_OFFSET.pack(offset) + data[BASE_OFFSET.size :]
 
 
@@ -55,7 +55,7 @@ def moved_to(offset: int, data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("codec", "exception"), [(5, "IllegalArgumentException"), (Codec.GZIP, "KafkaException")]
 )
-def test_a_marker_that_cannot_be_decompressed_does_not_end_the_log(
+def test_a_marker_that_cannot_be_decompressed_is_refused(
     tmp_path: Path, codec: int, exception: str
 ) -> None:
     forged = bytearray(marker(1))
@@ -66,7 +66,7 @@ def test_a_marker_that_cannot_be_decompressed_does_not_end_the_log(
     assert refused(path).exception == exception
 
 
-def test_a_log_that_ends_at_the_last_offset_of_all_is_never_flushed(tmp_path: Path) -> None:
+def test_a_log_that_ends_at_the_largest_offset_keeps_its_recovery_point(tmp_path: Path) -> None:
     last = 2**63 - 2
     path = partition(tmp_path, (0, b""), (last, moved_to(last, batch([record(0)]))))
     outcome = recovered(path, recovery_point=5)
@@ -74,7 +74,7 @@ def test_a_log_that_ends_at_the_last_offset_of_all_is_never_flushed(tmp_path: Pa
     assert (outcome.log_end_offset, outcome.recovery_point) == (2**63 - 1, 5)
 
 
-def test_a_split_into_two_segments_of_one_name_is_refused(tmp_path: Path) -> None:
+def test_a_split_into_two_segments_with_the_same_name_is_refused(tmp_path: Path) -> None:
     far = moved_to(2**32, batch([record(0)]))
     path = partition(tmp_path, (0, joined(batches(1), far, batches(1), far)))
 
@@ -84,7 +84,7 @@ def test_a_split_into_two_segments_of_one_name_is_refused(tmp_path: Path) -> Non
 # ---- Names ----
 
 
-def test_the_last_listed_of_several_snapshots_at_one_offset_is_used(tmp_path: Path) -> None:
+def test_of_several_snapshots_at_one_offset_the_last_listed_is_used(tmp_path: Path) -> None:
     path = two_segments(tmp_path)
     snapshots = [f"{0:0{zeroes}d}7.snapshot" for zeroes in (1, 7, 13, 19, 25)]
     for name in snapshots:
@@ -95,7 +95,7 @@ def test_the_last_listed_of_several_snapshots_at_one_offset_is_used(tmp_path: Pa
     assert [name for name in listed if files[name] == Gone()] == listed[-1:]
 
 
-def test_an_index_that_is_never_trimmed_keeps_old_content_after_its_entries(
+def test_an_untrimmed_index_keeps_old_bytes_after_its_entries(
     tmp_path: Path,
 ) -> None:
     far = moved_to(2**32, batch([record(0)]))
@@ -108,7 +108,7 @@ def test_an_index_that_is_never_trimmed_keeps_old_content_after_its_entries(
     assert after[log_name(2**32)] == far
 
 
-# ---- Directories in the place of files ----
+# ---- Directories in place of files ----
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_an_index_that_is_never_trimmed_keeps_old_content_after_its_entries(
         (file_name(0, FileKind.OFFSET_INDEX), "FileNotFoundException"),
     ],
 )
-def test_a_directory_with_the_name_of_a_file_is_refused(
+def test_a_directory_named_like_a_file_is_refused(
     tmp_path: Path, name: str, exception: str
 ) -> None:
     path = two_segments(tmp_path)
@@ -139,7 +139,7 @@ def test_a_segment_whose_snapshot_cannot_be_written_is_emptied(tmp_path: Path) -
     assert outcome.files[SECOND] == Gone()
 
 
-def test_an_index_beside_a_directory_of_its_logs_name_is_left(tmp_path: Path) -> None:
+def test_an_index_is_kept_beside_a_directory_named_like_its_log(tmp_path: Path) -> None:
     path = two_segments(tmp_path)
     index = file_name(40, FileKind.OFFSET_INDEX)
     (path / index).write_bytes(offset_index((41, 5)))
@@ -148,7 +148,7 @@ def test_an_index_beside_a_directory_of_its_logs_name_is_left(tmp_path: Path) ->
     assert recovered(path).files[index] == Kept()
 
 
-def test_epochs_that_cannot_be_written_stay_where_a_broker_does_not_insist(
+def test_epochs_that_cannot_be_written_are_left_unchanged(
     tmp_path: Path,
 ) -> None:
     path = partition(tmp_path, (0, joined(batches(4))), **{EPOCHS: b"0\n2\n0 0\n9 40\n"})

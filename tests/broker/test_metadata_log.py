@@ -23,7 +23,7 @@ LOG = log_name(0)
 
 
 def partition(path: Path, *snapshots: str, base_offset: int = 0) -> Path:
-    """A log of twelve records and epoch 0, and snapshots by their names."""
+    """Write a log of twelve records in epoch 0, and snapshots with these names."""
     return write_partition(
         path / "__cluster_metadata-0",
         {base_offset: joined(batches(4, base_offset=base_offset))},
@@ -46,7 +46,7 @@ def snapshot(end_offset: int, epoch: int, suffix: str = ".checkpoint") -> str:
     return f"{end_offset:020d}-{epoch:010d}{suffix}"
 
 
-def test_it_is_recovered_even_after_a_clean_shutdown(tmp_path: Path) -> None:
+def test_the_metadata_log_is_recovered_even_after_a_clean_shutdown(tmp_path: Path) -> None:
     path = partition(tmp_path)
     log = bytearray((path / LOG).read_bytes())
     at = positions(batches(4))[2]
@@ -56,7 +56,7 @@ def test_it_is_recovered_even_after_a_clean_shutdown(tmp_path: Path) -> None:
     assert recovered(path).files[LOG] == KeptUpTo(at)
 
 
-def test_unfinished_and_deleted_snapshots_are_removed(tmp_path: Path) -> None:
+def test_unfinished_and_deleted_snapshots_are_deleted(tmp_path: Path) -> None:
     unfinished = (snapshot(6, 0, "-123.checkpoint.part"), snapshot(3, 0, ".checkpoint.deleted"))
     path = partition(tmp_path, *unfinished, snapshot(9, 0))
 
@@ -66,7 +66,7 @@ def test_unfinished_and_deleted_snapshots_are_removed(tmp_path: Path) -> None:
     assert files[snapshot(9, 0)] == Kept()
 
 
-def test_snapshots_before_the_log_start_are_removed(tmp_path: Path) -> None:
+def test_snapshots_before_the_log_start_are_deleted(tmp_path: Path) -> None:
     path = partition(tmp_path, snapshot(6, 0), snapshot(12, 0), base_offset=12)
 
     files = recovered(path).files
@@ -82,7 +82,7 @@ def test_a_log_that_starts_after_all_snapshots_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("end_offset", "epoch"), [(13, 0), (20, 0), (3, 1)])
-def test_a_log_that_ends_before_its_newest_snapshot_is_started_again(
+def test_a_log_that_ends_before_its_newest_snapshot_is_replaced_by_an_empty_one(
     tmp_path: Path, end_offset: int, epoch: int
 ) -> None:
     path = partition(tmp_path, snapshot(2, 0), snapshot(end_offset, epoch))
@@ -101,13 +101,13 @@ def test_a_log_that_ends_before_its_newest_snapshot_is_started_again(
     assert [dropped.loss.records for dropped in outcome.report.dropped] == [12]
 
 
-def test_a_log_that_reaches_its_newest_snapshot_stays(tmp_path: Path) -> None:
+def test_a_log_that_reaches_its_newest_snapshot_is_kept(tmp_path: Path) -> None:
     path = partition(tmp_path, snapshot(12, 0))
 
     assert recovered(path).files[LOG] == Kept()
 
 
-def test_salvaging_it_keeps_what_is_valid(tmp_path: Path) -> None:
+def test_salvage_keeps_all_valid_batches(tmp_path: Path) -> None:
     path = partition(tmp_path)
     log = bytearray((path / LOG).read_bytes())
     each = batches(4)
@@ -120,7 +120,7 @@ def test_salvaging_it_keeps_what_is_valid(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["crashed", "recovered", "clean"])
-def test_of_a_real_directory_no_byte_of_its_log_is_lost(
+def test_the_log_of_a_real_controller_is_left_unchanged(
     fixtures: Path, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / "__cluster_metadata-0"

@@ -1,7 +1,7 @@
-"""Directories that a real broker was killed on end as that broker's next start left them.
+"""Recovering the directories of a killed broker gives what its next start gave.
 
-What differs is listed here with its reason: the restarted broker elected leaders, and so wrote an
-epoch of its own for every partition.
+Only the leader epochs differ: the restarted broker elected leaders, and so wrote a new epoch for
+every partition.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.slow
 
 DAY_MS = 24 * 60 * 60 * 1000
 RESTARTED_MS = 1_795_240_020_000
-"""About when the broker started again; a day later than some producers' last batch."""
+"""About when the broker restarted: a day after some producers' last batch."""
 
 OWN_SETTINGS = {"crash-lz4": IndexSettings(1024), "leftover": IndexSettings(1000)}
-"""``index.interval.bytes`` of the topics that have their own, as their metadata logs say."""
+"""Topics whose configuration sets ``index.interval.bytes``, and the value."""
 
 PAIRS = [
     ("crashed/d1", "recovered/d1"),
@@ -43,7 +43,7 @@ PAIRS = [
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
-    """All files of all partitions but the cluster's metadata, and without the epochs."""
+    """Read all files of all partitions except the cluster's metadata; omit the epochs."""
     return {
         f"{path.parent.name}/{path.name}": path.read_bytes()
         for path in directory.glob("*-*/*")
@@ -54,7 +54,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_every_file_equals_that_of_the_real_broker(
+def test_every_file_equals_the_real_brokers(
     fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     ours = tmp_path / "logs"
@@ -68,7 +68,7 @@ def test_every_file_equals_that_of_the_real_broker(
 
 
 @pytest.mark.parametrize(("before", "after"), PAIRS)
-def test_the_checkpoints_equal_those_of_the_real_broker(
+def test_the_checkpoints_equal_the_real_brokers(
     fixtures: Path, tmp_path: Path, before: str, after: str
 ) -> None:
     ours = tmp_path / "logs"

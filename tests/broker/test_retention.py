@@ -56,7 +56,7 @@ def test_the_active_segment_is_deleted_too_when_everything_is_old() -> None:
     assert reasons(log_of([1, 2]), DAY) == [Reason.OVER_AGE, Reason.OVER_AGE]
 
 
-def test_an_empty_active_segment_stays() -> None:
+def test_an_empty_active_segment_is_kept() -> None:
     log = log_of([1, 2])
     empty = replace(log.segments[1], size_bytes=0)
     log = replace(log, segments=(log.segments[0], empty), log_end_offset=10)
@@ -73,7 +73,7 @@ def test_size_is_checked_before_age() -> None:
     ]
 
 
-def test_a_log_is_never_made_smaller_than_the_limit() -> None:
+def test_retention_by_size_keeps_at_least_the_limit() -> None:
     settings = replace(UNLIMITED, retention_bytes=21)
     assert reasons(log_of([1, 2, 3]), settings) == [Reason.UNLIMITED] * 3
 
@@ -139,7 +139,7 @@ def test_a_segment_is_deleted_at_the_predicted_time_and_not_before(
     mark=st.integers(0, 60),
     retention_bytes=st.integers(-1, 60),
 )
-def test_deleted_segments_are_the_first_ones_and_replicated(
+def test_only_the_oldest_replicated_segments_are_deleted(
     times: list[int], start: int, mark: int, retention_bytes: int
 ) -> None:
     log = log_of(times, start=min(start, 10 * len(times)), mark=mark)
@@ -157,12 +157,12 @@ def test_deleted_segments_are_the_first_ones_and_replicated(
         (log_of([1, 2], mark=0), DAY, (Reason.NO_HIGH_WATERMARK,)),
         (log_of([NOW_MS + 1, 2]), DAY, (Reason.FUTURE_TIMESTAMP,)),
         (log_of([1, 2]), COMPACTED, (Reason.POLICY,)),
-        # What would not go anyway is held back by nothing.
+        # Nothing holds back a segment that retention would keep anyway.
         (log_of([NOW_MS, NOW_MS], mark=0), DAY, ()),
         (log_of([1, 2]), UNLIMITED, ()),
     ],
 )
-def test_what_holds_retention_back_is_named(
+def test_the_reason_that_holds_retention_back_is_given(
     log: RetainableLog, settings: TopicSettings, expected: tuple[Reason, ...]
 ) -> None:
     assert held_back(log, settings, NOW_MS) == expected
@@ -177,11 +177,11 @@ def test_the_oldest_segments_of_all_logs_are_chosen_until_enough_space_is_freed(
     assert (choice.counts, choice.freed_bytes, choice.is_enough) == ((1, 2), 36, True)
 
 
-def test_nothing_is_chosen_for_no_space() -> None:
+def test_no_segment_is_chosen_to_free_0_bytes() -> None:
     assert choose_to_free([log_of([1])], 0).counts == (0,)
 
 
-def test_segments_are_chosen_in_log_order_even_if_timestamps_do_not_rise() -> None:
+def test_segments_are_chosen_in_log_order_even_if_timestamps_decrease() -> None:
     logs = [log_of([90, 1, 1]), log_of([50, 60, 70])]
     assert choose_to_free(logs, 30).counts == (0, 3)
     assert choose_to_free(logs, 60).counts == (2, 3)
@@ -197,7 +197,7 @@ def test_segments_that_are_not_replicated_are_never_chosen() -> None:
     lists=st.lists(st.lists(st.integers(0, 99), max_size=5), max_size=4),
     wanted=st.integers(0, 200),
 )
-def test_one_segment_less_would_not_be_enough(lists: list[list[int]], wanted: int) -> None:
+def test_no_more_segments_are_chosen_than_needed(lists: list[list[int]], wanted: int) -> None:
     logs = [log_of(times) for times in lists]
     choice = choose_to_free(logs, wanted)
     total = sum(segment.disk_bytes for log in logs for segment in log.segments)

@@ -38,7 +38,7 @@ def arena_of(
 
 
 def differences(arena: Arena, refused: Mapping[str, str]) -> list[str]:
-    """Say what is not alike afterwards, of the partitions that Kafka loads."""
+    """List the files and checkpoint lines that differ, for the partitions that Kafka loads."""
     kafka, kdump = checkpoints(arena.theirs), checkpoints(arena.ours)
     found = []
     for path in sorted(arena.theirs.glob(f"{TOPIC}-*")):
@@ -83,7 +83,7 @@ def settings_of(properties: Mapping[str, object]) -> TopicSettings:
     ],
     ids=["time", "time and size", "size", "everything", "policy", "both policies"],
 )
-def test_the_files_equal_those_that_kafka_leaves(
+def test_retention_leaves_the_same_files_as_kafka(
     loader_server: LoaderServer, quick_path: Path, properties: dict[str, object], damage: bool
 ) -> None:
     seed = len(properties) * 2 + damage
@@ -95,21 +95,21 @@ def test_the_files_equal_those_that_kafka_leaves(
 
 
 @pytest.mark.parametrize("offset", [1, 15, 60])
-def test_records_are_deleted_as_the_request_deletes_them(
+def test_deleting_records_leaves_the_same_files_as_kafka(
     loader_server: LoaderServer, quick_path: Path, offset: int
 ) -> None:
     arena = arena_of(loader_server, quick_path, offset, 25, damage=False)
     properties = {"retention.ms": -1}
     refused = loader_server.ask(f"delete-records={offset}", arena.theirs, NOW, properties)
     refusing = delete_before(arena.ours, settings_of(properties), offset)
-    # Both refuse logs that begin after the offset, or have a high watermark below it.
+    # Both refuse logs that start after the offset or have a high watermark below it.
     assert refusing == refused.keys()
     assert len(refused) < 25
     assert differences(arena, refused) == []
 
 
 def delete_before(path: Path, settings: TopicSettings, offset: int) -> set[str]:
-    """Delete in all partitions; gives the names of those where that is refused."""
+    """Delete records in all partitions; return the names of those that refuse."""
     directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     outcomes, refusing = {}, set()
     for partition in directory.partitions:

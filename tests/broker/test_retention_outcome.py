@@ -1,4 +1,4 @@
-"""Files after retention, where no comparison with Kafka's own classes is needed."""
+"""Files and checkpoints after retention and record deletion, without Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NOTHING_OLD = TopicSettings(retention_ms=-1)
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a clean directory of one partition, with segments at 0, 6 and 12, and 18 its end."""
+    """Write a clean directory of one partition, with segments at 0, 6 and 12 and log end 18."""
     path = log_directories.write_log_directory(
         tmp_path / "data",
         recovery_points={("orders", 0): 18, ("others", 3): 5},
@@ -88,7 +88,7 @@ def test_all_files_of_a_segment_are_deleted(log_dir: Path) -> None:
     assert (outcome.log_start_offset, outcome.checkpointed_log_start_offset) == (6, None)
 
 
-def test_an_empty_segment_replaces_a_log_that_is_deleted_completely(log_dir: Path) -> None:
+def test_a_completely_deleted_log_gets_an_empty_segment(log_dir: Path) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
     empty = {name for name, target in outcome.files.items() if target == NewBytes(b"")}
     assert empty == {f"{18:020d}{suffix}" for suffix in SUFFIXES}
@@ -98,7 +98,7 @@ def test_an_empty_segment_replaces_a_log_that_is_deleted_completely(log_dir: Pat
 def test_a_directory_without_deletions_is_left_unchanged(log_dir: Path) -> None:
     first = retained(loaded(log_dir), NOTHING_OLD, NOW_MS)
     assert not first.deleted
-    # Loading writes a snapshot of the producers; with that, there is nothing left to do.
+    # Loading writes a snapshot of the producers; with it, nothing changes.
     for name, target in first.outcome.files.items():
         if isinstance(target, NewBytes):
             (log_dir / "orders-0" / name).write_bytes(target.data)
@@ -107,7 +107,7 @@ def test_a_directory_without_deletions_is_left_unchanged(log_dir: Path) -> None:
     assert root_after(log_dir, loaded(log_dir), NOTHING_OLD) == {}
 
 
-def test_the_lines_of_other_partitions_and_the_marker_stay(log_dir: Path) -> None:
+def test_lines_of_other_partitions_and_the_marker_are_kept(log_dir: Path) -> None:
     root = root_after(log_dir, loaded(log_dir), EVERYTHING_OLD)
     assert root == {}
     log = loaded(log_dir)
@@ -120,7 +120,7 @@ def test_the_lines_of_other_partitions_and_the_marker_stay(log_dir: Path) -> Non
     assert names.CLEAN_SHUTDOWN_MARKER not in root
 
 
-def test_a_broker_started_in_between_starts_the_log_at_its_new_start_offset(
+def test_a_broker_started_before_all_files_are_deleted_uses_the_new_log_start(
     log_dir: Path,
 ) -> None:
     outcome = retained(loaded(log_dir), EVERYTHING_OLD, NOW_MS).outcome
@@ -142,7 +142,7 @@ def test_a_segment_without_timestamps_has_the_modification_time_of_its_log(log_d
     assert (first.timestamp_ms, first.has_timestamp) == (1_234_567, False)
 
 
-def test_leader_epochs_start_at_the_log_start_offset(log_dir: Path) -> None:
+def test_leader_epochs_before_the_log_start_offset_are_removed(log_dir: Path) -> None:
     checkpoint = log_dir / "orders-0" / names.LEADER_EPOCH_CHECKPOINT
     checkpoint.write_text("0\n3\n0 0\n1 4\n5 9\n")
     outcome = without_records_before(loaded(log_dir), NOTHING_OLD, 8)
@@ -158,7 +158,7 @@ def test_records_are_deleted_up_to_the_high_watermark_only(log_dir: Path) -> Non
         without_records_before(loaded(log_dir, high_watermark=None), NOTHING_OLD, 1)
 
 
-def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(log_dir: Path) -> None:
+def test_records_of_a_compacted_topic_are_not_deleted(log_dir: Path) -> None:
     policy = frozenset({CleanupPolicy.COMPACT})
     with pytest.raises(RecordsNotDeletableError, match="only compacted"):
         without_records_before(loaded(log_dir), TopicSettings(cleanup_policy=policy), 1)
@@ -171,7 +171,7 @@ def test_records_of_a_topic_that_is_only_compacted_are_not_deleted(log_dir: Path
     )
 
 
-def test_deleting_deleted_records_changes_nothing(log_dir: Path) -> None:
+def test_deleting_deleted_records_again_changes_nothing(log_dir: Path) -> None:
     log = loaded(log_dir)
     assert without_records_before(log, NOTHING_OLD, 0) == log.delete_first(0)
 
@@ -183,7 +183,7 @@ def test_freed_bytes_include_indexes(log_dir: Path) -> None:
 
 
 def test_the_timestamp_of_a_batch_with_a_single_record_comes_from_the_index(tmp_path: Path) -> None:
-    # Kafka believes the index, and looks into no batch for this.
+    # Kafka trusts the index here and reads no batch.
     path = log_directories.write_log_directory(tmp_path, recovery_points={("orders", 0): 1})
     log_directories.write_partition(
         path / "orders-0",
@@ -201,14 +201,14 @@ def test_the_timestamp_of_a_batch_with_a_single_record_comes_from_the_index(tmp_
         log_directories.time_index((5, 5)),
         b"",
     ],
-    ids=["cut short", "zeroed at its end", "another log's", "empty"],
+    ids=["truncated", "zeroed at its end", "another log's", "empty"],
 )
-def test_a_wrong_time_index_does_not_make_a_segment_old(log_dir: Path, content: bytes) -> None:
+def test_a_wrong_time_index_does_not_hide_newer_records(log_dir: Path, content: bytes) -> None:
     log = log_dir / "orders-0" / f"{0:020d}.log"
     log.with_suffix(".timeindex").write_bytes(content)
     os.utime(log, (1, 1))
     found = loaded(log_dir)
-    # The records of the segment are from 5 ms after the first one's time at the latest.
+    # The newest record of the segment is 5 ms younger than the first.
     young = TopicSettings(retention_ms=10_000 - 5)
     old = TopicSettings(retention_ms=10_000 - 6)
     fates = retained(found, young, NOW_MS).fates

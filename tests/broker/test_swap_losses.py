@@ -1,4 +1,4 @@
-"""A swap loses records unless it is what a split or the cleaner would have written."""
+"""A swap file loses records unless a split or the cleaner could have written it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def partition(path: Path, logs: dict[int, bytes], swaps: dict[int, bytes]) -> Pa
 
 
 def lost(path: Path, **context: Any) -> list[tuple[str, int | None, int | None, int | None]]:
-    """What a broker loses: log, first and last offset, records."""
+    """List what a broker would lose: log, first and last offset, records."""
     return [
         (each.name, each.loss.first_offset, each.loss.last_offset, each.loss.records)
         for each in recovered(path, **context).report.swap_losses
@@ -55,7 +55,7 @@ def salvaged(path: Path, **context: Any) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("is_compacted", [True, False, None])
-def test_an_empty_swap_loses_the_log(tmp_path: Path, is_compacted: bool | None) -> None:
+def test_an_empty_swap_loses_the_whole_log(tmp_path: Path, is_compacted: bool | None) -> None:
     log = joined(*(keyed(offset, b"k%d" % offset) for offset in range(4)))
     path = partition(tmp_path, {0: log}, {0: b""})
 
@@ -95,9 +95,9 @@ def test_a_swap_truncated_anywhere_loses_nothing_when_salvaged(
     copy = tmp_path / "copy-0"
     shutil.copytree(path, copy)
     apply_target(copy, broker.files)
-    left = valid_batches_of({file.name: file.read_bytes() for file in copy.iterdir()})
+    remaining = valid_batches_of({file.name: file.read_bytes() for file in copy.iterdir()})
 
-    is_lost = not {each[6], each[7]} <= set(left)
+    is_lost = not {each[6], each[7]} <= set(remaining)
     assert (verdict(broker).kind is VerdictKind.LOSS) == is_lost
     assert set(valid_batches_of(salvaged(path, **context))) >= {each[6], each[7]}
 
@@ -113,7 +113,7 @@ def test_a_split_keeps_every_batch(tmp_path: Path) -> None:
     ) == [(FIRST, 6, 8, 3)]
 
 
-def test_a_record_may_be_missing_if_a_later_one_has_its_key(tmp_path: Path) -> None:
+def test_a_record_may_be_missing_if_a_later_record_has_its_key(tmp_path: Path) -> None:
     each = [keyed(0, b"a", b"1"), keyed(1, b"b", b"1"), keyed(2, b"a", b"2")]
     later = keyed(12, b"b", b"2")
     logs = {0: joined(each), 12: later}
@@ -123,7 +123,7 @@ def test_a_record_may_be_missing_if_a_later_one_has_its_key(tmp_path: Path) -> N
     assert lost(path, is_compacted=False) == [(FIRST, 0, 1, 2)]
 
 
-def test_a_record_may_not_be_missing_if_only_an_aborted_one_has_its_key(tmp_path: Path) -> None:
+def test_a_record_may_not_be_missing_if_only_an_aborted_record_has_its_key(tmp_path: Path) -> None:
     aborted = keyed(12, b"b", b"2", attributes=TRANSACTIONAL_FLAG, producer_id=7, producer_epoch=0)
     logs = {0: joined(keyed(0, b"a"), keyed(1, b"b")), 12: joined(aborted, marker(13))}
     path = partition(tmp_path, logs, {0: keyed(0, b"a")})
@@ -147,7 +147,7 @@ def test_records_without_a_key_may_be_missing_only_from_a_compacted_log(tmp_path
     assert lost(path) == [(FIRST, 0, 0, 1)]
 
 
-def test_a_tombstone_may_be_missing_unless_an_earlier_value_stays(tmp_path: Path) -> None:
+def test_a_tombstone_may_be_missing_unless_an_earlier_value_is_kept(tmp_path: Path) -> None:
     logs = {0: keyed(0, b"a"), 12: joined(keyed(12, b"a", None), keyed(13, b"b"))}
 
     gone = partition(tmp_path / "gone", logs, {12: keyed(13, b"b")})
@@ -157,7 +157,7 @@ def test_a_tombstone_may_be_missing_unless_an_earlier_value_stays(tmp_path: Path
     assert lost(both) == []
 
 
-def test_another_log_of_the_same_offsets_is_no_replacement(tmp_path: Path) -> None:
+def test_a_swap_with_the_same_offsets_but_other_records_loses_the_log(tmp_path: Path) -> None:
     log = joined(*(keyed(offset, b"k%d" % offset, b"own") for offset in range(4)))
     other = joined(*(keyed(offset, b"k%d" % offset, b"foreign") for offset in range(4)))
     path = partition(tmp_path, {0: log}, {0: other})
@@ -165,7 +165,7 @@ def test_another_log_of_the_same_offsets_is_no_replacement(tmp_path: Path) -> No
     assert lost(path) == [(FIRST, 0, 3, 4)]
     files = salvaged(path)
     assert files[FIRST] == log
-    assert other in files.values()  # moved aside: nothing else holds it
+    assert other in files.values()  # Moved aside: no other file has these records.
 
 
 def test_records_before_the_log_start_are_not_lost(tmp_path: Path) -> None:
@@ -183,13 +183,13 @@ def test_legacy_messages_that_were_rewritten_are_kept(tmp_path: Path) -> None:
     assert lost(path, is_compacted=False) == []
 
 
-def test_nothing_is_lost_if_the_old_log_is_already_gone(tmp_path: Path) -> None:
+def test_nothing_is_lost_if_the_old_log_is_already_deleted(tmp_path: Path) -> None:
     path = partition(tmp_path, {12: joined(batches(4, base_offset=12))}, {0: b""})
 
     assert lost(path) == []
 
 
-def test_a_damaged_old_log_loses_only_what_is_valid_in_it(tmp_path: Path) -> None:
+def test_damaged_batches_of_the_old_log_are_not_counted_as_lost(tmp_path: Path) -> None:
     each = batches(4)
     log = bytearray(joined(each))
     log[positions(each)[1] + 70] ^= 1
@@ -198,7 +198,7 @@ def test_a_damaged_old_log_loses_only_what_is_valid_in_it(tmp_path: Path) -> Non
     assert lost(path, is_compacted=False) == []
 
 
-def test_resolving_leaves_a_partition_whose_swap_would_lose_records(tmp_path: Path) -> None:
+def test_resolving_leftover_files_refuses_a_swap_that_would_lose_records(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4))}, {0: b""})
 
     repaired = resolve_leftovers(read_lone_partition(local(path), path.name), LoadContext())
@@ -207,7 +207,7 @@ def test_resolving_leaves_a_partition_whose_swap_would_lose_records(tmp_path: Pa
     assert "12 records" in str(repaired.refusals[0])
 
 
-def test_a_broker_still_replaces_the_log(tmp_path: Path) -> None:
+def test_a_broker_replaces_the_log_although_records_are_lost(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4))}, {0: b""})
 
     outcome = load(path)
@@ -221,13 +221,13 @@ def test_a_broker_still_replaces_the_log(tmp_path: Path) -> None:
 
 
 def dropped(path: Path, logs: dict[int, bytes], swap: bytes) -> Path:
-    """A partition with a ``.swap`` at 4 that a broker deletes because of a ``.cleaned`` at 0."""
+    """Write a partition with a ``.swap`` at 4, which a broker deletes for a ``.cleaned`` at 0."""
     directory = partition(path, logs, {4: swap})
     (directory / f"{FIRST}.cleaned").write_bytes(b"")
     return directory
 
 
-def test_records_that_only_a_deleted_swap_has_are_lost(tmp_path: Path) -> None:
+def test_records_that_only_a_deleted_swap_holds_are_lost(tmp_path: Path) -> None:
     logs = {0: keyed(0, b"a"), 12: keyed(12, b"c")}
     path = dropped(tmp_path, logs, joined(keyed(4, b"x"), keyed(5, b"y")))
 
@@ -237,7 +237,7 @@ def test_records_that_only_a_deleted_swap_has_are_lost(tmp_path: Path) -> None:
     assert verdict(outcome).kind is VerdictKind.LOSS
 
 
-def test_a_deleted_swap_loses_nothing_while_the_logs_that_it_was_made_of_are_there(
+def test_a_deleted_swap_loses_nothing_while_the_old_logs_exist(
     tmp_path: Path,
 ) -> None:
     log = joined(*(keyed(offset, b"k") for offset in range(6)))
@@ -246,21 +246,21 @@ def test_a_deleted_swap_loses_nothing_while_the_logs_that_it_was_made_of_are_the
     assert lost(path) == []
 
 
-def test_records_of_a_swap_and_a_cleaned_file_are_lost_once(tmp_path: Path) -> None:
+def test_records_in_both_a_swap_and_a_cleaned_file_are_counted_once(tmp_path: Path) -> None:
     path = dropped(tmp_path, {0: keyed(0, b"a")}, keyed(4, b"x"))
     (path / f"{log_name(4)}.cleaned").write_bytes(keyed(4, b"x"))
 
     assert [each[1:] for each in lost(path, is_compacted=False)] == [(4, 4, 1)]
 
 
-def test_salvage_keeps_the_records_that_only_a_deleted_swap_has(tmp_path: Path) -> None:
+def test_salvage_keeps_records_that_only_a_deleted_swap_holds(tmp_path: Path) -> None:
     swap = keyed(4, b"x")
     path = dropped(tmp_path, {0: keyed(0, b"a"), 12: keyed(12, b"c")}, swap)
 
     assert salvaged(path)[log_name(4)] == swap
 
 
-def test_leftovers_are_not_resolved_where_records_would_be_lost(tmp_path: Path) -> None:
+def test_leftover_files_are_not_resolved_if_records_would_be_lost(tmp_path: Path) -> None:
     path = dropped(tmp_path, {0: keyed(0, b"a")}, keyed(4, b"x"))
 
     found = resolve_leftovers(read_lone_partition(local(path), path.name), LoadContext())
