@@ -1,4 +1,4 @@
-"""Windows of batches: what is walked, where the walk ends and why."""
+"""Windows of batches: their columns, and where and why reading stops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def positions(found: list[Window]) -> list[int]:
     return [position for window in found for position in window.batches.position.tolist()]
 
 
-def test_columns_say_what_the_headers_say() -> None:
+def test_columns_equal_the_decoded_headers() -> None:
     parts = batches(5, records_each=4)
     (window,) = windows(b"".join(parts))
     headers = [record_batch.decode_header(part) for part in parts]
@@ -43,7 +43,9 @@ def test_columns_say_what_the_headers_say() -> None:
     counts=st.lists(st.integers(1, 30), max_size=20),
     window_bytes=st.integers(64, 2_000),
 )
-def test_windows_of_any_size_give_every_batch_once(counts: list[int], window_bytes: int) -> None:
+def test_every_batch_is_in_one_window_at_any_window_size(
+    counts: list[int], window_bytes: int
+) -> None:
     parts = [batch([record(n) for n in range(count)]) for count in counts]
     found = windows(b"".join(parts), window_bytes)
     starts = [sum(map(len, parts[:n])) for n in range(len(parts))]
@@ -51,7 +53,7 @@ def test_windows_of_any_size_give_every_batch_once(counts: list[int], window_byt
 
 
 @given(first_bytes=st.integers(64, 500), room=st.sampled_from([100, 700, 5_000]))
-def test_small_windows_at_first_and_a_buffer_for_all_change_nothing(
+def test_small_first_windows_and_a_shared_buffer_do_not_change_the_batches(
     first_bytes: int, room: int
 ) -> None:
     parts = [batch([record(n) for n in range(count)]) for count in (1, 9, 1, 30, 2, 2, 60)]
@@ -76,14 +78,14 @@ def test_small_windows_at_first_and_a_buffer_for_all_change_nothing(
     assert [row[2] for row in rows] == parts
 
 
-def test_a_wrong_checksum_is_marked_and_passed_over() -> None:
+def test_a_batch_with_a_wrong_checksum_is_marked_and_reading_continues() -> None:
     first, second, third = batches(3)
     damaged = second[:-1] + bytes([second[-1] ^ 1])
     (window,) = windows(first + damaged + third)
     assert window.batches.is_valid.tolist() == [True, False, True]
 
 
-def test_without_checksums_damage_inside_a_batch_is_not_seen() -> None:
+def test_damage_inside_a_batch_is_not_detected_without_checksums() -> None:
     (part,) = batches(1)
     (window,) = windows(part[:-1] + b"\xff", checksums=False)
     assert window.batches.is_valid.tolist() == [True]
@@ -110,7 +112,7 @@ def test_magics_may_be_mixed() -> None:
         ),
     ],
 )
-def test_the_stop_says_why_and_where(tail: bytes, reason: StopReason) -> None:
+def test_the_stop_has_its_reason_and_position(tail: bytes, reason: StopReason) -> None:
     valid = b"".join(batches(3))
     stop = stop_of(valid + tail)
     assert (stop.reason, stop.position) == (reason, len(valid))
@@ -118,14 +120,16 @@ def test_the_stop_says_why_and_where(tail: bytes, reason: StopReason) -> None:
 
 
 @given(st.binary(max_size=300), st.integers(17, 200))
-def test_any_bytes_come_to_a_stop(data: bytes, window_bytes: int) -> None:
+def test_reading_random_bytes_ends_with_a_stop(data: bytes, window_bytes: int) -> None:
     found = windows(data, window_bytes)
     assert all(window.stop is None for window in found[:-1])
     assert found[-1].stop is not None
     assert found[-1].stop.position <= len(data)
 
 
-def test_a_giant_comes_alone_with_its_checksum(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_giant_batch_has_a_window_of_its_own_and_a_checked_checksum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(scanned, "LARGEST_WINDOW_BYTES", 500)
     small, large = batches(1)[0], batch([record(9, value=bytes(2_000))])
     found = windows(small + large + small, window_bytes=300)
@@ -134,7 +138,7 @@ def test_a_giant_comes_alone_with_its_checksum(monkeypatch: pytest.MonkeyPatch) 
     assert positions(found) == [0, len(small), len(small) + len(large)]
 
 
-def test_a_file_that_shrinks_under_the_reader_is_an_error() -> None:
+def test_a_file_truncated_while_being_read_is_an_error() -> None:
     class Shrunk(BytesSource):
         @property
         def size_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Ranges of a segment that were never written, perhaps a terabyte."""
+"""Holes of sparse segments, as large as a terabyte."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ TERABYTE = 1 << 40
 
 @pytest.fixture
 def sparse(tmp_path: Path) -> Path:
-    """Give a segment with a terabyte of nothing between its batches."""
+    """Write a segment with a hole of a terabyte between its batches."""
     path = tmp_path / "00000000000000000000.log"
     path.write_bytes(joined(batches(2)))
     with path.open("r+b") as file:
         try:
             file.truncate(TERABYTE)
         except OSError:
-            pytest.skip("the file system takes no file of a terabyte")
+            pytest.skip("the file system does not allow files of a terabyte")
         file.seek(TERABYTE)
         file.write(joined(batches(2, base_offset=100)))
     with local(path).open_file() as source:
         if next_data(source, 1 << 30) == 1 << 30:
-            pytest.skip("the file system does not tell holes")
+            pytest.skip("the file system does not report holes")
     return path
 
 
-def test_the_next_batch_is_found_after_a_terabyte_that_was_never_written(sparse: Path) -> None:
+def test_the_next_batch_is_found_after_a_hole_of_a_terabyte(sparse: Path) -> None:
     with local(sparse).open_file() as source:
         assert find_batch(source, 1 << 20) == TERABYTE
 
 
-def test_a_hole_up_to_the_end_holds_no_batch(sparse: Path) -> None:
+def test_no_batch_is_found_in_a_hole_up_to_the_end(sparse: Path) -> None:
     with local(sparse).open_file() as source:
         assert find_batch(source, 1 << 20, TERABYTE) is None
 
 
 @pytest.mark.parametrize("gap", [0, 1, 60, 61, 62, 4095, 4096, 4097, 70_000])
-def test_a_batch_is_found_wherever_it_begins_after_a_hole(tmp_path: Path, gap: int) -> None:
+def test_a_batch_is_found_at_any_distance_after_a_hole(tmp_path: Path, gap: int) -> None:
     path = tmp_path / "00000000000000000000.log"
     with path.open("wb") as file:
         file.truncate(1 << 20)
         file.seek((1 << 20) + gap)
-        # The base offset of the first batch is zero: it begins with eight bytes of zeroes.
+        # The base offset of the first batch is 0: its first eight bytes are zeroes.
         file.write(joined(batches(1)))
     with local(path).open_file() as source:
         assert find_batch(source, 5) == (1 << 20) + gap
 
 
-def test_only_what_was_written_is_looked_through_for_the_end_of_data(sparse: Path) -> None:
+def test_the_end_of_data_is_found_without_reading_the_hole(sparse: Path) -> None:
     with local(sparse).open_file() as source:
         assert not is_zero(source, 0, source.size_bytes)
         assert is_zero(source, 1 << 20, TERABYTE)
@@ -69,7 +69,7 @@ def test_only_what_was_written_is_looked_through_for_the_end_of_data(sparse: Pat
         assert end_of_data(source, 0, TERABYTE) == len(joined(batches(2)).rstrip(b"\0"))
 
 
-def test_parts_of_files_know_their_holes_too(sparse: Path) -> None:
+def test_ranges_of_files_report_their_holes(sparse: Path) -> None:
     directory = VirtualDirectory(local(sparse.parent))
     size = sparse.stat().st_size
     pieces = (Stored(sparse.name, 1 << 20, TERABYTE), Stored(sparse.name, 0, size))
@@ -98,7 +98,7 @@ def test_a_hole_is_reported_like_written_zeroes(
     logs = {0: joined(batches(2)), 100: joined(batches(2, base_offset=100))}
     partition = write_partition(tmp_path / "logs" / "orders-0", logs)
     log = partition / f"{100 if is_last else 0:020d}.log"
-    said = []
+    outcomes = []
     for is_hole in (True, False):
         with log.open("r+b") as file:
             size = file.seek(0, 2)
@@ -110,25 +110,25 @@ def test_a_hole_is_reported_like_written_zeroes(
                 file.write(bytes(2 << 20))
         with local(log).open_file() as source:
             if is_hole and next_data(source, size + (1 << 20)) == size + (1 << 20):
-                pytest.skip("the file system does not tell holes")
+                pytest.skip("the file system does not report holes")
         done = run_kdump([*args, "--output", "json", "."], tmp_path / "logs")
-        said.append((done.exit_status, done.stderr, _without_cost(done.stdout)))
-    assert said[0] == said[1]
+        outcomes.append((done.exit_status, done.stderr, _without_cost(done.stdout)))
+    assert outcomes[0] == outcomes[1]
 
 
 def _without_cost(answer: bytes) -> bytes:
-    """What is said but for the time that it took, and the space: a hole takes none."""
+    """Remove the fields that differ: the time, and the disk space, since a hole takes none."""
     return re.sub(rb'"(seconds|lost_bytes|needed_bytes)": ?[0-9.]+', b"", answer)
 
 
-def test_a_terabyte_that_was_never_written_is_no_work_for_spark(sparse: Path) -> None:
+def test_a_hole_of_a_terabyte_does_not_count_towards_the_engine_threshold(sparse: Path) -> None:
     partition = read_partition(local(sparse.parent), None)
     assert partition.log_bytes > TERABYTE
     assert chosen(DEFAULT_OPTIONS, partition.data_bytes) is EngineChoice.LOCAL
 
 
 @pytest.mark.parametrize("command", ["verify", "rebuild-index", "recover"])
-def test_a_terabyte_that_was_never_written_costs_no_time(command: str, sparse: Path) -> None:
+def test_a_hole_of_a_terabyte_is_not_read(command: str, sparse: Path) -> None:
     root = sparse.parent / "logs"
     (root / "orders-0").mkdir(parents=True)
     sparse.rename(root / "orders-0" / sparse.name)

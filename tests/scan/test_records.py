@@ -78,7 +78,7 @@ def all_values(found: list[RecordColumns]) -> list[Record]:
 
 
 def plain(part: bytes) -> tuple[list[Record], FormatError | None]:
-    """What the plain decoder reads of a batch until it fails."""
+    """Decode a batch with the plain decoder, up to the first error."""
     header = record_batch.decode_header(part)
     decoded: list[Record] = []
     try:
@@ -94,14 +94,14 @@ def plain(part: bytes) -> tuple[list[Record], FormatError | None]:
 
 @pytest.mark.slow
 @given(some_batches())
-def test_columns_hold_what_the_plain_decoder_reads(parts: list[bytes]) -> None:
+def test_columns_equal_the_records_of_the_plain_decoder(parts: list[bytes]) -> None:
     found = columns_of(b"".join(parts))
     assert all_values(found) == [value for part in parts for value in plain(part)[0]]
     assert not any(columns.problems for columns in found)
 
 
 @pytest.mark.parametrize("lanes", [LOCKSTEP_LANES - 1, LOCKSTEP_LANES, 3 * LOCKSTEP_LANES])
-def test_it_does_not_matter_how_many_batches_are_stepped_together(lanes: int) -> None:
+def test_columns_do_not_depend_on_the_number_of_batches_decoded_together(lanes: int) -> None:
     counts = random.Random(lanes).choices(range(1, 40), k=lanes)
     parts = [
         batch([record(n, value=bytes(n)) for n in range(count)], base_sequence=count)
@@ -111,7 +111,7 @@ def test_it_does_not_matter_how_many_batches_are_stepped_together(lanes: int) ->
     assert all_values(found) == [value for part in parts for value in plain(part)[0]]
 
 
-def test_a_batch_without_records_has_no_row() -> None:
+def test_a_batch_without_records_has_no_rows() -> None:
     full = batch([record(0)])
     empty = record_batch.encode_batch(
         record_batch.BatchHeader(1, 0, 0, 2, 0, 0, 4, -1, -1, 7, 0, 0, 0), b""
@@ -123,10 +123,10 @@ def test_a_batch_without_records_has_no_row() -> None:
 
 @pytest.mark.slow
 @given(some_batches(), st.data())
-def test_damage_leaves_the_records_in_front_of_it(parts: list[bytes], data: st.DataObject) -> None:
+def test_records_before_damage_are_decoded(parts: list[bytes], data: st.DataObject) -> None:
     victim = data.draw(st.integers(0, len(parts) - 1))
     changed = bytearray(parts[victim])
-    # Not in the length and the magic, which would change what is a batch.
+    # Not in the length or magic: that would change where batches begin.
     where = data.draw(st.integers(record_batch.CRC_START, len(changed) - 1))
     changed[where] ^= data.draw(st.integers(1, 255))
     parts[victim] = bytes(changed)
@@ -137,7 +137,7 @@ def test_damage_leaves_the_records_in_front_of_it(parts: list[bytes], data: st.D
         if problem is None or record_batch.decode_header(part).codec_id == Codec.NONE:
             assert rows == expected
         else:
-            # Kafka gives up a compressed batch as a whole; what came out of it is kept.
+            # Kafka rejects the whole compressed batch; kdump keeps the records decoded so far.
             assert rows[: len(expected)] == expected
         assert bool(problems) == (problem is not None)
 
@@ -145,7 +145,7 @@ def test_damage_leaves_the_records_in_front_of_it(parts: list[bytes], data: st.D
 def rows_of_batch(
     found: list[RecordColumns], number: int
 ) -> tuple[list[Record], list[FormatError]]:
-    """The records of the batch of that number, and what is wrong with it."""
+    """Return the records and the problems of batch ``number``."""
     rows: list[Record] = []
     problems: list[FormatError] = []
     first = 0
@@ -160,7 +160,7 @@ def rows_of_batch(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_in_pieces_is_the_same_as_at_once(
+def test_a_batch_decoded_in_pieces_has_the_same_records(
     codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [record(n, value=bytes([n % 251]) * (n % 700)) for n in range(1_500)]
@@ -187,7 +187,7 @@ def test_a_batch_in_pieces_is_the_same_as_at_once(
 )
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 @pytest.mark.parametrize("in_pieces", [False, True])
-def test_a_wrong_count_is_named(
+def test_a_wrong_record_count_is_reported(
     count: int, what: str, codec: Codec, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_pieces:
@@ -215,7 +215,7 @@ def test_a_record_that_expands_beyond_the_limit_is_not_decoded(
 
 
 @pytest.mark.parametrize("codec_id", [5, 6, 7])
-def test_an_unknown_codec_is_a_problem_of_its_batch_alone(codec_id: int) -> None:
+def test_an_unknown_codec_affects_only_its_batch(codec_id: int) -> None:
     valid = batch([record(0)])
     found = columns_of(valid + batch([record(1)], attributes=codec_id) + valid)
     assert sum(columns.count for columns in found) == 2
@@ -224,7 +224,7 @@ def test_an_unknown_codec_is_a_problem_of_its_batch_alone(codec_id: int) -> None
 
 
 @pytest.mark.parametrize("count", [1, scanned.MOST_RECORDS + 1])
-def test_damage_that_is_kept_does_not_hold_the_bytes_it_was_found_in(count: int) -> None:
+def test_a_kept_problem_does_not_keep_the_bytes_of_its_batch_in_memory(count: int) -> None:
     header = record_batch.decode_header(batch([record(0)]))
     zeroes = compress(Codec.GZIP, bytes(7 * scanned.MOST_RECORDS))
     malformed = record_batch.encode_batch(

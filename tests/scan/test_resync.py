@@ -1,4 +1,4 @@
-"""The next valid batch is found after damage."""
+"""Finding the next valid batch after damage."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ NOISE = random.Random(7).randbytes(5_000)
     ],
 )
 @pytest.mark.parametrize("gap", [0, 1, 61, 4_000])
-def test_a_sound_batch_is_found_after_noise(valid: bytes, gap: int) -> None:
+def test_a_valid_batch_is_found_after_noise(valid: bytes, gap: int) -> None:
     source = BytesSource(NOISE[:gap] + valid + NOISE)
     assert find_batch(source, 0) == gap
 
 
-def test_the_search_goes_on_over_the_edges_of_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_across_two_search_steps_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resync, "_FIRST_STEP_BYTES", 100)
     monkeypatch.setattr(resync, "_STEP_BYTES", 100)
     valid = batch([record(5)])
@@ -42,17 +42,17 @@ def test_noise_is_not_a_batch() -> None:
     assert find_batch(BytesSource(NOISE), 0) is None
 
 
-def test_a_batch_with_a_wrong_checksum_is_not_believed() -> None:
+def test_a_batch_with_a_wrong_checksum_is_not_found() -> None:
     first, second = batches(2)
     assert find_batch(BytesSource(first[:-1] + b"\xff" + second), 0) == len(first)
 
 
-def test_a_batch_that_is_cut_short_is_not_believed() -> None:
+def test_a_truncated_batch_is_not_valid() -> None:
     (part,) = batches(1)
     assert not is_valid_batch(BytesSource(part[:-1]), 0, len(part) - 1)
 
 
-def test_the_search_begins_at_the_given_byte() -> None:
+def test_the_search_starts_at_the_given_byte() -> None:
     first, second = batches(2)
     assert find_batch(BytesSource(first + second), 1) == len(first)
 
@@ -75,7 +75,7 @@ class CountedSource:
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_large_message_of_old_is_not_read_where_key_and_value_do_not_fill_it(magic: int) -> None:
+def test_a_large_old_message_is_read_only_if_key_and_value_fill_it(magic: int) -> None:
     large = message(5, magic=magic, value=bytes(1 << 20))
     damaged = large + b"after the value!"
     damaged = damaged[:8] + (len(damaged) - 12).to_bytes(4) + damaged[12:]

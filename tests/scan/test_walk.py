@@ -1,4 +1,4 @@
-"""Walking a segment: what is selected of it, and how damage is passed."""
+"""Walking a segment: selected records, and damage that is skipped."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ MIXED = (
 )
 
 
-def test_magics_come_in_the_order_of_the_file() -> None:
+def test_records_of_all_magics_are_read_in_file_order() -> None:
     assert offsets(walk(MIXED)) == list(range(15))
 
 
@@ -78,7 +78,7 @@ def test_the_last_step_is_the_stop() -> None:
     to_offset=st.none() | st.integers(-2, 17),
     limit=st.none() | st.integers(1, 17),
 )
-def test_a_range_of_offsets_is_what_slicing_gives(
+def test_an_offset_range_selects_the_same_records_as_slicing(
     from_offset: int | None, to_offset: int | None, limit: int | None
 ) -> None:
     selection = Selection(from_offset=from_offset, to_offset=to_offset, limit=limit)
@@ -91,40 +91,40 @@ def test_a_range_of_offsets_is_what_slicing_gives(
     assert offsets(walk(MIXED, selection)) == expected[:limit]
 
 
-def test_times_are_those_of_records_not_of_batches() -> None:
+def test_a_time_range_selects_by_record_timestamp_not_by_batch() -> None:
     times = [50, 10, 30, 20]
     part = batch([record(n, timestamp=time) for n, time in enumerate(times)])
     assert offsets(walk(part, Selection(from_time_ms=20, to_time_ms=50))) == [2, 3]
 
 
-def test_a_key_is_found_in_every_magic() -> None:
+def test_a_key_is_found_in_batches_of_every_magic() -> None:
     assert offsets(walk(MIXED, Selection(key=b"a"))) == [0, 4]
 
 
-def test_a_key_of_the_same_length_is_not_taken_for_another() -> None:
+def test_another_key_of_the_same_length_is_not_selected() -> None:
     part = batch([record(0, b"abc"), record(1, b"abd"), record(2, None), record(3, b"abcd")])
     assert offsets(walk(part, Selection(key=b"abd"))) == [1]
 
 
-def test_batches_without_a_selected_record_are_left_out() -> None:
+def test_batches_without_a_selected_record_are_skipped() -> None:
     data = b"".join(batches(6, RECORDS_EACH))
     steps = walk(data, Selection(from_offset=7, to_offset=10))
     (columns,) = [step for step in steps if isinstance(step, RecordColumns)]
     assert columns.batches.base_offset.tolist() == [6, 9]
 
 
-def test_without_records_whole_batches_are_selected() -> None:
+def test_whole_batches_are_selected_without_decoding_records() -> None:
     data = b"".join(batches(6, RECORDS_EACH))
     steps = walk(data, Selection(from_offset=7, to_offset=10), with_records=False)
     assert bases(steps) == [6, 9]
 
 
-def test_the_limit_counts_batches_where_there_are_no_records() -> None:
+def test_the_limit_counts_batches_if_records_are_not_decoded() -> None:
     data = b"".join(batches(6, RECORDS_EACH))
     assert bases(walk(data, Selection(limit=2), with_records=False)) == [0, 3]
 
 
-def test_a_time_before_all_records_selects_none() -> None:
+def test_an_end_time_before_all_records_selects_none() -> None:
     data = b"".join(batches(2, RECORDS_EACH))
     assert offsets(walk(data, Selection(to_time_ms=BASE_TIMESTAMP_MS))) == []
 
@@ -135,7 +135,7 @@ def damaged_length(part: bytes, length: int) -> bytes:
 
 @pytest.mark.parametrize("length", [-1, 0, 13, 14, 40, 90, 100, 300, 2**31 - 1])
 @pytest.mark.parametrize("victim", [0, 2, 4])
-def test_a_lying_length_costs_only_its_batch(length: int, victim: int) -> None:
+def test_a_wrong_length_loses_only_its_batch(length: int, victim: int) -> None:
     parts = batches(5, RECORDS_EACH)
     parts[victim] = damaged_length(parts[victim], length)
     steps = walk(b"".join(parts), follow_bad=True)
@@ -145,7 +145,7 @@ def test_a_lying_length_costs_only_its_batch(length: int, victim: int) -> None:
     assert any(isinstance(step, Skipped) for step in steps)
 
 
-def test_damage_inside_a_batch_does_not_move_the_next_one() -> None:
+def test_damage_inside_a_batch_skips_no_other_batch() -> None:
     parts = batches(3, RECORDS_EACH)
     parts[1] = parts[1][: record_batch.CRC_START] + b"\0\0\0\0" + parts[1][21:]
     steps = walk(b"".join(parts), with_records=False, follow_bad=True)
@@ -154,7 +154,9 @@ def test_damage_inside_a_batch_does_not_move_the_next_one() -> None:
 
 
 @given(st.lists(st.binary(max_size=80), max_size=4), st.booleans())
-def test_skipped_and_walked_bytes_make_up_the_file(noise: list[bytes], with_tail: bool) -> None:
+def test_skipped_and_walked_bytes_add_up_to_the_file_size(
+    noise: list[bytes], with_tail: bool
+) -> None:
     data = b"".join(
         part
         for junk, valid in zip(noise, batches(len(noise)), strict=True)

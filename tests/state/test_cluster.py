@@ -32,7 +32,7 @@ def image(tmp_path: Path, *values: bytes) -> ClusterImage:
 
 
 def configs_of(tmp_path: Path, *values: bytes) -> dict[str, str]:
-    """The configuration of topic ``t`` after its creation and ``values``."""
+    """Return the configuration of topic ``t`` after its creation and ``values``."""
     found = image(tmp_path, topic_record("t", 1), *values)
     return dict(found.topics["t"].configs)
 
@@ -41,7 +41,7 @@ def set_for_t(key: str, value: str | None) -> bytes:
     return config_record(TOPIC_RESOURCE, "t", key, value)
 
 
-def test_the_last_value_of_a_property_counts(tmp_path: Path) -> None:
+def test_the_last_value_of_a_property_wins(tmp_path: Path) -> None:
     assert configs_of(tmp_path, set_for_t("a", "1"), set_for_t("b", "2"), set_for_t("a", "3")) == {
         "a": "3",
         "b": "2",
@@ -52,7 +52,7 @@ def test_a_removed_property_is_not_set(tmp_path: Path) -> None:
     assert configs_of(tmp_path, set_for_t("a", "1"), set_for_t("a", None)) == {}
 
 
-def test_a_recreated_topic_has_none_of_the_old_configuration(tmp_path: Path) -> None:
+def test_a_recreated_topic_does_not_keep_the_old_configuration(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),
@@ -112,7 +112,7 @@ def test_a_real_cluster_is_read_from_its_snapshot_and_log(fixtures: Path) -> Non
     }
 
 
-def test_the_last_assignment_of_a_partition_counts(tmp_path: Path) -> None:
+def test_the_last_assignment_of_a_partition_wins(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),
@@ -127,7 +127,7 @@ def test_the_last_assignment_of_a_partition_counts(tmp_path: Path) -> None:
     assert partitions[0].directory_on(5) is None
 
 
-def test_the_partitions_of_a_deleted_topic_are_gone(tmp_path: Path) -> None:
+def test_the_partitions_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
     found = image(
         tmp_path,
         topic_record("t", 1),

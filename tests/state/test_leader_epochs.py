@@ -39,7 +39,7 @@ def test_an_epoch_before_the_first_ends_where_the_first_begins() -> None:
     assert HISTORY.end_offset_for(1, 50) == EpochEnd(1, 10)
 
 
-def test_the_end_of_an_epoch_after_the_latest_is_not_known() -> None:
+def test_the_end_of_an_epoch_after_the_latest_is_unknown() -> None:
     assert HISTORY.end_offset_for(6, 50) is None
     assert HISTORY.end_offset_for(-1, 50) is None
     assert EpochHistory().end_offset_for(0, 50) is None
@@ -48,18 +48,22 @@ def test_the_end_of_an_epoch_after_the_latest_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("offset", "epoch"), [(9, None), (10, 2), (29, 2), (30, 5), (1_000, 5)], ids=str
 )
-def test_an_offset_lies_in_the_epoch_that_began_last(offset: int, epoch: int | None) -> None:
+def test_an_offset_belongs_to_the_latest_epoch_that_started_by_then(
+    offset: int, epoch: int | None
+) -> None:
     assert HISTORY.epoch_for_offset(offset) == epoch
 
 
 @pytest.mark.parametrize("entry", [EpochEntry(-1, 0), EpochEntry(0, -1)], ids=str)
-def test_negative_epochs_and_offsets_are_impossible(entry: EpochEntry) -> None:
+def test_negative_epochs_and_offsets_are_rejected(entry: EpochEntry) -> None:
     with pytest.raises(ValueError, match="impossible"):
         EpochHistory([entry])
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_operations_give_what_kafka_gives(epoch_server: JavaServer, seed: int) -> None:
+def test_random_operations_give_the_same_results_as_kafka(
+    epoch_server: JavaServer, seed: int
+) -> None:
     rng = random.Random(seed)
     for _ in range(100):
         operations = [random_operation(rng) for _ in range(rng.randrange(1, 60))]

@@ -1,4 +1,4 @@
-"""Open transactions found from columns are those found batch by batch."""
+"""Open transactions found in columns equal those found batch by batch."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ written = st.lists(
 
 
 def one_by_one(parts: list[bytes], kinds: list[int]) -> list[OpenTxn]:
-    """The open transactions at the end of a log, from each batch alone."""
+    """Find the open transactions at the end of a log, batch by batch."""
     producers = Producers()
     for part, kind in zip(parts, kinds, strict=True):
         if kind == DAMAGED:
@@ -47,7 +47,7 @@ def one_by_one(parts: list[bytes], kinds: list[int]) -> list[OpenTxn]:
 
 @pytest.mark.parametrize("rows_together", [1, 7, 1 << 16])
 @given(rows=written)
-def test_open_transactions_are_those_of_a_log_read_batch_by_batch(
+def test_open_transactions_equal_those_found_batch_by_batch(
     rows_together: int, rows: list[tuple[int, int, int]]
 ) -> None:
     parts = []

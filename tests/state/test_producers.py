@@ -1,4 +1,4 @@
-"""The state of producers is the same from columns as batch by batch."""
+"""Producer state computed from columns equals the state computed batch by batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ written = st.lists(
 
 
 def replayed(log: bytes, window_bytes: int) -> tuple[Producers, list[CompletedTxn]] | str:
-    """The producers after a log, and the transactions that ended; or what Kafka throws."""
+    """Return the producers after a log and the completed transactions, or Kafka's exception."""
     producers = Producers()
     completed: list[CompletedTxn] = []
     try:
@@ -44,7 +44,7 @@ def replayed(log: bytes, window_bytes: int) -> tuple[Producers, list[CompletedTx
 
 
 @given(written)
-def test_batches_applied_together_give_the_same_state_as_one_by_one(
+def test_applying_batches_together_gives_the_same_state_as_one_by_one(
     rows: list[tuple[int, int, int]],
 ) -> None:
     log = b"".join(
@@ -86,7 +86,7 @@ def test_only_the_given_number_of_batches_is_applied() -> None:
         (marker(0, key=b"\0\0\0\x02"), Refused),
     ],
 )
-def test_an_unreadable_marker_is_invalid_or_refused_as_in_kafka(
+def test_a_malformed_marker_is_invalid_or_refused_as_in_kafka(
     bad: bytes, raised: type[Exception]
 ) -> None:
     (window,) = read_windows(BytesSource(bad))
@@ -104,7 +104,7 @@ def test_a_transaction_that_ends_twice_is_refused(empty_workspace: VirtualDirect
         state.load_segment_part(windows, "log")
 
 
-def test_entries_are_in_the_order_of_a_java_hash_map() -> None:
+def test_entries_have_the_order_of_a_java_hash_map() -> None:
     ids = [17, 1, 33, 2, 0, 1 << 32]
 
     ordered = [producer.producer_id for producer in in_java_order(map(Producer, ids))]
@@ -124,7 +124,7 @@ def test_an_open_transaction_has_its_producer_first_offset_and_start_time() -> N
     assert txn.start_timestamp == decode_header(of_producer(1)).base_timestamp
 
 
-def test_events_of_two_parts_of_a_log_join_to_the_events_of_the_whole() -> None:
+def test_events_of_two_parts_of_a_log_join_to_those_of_the_whole_log() -> None:
     log = b"".join(of_producer(n, 7 + n % 2, sequence=n // 2) for n in range(40))
     (window,) = read_windows(BytesSource(log))
     whole, joined = EventBuilder(), EventBuilder()

@@ -45,7 +45,7 @@ NOTHING: Configs = {}
 def cluster(
     topic: Configs = NOTHING, *, broker: Configs = NOTHING, every_broker: Configs = NOTHING
 ) -> ClusterImage:
-    """A cluster with the topic ``t`` and broker 7."""
+    """Make a cluster with the topic ``t`` and broker 7."""
     return ClusterImage({"t": ClusterTopic("t", "id", topic)}, {"7": broker, "": every_broker})
 
 
@@ -53,7 +53,7 @@ def test_without_any_source_kafkas_defaults_apply() -> None:
     assert Settings().topic("t") == TopicSettings()
 
 
-def test_sources_have_kafkas_order_of_precedence() -> None:
+def test_sources_have_kafkas_precedence() -> None:
     said = [
         ({"retention.ms": "1"}, NOTHING, NOTHING, NOTHING, NOTHING),
         (NOTHING, {"retention.ms": "2"}, NOTHING, NOTHING, NOTHING),
@@ -92,7 +92,7 @@ def test_dynamic_properties_of_another_broker_are_ignored() -> None:
         ({"log.retention.hours": "-1"}, -1),
     ],
 )
-def test_among_synonyms_of_a_broker_the_finest_unit_counts(
+def test_among_synonymous_broker_properties_the_smallest_unit_wins(
     broker: Configs, retention_ms: int
 ) -> None:
     assert Settings(broker=broker).topic("t").retention_ms == retention_ms
@@ -119,7 +119,7 @@ GUARDED = (
     RETENTION_BYTES,
     RETENTION_MS,
 )
-"""Properties whose defaults in Kafka must not delete anything."""
+"""Properties whose Kafka defaults must not delete anything."""
 
 
 def test_only_a_topic_of_the_metadata_is_listed() -> None:
@@ -150,7 +150,7 @@ def test_defaults_of_a_listed_topic_are_known_with_the_brokers_file() -> None:
     assert "Kafka's default" in str(found.origins[RETENTION_MS])
 
 
-def test_the_brokers_file_alone_does_not_tell_a_topics_policy() -> None:
+def test_the_brokers_file_alone_does_not_determine_a_topics_policy() -> None:
     settings = Settings(broker={"log.cleanup.policy": "compact", "log.retention.ms": "5"})
     assert known(settings) == {RETENTION_MS}
 
@@ -220,7 +220,7 @@ def test_producers_do_not_expire_unless_configured() -> None:
         ("remote.storage.enable", "yes"),
     ],
 )
-def test_a_value_that_kafka_rejects_is_named(key: str, value: str) -> None:
+def test_a_value_that_kafka_rejects_is_quoted_in_the_error(key: str, value: str) -> None:
     with pytest.raises(InvalidSettingError, match=f"--config: {key}={value} is not"):
         Settings({key: value}).topic("t")
 
@@ -271,7 +271,7 @@ def test_unknown_properties_in_the_brokers_file_are_ignored() -> None:
     require_accepted({}, {"listeners": "PLAINTEXT://:9092", "log.retention.ms": "1"})
 
 
-def test_a_file_with_which_no_broker_starts_is_rejected() -> None:
+def test_a_file_that_no_broker_starts_with_is_rejected() -> None:
     with pytest.raises(UsageProblem, match=r"--server-properties: log\.retention\.hours=0"):
         require_accepted({}, {"log.retention.hours": "0"})
 
@@ -303,7 +303,7 @@ def directory(
     epoch: int = 0,
     more: Sequence[bytes] = (),
 ) -> LogDirectory:
-    """Write a log directory, with the cluster's metadata if it configures ``t``."""
+    """Write a log directory, with a cluster metadata log if ``retention_ms`` is given."""
     path.mkdir()
     (path / names.CLEAN_SHUTDOWN_MARKER).touch()
     if cluster_id is not None:
@@ -325,7 +325,7 @@ def directory(
 
 
 def retention_by_name(*directories: LogDirectory) -> dict[str, int]:
-    """The retention of ``t`` in each log directory."""
+    """Return the retention of ``t`` in each log directory."""
     found = read_settings(directories)
     return {path.name: settings.topic("t").retention_ms for path, settings in found.items()}
 
@@ -355,14 +355,14 @@ def test_a_directory_without_a_cluster_id_uses_only_its_own_metadata(tmp_path: P
 
 
 def test_a_damaged_copy_of_the_metadata_does_not_hide_another(tmp_path: Path) -> None:
-    sound, damaged = (directory(tmp_path / name, "one", 11) for name in "ab")
+    valid, damaged = (directory(tmp_path / name, "one", 11) for name in "ab")
     (log,) = (damaged.path / "__cluster_metadata-0").local_path.glob("*.log")
     log.write_bytes(log.read_bytes().replace(b"retention.ms", b"retention.mS"))
-    assert retention_by_name(damaged, sound) == retention_by_name(sound, damaged)
-    assert retention_by_name(damaged, sound) == {"a": 11, "b": 11}
+    assert retention_by_name(damaged, valid) == retention_by_name(valid, damaged)
+    assert retention_by_name(damaged, valid) == {"a": 11, "b": 11}
 
 
-def test_the_newest_copy_of_the_metadata_counts(tmp_path: Path) -> None:
+def test_the_newest_copy_of_the_metadata_is_used(tmp_path: Path) -> None:
     more = [topic_record("u", 2)]
     found = [
         directory(tmp_path / "old", "one", 11, epoch=3, more=more),
@@ -374,7 +374,7 @@ def test_the_newest_copy_of_the_metadata_counts(tmp_path: Path) -> None:
         assert set(retention_by_name(*order).values()) == {33}
 
 
-def test_a_damaged_newest_copy_of_the_metadata_does_not_count(tmp_path: Path) -> None:
+def test_a_damaged_newest_copy_of_the_metadata_is_ignored(tmp_path: Path) -> None:
     old, damaged = (
         directory(tmp_path / "a", "one", 11),
         directory(tmp_path / "b", "one", 22, epoch=1),
@@ -399,17 +399,17 @@ def test_given_properties_apply_to_every_directory(tmp_path: Path) -> None:
 
 
 def test_given_metadata_applies_to_all_directories(tmp_path: Path) -> None:
-    apart = directory(tmp_path / "apart", "one", 11)
+    metadata_dir = directory(tmp_path / "metadata_dir", "one", 11)
     found = [directory(tmp_path / "a", "one"), directory(tmp_path / "b", "one")]
-    for named in (apart.path, apart.path / "__cluster_metadata-0"):
+    for named in (metadata_dir.path, metadata_dir.path / "__cluster_metadata-0"):
         settings = read_settings(found, metadata=read_cluster_metadata(named))
         assert [each.topic("t").retention_ms for each in settings.values()] == [11, 11]
 
 
 def test_metadata_of_another_cluster_is_rejected(tmp_path: Path) -> None:
-    apart = read_cluster_metadata(directory(tmp_path / "apart", "two", 11).path)
+    metadata_dir = read_cluster_metadata(directory(tmp_path / "metadata_dir", "two", 11).path)
     with pytest.raises(UsageProblem, match=r"of cluster two, but .*/a belongs to cluster one"):
-        read_settings([directory(tmp_path / "a", "one")], metadata=apart)
+        read_settings([directory(tmp_path / "a", "one")], metadata=metadata_dir)
 
 
 def test_a_directory_without_metadata_is_a_usage_error(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The listing of producer snapshots that a directory keeps while files come and go."""
+"""The listing of producer snapshots that a directory updates as files are added and removed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = st.sampled_from(
 
 @pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(["put", "remove", "list"]), NAMES), max_size=20))
-def test_the_listing_is_that_of_the_names_that_are_there(
+def test_the_listing_follows_every_change_of_the_directory(
     tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[str, str]]
 ) -> None:
     directory = VirtualDirectory(local(tmp_path_factory.getbasetemp())).only(())
@@ -38,7 +38,7 @@ def test_the_listing_is_that_of_the_names_that_are_there(
         ]
 
 
-def test_a_name_without_an_offset_is_refused_when_the_directory_is_listed(tmp_path: Path) -> None:
+def test_a_snapshot_name_without_an_offset_is_refused_on_listing(tmp_path: Path) -> None:
     directory = VirtualDirectory(local(tmp_path))
     directory.list_snapshots()
 
@@ -49,14 +49,14 @@ def test_a_name_without_an_offset_is_refused_when_the_directory_is_listed(tmp_pa
 
 
 @given(st.sets(st.integers(0, 9)), st.integers(0, 9), st.integers(0, 9))
-def test_snapshots_out_of_range_are_found(offsets: set[int], above: int, to: int) -> None:
+def test_snapshots_outside_a_range_are_found(offsets: set[int], above: int, to: int) -> None:
     listing = SnapshotListing(f"{offset}.snapshot" for offset in offsets)
 
     expected = [offset for offset in sorted(offsets) if offset <= above or offset > to]
     assert listing.outside(above, to) == expected
 
 
-def test_snapshots_at_or_below_an_offset_come_newest_first() -> None:
+def test_snapshots_at_or_below_an_offset_are_listed_newest_first() -> None:
     listing = SnapshotListing(["3.snapshot", "1.snapshot", "5.snapshot"])
 
     assert list(listing.at_or_below(4)) == ["3.snapshot", "1.snapshot"]

@@ -1,4 +1,4 @@
-"""Changes in a virtual directory become target files."""
+"""Changes to a virtual directory become target files."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ def directory(tmp_path: Path) -> VirtualDirectory:
     return VirtualDirectory(local(tmp_path))
 
 
-def test_what_is_not_touched_is_kept(directory: VirtualDirectory) -> None:
+def test_an_untouched_file_is_kept(directory: VirtualDirectory) -> None:
     assert directory.target_files() == {"a": Kept(), "b": Kept()}
 
 
-def test_what_is_cut_is_kept_up_to_there(directory: VirtualDirectory) -> None:
+def test_a_truncated_file_is_kept_up_to_its_new_end(directory: VirtualDirectory) -> None:
     directory.truncate("a", 4)
 
     assert directory.target_files()["a"] == KeptUpTo(4)
 
 
-def test_what_is_removed_is_gone(directory: VirtualDirectory) -> None:
+def test_a_removed_file_becomes_gone(directory: VirtualDirectory) -> None:
     directory.remove("a")
 
     assert directory.target_files()["a"] == Gone()
 
 
-def test_what_is_renamed_comes_from_its_old_name(directory: VirtualDirectory) -> None:
+def test_a_renamed_file_becomes_a_rename_from_its_old_name(directory: VirtualDirectory) -> None:
     directory.rename("a", "b")
 
     assert directory.target_files() == {"a": Gone(), "b": RenamedFrom("a", 10)}
 
 
-def test_a_file_whose_old_name_is_used_again_is_copied(directory: VirtualDirectory) -> None:
+def test_a_renamed_file_whose_old_name_is_reused_is_copied(directory: VirtualDirectory) -> None:
     directory.rename("a", "b")
     directory.put("a", Written(b"new"))
 
@@ -68,21 +68,21 @@ def test_two_parts_of_a_file_are_copied(directory: VirtualDirectory) -> None:
     assert (target["x"], target["y"]) == (CopiedFrom("a", 0, 4), CopiedFrom("a", 4, 10))
 
 
-def test_new_bytes_that_are_there_already_are_kept(directory: VirtualDirectory) -> None:
+def test_new_bytes_equal_to_the_old_file_are_kept(directory: VirtualDirectory) -> None:
     directory.put("a", Written(b"0123456789"))
     directory.put("b", Written(b"abc"))
 
     assert directory.target_files() == {"a": Kept(), "b": KeptUpTo(3)}
 
 
-def test_padding_is_part_of_what_is_made(directory: VirtualDirectory) -> None:
+def test_padding_is_part_of_the_new_bytes(directory: VirtualDirectory) -> None:
     directory.put("x", Written(b"1", padding_bytes=2))
 
     assert directory.target_files()["x"] == NewBytes(b"1\0\0")
     assert directory.read("x") == b"1\0\0"
 
 
-def test_a_part_of_a_file_reads_as_a_file_of_its_own(directory: VirtualDirectory) -> None:
+def test_a_range_of_a_file_reads_as_a_file(directory: VirtualDirectory) -> None:
     directory.put("x", Stored("a", 3, 6))
 
     with directory.open("x") as source:
@@ -90,14 +90,14 @@ def test_a_part_of_a_file_reads_as_a_file_of_its_own(directory: VirtualDirectory
         assert read_at(source, 1, 10) == b"45"
 
 
-def test_a_file_that_became_shorter_is_noticed(directory: VirtualDirectory) -> None:
+def test_a_file_that_became_shorter_is_an_error(directory: VirtualDirectory) -> None:
     (directory.path / "a").local_path.write_bytes(b"0")
 
     with pytest.raises(OSError, match="became shorter"):
         directory.read("a")
 
 
-def test_ranges_behind_each_other_read_as_one_file(directory: VirtualDirectory) -> None:
+def test_joined_ranges_read_as_one_file(directory: VirtualDirectory) -> None:
     directory.put("a", join([Stored("a", 0, 3), Stored("b", 2, 4), Stored("a", 7, 10)]))
 
     with directory.open("a") as source:
@@ -112,7 +112,7 @@ def test_ranges_behind_each_other_read_as_one_file(directory: VirtualDirectory) 
 
 
 @pytest.mark.parametrize(("size_bytes", "expected"), [(8, 8), (4, 4), (3, 3), (0, 0)])
-def test_joined_ranges_are_cut_where_they_are_to_end(
+def test_joined_ranges_can_be_truncated(
     directory: VirtualDirectory, size_bytes: int, expected: int
 ) -> None:
     directory.put("a", join([Stored("a", 0, 3), Stored("b", 2, 4), Stored("a", 7, 10)]))
@@ -121,11 +121,11 @@ def test_joined_ranges_are_cut_where_they_are_to_end(
     assert directory.read("a") == b"012cd789"[:expected]
 
 
-def test_ranges_that_touch_are_one() -> None:
+def test_adjacent_ranges_are_merged() -> None:
     assert join([Stored("a", 0, 3), Stored("a", 3, 3), Stored("a", 3, 5)]) == Stored("a", 0, 5)
 
 
-def test_a_copy_is_changed_apart(directory: VirtualDirectory) -> None:
+def test_changing_a_copy_does_not_change_the_original(directory: VirtualDirectory) -> None:
     copy = directory.copy()
     copy.remove("a")
 
