@@ -1,4 +1,4 @@
-"""Compaction has the same result on both engines, and after being stopped anywhere."""
+"""Compaction has the same result on both engines, and after an interruption at any point."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KNOWN = {
     "delete.retention.ms": "86400000",
     "remote.storage.enable": "false",
 }
-"""The configuration that topics need if they are not given by name."""
+"""The configuration that topics need if they are selected by a pattern."""
 COMPACT = Writing("compact", keep_undo=False)
 
 
@@ -57,7 +57,7 @@ def compacted(
     files: Files = DISK,
     **given: str,
 ) -> DirectoryCompaction:
-    """Compact all of ``root``; settings by Kafka's names, dots as underscores."""
+    """Compact all of ``root``; ``given`` are Kafka's properties, with underscores for dots."""
     directory = read_log_directory(local(root), DirectoryKind.LOG_DIRECTORY)
     settings = Settings(KNOWN | {name.replace("_", "."): value for name, value in given.items()})
     request = CompactRequest([directory], {local(root): settings}, now_ms=NOW_MS)
@@ -67,7 +67,7 @@ def compacted(
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut logs into many parts, and swap in each new segment at once."""
+    """Split logs into many parts, and swap in each new segment immediately."""
     monkeypatch.setattr(wave, "split_bytes", lambda *_: 2_000)
     monkeypatch.setattr(wave, "REWRITTEN_BYTES", 5_000)
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -93,7 +93,7 @@ def test_both_engines_have_the_same_result(quick_path: Path, spark: SparkEngine)
 @pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("is_varied", [True, False])
 @pytest.mark.parametrize("cleaned_to", [None, 40])
-def test_spark_finds_the_latest_records_itself(
+def test_spark_finds_the_latest_records_in_its_shuffle(
     quick_path: Path,
     spark: SparkEngine,
     monkeypatch: pytest.MonkeyPatch,
@@ -144,18 +144,18 @@ def test_splits_and_results_can_be_pickled(quick_path: Path) -> None:
         swapping.Discarder(),
     )._begun(partition)
     assert isinstance(begun, wave._Work)
-    scanned, dealt = {}, []
+    scanned, mapped = {}, []
     for split in scan_splits(partition, begun.begun.parts_to_scan(), 10**6):
         found, pieces = ScanJob().map(pickle.loads(pickle.dumps(split)), 1)
         scanned[split.part.path] = [pickle.loads(pickle.dumps(found))]
-        dealt += pickle.loads(pickle.dumps(list(pieces.values())))
-    live = pickle.loads(pickle.dumps(ScanJob().reduce(dealt)))[partition.path].live
+        mapped += pickle.loads(pickle.dumps(list(pieces.values())))
+    live = pickle.loads(pickle.dumps(ScanJob().reduce(mapped)))[partition.path].live
     groups = begun.begun.groups_to_rewrite(scanned, live)
     for rewrite in rewrite_splits(groups):
         assert pickle.loads(pickle.dumps(RewriteJob().run(pickle.loads(pickle.dumps(rewrite)))))
 
 
-def test_the_latest_value_of_each_key_stays(quick_path: Path) -> None:
+def test_the_latest_value_of_each_key_is_kept(quick_path: Path) -> None:
     root = plain_directory(quick_path / "logs", segments=5)
     before = last_values(root / "users-0")
 
@@ -171,7 +171,7 @@ def test_the_latest_value_of_each_key_stays(quick_path: Path) -> None:
     ]
 
 
-def test_between_two_swaps_the_directory_is_clean_and_whole(
+def test_the_directory_is_clean_and_complete_between_two_swaps(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -182,8 +182,8 @@ def test_between_two_swaps_the_directory_is_clean_and_whole(
 
     def noting(swapper: swapping.Swapper) -> None:
         swap(swapper)
-        left = [*root.rglob("*.cleaned"), *root.rglob("*.swap"), *root.glob(".kdump*")]
-        assert not left
+        leftover = [*root.rglob("*.cleaned"), *root.rglob("*.swap"), *root.glob(".kdump*")]
+        assert not leftover
         found = last_values(root / "users-0")
         assert expected.items() - found.items() <= {(None, expected[None])}
         seen.append((root / names.CLEAN_SHUTDOWN_MARKER).exists())
@@ -195,7 +195,7 @@ def test_between_two_swaps_the_directory_is_clean_and_whole(
     assert all(seen)
 
 
-def test_with_undo_data_all_swaps_are_one_run(
+def test_all_swaps_are_one_run_if_undo_data_is_kept(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -208,7 +208,7 @@ def test_with_undo_data_all_swaps_are_one_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
-def test_the_next_run_finishes_one_that_was_stopped_anywhere(
+def test_the_next_run_finishes_a_run_interrupted_at_any_operation(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch, unsynced: bool
 ) -> None:
     monkeypatch.setattr(swapping, "SWAPPED_BYTES", 0)
@@ -237,7 +237,7 @@ def test_the_next_run_finishes_one_that_was_stopped_anywhere(
         shutil.rmtree(root)
 
 
-def test_a_group_without_enough_space_is_left_unchanged_and_leaves_no_files(
+def test_without_enough_space_a_partition_is_left_unchanged(
     quick_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = plain_directory(quick_path / "logs")
@@ -252,7 +252,7 @@ def test_a_group_without_enough_space_is_left_unchanged_and_leaves_no_files(
     assert tree_of(root / "users-0") == before
 
 
-def test_a_disk_that_fills_up_while_a_segment_is_written_does_not_fail_the_others(
+def test_a_disk_that_fills_up_does_not_fail_the_other_partitions(
     quick_path: Path,
 ) -> None:
     root = plain_directory(quick_path / "logs", ("a", "b"))
@@ -268,7 +268,7 @@ def test_a_disk_that_fills_up_while_a_segment_is_written_does_not_fail_the_other
 
 
 class FullAtFirst(VolatileFiles):
-    """Has no space for the first new segment."""
+    """A disk without space for the first new segment."""
 
     def create(self, path: Path, content: Any) -> None:
         if path.name.endswith(".log.cleaned") and "a-0" in str(path):

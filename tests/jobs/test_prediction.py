@@ -1,4 +1,4 @@
-"""A prediction from the checks alone is the same as that of the loader's rules."""
+"""A prediction from the checks alone equals the result of the loader's rules."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = IndexSettings()
 
 
 def plain_logs(rng: random.Random) -> Files:
-    """The logs of a partition without transactions."""
+    """Generate the logs of a partition without transactions."""
     logs: Files = {}
     offset = rng.choice([0, 1000])
     sequence = 0
@@ -65,7 +65,7 @@ def write(directory: Path, files: Files) -> None:
 
 
 def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
-    """Write a log directory of partitions, some of them damaged."""
+    """Write a log directory with many partitions, some of them damaged."""
     rng = random.Random(seed)
     root.mkdir()
     for number in range(COUNT):
@@ -103,7 +103,7 @@ def make_directory(root: Path, seed: int, *, is_clean: bool) -> Path:
     return root
 
 
-def said_about(root: Path, level: Level) -> list[VerifyEvent]:
+def events_of(root: Path, level: Level) -> list[VerifyEvent]:
     return [
         replace(each, seconds=0) if isinstance(each, VerifySummary) else each
         for each in said_of(root, level=level, now_ms=NOW_MS)
@@ -112,7 +112,7 @@ def said_about(root: Path, level: Level) -> list[VerifyEvent]:
 
 @pytest.fixture
 def loaded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the names of the partitions that the loader's rules were run on."""
+    """Collect the names of the partitions that the loader's rules run on."""
     asked: list[str] = []
     run = RecoverJob.run
 
@@ -136,27 +136,27 @@ def is_clean(request: pytest.FixtureRequest) -> bool:
 
 @pytest.fixture(scope="module")
 def root(seed: int, is_clean: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a log directory of partitions, to check on every level."""
-    return make_directory(tmp_path_factory.mktemp("foreseen") / "logs", seed, is_clean=is_clean)
+    """Write a log directory once, to check it at every level."""
+    return make_directory(tmp_path_factory.mktemp("predicted") / "logs", seed, is_clean=is_clean)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("level", Level)
-def test_the_checks_predict_the_outcome_of_the_loaders_rules(
+def test_the_checks_predict_the_result_of_the_loaders_rules(
     root: Path,
     is_clean: bool,
     level: Level,
     loaded: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    foreseen = said_about(root, level)
+    predicted = events_of(root, level)
     by_rules = set(loaded)
     monkeypatch.setattr(verify_partition, "is_plain", lambda *_: False)
-    assert said_about(root, level) == foreseen
-    kinds = {each.verdict_kind for each in foreseen if isinstance(each, PartitionReport)}
+    assert events_of(root, level) == predicted
+    kinds = {each.verdict_kind for each in predicted if isinstance(each, PartitionReport)}
     assert len(kinds) >= 3
-    can_tell = is_clean or level > Level.QUICK
-    assert (len(by_rules) < COUNT) == can_tell
+    is_predictable = is_clean or level > Level.QUICK
+    assert (len(by_rules) < COUNT) == is_predictable
 
 
 @pytest.mark.parametrize("level", [Level.DEFAULT, Level.DEEP])
@@ -172,24 +172,24 @@ def test_checks_and_rules_agree_on_padding(size_bytes: int, level: Level, tmp_pa
     outcome = RecoverJob().run(load_split(directory.partitions[0], directory, Settings()))
     assert isinstance(outcome, Recovered)
 
-    *_, report, summary = said_about(tmp_path, level)
+    *_, report, summary = events_of(tmp_path, level)
 
     assert isinstance(report, PartitionReport)
     assert (report.verdict_kind, report.verdict) == ("unclean", verdict(outcome).sentence)
     assert isinstance(summary, VerifySummary)
 
 
-@pytest.mark.parametrize("name", ["transactions", "messages of old"])
-def test_the_rules_decide_where_the_checks_are_not_enough(
+@pytest.mark.parametrize("name", ["transactions", "old messages"])
+def test_the_loaders_rules_run_where_the_checks_are_not_enough(
     name: str, loaded: list[str], tmp_path: Path
 ) -> None:
     rng = random.Random(1)
     writer = random_partitions._Writer(rng)
-    content = writer.legacy(1) if name == "messages of old" else b""
+    content = writer.legacy(1) if name == "old messages" else b""
     while name == "transactions" and not any(each.has_txn for each in writer.producers):
         content += writer.next_batch()
     (tmp_path / "case-0").mkdir()
     (tmp_path / "case-0" / f"{0:020d}.log").write_bytes(content)
     recover(tmp_path)
-    said_about(tmp_path, Level.DEFAULT)
+    events_of(tmp_path, Level.DEFAULT)
     assert loaded == ["case-0"]

@@ -1,4 +1,4 @@
-"""Tasks predict a recovery, with the same result wherever they run."""
+"""Recovery predicted by tasks, with the same result on every engine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPACT = {"cleanup.policy": "compact"}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give the log directory of a killed broker, with three partitions; one has a bad batch."""
+    """Write the log directory of a killed broker: three partitions, one with a damaged batch."""
     model = LogModel(is_clean=False)
     partition = model.write(tmp_path / "logs")
     for name in ("damaged-0", "large-0"):
@@ -97,7 +97,9 @@ class Noting(Silent):
         self.labels.append(label)
 
 
-def test_the_largest_partition_runs_first_and_only_what_is_read_counts(root: Path) -> None:
+def test_the_largest_partition_runs_first_and_progress_counts_only_bytes_to_read(
+    root: Path,
+) -> None:
     progress = Noting()
 
     recover(request(root), HERE, progress)
@@ -107,7 +109,7 @@ def test_the_largest_partition_runs_first_and_only_what_is_read_counts(root: Pat
     assert progress.total_bytes == sum(path.stat().st_size for path in active)
 
 
-def test_no_log_of_a_clean_directory_is_read_completely(tmp_path: Path) -> None:
+def test_logs_of_a_clean_directory_are_read_only_for_salvage(tmp_path: Path) -> None:
     directory = read_log_directory(local(LogModel().write(tmp_path / "logs").parent))
     (partition,) = directory.partitions
 
@@ -121,7 +123,7 @@ def only(results: list[DirectoryRecovery]) -> DirectoryRecovery:
     return result
 
 
-def test_the_result_has_only_the_selected_partitions(root: Path) -> None:
+def test_only_selected_partitions_are_recovered(root: Path) -> None:
     result = only(
         recover(request(root, selection=PartitionSelection(partitions=("large-*", "orders-*"))))
     )
@@ -131,7 +133,7 @@ def test_the_result_has_only_the_selected_partitions(root: Path) -> None:
     assert not result.becomes_clean
 
 
-def test_the_result_has_the_new_lines_of_the_checkpoints(root: Path) -> None:
+def test_the_result_has_the_new_recovery_points(root: Path) -> None:
     result = only(recover(request(root)))
 
     ends = {str(key): offset for key, offset in result.recovery_points.items()}
@@ -140,7 +142,7 @@ def test_the_result_has_the_new_lines_of_the_checkpoints(root: Path) -> None:
     assert result.log_start_offsets == {}
 
 
-def test_a_topics_own_settings_decide(root: Path) -> None:
+def test_the_index_settings_of_the_topic_are_used(root: Path) -> None:
     directory = read_log_directory(local(root))
     settings = Settings(given={"index.interval.bytes": "7", "segment.index.bytes": "80"})
 
@@ -149,7 +151,7 @@ def test_a_topics_own_settings_decide(root: Path) -> None:
     assert (split.context.settings.interval_bytes, split.context.settings.max_bytes) == (7, 80)
 
 
-def test_a_file_that_cannot_be_read_is_an_outcome(root: Path) -> None:
+def test_a_missing_file_is_reported_as_unreadable(root: Path) -> None:
     directory: LogDirectory = read_log_directory(local(root))
     split: Split = load_split(directory.partitions[0], directory, Settings())
     for path in (root / "damaged-0").iterdir():
@@ -161,7 +163,7 @@ def test_a_file_that_cannot_be_read_is_an_outcome(root: Path) -> None:
     assert outcome == Unreadable(str(root / "damaged-0"), "No such file or directory")
 
 
-def test_a_topic_of_the_metadata_without_a_policy_was_never_compacted() -> None:
+def test_a_topic_without_a_policy_in_the_metadata_is_not_compacted() -> None:
     topics = {"t": ClusterTopic("t", "id", {}), "u": ClusterTopic("u", "id", COMPACT)}
     settings = Settings(cluster=ClusterImage(topics, {}))
 

@@ -1,4 +1,4 @@
-"""Which segments are deleted is decided over all directories together; nothing is written."""
+"""Retention chooses segments across all directories; the job itself writes nothing."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ WORKERS = EngineOptions(EngineChoice.LOCAL, processes=2)
 
 @pytest.fixture
 def roots(tmp_path: Path) -> tuple[Path, Path]:
-    """Give log directories of two brokers; the second has the older records."""
+    """Write log directories of two brokers; the second has the older records."""
     younger = LogModel().write(tmp_path / "younger").parent
     model = LogModel()
     for base_offset, batches in model.segments.items():
@@ -58,7 +58,7 @@ def roots(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def _made_earlier(batch: bytes) -> bytes:
-    """A batch whose records are a day older."""
+    """Make the records of a batch a day older."""
     times = record_batch.HEADER_BYTES - 34
     base_ms, largest_ms = struct.unpack_from(">qq", batch, times)
     earlier = struct.pack(">qq", base_ms - DAY_MS, largest_ms - DAY_MS)
@@ -87,7 +87,7 @@ def test_the_oldest_segments_of_all_directories_are_deleted_first(roots: tuple[P
     assert [len(each.deleted) for each in both] == [0, 2]
 
 
-def test_at_least_as_much_is_freed_as_was_asked_for(roots: tuple[Path, Path]) -> None:
+def test_at_least_the_requested_space_is_freed(roots: tuple[Path, Path]) -> None:
     most_bytes = sum(each.freed_bytes for each in partitions(request(*roots)))
     for wanted_bytes in range(1, most_bytes + 1, 97):
         freed = partitions(request(*roots, free_bytes=wanted_bytes))
@@ -129,7 +129,7 @@ def split_of(root: Path, rule: DeletionRule) -> DeleteSegmentsSplit:
     )
 
 
-def test_a_line_about_the_first_offset_of_a_log_is_removed_as_by_a_broker(
+def test_a_log_start_offset_at_the_first_segment_is_removed_as_by_a_broker(
     roots: tuple[Path, Path],
 ) -> None:
     path = roots[0] / names.LOG_START_OFFSET_CHECKPOINT
@@ -141,7 +141,7 @@ def test_a_line_about_the_first_offset_of_a_log_is_removed_as_by_a_broker(
     assert result.target.root == {path.name: NewBytes(b"0\n1\nothers 1 5\n")}
 
 
-def test_nothing_is_written(roots: tuple[Path, Path]) -> None:
+def test_the_job_writes_nothing(roots: tuple[Path, Path]) -> None:
     before = [tree_of(root) for root in roots]
 
     assert sum(each.freed_bytes for each in partitions(request(*roots)))
@@ -159,7 +159,7 @@ def test_the_log_start_offset_is_durable_before_anything_is_deleted(
     assert names.CLEAN_SHUTDOWN_MARKER not in result.target.root
 
 
-def test_a_directory_in_which_nothing_is_deleted_is_unchanged(roots: tuple[Path, Path]) -> None:
+def test_a_directory_without_deletions_is_unchanged(roots: tuple[Path, Path]) -> None:
     for result in retain(request(*roots, now_ms=0)):
         assert (result.target.partitions, dict(result.target.root)) == ((), {})
         assert dict(result.target.interim) == {}
@@ -179,7 +179,7 @@ def test_a_directory_without_selected_partitions_need_not_be_clean(
         retain(request(*roots))
 
 
-def test_logs_that_are_only_compacted_lose_segments_only_by_exact_name(
+def test_segments_of_compacted_logs_are_freed_only_if_selected_by_exact_name(
     roots: tuple[Path, Path],
 ) -> None:
     root = roots[0]
@@ -211,7 +211,7 @@ def test_segments_below_the_log_start_are_deleted_whatever_the_policy(
     assert payments.deleted[0].why == "it is before the log start offset"
 
 
-def test_a_log_within_its_size_stays_and_a_larger_one_loses_whole_segments(tmp_path: Path) -> None:
+def test_retention_by_size_deletes_whole_segments_above_the_limit(tmp_path: Path) -> None:
     model = LogModel()
     root = model.write(tmp_path / "logs").parent
     sizes = {base_offset: sum(map(len, batches)) for base_offset, batches in model.segments.items()}

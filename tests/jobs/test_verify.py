@@ -1,4 +1,4 @@
-"""Verify gives the same results on both engines, and predicts what a broker did after a crash."""
+"""Verify has the same results on both engines, and predicts what a broker does after a crash."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ SPLIT_BYTES = 4096
 REAL = ("clean/d1", "clean/d2", "clean-mv39/logs", "crashed/d1", "crashed/d2", "legacy/logs")
 
 
-def said_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[VerifyEvent]:
-    """Give all events, without the duration."""
+def events_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list[VerifyEvent]:
+    """Return all events of a verification, without its duration."""
     events = said_of(*roots, level=level, now_ms=NOW_MS, options=options)
     return [
         replace(each, seconds=0) if isinstance(each, VerifySummary) else each for each in events
@@ -43,7 +43,7 @@ def said_by(options: EngineOptions, level: Level, roots: Sequence[Path]) -> list
 
 
 def damage(log_dir: Path, seed: int) -> None:
-    """Change, cut and lengthen files of a log directory."""
+    """Change, shorten and lengthen files of a log directory."""
     rng = random.Random(seed)
     for path in sorted(log_dir.glob("*-*/*")):
         if path.suffix not in (".log", ".index", ".timeindex", ".snapshot", ".txnindex"):
@@ -58,7 +58,7 @@ def damage(log_dir: Path, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Give real directories, and damaged ones: copies of these, and one with a large segment."""
+    """Give real directories, damaged copies of them, and a damaged one with a large segment."""
     folder = tmp_path_factory.mktemp("directories")
     roots = [fixtures / "out" / each for each in REAL]
     for seed, root in enumerate(list(roots)):
@@ -72,7 +72,7 @@ def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -
     return [*roots, folder / "model"]
 
 
-@pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 1 << 30], ids=["in splits", "as wholes"])
+@pytest.mark.parametrize("split_bytes", [SPLIT_BYTES, 1 << 30], ids=["in splits", "whole"])
 @pytest.mark.parametrize("level", Level)
 def test_both_engines_give_the_same_events(
     many_directories: list[Path],
@@ -82,16 +82,16 @@ def test_both_engines_give_the_same_events(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pipeline, "split_bytes", lambda *_: split_bytes)
-    in_process = said_by(IN_HERE, level, many_directories)
-    assert said_by(ON_SPARK, level, many_directories) == in_process
-    assert said_by(BY_WORKERS, level, many_directories) == in_process
+    in_process = events_by(IN_HERE, level, many_directories)
+    assert events_by(ON_SPARK, level, many_directories) == in_process
+    assert events_by(BY_WORKERS, level, many_directories) == in_process
     worst = {each.severity for each in in_process if isinstance(each, Finding)}
     assert worst == set(Severity)
 
 
-def test_nothing_is_written_on_spark(many_directories: list[Path], spark: SparkEngine) -> None:
+def test_verify_on_spark_writes_nothing(many_directories: list[Path], spark: SparkEngine) -> None:
     before = [state_of(root) for root in many_directories]
-    said_by(ON_SPARK, Level.DEEP, many_directories)
+    events_by(ON_SPARK, Level.DEEP, many_directories)
     assert [state_of(root) for root in many_directories] == before
 
 
@@ -112,13 +112,13 @@ def test_nothing_is_written_on_spark(many_directories: list[Path], spark: SparkE
     ids=lambda pair: pair[0],
 )
 def crash(request: pytest.FixtureRequest, fixtures: Path) -> tuple[Path, Path]:
-    """Give the directory of a killed broker, before and after its next start."""
+    """Give the directory of a killed broker before and after its next start."""
     before, after = request.param
     return fixtures / "out" / before, fixtures / "out" / after
 
 
 def reports_on(log_dir: Path, level: Level) -> dict[str, PartitionReport]:
-    """Give the events about each partition that a starting broker only loads."""
+    """Return the report of each partition except the cluster's metadata."""
     return {
         event.partition.path.name: event
         for event in said_of(log_dir, level=level, now_ms=NOW_MS)
@@ -135,7 +135,7 @@ def with_ending(partition: Path, ending: str) -> list[str]:
 
 
 @pytest.mark.parametrize("level", Level)
-def test_the_verdict_is_what_the_real_broker_did_next(
+def test_the_verdict_predicts_what_the_real_broker_did(
     crash: tuple[Path, Path], level: Level
 ) -> None:
     before, after = crash
@@ -143,14 +143,14 @@ def test_the_verdict_is_what_the_real_broker_did_next(
         old, new = log_sizes(before / name), log_sizes(after / name)
         swaps = with_ending(before / name, ".swap")
         leftovers = [*swaps, *(with_ending(before / name, ".cleaned"))]
-        cut = {log: size for log, size in new.items() if size < old.get(log, 0)}
+        truncated = {log: size for log, size in new.items() if size < old.get(log, 0)}
         gone = old.keys() - new.keys()
         if leftovers:
             assert report.verdict_kind == "rebuilt"
             promoted = bool(gone)
             assert (f"move {len(swaps)} leftover files into place" in report.verdict) == promoted
-        elif cut:
-            [(log, size)] = cut.items()
+        elif truncated:
+            [(log, size)] = truncated.items()
             is_padding = not (before / name / log).read_bytes()[size:].strip(b"\0")
             assert report.verdict_kind == ("unclean" if is_padding else "loss")
             assert f"truncate segment {log} at byte {size}" in report.verdict
@@ -159,7 +159,7 @@ def test_the_verdict_is_what_the_real_broker_did_next(
             assert report.verdict_kind in ("sound", "unclean", "rebuilt")
 
 
-def test_the_log_ends_where_the_real_broker_ended_it(crash: tuple[Path, Path]) -> None:
+def test_the_predicted_log_end_is_that_of_the_real_broker(crash: tuple[Path, Path]) -> None:
     before, after = crash
     ends = read_log_directory(local(after)).checkpoints.recovery_points
     assert ends is not None
@@ -183,8 +183,8 @@ def test_leftover_files_and_their_outcomes_are_reported(crash: tuple[Path, Path]
         for name in with_ending(partition, ending)
         if ".checkpoint" not in name
     }
-    # Only so many findings of one code are listed for a partition.
+    # The number of findings with the same code is limited for each partition.
     assert found <= expected
     assert len(found) == len(expected) or len(found) > MOST_OF_A_CODE
-    left = {name for partition in after.glob("*-*") for name in with_ending(partition, ".swap")}
-    assert not left
+    leftover = {n for partition in after.glob("*-*") for n in with_ending(partition, ".swap")}
+    assert not leftover

@@ -1,4 +1,4 @@
-"""The page about the data source is complete, and its examples run as printed."""
+"""``docs/kafka-log.md`` is complete, and its examples run as printed."""
 
 from __future__ import annotations
 

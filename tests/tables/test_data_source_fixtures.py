@@ -20,7 +20,7 @@ TIMESTAMP_TYPES = {"NoTimestampType": -1, "CreateTime": 0, "LogAppendTime": 1}
 
 
 def consumed(collection: Path, isolation: str) -> Iterator[tuple[Path, Path]]:
-    """Each file of consumed records, and the partition directory that they came from."""
+    """Yield each file of consumed records with the partition directory it was consumed from."""
     for path in sorted(collection.glob(f"out/expected*/*.{isolation}.jsonl")):
         name = path.parent.name.removeprefix("expected").removeprefix(".") or "clean"
         partition = path.name.removesuffix(f".{isolation}.jsonl")
@@ -36,7 +36,7 @@ def test_the_records_equal_those_of_the_official_consumer(fixtures: Path, isolat
         options = {"kafka.isolation.level": f"read_{isolation}"}
         ours = table_of(partition, columns=COLUMNS, **options)
         theirs = [json.loads(line) for line in path.read_text().splitlines()]
-        # The consumer has no time zone and no names of columns: words are put into its own.
+        # The official consumer's rows have other names and no time zone: convert ours.
         assert as_consumed(ours, theirs) == theirs, path
 
 

@@ -1,4 +1,4 @@
-"""Readers see an interrupted partition as a starting broker would load it."""
+"""Readers read a partition with an interrupted swap as a starting broker would load it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BASES = (0, 10, 20, 30)
 
 
 def settled(path: Path, logs: dict[int, bytes]) -> dict[str, bytes]:
-    """The files of a partition with these logs after a broker loaded and stopped it."""
+    """Return the files of a partition with these logs after a broker's start and clean shutdown."""
     path.mkdir()
     for base_offset, log in logs.items():
         (path / f"{base_offset:020d}.log").write_bytes(log)
@@ -35,7 +35,7 @@ def settled(path: Path, logs: dict[int, bytes]) -> dict[str, bytes]:
 
 
 def old_logs() -> dict[int, bytes]:
-    """Segments of ten offsets each, with an aborted and a committed transaction."""
+    """Make segments of ten offsets each, with an aborted and a committed transaction."""
     return {
         base: joined(
             batch([record(base, key=b"a"), record(base + 1, key=b"b")]),
@@ -50,7 +50,7 @@ def old_logs() -> dict[int, bytes]:
 
 
 def cleaned_logs() -> list[dict[int, bytes]]:
-    """The possible results of cleaning the segments at 0 and 10: one segment or two."""
+    """Make possible results of cleaning the segments at 0 and 10: one segment or two."""
     one = joined(
         batch([record(1, key=b"b")]),
         of_producer(12, 7, sequence=2, count=2, transactional=True),
@@ -69,7 +69,7 @@ def cleaned_logs() -> list[dict[int, bytes]]:
 
 
 def directories(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """Every state in which a swap of the first two segments can be interrupted."""
+    """Write every state in which a swap of the first two segments can be interrupted."""
     before = settled(tmp_path / "before-0", old_logs())
     for number, logs in enumerate(cleaned_logs()):
         made = settled(tmp_path / "new-0", logs)
@@ -87,7 +87,7 @@ def directories(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 
 @pytest.mark.slow
-def test_after_any_interrupted_swap_the_records_are_those_that_a_starting_broker_keeps(
+def test_after_an_interrupted_swap_readers_return_what_a_starting_broker_keeps(
     tmp_path: Path,
 ) -> None:
     counts = set()
@@ -100,14 +100,14 @@ def test_after_any_interrupted_swap_the_records_are_those_that_a_starting_broker
         assert found == [each.offset for each in data_records(records)], label
         assert found_committed == [each.offset for each in committed_records(records)], label
         assert ends == ls_and_info(path), label
-    assert len(counts) == 4, "three swaps, each finished and given up"
+    assert len(counts) == 4, "three swaps, each completed or deleted"
 
 
 def ls_and_info(path: Path) -> tuple[object, ...]:
-    """Segments and offsets from ``ls``, and the counts of ``info --deep``."""
+    """Return segments and offsets from ``ls``, and the counts of ``info --deep``."""
     listed = run_kdump(["ls", "--output", "json", str(path)], path.parent)
-    told = run_kdump(["info", "--deep", "--output", "json", str(path)], path.parent)
-    (row,), (summary,) = objects(listed.stdout), objects(told.stdout)
+    info = run_kdump(["info", "--deep", "--output", "json", str(path)], path.parent)
+    (row,), (summary,) = objects(listed.stdout), objects(info.stdout)
     names = ("segments", "log_bytes", "log_start_offset", "log_end_offset")
     counts = ("batches", "records", "producers", "control_batches")
     return (
@@ -116,7 +116,7 @@ def ls_and_info(path: Path) -> tuple[object, ...]:
     )
 
 
-def test_a_segment_of_an_unfinished_swap_names_the_file_that_it_was_read_from(
+def test_the_segment_column_names_the_swap_file_that_was_read(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "orders-0"
@@ -141,7 +141,7 @@ def test_every_reader_fails_on_a_swap_that_a_broker_cannot_finish(tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_after_a_killed_cleaner_the_records_are_those_that_a_broker_kept(
+def test_after_a_killed_cleaner_readers_return_what_the_real_broker_kept(
     fixtures: Path, number: int
 ) -> None:
     (folder,) = (fixtures / "out").glob(f"leftover-{number}-*[!d]")

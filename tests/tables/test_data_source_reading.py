@@ -1,4 +1,4 @@
-"""What the data source reads and what it skips, without Spark."""
+"""The data source without Spark: columns, paths, ranges, filters, transactions and damage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMITTED = {"kafka.isolation.level": "read_committed"}
 
 
 def partition(path: Path, *segments: tuple[int, list[bytes]], name: str = "orders-0") -> Path:
-    """Write a partition of segments by base offset, with last entries in their time indexes."""
+    """Write a partition of segments, given by base offset."""
     logs = {base: b"".join(parts) for base, parts in segments}
     return log_directories.write_partition(path / name, logs)
 
@@ -44,7 +44,7 @@ def timed(base_offset: int, *times: int) -> bytes:
 # ---- Columns ----
 
 
-def test_a_record_has_the_fields_of_its_batch(tmp_path: Path) -> None:
+def test_a_row_has_the_fields_of_the_record_and_its_batch(tmp_path: Path) -> None:
     data = batch(
         [record(7, b"k", None, headers=[(b"h", b"1"), (b"\xff", None)]), record(9, None, b"v")],
         codec=Codec.LZ4,
@@ -99,7 +99,7 @@ def nullable(size: int) -> st.SearchStrategy[bytes | None]:
     codec=st.sampled_from(list(Codec)),
     records_each=st.integers(1, 30),
 )
-def test_written_records_are_read_back(
+def test_keys_values_and_headers_are_read_as_written(
     tmp_path_factory: pytest.TempPathFactory,
     contents: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]],
     codec: Codec,
@@ -138,7 +138,7 @@ def test_a_timestamp_out_of_range_is_null(tmp_path: Path) -> None:
     assert [row["timestamp"] is None for row in rows_of(path)] == [True, False]
 
 
-def test_messages_of_a_compressed_set_are_rows_like_others(tmp_path: Path) -> None:
+def test_messages_of_a_compressed_set_are_rows(tmp_path: Path) -> None:
     path = partition(
         tmp_path,
         (
@@ -163,7 +163,7 @@ def test_an_unknown_column_is_rejected_by_name() -> None:
         parse_options({"path": ".", "columns": "keys"})
 
 
-# ---- Where to read ----
+# ---- Paths and partitions ----
 
 
 @pytest.fixture
@@ -189,15 +189,15 @@ def test_future_and_deleted_partitions_of_a_log_directory_are_not_read(log_dir: 
     assert partitions_in(log_dir) == ["orders-0", "orders-1", "payments-0"]
 
 
-def test_a_partition_that_is_named_is_read_whatever_its_state(log_dir: Path) -> None:
+def test_a_partition_given_by_path_is_read_in_any_state(log_dir: Path) -> None:
     assert len(offsets_of(log_dir / f"orders-2.{'ab' * 16}-stray")) == 3
 
 
-def test_a_directory_of_log_directories_is_read_like_them(log_dir: Path) -> None:
+def test_all_log_directories_below_a_directory_are_read(log_dir: Path) -> None:
     assert partitions_in(log_dir.parent) == ["orders-0", "orders-1", "payments-0"]
 
 
-def test_a_partition_begins_at_its_log_start_offset(log_dir: Path) -> None:
+def test_a_partition_is_read_from_its_log_start_offset(log_dir: Path) -> None:
     assert offsets_of(log_dir / "orders-0")[0] == 4
 
 
@@ -211,7 +211,7 @@ def test_a_leftover_segment_can_be_read(log_dir: Path) -> None:
     assert offsets_of(log.with_suffix(".log.deleted")) == [6, 7, 8, 9, 10, 11]
 
 
-def test_a_path_that_is_not_kafkas_is_rejected(tmp_path: Path) -> None:
+def test_a_path_without_kafka_logs_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageProblem, match="neither a Kafka log directory nor a partition"):
         splits_of(tmp_path)
     with pytest.raises(UsageProblem, match="does not exist"):
@@ -249,7 +249,7 @@ def test_a_missing_topic_or_partition_is_rejected_by_name(
         splits_of(log_dir, **options)
 
 
-def test_a_topic_may_be_in_one_of_several_paths(log_dir: Path) -> None:
+def test_a_subscribed_topic_may_be_in_any_of_several_paths(log_dir: Path) -> None:
     paths = json.dumps([str(log_dir / "orders-0"), str(log_dir / "payments-0")])
     assert partitions_in(log_dir / "orders-1", paths=paths, subscribe="payments") == ["payments-0"]
 
@@ -290,12 +290,12 @@ def test_an_invalid_option_is_rejected(options: dict[str, str], message: str) ->
         parse_options({"path": ".", **options})
 
 
-def test_options_that_only_brokers_need_have_no_effect() -> None:
+def test_options_for_brokers_have_no_effect() -> None:
     options = {"path": ".", "kafka.bootstrap.servers": "host:9092", "failOnDataLoss": "false"}
     assert parse_options(options) == parse_options({"path": "."})
 
 
-# ---- From where to where ----
+# ---- Offset and time ranges ----
 
 
 def by_partition(name: str, number: int) -> dict[str, str]:
@@ -311,7 +311,7 @@ def by_partition(name: str, number: int) -> dict[str, str]:
         (by_partition("startingOffsets", -1), []),
         (by_partition("endingOffsets", 7), range(4, 7)),
         (by_partition("endingOffsets", -1), range(4, 12)),
-        # What was deleted by offset is there as long as its segment is.
+        # Records before the log start offset can be read until their segment is deleted.
         (by_partition("startingOffsets", 1), range(1, 12)),
         ({"startingTimestamp": str(BASE_TIMESTAMP_MS + 8)}, range(8, 12)),
         ({"endingTimestamp": str(BASE_TIMESTAMP_MS + 8)}, range(4, 8)),
@@ -321,13 +321,13 @@ def by_partition(name: str, number: int) -> dict[str, str]:
         (by_partition("endingOffsetsByTimestamp", BASE_TIMESTAMP_MS + 5), range(4, 5)),
     ],
 )
-def test_a_range_is_given_by_offsets_or_times(
+def test_a_range_can_be_given_by_offsets_or_times(
     log_dir: Path, options: dict[str, str], expected: Iterator[int]
 ) -> None:
     assert offsets_of(log_dir / "orders-0", **options) == list(expected)
 
 
-def test_a_time_selects_from_the_first_record_that_is_not_older(tmp_path: Path) -> None:
+def test_a_starting_time_selects_from_the_first_record_at_or_after_it(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [timed(0, 100, 900, 300)]), (3, [timed(3, 200, 500)]))
     assert offsets_of(path, startingTimestamp="400") == [1, 2, 3, 4]
     assert offsets_of(path, endingTimestamp="400") == [0]
@@ -391,7 +391,7 @@ def test_a_filter_on_times_is_exact(
         ([("LessThan", "partition", 1)], ["orders-0", "payments-0"]),
     ],
 )
-def test_a_filter_on_partitions_saves_reading_the_others(
+def test_a_filter_on_topic_or_partition_skips_other_partitions(
     log_dir: Path, filters: list[tuple[str, str, Any]], expected: list[str]
 ) -> None:
     read = {f"{s.origin.topic}-{s.origin.partition}" for s in splits_of(log_dir, filters)}
@@ -410,33 +410,33 @@ def test_filters_that_are_not_exact_are_left_to_spark() -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partition with a segment that is cut into several splits."""
+    """Write a partition with a segment that is read in several splits."""
     segment = LargeSegment.of(600)
     path = tmp_path_factory.mktemp("large")
     return large_segments.write(path, segment, index=segment.index()).path.local_path
 
 
 @pytest.mark.parametrize("bounds", [(0, 1), (5, 6), (700, 900), (899, 1799), (1799, 1800)])
-def test_a_range_of_offsets_reads_only_bytes_that_can_hold_it(
+def test_an_offset_range_reads_only_the_bytes_around_it(
     large: Path, bounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, behind = bounds
+    first, end = bounds
     options = {
         **by_partition("startingOffsets", first),
-        **by_partition("endingOffsets", behind),
+        **by_partition("endingOffsets", end),
         "minPartitions": "8",
     }
     read_bytes = count_read_bytes(monkeypatch)
-    assert offsets_of(large, **options) == list(range(first, behind))
+    assert offsets_of(large, **options) == list(range(first, end))
     window_bytes = 2 << 20
-    wanted_bytes = (behind - first) * 950
+    wanted_bytes = (end - first) * 950
     assert sum(read_bytes) < wanted_bytes + 64 * 1024 + window_bytes // 4
     splits = splits_of(large, **options)
     assert all(split.start <= (split.end or 1 << 40) for split in splits)
 
 
 def count_read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list that collects the number of bytes of each read of a log."""
+    """Return a list that collects the number of bytes of each read of a log."""
     counts: list[int] = []
     read_into = LocalFile.read_into
 
@@ -450,7 +450,7 @@ def count_read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def test_the_splits_of_a_segment_hold_each_record_once(large: Path) -> None:
+def test_the_splits_of_a_segment_return_each_record_once(large: Path) -> None:
     splits = splits_of(large, minPartitions="8")
     assert len(splits) >= 8
     assert offsets_of(large, minPartitions="8") == list(range(1800))
@@ -458,7 +458,7 @@ def test_the_splits_of_a_segment_hold_each_record_once(large: Path) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 9, 100])
 @pytest.mark.parametrize("bounds", [(0, 24), (4, 20), (4, 5)])
-def test_small_segments_are_cut_into_the_requested_number_of_tasks(
+def test_small_segments_are_split_into_the_requested_number_of_tasks(
     tmp_path: Path, count: int, bounds: tuple[int, int]
 ) -> None:
     """Eight batches of three records; one is alone in its segment."""
@@ -475,7 +475,7 @@ def test_small_segments_are_cut_into_the_requested_number_of_tasks(
     assert offsets_of(path, **options) == list(range(*bounds))
 
 
-def test_segments_that_are_too_old_are_not_opened(tmp_path: Path) -> None:
+def test_segments_before_a_time_filter_are_not_opened(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [timed(0, 100)]), (1, [timed(1, 200)]), (2, [timed(2, 300)]))
     for base in (0, 1, 2):
         entry = log_directories.time_index((100 * (base + 1), 0))
@@ -485,9 +485,9 @@ def test_segments_that_are_too_old_are_not_opened(tmp_path: Path) -> None:
     assert offsets_of(path, filters) == [1, 2]
 
 
-def test_an_empty_time_index_excludes_nothing(tmp_path: Path) -> None:
+def test_a_time_index_with_an_offset_outside_the_segment_excludes_nothing(tmp_path: Path) -> None:
     path = partition(tmp_path, (0, [timed(0, 500)]), (1, [timed(1, 200)]))
-    # Its offset is none of the segment's.
+    # Offset 77 is outside the segment.
     (path / f"{0:020d}.timeindex").write_bytes(log_directories.time_index((100, 77)))
     assert offsets_of(path, [("GreaterThan", "timestamp", moment(400))]) == [0]
 
@@ -505,7 +505,7 @@ def test_splits_and_readings_can_be_pickled(large: Path) -> None:
 # ---- Transactions ----
 
 
-def test_read_committed_leaves_out_aborted_records(tmp_path: Path) -> None:
+def test_read_committed_skips_aborted_records(tmp_path: Path) -> None:
     path = partition(
         tmp_path,
         (
@@ -534,7 +534,7 @@ def test_read_committed_ends_at_the_first_open_transaction(tmp_path: Path) -> No
     assert [row["transactionState"] for row in rows_of(path)] == [None, "open", None]
 
 
-def test_control_records_are_rows_only_on_request(tmp_path: Path) -> None:
+def test_control_records_are_rows_only_with_include_control_records(tmp_path: Path) -> None:
     parts = [of_producer(0, 1, transactional=True), marker(1, 1, commit=True)]
     path = partition(tmp_path, (0, parts))
     rows = rows_of(path, includeControlRecords="true")
@@ -568,14 +568,14 @@ def test_the_end_of_a_transaction_is_found_in_any_split(tmp_path: Path, cuts: st
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """A partition of four batches of three records; the second has a flipped bit."""
+    """Write a partition of four batches of three records; the second has a flipped bit."""
     parts = batches.batches(4)
     log = bytearray(b"".join(parts))
     log[len(parts[0]) + 70] ^= 1
     return partition(tmp_path, (0, [bytes(log)]))
 
 
-def test_damage_fails_the_query_and_is_located(damaged: Path) -> None:
+def test_damage_fails_the_query_with_its_location(damaged: Path) -> None:
     size = len(batches.batches(1)[0])
     with pytest.raises(DamagedLogError) as caught:
         rows_of(damaged)
@@ -589,20 +589,20 @@ def test_damage_is_skipped_and_counted(damaged: Path, caplog: pytest.LogCaptureF
     assert f"skipped {size} bytes in 1 damaged range" in caplog.text
 
 
-def test_damage_is_a_row_of_its_own(damaged: Path) -> None:
+def test_damage_is_a_separate_row_in_mode_permissive(damaged: Path) -> None:
     rows = rows_of(damaged, mode="PERMISSIVE")
-    (broken,) = [row for row in rows if row["_corrupt_record"] is not None]
-    assert [row["offset"] for row in rows if row is not broken] == [0, 1, 2, *range(6, 12)]
-    assert (broken["topic"], broken["partition"], broken["offset"]) == ("orders", 0, None)
-    assert "its checksum is wrong" in broken["_corrupt_record"]
+    (corrupt,) = [row for row in rows if row["_corrupt_record"] is not None]
+    assert [row["offset"] for row in rows if row is not corrupt] == [0, 1, 2, *range(6, 12)]
+    assert (corrupt["topic"], corrupt["partition"], corrupt["offset"]) == ("orders", 0, None)
+    assert "its checksum is wrong" in corrupt["_corrupt_record"]
     assert offsets_of(damaged, [("GreaterThan", "offset", -1)], mode="PERMISSIVE")[3] == 6
 
 
-def test_damage_outside_the_selected_offsets_does_not_matter(damaged: Path) -> None:
+def test_damage_outside_the_selected_offsets_is_ignored(damaged: Path) -> None:
     assert offsets_of(damaged, **by_partition("endingOffsets", 3)) == [0, 1, 2]
 
 
-def test_bytes_that_are_not_a_batch_are_damage(tmp_path: Path) -> None:
+def test_garbage_between_batches_is_damage(tmp_path: Path) -> None:
     first, second = batches.batches(2)
     path = partition(tmp_path, (0, [first, b"\xff" * 40, second]))
     with pytest.raises(DamagedLogError):
@@ -618,7 +618,7 @@ def test_a_torn_batch_at_the_end_is_damage(tmp_path: Path) -> None:
     assert offsets_of(path, mode="DROPMALFORMED") == [0, 1, 2]
 
 
-def test_space_that_was_set_aside_is_no_damage_where_the_log_is_written_next(
+def test_preallocated_space_is_damage_only_before_the_last_segment(
     tmp_path: Path,
 ) -> None:
     padded = b"".join(batches.batches(1)) + bytes(100_000)

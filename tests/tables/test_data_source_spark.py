@@ -1,4 +1,4 @@
-"""The data source ``kafka-log`` as Spark calls it."""
+"""The data source ``kafka-log`` in Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(scope="module")
 def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
-    """A session with the data source; Spark starts once for the module."""
+    """Give a session with the data source; Spark starts once for the module."""
     warehouse = tmp_path_factory.mktemp("warehouse")
     spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
     try:
@@ -42,7 +42,7 @@ def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSe
 
 @pytest.fixture(scope="module")
 def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two topics of one partition each; ``orders`` is large enough to be cut."""
+    """Write two topics of one partition each; ``orders`` is large enough for several splits."""
     path = log_directories.write_log_directory(tmp_path_factory.mktemp("data"))
     segment = LargeSegment.of(BATCHES)
     large_segments.write(path, segment, index=segment.index(), topic="orders")
@@ -60,7 +60,9 @@ def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def test_the_schema_begins_with_that_of_sparks_own_source(sql: SqlSession, log_dir: Path) -> None:
+def test_the_schema_begins_with_the_schema_of_sparks_own_source(
+    sql: SqlSession, log_dir: Path
+) -> None:
     fields = load(sql, log_dir, includeHeaders="true").schema.fields
     assert [(each.name, each.dataType.simpleString()) for each in fields[:8]] == [
         ("key", "binary"),
@@ -85,7 +87,7 @@ def test_every_column_has_the_arrow_type_that_spark_expects() -> None:
     assert to_arrow_schema(row, timezone="UTC") == arrow_schema(columns)
 
 
-def test_spark_reads_the_same_rows_as_kdump_alone(sql: SqlSession, log_dir: Path) -> None:
+def test_spark_reads_the_same_rows_as_kdump_without_spark(sql: SqlSession, log_dir: Path) -> None:
     names = [column.name for column in COLUMNS]
     theirs = load(sql, log_dir, columns=",".join(names)).toArrow().sort_by("segment")
     ours = table_of(log_dir, columns=",".join(names))
@@ -99,7 +101,7 @@ def test_several_paths_are_read_together(sql: SqlSession, log_dir: Path) -> None
     assert counts == {"orders": 3 * BATCHES, "payments": 6}
 
 
-def test_one_segment_is_many_tasks(sql: SqlSession, log_dir: Path) -> None:
+def test_one_segment_is_read_by_several_tasks(sql: SqlSession, log_dir: Path) -> None:
     frame = load(sql, log_dir / "orders-0", columns="offset", minPartitions="4")
     assert frame.rdd.getNumPartitions() >= 4
     assert frame.count() == 3 * BATCHES
@@ -127,10 +129,10 @@ def test_columns_keep_the_case_of_the_users_schema(sql: SqlSession, log_dir: Pat
     frame = sql.read.format("kafka-log").schema("OFFSET BIGINT").load(str(log_dir / "payments-0"))
     last = frame.where("OFFSET > 4")
     assert last.toArrow().to_pylist() == [{"OFFSET": 5}]
-    assert not re.search("[<>=]", plan_of(last)), "nothing is left for Spark to compare"
+    assert not re.search("[<>=]", plan_of(last)), "Spark must have nothing left to compare"
 
 
-def test_a_data_frame_serves_many_queries_unless_filters_are_pushed(
+def test_a_data_frame_can_be_queried_again_unless_filters_are_pushed(
     sql: SqlSession, log_dir: Path
 ) -> None:
     sql.conf.set(PUSHDOWN, "false")
@@ -140,17 +142,15 @@ def test_a_data_frame_serves_many_queries_unless_filters_are_pushed(
     assert frame.count() == 6
     register(sql, push_filters=True)
     narrow = load(sql, log_dir / "payments-0", columns="offset").where("offset < 1")
-    assert not re.search("[<>=]", plan_of(narrow)), "nothing is left for Spark to compare"
+    assert not re.search("[<>=]", plan_of(narrow)), "Spark must have nothing left to compare"
 
 
-def test_the_error_about_an_option_is_at_the_end_of_sparks_output(
-    sql: SqlSession, log_dir: Path
-) -> None:
+def test_an_option_error_is_at_the_end_of_sparks_message(sql: SqlSession, log_dir: Path) -> None:
     with pytest.raises(Exception, match=r"kafka-log finds no order in \S+; run kdump ls") as caught:
         load(sql, log_dir, subscribe="order").count()
-    said = str(caught.value).strip().splitlines()
-    assert "finds no order" in said[-2]
-    assert len(said) < 8, "where in kdump that was found says nothing to who mistyped a name"
+    lines = str(caught.value).strip().splitlines()
+    assert "finds no order" in lines[-2]
+    assert len(lines) < 8, "a mistyped name must not print a stack trace of kdump"
 
 
 def test_writing_and_streaming_are_rejected(sql: SqlSession, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_writing_and_streaming_are_rejected(sql: SqlSession, tmp_path: Path) -> 
     frame = sql.readStream.format("kafka-log").load(str(tmp_path))
     with pytest.raises(Exception, match="kafka-log does not support streaming") as caught:
         frame.writeStream.format("noop").start().processAllAvailable()
-    # What follows is Spark's own, about the query.
+    # After SQLSTATE comes Spark's own text about the query.
     trace = str(caught.value).partition("SQLSTATE")[0].strip().splitlines()
     assert trace[-1].endswith(
         "kafka-log does not support streaming: it reads logs that do not grow"
@@ -180,13 +180,13 @@ def test_a_table_of_sparks_catalog_is_rejected(sql: SqlSession, log_dir: Path) -
         sql.sql(f"CREATE TABLE payments USING `kafka-log` LOCATION '{log_dir}/payments-0'")
 
 
-def test_pushed_filters_leave_the_same_rows(sql: SqlSession, log_dir: Path) -> None:
+def test_pushed_filters_select_the_same_rows(sql: SqlSession, log_dir: Path) -> None:
     moment = dt.datetime.fromtimestamp((BASE_TIMESTAMP_MS + 1) / 1000, dt.UTC)
     frame = load(sql, log_dir, columns="topic,partition,offset,timestamp")
     narrow = frame.where("topic = 'orders' AND partition = 0 AND offset >= 10 AND offset < 20")
     narrow = narrow.where(frame.timestamp >= moment)
-    assert not re.search("[<>=]", plan_of(narrow)), "nothing is left for Spark to compare"
-    # The records of a batch have the times of the three that all of them are copies of.
+    assert not re.search("[<>=]", plan_of(narrow)), "Spark must have nothing left to compare"
+    # All batches are copies of one, so their timestamps repeat every three offsets.
     assert sorted(row["offset"] for row in narrow.collect()) == [
         offset for offset in range(10, 20) if offset % 3
     ]
@@ -212,7 +212,9 @@ def test_a_damaged_batch_is_skipped_in_mode_dropmalformed(sql: SqlSession, damag
     assert load(sql, damaged, mode="dropMalformed").count() == 6
 
 
-def test_nothing_to_read_is_an_empty_table(sql: SqlSession, log_dir: Path) -> None:
+def test_a_pattern_that_matches_no_topic_gives_an_empty_table(
+    sql: SqlSession, log_dir: Path
+) -> None:
     assert load(sql, log_dir, subscribePattern="nothing").count() == 0
 
 
@@ -229,7 +231,7 @@ def test_offsets_by_partition_work_as_in_sparks_own_source(sql: SqlSession, log_
 
 @pytest.fixture(scope="module")
 def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A partition whose second batch of three has a flipped bit."""
+    """Write a partition of three batches; the second has a flipped bit."""
     parts = batches.batches(3)
     log = bytearray(b"".join(parts))
     log[len(parts[0]) + 70] ^= 1

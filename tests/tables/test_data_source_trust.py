@@ -1,4 +1,4 @@
-"""No record is silently missing: damage is reported, and no index or snapshot is trusted unchecked.
+"""No record is silently missing, even if indexes and snapshots are damaged.
 
 A query either fails or returns what a starting broker would keep.
 """
@@ -58,46 +58,46 @@ def partition(tmp_path: Path, logs: dict[int, bytes], **others: bytes) -> Path:
 
 
 def with_two_transactions() -> tuple[bytes, bytes, bytes]:
-    """The log before a commit marker at offset 2, the marker, and the log after it."""
+    """Make a log in three parts: before a commit marker at offset 2, the marker, and after it."""
     before = joined(
         batch([record(0)]),
         of_producer(1, transactional=True),
     )
-    behind = joined(
+    after = joined(
         batch([record(3)]),
         of_producer(4, sequence=1, transactional=True),
         marker(5, commit=False),
         of_producer(6, 8, transactional=True),
         marker(7, 8, commit=True),
     )
-    return before, marker(2, commit=True), behind
+    return before, marker(2, commit=True), after
 
 
 @pytest.mark.slow
-def test_every_flipped_bit_of_a_marker_fails_a_read_committed_query(
+def test_a_flipped_bit_in_a_marker_fails_a_read_committed_query(
     tmp_path: Path,
 ) -> None:
-    before, sound, behind = with_two_transactions()
+    before, valid, after = with_two_transactions()
     log = write_partition(tmp_path / "orders-0", {0: b""}) / f"{0:020d}.log"
-    unnoticed = set()
-    for bit in range(len(sound) * 8):
-        changed = bytearray(sound)
+    undetected = set()
+    for bit in range(len(valid) * 8):
+        changed = bytearray(valid)
         changed[bit // 8] ^= 1 << bit % 8
-        log.write_bytes(before + changed + behind)
+        log.write_bytes(before + changed + after)
         try:
             assert offsets_of(log.parent, **COMMITTED) == [0, 1, 3, 6]
-            unnoticed.add(bit // 8)
+            undetected.add(bit // 8)
         except DamagedLogError:
             continue
-    # No checksum covers the leader epoch, and a later magic is read as 2, by brokers as well.
-    assert unnoticed == {12, 13, 14, 15, 16}
+    # No checksum covers the leader epoch; brokers, too, read a later magic as magic 2.
+    assert undetected == {12, 13, 14, 15, 16}
 
 
-def test_a_transaction_whose_marker_is_damaged_hides_no_other_record(tmp_path: Path) -> None:
-    before, sound, behind = with_two_transactions()
-    changed = bytearray(sound)
+def test_a_damaged_marker_hides_only_the_records_of_its_transaction(tmp_path: Path) -> None:
+    before, valid, after = with_two_transactions()
+    changed = bytearray(valid)
     changed[-1] ^= 1
-    path = partition(tmp_path, {0: before + changed + behind})
+    path = partition(tmp_path, {0: before + changed + after})
     assert offsets_of(path, **COMMITTED, **DROPPING) == [0, 3, 6]
     states = {
         row["offset"]: row["transactionState"]
@@ -108,7 +108,7 @@ def test_a_transaction_whose_marker_is_damaged_hides_no_other_record(tmp_path: P
     assert [row["offset"] for row in rows] == [0, None, 3, 6]
 
 
-def test_a_damaged_marker_in_a_later_segment_is_found(tmp_path: Path) -> None:
+def test_a_damaged_marker_in_a_later_segment_is_reported(tmp_path: Path) -> None:
     changed = bytearray(marker(10, commit=True))
     changed[-1] ^= 1
     logs = {0: of_producer(0, transactional=True), 10: bytes(changed) + batch([record(11)])}
@@ -124,16 +124,16 @@ def test_a_damaged_marker_in_a_later_segment_is_found(tmp_path: Path) -> None:
     ids=["short key", "negative version", "short value"],
 )
 def test_a_marker_that_no_broker_can_read_is_damage(tmp_path: Path, bad: bytes) -> None:
-    before, _, behind = with_two_transactions()
-    path = partition(tmp_path, {0: before + bad + behind})
+    before, _, after = with_two_transactions()
+    path = partition(tmp_path, {0: before + bad + after})
     for options in ({}, COMMITTED):
         with pytest.raises(DamagedLogError):
             offsets_of(path, **options)
 
 
-def test_batches_that_do_not_follow_each_other_are_damage(tmp_path: Path) -> None:
+def test_batches_with_offsets_out_of_order_are_damage(tmp_path: Path) -> None:
     rows = batches.batches(4, base_offset=10)
-    for at, name in ((0, "below its segment"), (3, "twice"), (5, "behind the next segment")):
+    for at, name in ((0, "before its segment"), (3, "twice"), (5, "after the next segment")):
         folder = tmp_path / name
         folder.mkdir()
         first = batch([record(1)]) if at == 0 else b""
@@ -150,7 +150,7 @@ def test_batches_that_do_not_follow_each_other_are_damage(tmp_path: Path) -> Non
 
 
 def snapshot(*open_transactions: tuple[int, int], last_offset: int = -1) -> bytes:
-    """A snapshot of producers, each with the first offset of its open transaction, or -1."""
+    """Encode a snapshot; each producer has the first offset of its open transaction, or -1."""
     return producer_snapshot.encode(
         [
             ProducerEntry(producer_id, 0, 0, last_offset, 0, 1, 0, begin)
@@ -160,7 +160,7 @@ def snapshot(*open_transactions: tuple[int, int], last_offset: int = -1) -> byte
 
 
 def three_segments() -> dict[int, bytes]:
-    """The transaction at 21 is open."""
+    """Make three segments whose transaction at offset 21 is open."""
     return {
         0: joined(of_producer(0, transactional=True), marker(1, commit=True)),
         10: joined(of_producer(10, sequence=1, transactional=True), batch([record(11)])),
@@ -190,7 +190,7 @@ def test_a_snapshot_inside_a_segment_is_ignored(
         snapshot((7, 10), last_offset=25),
         b"damaged",
     ],
-    ids=["empty", "ended", "too early", "too late", "unknown", "ahead of the log", "damaged"],
+    ids=["empty", "ended", "too early", "too late", "unknown", "after the log end", "damaged"],
 )
 def test_a_snapshot_that_contradicts_the_segment_before_it_is_ignored(
     tmp_path: Path, content: bytes
@@ -208,7 +208,7 @@ def test_a_snapshot_that_contradicts_the_segment_before_it_is_ignored(
     assert offsets_of(path, **COMMITTED) == [0, 10]
 
 
-def test_a_snapshot_saves_reading_earlier_segments(tmp_path: Path) -> None:
+def test_segments_before_a_valid_snapshot_are_not_read(tmp_path: Path) -> None:
     write_log_directory(tmp_path)
     path = partition(tmp_path, three_segments())
     content = snapshot((7, 10), last_offset=10)
@@ -219,11 +219,11 @@ def test_a_snapshot_saves_reading_earlier_segments(tmp_path: Path) -> None:
     assert offsets_of(path, startingOffsets=start, **COMMITTED) == [10, 11]
 
 
-# ---- Anything at all ----
+# ---- Random damage ----
 
 
 def random_partition(rng: random.Random, path: Path) -> bool:
-    """Write a partition with random damage; returns whether it was shut down cleanly."""
+    """Write a partition with random damage; return whether it was shut down cleanly."""
     logs = random_partitions.random_logs(rng)
     path.mkdir()
     for name, content in logs.items():
@@ -241,7 +241,7 @@ def random_partition(rng: random.Random, path: Path) -> bool:
 
 
 def survey(path: Path) -> LogContents | None:
-    """The counts of ``info --deep``; None if it reports damage."""
+    """Return the counts of ``info --deep``, or None if it reports damage."""
     partition = as_loaded(read_lone_partition(local(path), path.name))
     contents, problems = survey_partition(partition)
     return None if problems else contents
@@ -265,12 +265,12 @@ def test_a_query_fails_or_returns_what_a_starting_broker_keeps(tmp_path: Path, s
     apply_target(path, outcome.files)
     records = all_records(path)
     if counted is not None:
-        # A broker may leave an empty segment among others, which then overlap.
+        # A broker may keep an empty segment between others, which then overlap.
         assert survey(path) in (counted, None)
     if found is not None:
         assert found == [each.offset for each in data_records(records)]
     if found_committed is not None:
-        # Where a broker believes a snapshot that contradicts the log, the log counts.
+        # A broker may trust a snapshot that contradicts the log; kdump uses the log.
         ends = {outcome.first_unstable_offset, last_stable_offset(records)}
         assert found_committed in [
             [each.offset for each in committed_records(records, 2**62 if end is None else end)]
@@ -320,7 +320,7 @@ def test_no_query_misses_a_record_because_of_damaged_indexes(tmp_path: Path, see
     offsets = [each.offset for each in records]
     for _ in range(4):
         time_ms = rng.choice(everything).timestamp_ms + rng.choice([-1, 0, 0, 1])
-        # A control record has a time as any other.
+        # Control records have a timestamp, too.
         first = min(
             (each.offset for each in everything if each.timestamp_ms >= time_ms), default=2**62
         )
@@ -350,13 +350,13 @@ def test_no_dump_misses_a_record_because_of_damaged_indexes(tmp_path: Path, seed
     records = all_records(path)
     time_ms, offset = rng.choice(records).timestamp_ms, rng.choice(records).offset
     since = [each.offset for each in records if each.timestamp_ms >= time_ms]
-    behind = [each.offset for each in records if each.offset >= offset]
+    rest = [each.offset for each in records if each.offset >= offset]
     assert dumped(log, "--from-time", str(time_ms)) == since
-    assert dumped(log, "--from-offset", str(offset)) == behind
+    assert dumped(log, "--from-offset", str(offset)) == rest
 
 
 def dumped(log: Path, *options: str) -> list[int]:
-    """Offsets of the records in a dump."""
+    """Return the offsets of the records in a dump."""
     arguments = ["dump-segment", "--output", "jsonl", *options, str(log)]
     outcome = run_kdump(arguments, log.parent)
     rows = objects(outcome.stdout)
@@ -368,7 +368,7 @@ def timed(base_offset: int, *times: int, claim: int | None = None) -> bytes:
     return batch(rows, max_timestamp=claim)
 
 
-def test_a_header_with_a_timestamp_too_low_hides_no_record(tmp_path: Path) -> None:
+def test_a_batch_whose_max_timestamp_is_too_low_hides_no_record(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(timed(0, 10), timed(1, 50, 40, claim=20), timed(3, 30))})
     log = path / f"{0:020d}.log"
     assert offsets_of(path, startingTimestamp="40") == [1, 2, 3]
@@ -381,7 +381,7 @@ def test_a_header_with_a_timestamp_too_low_hides_no_record(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("is_indexed", [True, False])
-def test_a_time_that_may_be_in_damage_fails_whatever_the_index_says(
+def test_a_time_that_may_be_in_damage_fails_the_query_with_and_without_index(
     tmp_path: Path, is_indexed: bool
 ) -> None:
     first, second, third = timed(0, 10), bytearray(timed(1, 40)), timed(2, 50)
@@ -412,7 +412,7 @@ def test_a_time_index_with_a_zeroed_tail_hides_no_segment(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_an_unreadable_index_is_not_needed(tmp_path: Path, suffix: str) -> None:
+def test_an_unreadable_index_does_not_fail_a_query(tmp_path: Path, suffix: str) -> None:
     path = partition(tmp_path, {0: joined(timed(at, 100 + at) for at in range(4))})
     index = path / f"{0:020d}{suffix}"
     index.unlink()

@@ -78,7 +78,7 @@ def any_element(dice: random.Random, depth: int) -> str:
 
 
 def java_matches(jvm: Any, pattern: str) -> list[str] | None:
-    """The topics that Java matches; None if Java rejects the pattern."""
+    """Return the topics that Java matches, or None if Java rejects the pattern."""
     try:
         compiled = jvm.java.util.regex.Pattern.compile(pattern)
     except Exception:
@@ -116,7 +116,7 @@ def test_patterns_match_as_in_java(spark: SparkEngine, seed: int) -> None:
         ("[^[a-z][A-Z]]+", ["12", "-"]),
     ],
 )
-def test_syntax_that_only_java_has_is_supported(pattern: str, expected: list[str]) -> None:
+def test_java_specific_syntax_is_supported(pattern: str, expected: list[str]) -> None:
     assert [topic for topic in TOPICS if java_pattern.matches(pattern, topic)] == expected
 
 
