@@ -90,6 +90,20 @@ class Selection:
         last_offset = batches.last_offset[batches.is_valid]
         return bool(last_offset.size) and int(last_offset[-1]) >= self.to_offset - 1
 
+    def needed_for(self, batches: BatchColumns) -> Selection:
+        """Return what is left to check of the records of ``batches``.
+
+        That is nothing if all records are selected, as far as offsets in headers say it.
+        """
+        if self.has_times or self.key is not None or not batches.count:
+            return self
+        is_inside = int(batches.magic.min()) >= 2
+        if self.from_offset is not None:
+            is_inside &= int(batches.base_offset.min()) >= self.from_offset
+        if self.to_offset is not None:
+            is_inside &= int(batches.last_offset.max()) < self.to_offset
+        return Selection(limit=self.limit) if is_inside else self
+
     def records(self, columns: RecordColumns) -> RecordColumns:
         """Return only the selected records, and only the batches that have one."""
         mask = np.ones(columns.count, np.bool_)

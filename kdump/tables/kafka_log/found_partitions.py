@@ -83,13 +83,13 @@ def _found(
     if entry_kind is None:
         raise UsageProblem(f"{path.as_absolute()} does not exist")
     if entry_kind is EntryKind.FILE:
-        yield from _noted(_lone_segment(path), present)
+        yield from _noted(lone_segment(path), present)
         return
     kind = directory.directory_kind(path)
     if kind.is_log_directory:
         yield from _in_log_directory(path, kind, options, filters, present)
     elif kind.is_partition:
-        yield from _noted(_lone_partition(path), present)
+        yield from _noted(lone_partition(path), present)
     elif inside := directory.log_directories_below(path):
         for each in inside:
             kind = directory.directory_kind(each)
@@ -110,15 +110,26 @@ def _named(path: Location) -> Location:
     return path.resolved() if named.name in ("", "..") else named
 
 
-def _lone_partition(path: Location) -> FoundPartition:
+def lone_partition(path: Location) -> FoundPartition:
+    """A partition by the path of its directory.
+
+    Raises:
+        KdumpError: an interrupted swap cannot be finished.
+        OSError: the directory cannot be listed.
+    """
     named = _named(path)
     partition = as_loaded(directory.read_lone_partition(path, named.name))
     key = partition.topic_partition
     return FoundPartition(partition, *_offsets_of(named.parent, key), partition.segments, key)
 
 
-def _lone_segment(path: Location) -> FoundPartition:
-    """A single log, with any file suffix such as ``.swap``."""
+def lone_segment(path: Location) -> FoundPartition:
+    """A single log, with any file suffix such as ``.swap``.
+
+    Raises:
+        UsageProblem: the file does not have the name of a log.
+        OSError: it does not exist, or its directory cannot be listed.
+    """
     named = _named(path)
     parsed = names.parse_offset_file_name(named.name)
     if parsed is None or parsed.kind not in _LOG_KINDS:
@@ -174,7 +185,7 @@ def _in_log_directory(
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
             key = partition.topic_partition
             loaded = as_loaded(partition)
-            yield FoundPartition(loaded, *_checkpointed(found, key), loaded.segments, key)
+            yield FoundPartition(loaded, *checkpointed(found, key), loaded.segments, key)
 
 
 def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int | None]:
@@ -187,10 +198,11 @@ def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int
         )
     except OSError:
         return FIRST_OFFSET, FIRST_OFFSET
-    return _checkpointed(parent, key)
+    return checkpointed(parent, key)
 
 
-def _checkpointed(log_dir: LogDirectory, key: TopicPartition) -> tuple[int, int | None]:
+def checkpointed(log_dir: LogDirectory, key: TopicPartition) -> tuple[int, int | None]:
+    """Log start offset and flushed offset of a partition, as :class:`FoundPartition` has them."""
     checkpoints = log_dir.checkpoints
     start = (checkpoints.log_start_offsets or {}).get(key, FIRST_OFFSET)
     if log_dir.is_clean:

@@ -11,22 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from kdump.formats.errors import FormatError
-from kdump.log.valid_windows import Damage, batch_damage, valid_windows
-from kdump.scan.batches import (
-    BatchColumns,
-    Column,
-    Window,
-    new_buffer,
-)
+from kdump.log.valid_windows import Damage, batch_damage
+from kdump.scan.batches import Column, Window
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.selection import Selection
-from kdump.scan.walk import ALL, MessageSet, expand_window
-from kdump.state.markers import is_control
-from kdump.state.transaction_outcomes import (
-    TransactionOutcomes,
-    TransactionState,
-    damaged_markers,
-)
+from kdump.scan.walk import MessageSet, expand_window
 from kdump.tables.kafka_log.columns import (
     TRANSACTION_STATE,
     SourceColumn,
@@ -37,14 +26,12 @@ from kdump.tables.kafka_log.columns import (
 from kdump.tables.kafka_log.damage import DamagedLogError
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
-from kdump.tables.kafka_log.read_ahead import read_ahead
 from kdump.tables.kafka_log.rows import Rows, rows_of_messages, rows_of_records
 from kdump.tables.kafka_log.splits import SourceSplit
+from kdump.tables.kafka_log.visible_windows import visible_windows
 from kdump.words import counted
 
 _LOG: Final = logging.getLogger(__name__)
-_WINDOW_BYTES: Final = 2 << 20
-"""Larger than elsewhere: few columns are built from a window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,33 +92,24 @@ class _SplitReader:
             from_time_ms=times.least,
             to_time_ms=None if times.most is None else times.most + 1,
         )
-        needs_states = reading.is_committed or any(
-            column.name == TRANSACTION_STATE for column in reading.columns
-        )
-        self.outcomes: TransactionOutcomes | None = None
-        if needs_states:
-            ahead = read_ahead(split.path, split.part)
-            self.outcomes = TransactionOutcomes(ahead, self._take_damage_ahead)
         self.damages = 0
         self.damaged_bytes = 0
 
     def tables(self) -> Iterator[pa.RecordBatch]:
-        with self.split.path.open_file() as source:
-            # Tables copy the bytes of a window, so the buffer can be reused.
-            for step in valid_windows(
-                source,
-                self.split.part,
-                window_bytes=_WINDOW_BYTES,
-                buffer=new_buffer(_WINDOW_BYTES),
-            ):
-                if isinstance(step, Damage):
-                    yield from self._damaged(step)
-                    continue
-                window = self._up_to_end(step)
-                yield from self._of_window(window)
-                if window is not step or self.selection.is_past(window.batches):
-                    break
-        if self.damages and self.reading.mode is Mode.DROPMALFORMED:
+        reading = self.reading
+        for step in visible_windows(
+            self.split,
+            self._take_damage_ahead,
+            is_committed=reading.is_committed,
+            with_control=reading.with_control,
+            with_states=any(column.name == TRANSACTION_STATE for column in reading.columns),
+        ):
+            # Tables copy the bytes of a window, whose buffer is used again.
+            if isinstance(step, Damage):
+                yield from self._damaged(step)
+            else:
+                yield from self._of_window(step.window, step.states)
+        if self.damages and reading.mode is Mode.DROPMALFORMED:
             _LOG.warning(
                 "%s: skipped %s in %s",
                 self.split,
@@ -139,53 +117,16 @@ class _SplitReader:
                 counted(self.damages, "damaged range"),
             )
 
-    def _up_to_end(self, window: Window) -> Window:
-        """The batches before the first that begins past the split's offsets."""
-        to_offset = self.split.to_offset
-        if to_offset is None:
-            return window
-        batches = window.batches
-        # A compressed message of magic 0 or 1 may begin far below its own offset.
-        is_past = (batches.base_offset >= to_offset) & (batches.magic >= 2)
-        return window.rows(slice(0, int(np.argmax(is_past)))) if is_past.any() else window
-
-    def _selection(self, batches: BatchColumns) -> Selection:
-        """What to check of each record: nothing if all batches are inside the split's offsets."""
-        whole = self.selection
-        if whole.from_time_ms is not None or whole.to_time_ms is not None or not batches.count:
-            return whole
-        is_inside = (
-            int(batches.magic.min()) >= 2
-            and int(batches.base_offset.min()) >= self.split.from_offset
-            and (
-                self.split.to_offset is None
-                or int(batches.last_offset.max()) < self.split.to_offset
-            )
-        )
-        return ALL if is_inside else whole
-
-    def _of_window(self, window: Window) -> Iterator[pa.RecordBatch]:
-        mask = np.ones(window.batches.count, np.bool_)
-        if not self.reading.with_control:
-            mask &= ~is_control(window.batches)
-        yield from self._damaged_markers(window)
-        states: Column | None = None
-        if self.outcomes is not None:
-            states = self.outcomes.states(window.batches)
-            if self.reading.is_committed:
-                mask &= (states == 0) | (states == TransactionState.COMMITTED)
-        if not mask.any():
-            return
-        kept = window if mask.all() else window.rows(mask)
-        kept_states = dict(
+    def _of_window(self, window: Window, states: Column | None) -> Iterator[pa.RecordBatch]:
+        state_of = dict(
             zip(window.batches.position.tolist(), states.tolist(), strict=True)
             if states is not None and states.any()
             else ()
         )
-        selection = self._selection(kept.batches)
+        selection = self.selection.needed_for(window.batches)
         sets: list[MessageSet] = []
         for step in expand_window(
-            kept,
+            window,
             selection,
             with_records=True,
             largest_record_bytes=self.reading.largest_record_bytes,
@@ -195,7 +136,7 @@ class _SplitReader:
             elif isinstance(step, RecordColumns):
                 yield from self._of_messages(sets)
                 sets.clear()
-                yield from self._of_records(step, kept_states)
+                yield from self._of_records(step, state_of)
         yield from self._of_messages(sets)
 
     def _of_records(
@@ -229,11 +170,6 @@ class _SplitReader:
             yield record_table(rows, self.reading.columns, self.schema)
 
     # Damage
-
-    def _damaged_markers(self, window: Window) -> Iterator[pa.RecordBatch]:
-        """Transaction markers that no broker can read."""
-        for damage in damaged_markers(window):
-            yield from self._damaged(damage)
 
     def _take_damage_ahead(self, damage: Damage) -> None:
         """Damage found while looking ahead for the end of a transaction."""

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from kdump.engine.job import Split
-from kdump.engine.splits import segment_splits, split_bytes
+from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
+from kdump.engine.splits import split_bytes
 from kdump.errors import UsageProblem
-from kdump.formats.names import FileKind
-from kdump.log.headers import batch_span_at, batch_spans
-from kdump.log.seek import SeekableLog
-from kdump.log.segment import Segment
-from kdump.log.time_search import is_older, offset_of_time
-from kdump.log.valid_windows import Damage, LogPart, segment_part
+from kdump.log.headers import batch_spans
+from kdump.log.time_search import offset_of_time
+from kdump.log.valid_windows import Damage
 from kdump.processes.worker_pool import usable_cpus
 from kdump.size_groups import size_groups
 from kdump.state.open_transactions import last_stable_offset, usable_snapshots
-from kdump.storage.location import StoredFile
 from kdump.tables.kafka_log.damage import DamagedLogError
-from kdump.tables.kafka_log.found_partitions import FIRST_OFFSET, FoundPartition, find_partitions
+from kdump.tables.kafka_log.found_partitions import FoundPartition, find_partitions
 from kdump.tables.kafka_log.options import Mode, SourceOptions
 from kdump.tables.kafka_log.pushed_filters import PushedFilters
 from kdump.tables.kafka_log.rows import RecordOrigin
@@ -33,25 +29,14 @@ _SMALLEST_SPLIT_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class SourceSplit(Split):
+class SourceSplit(RangeSplit):
     """Part of the log of a segment.
 
     Attributes:
         origin: topic, partition and segment.
-        from_offset: the first selected one.
-        to_offset: end of the selected offsets, exclusive; None is the end of the log.
-        segment: which offsets its segment may hold, and whether it may be padded.
     """
 
     origin: RecordOrigin = field(default_factory=lambda: RecordOrigin(None, None, ""))
-    from_offset: int = FIRST_OFFSET
-    to_offset: int | None = None
-    segment: LogPart = field(default_factory=LogPart)
-
-    @property
-    def part(self) -> LogPart:
-        """The part of the log to read."""
-        return replace(self.segment, start=self.start, end=self.end)
 
 
 def plan_splits(options: SourceOptions, filters: PushedFilters) -> list[SourceSplit]:
@@ -150,15 +135,23 @@ class _Planner:
             and self.filters.has_partition(key.partition if key else None)
         ):
             return
-        from_offset, to_offset = self._range()
-        if to_offset is not None and from_offset >= to_offset:
-            return
-        for segment, following in self._segments(from_offset, to_offset):
-            pieces = segment_splits(self.partition, segment, size)
-            yield from self._of_segment(segment, following, pieces, from_offset, to_offset)
+        for piece in range_splits(self.partition, self.found.segments, self._range(), size):
+            yield SourceSplit(
+                path=piece.path,
+                start=piece.start,
+                end=piece.end,
+                size_bytes=piece.size_bytes,
+                label=piece.label,
+                from_offset=piece.from_offset,
+                to_offset=piece.to_offset,
+                segment=piece.segment,
+                origin=RecordOrigin(
+                    key.topic if key else None, key.partition if key else None, str(piece.path)
+                ),
+            )
 
-    def _range(self) -> tuple[int, int | None]:
-        """The selected offsets: the first one, and the end, exclusive."""
+    def _range(self) -> RecordRange:
+        """The selected offsets and times."""
         key = self.found.topic_partition
         offsets = self.filters.offsets
         from_offset = self._offset(self.options.start.of(key))
@@ -172,8 +165,12 @@ class _Planner:
             tos.append(offsets.most + 1)
         froms = [each for each in (from_offset, offsets.least) if each is not None]
         if from_offset is None:
-            return 1, 0
-        return max(froms), min((each for each in tos if each is not None), default=None)
+            return RecordRange(1, 0)
+        return RecordRange(
+            max(froms),
+            min((each for each in tos if each is not None), default=None),
+            self.filters.timestamps_ms.least,
+        )
 
     def _offset(self, bound: Bound) -> int | None:
         """The offset of a bound; None is the end of the log."""
@@ -189,72 +186,3 @@ class _Planner:
         if self.options.mode is Mode.FAILFAST:
             raise DamagedLogError(damage)
         _LOG.warning("%s: skipped while planning", damage)
-
-    def _segments(
-        self, from_offset: int, to_offset: int | None
-    ) -> Iterator[tuple[Segment, Segment | None]]:
-        """The segments that can hold selected records, each with the one after it."""
-        chosen = {segment.base_offset for segment in self.found.segments}
-        least_ms = self.filters.timestamps_ms.least
-        for segment, following in self.partition.with_following():
-            if segment.base_offset not in chosen:
-                continue
-            if following is not None and following.base_offset <= from_offset:
-                continue
-            if to_offset is not None and segment.base_offset >= to_offset:
-                return
-            if least_ms is not None and is_older(self.partition, segment, following, least_ms):
-                continue
-            yield segment, following
-
-    def _of_segment(
-        self,
-        segment: Segment,
-        following: Segment | None,
-        pieces: Sequence[Split],
-        from_offset: int,
-        to_offset: int | None,
-    ) -> Iterator[SourceSplit]:
-        path = self.partition.segment_path(segment, FileKind.LOG)
-        key = self.found.topic_partition
-        origin = RecordOrigin(key.topic if key else None, key.partition if key else None, str(path))
-        if len(pieces) > 1 or segment.base_offset < from_offset:
-            with path.open_file() as log:
-                start = 0
-                if segment.base_offset < from_offset:
-                    start = SeekableLog.of_segment(self.partition, segment, log).position_of(
-                        from_offset
-                    )
-                pieces = list(_within(log, pieces, start, to_offset))
-        for piece in pieces:
-            yield SourceSplit(
-                path=piece.path,
-                start=piece.start,
-                end=piece.end,
-                size_bytes=piece.size_bytes,
-                label=piece.label,
-                origin=origin,
-                from_offset=from_offset,
-                to_offset=to_offset,
-                segment=segment_part(segment, following),
-            )
-
-
-def _within(
-    log: StoredFile, pieces: Iterable[Split], start: int, to_offset: int | None
-) -> Iterator[Split]:
-    """The pieces, or parts of them, from byte ``start`` until they pass ``to_offset``."""
-    is_past = False
-    for piece in pieces:
-        if piece.end is not None and piece.end <= start:
-            continue
-        if is_past:
-            return
-        # The header of a message set has its last offset: the pieces after this one can go.
-        span = batch_span_at(log, piece.start)
-        is_past = to_offset is not None and span is not None and span.base_offset >= to_offset
-        if piece.start < start:
-            piece = replace(
-                piece, start=start, size_bytes=max(0, piece.size_bytes - start + piece.start)
-            )
-        yield piece

@@ -1,0 +1,135 @@
+"""The splits of a partition that can hold records of a range of offsets and times.
+
+Only segments and bytes that can hold such records are in a split. Indexes and headers count only
+if the batches agree with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from kdump.engine.job import Split
+from kdump.engine.splits import segment_splits
+from kdump.formats.names import FileKind
+from kdump.log.headers import batch_span_at
+from kdump.log.partition import Partition
+from kdump.log.seek import SeekableLog
+from kdump.log.segment import Segment
+from kdump.log.time_search import is_older
+from kdump.log.valid_windows import LogPart, segment_part
+from kdump.storage.location import StoredFile
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRange:
+    """A range of records; None does not restrict.
+
+    Attributes:
+        from_offset: the first offset.
+        to_offset: the end of the offsets, exclusive.
+        from_time_ms: the earliest time. Only whole segments are skipped for it.
+    """
+
+    from_offset: int = 0
+    to_offset: int | None = None
+    from_time_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RangeSplit(Split):
+    """Part of the log of a segment.
+
+    Attributes:
+        from_offset: the first selected one.
+        to_offset: end of the selected offsets, exclusive; None is the end of the log.
+        segment: which offsets its segment may hold, and whether it may be padded.
+    """
+
+    from_offset: int = 0
+    to_offset: int | None = None
+    segment: LogPart = field(default_factory=LogPart)
+
+    @property
+    def part(self) -> LogPart:
+        """The part of the log to read."""
+        return replace(self.segment, start=self.start, end=self.end)
+
+
+def range_splits(
+    partition: Partition, segments: Iterable[Segment], records: RecordRange, size_bytes: int
+) -> Iterator[RangeSplit]:
+    """Cut the logs of a partition into splits of about ``size_bytes``, in order.
+
+    Args:
+        partition: as a starting broker loads it.
+        segments: which of its segments to read.
+        records: the range.
+        size_bytes: the approximate size of a split.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    to_offset = records.to_offset
+    if to_offset is not None and records.from_offset >= to_offset:
+        return
+    chosen = {segment.base_offset for segment in segments}
+    for segment, following in partition.with_following():
+        if segment.base_offset not in chosen:
+            continue
+        if following is not None and following.base_offset <= records.from_offset:
+            continue
+        if to_offset is not None and segment.base_offset >= to_offset:
+            return
+        if records.from_time_ms is not None and is_older(
+            partition, segment, following, records.from_time_ms
+        ):
+            continue
+        for piece in _pieces(partition, segment, records, size_bytes):
+            yield RangeSplit(
+                path=piece.path,
+                start=piece.start,
+                end=piece.end,
+                size_bytes=piece.size_bytes,
+                label=piece.label,
+                from_offset=records.from_offset,
+                to_offset=to_offset,
+                segment=segment_part(segment, following),
+            )
+
+
+def _pieces(
+    partition: Partition, segment: Segment, records: RecordRange, size_bytes: int
+) -> Iterator[Split]:
+    """The parts of a segment's log that can hold selected offsets."""
+    pieces = segment_splits(partition, segment, size_bytes)
+    begins_before = segment.base_offset < records.from_offset
+    if segment.is_0_7 or (len(pieces) == 1 and not begins_before):
+        yield from pieces
+        return
+    with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+        start = 0
+        if begins_before:
+            seekable = SeekableLog.of_segment(partition, segment, log)
+            start = seekable.position_of(records.from_offset)
+        yield from _within(log, pieces, start, records.to_offset)
+
+
+def _within(
+    log: StoredFile, pieces: Iterable[Split], start: int, to_offset: int | None
+) -> Iterator[Split]:
+    """The pieces, or parts of them, from byte ``start`` until they pass ``to_offset``."""
+    is_past = False
+    for piece in pieces:
+        if piece.end is not None and piece.end <= start:
+            continue
+        if is_past:
+            return
+        # The header of a message set has its last offset: the pieces after this one can go.
+        span = batch_span_at(log, piece.start)
+        is_past = to_offset is not None and span is not None and span.base_offset >= to_offset
+        if piece.start < start:
+            piece = replace(
+                piece, start=start, size_bytes=max(0, piece.size_bytes - start + piece.start)
+            )
+        yield piece

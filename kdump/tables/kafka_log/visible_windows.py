@@ -1,0 +1,94 @@
+"""The batches of a split that a consumer would see, and the damage between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from kdump.engine.range_splits import RangeSplit
+from kdump.log.valid_windows import Damage, OnDamage, valid_windows
+from kdump.scan.batches import Column, Window, new_buffer
+from kdump.scan.selection import Selection
+from kdump.state.markers import is_control
+from kdump.state.transaction_outcomes import (
+    TransactionOutcomes,
+    TransactionState,
+    damaged_markers,
+)
+from kdump.tables.kafka_log.read_ahead import read_ahead
+
+_WINDOW_BYTES: Final = 2 << 20
+"""Larger than elsewhere: few columns are built from a window."""
+
+
+class VisibleWindow(NamedTuple):
+    """Batches that a consumer would see.
+
+    Attributes:
+        window: with only these batches, at least one. Its buffer is used again for the next.
+        states: the :class:`~kdump.state.transaction_outcomes.TransactionState` of each batch; None
+            if it was not asked for.
+    """
+
+    window: Window
+    states: Column | None
+
+
+def visible_windows(
+    split: RangeSplit,
+    on_damage_ahead: OnDamage,
+    *,
+    is_committed: bool,
+    with_control: bool,
+    with_states: bool = False,
+) -> Iterator[VisibleWindow | Damage]:
+    """Yield the batches of a split that can hold visible records, and the damage, in order.
+
+    Args:
+        split: the part of a log to read.
+        on_damage_ahead: takes damage found while looking ahead for the end of a transaction; it may
+            be in another split.
+        is_committed: leave out batches of aborted and open transactions.
+        with_control: yield control batches, too.
+        with_states: also say how the transactions end.
+
+    Raises:
+        OSError: the log cannot be read.
+    """
+    outcomes = None
+    if is_committed or with_states:
+        outcomes = TransactionOutcomes(read_ahead(split.path, split.part), on_damage_ahead)
+    selection = Selection(from_offset=split.from_offset, to_offset=split.to_offset)
+    with split.path.open_file() as source:
+        for step in valid_windows(
+            source, split.part, window_bytes=_WINDOW_BYTES, buffer=new_buffer(_WINDOW_BYTES)
+        ):
+            if isinstance(step, Damage):
+                yield step
+                continue
+            window = _up_to_end(step, split.to_offset)
+            yield from damaged_markers(window)
+            mask = np.ones(window.batches.count, np.bool_)
+            if not with_control:
+                mask &= ~is_control(window.batches)
+            states = None if outcomes is None else outcomes.states(window.batches)
+            if is_committed and states is not None:
+                mask &= (states == TransactionState.NONE) | (states == TransactionState.COMMITTED)
+            if mask.all():
+                yield VisibleWindow(window, states)
+            elif mask.any():
+                yield VisibleWindow(window.rows(mask), None if states is None else states[mask])
+            if window is not step or selection.is_past(window.batches):
+                return
+
+
+def _up_to_end(window: Window, to_offset: int | None) -> Window:
+    """The batches before the first that begins past the split's offsets."""
+    if to_offset is None:
+        return window
+    batches = window.batches
+    # A compressed message of magic 0 or 1 may begin far below its own offset.
+    is_past = (batches.base_offset >= to_offset) & (batches.magic >= 2)
+    return window.rows(slice(0, int(np.argmax(is_past)))) if is_past.any() else window
