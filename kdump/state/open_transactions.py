@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,9 +23,10 @@ from kdump.log.valid_windows import Damage, OnDamage, batch_damage, segment_part
 from kdump.scan.batches import BatchColumns, Flags, Window
 from kdump.state.markers import Markers, read_markers
 from kdump.state.producer_events import BatchRun, EmptyMarker, ProducerEvent, read_events
-from kdump.state.producers import OpenTxn, Producers
+from kdump.state.producers import CompletedTxn, OpenTxn, Producers
 from kdump.state.transaction_outcomes import is_in_transaction, log_path
 
+_NO_LIMIT: Final = 2**63 - 1
 _MAX_ROWS_TOGETHER: Final = 1 << 16
 """Batches are applied when there are so many: about 8 MiB of columns."""
 
@@ -51,23 +53,110 @@ def usable_snapshots(
     return [base for base in reversed(bases) if base > least and base in present]
 
 
-def open_transactions(
-    partition: Partition, snapshots: Sequence[int], on_damage: OnDamage
-) -> list[OpenTxn]:
-    """The transactions that are open at the end of a log, by first offset.
+@dataclass(frozen=True, slots=True)
+class LogTransactions:
+    """The transactions of a partition at the end of its log.
 
-    Without a snapshot that agrees with the segment before it, all of the log is read. A transaction
-    that is open where damage is may have ended there and is not counted.
+    Attributes:
+        open_txns: those that are open, by first offset.
+        uncertain_txns: those that were open where damage is, by first offset: their marker may have
+            been there. Only damage that valid batches follow counts: a starting broker truncates
+            the log before damage at its end.
+        unreplicated_offset: first offset of the first transaction whose marker is at or past the
+            high watermark; None if there is none.
+        end_offset: after the last valid batch; None without a batch.
+        has_damage: whether there is damage that valid batches follow.
+    """
+
+    open_txns: tuple[OpenTxn, ...] = ()
+    uncertain_txns: tuple[OpenTxn, ...] = ()
+    unreplicated_offset: int | None = None
+    end_offset: int | None = None
+    has_damage: bool = False
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the first transaction begins that is undecided for consumers; None if none is.
+
+        Follows ``ProducerStateManager.firstUnstableOffset``.
+        """
+        firsts = [txn.first_offset for txn in self.open_txns[:1]]
+        if self.unreplicated_offset is not None:
+            firsts.append(self.unreplicated_offset)
+        return min(firsts, default=None)
+
+
+def read_transactions(
+    partition: Partition,
+    snapshots: Sequence[int],
+    on_damage: OnDamage,
+    *,
+    high_watermark: int | None = None,
+) -> LogTransactions:
+    """Find the transactions at the end of a log.
+
+    Without a snapshot that agrees with the segment before it, all of the log is read.
 
     Args:
         partition: as a starting broker loads it.
         snapshots: offsets of those that may be used, the newest first; a segment begins at each.
         on_damage: takes the damage found.
+        high_watermark: of the log; None if it is unknown, and no marker is past it.
 
     Raises:
         OSError: a segment cannot be read.
     """
-    return _replay(partition, snapshots, on_damage).open_txns()
+    replay = _Replay(high_watermark)
+    first = 0
+    numbers = {segment.base_offset: n for n, segment in enumerate(partition.segments)}
+    for number in (numbers[offset] for offset in snapshots):
+        entries = _trusted_entries(partition, *partition.segments[number - 1 : number + 1])
+        if entries is not None:
+            first = number
+            replay.load(entries)
+            break
+    for segment, following in list(partition.with_following())[first:]:
+        for found in _parts_in(partition, segment, following, only_transactions=True):
+            if isinstance(found, Damage):
+                on_damage(found)
+                replay.take_damage()
+            else:
+                replay.take(found)
+    return replay.result()
+
+
+def snapshot_transactions(partition: Partition, end_offset: int) -> LogTransactions | None:
+    """Find the transactions at the end of a log from the snapshot that a clean stop left there.
+
+    As a starting broker does after a clean shutdown, which reads no record.
+
+    Args:
+        partition: as a starting broker loads it.
+        end_offset: of the log.
+
+    Returns:
+        The transactions; None if there is no such snapshot, or it is damaged.
+    """
+    if all(snapshot.offset != end_offset for snapshot in partition.producer_snapshots):
+        return None
+    entries = _read_entries(partition, end_offset)
+    if entries is None:
+        return None
+    producers = Producers()
+    for entry in entries:
+        producers.load(entry)
+    return LogTransactions(tuple(producers.open_txns()), end_offset=end_offset)
+
+
+def open_transactions(
+    partition: Partition, snapshots: Sequence[int], on_damage: OnDamage
+) -> list[OpenTxn]:
+    """The transactions that are open at the end of a log, by first offset.
+
+    A transaction that is open where damage is, with valid batches after it, may have ended there
+    and is not counted. Takes and raises what :func:`read_transactions` does.
+    """
+    return list(read_transactions(partition, snapshots, on_damage).open_txns)
 
 
 def last_stable_offset(
@@ -77,39 +166,67 @@ def last_stable_offset(
 
     Takes and raises what :func:`open_transactions` does.
     """
-    return _replay(partition, snapshots, on_damage).first_open_offset
+    return read_transactions(partition, snapshots, on_damage).first_unstable_offset
 
 
-def _replay(partition: Partition, snapshots: Sequence[int], on_damage: OnDamage) -> Producers:
-    """The producers at the end of a log."""
-    segments = list(partition.with_following())
-    first, producers = 0, Producers()
-    numbers = {segment.base_offset: n for n, segment in enumerate(partition.segments)}
-    for number in (numbers[offset] for offset in snapshots):
-        entries = _trusted_entries(partition, *partition.segments[number - 1 : number + 1])
-        if entries is not None:
-            first = number
-            for entry in entries:
-                producers.load(entry)
-            break
-    pending = _Pending(producers)
-    for segment, following in segments[first:]:
-        for found in _parts_in(partition, segment, following, only_transactions=True):
-            if isinstance(found, Damage):
-                pending.apply()
-                on_damage(found)
-                producers.forget_open_txns()
-            else:
-                pending.add(found)
-    pending.apply(is_all=True)
-    return producers
+class _Replay:
+    """The producers of a log while its batches are applied."""
+
+    def __init__(self, high_watermark: int | None) -> None:
+        self._producers = Producers()
+        self._pending = _Pending(self._producers, high_watermark)
+        self._uncertain: dict[int, OpenTxn] = {}
+        self._end_offset: int | None = None
+        self._is_after_damage = False
+        self._has_damage = False
+
+    def load(self, entries: Sequence[ProducerEntry]) -> None:
+        """Begin with the entries of a snapshot."""
+        for entry in entries:
+            self._producers.load(entry)
+
+    def take_damage(self) -> None:
+        """Take in damage between the parts of the log."""
+        self._is_after_damage = True
+
+    def take(self, part: _Part) -> None:
+        """Take in the next part of the log."""
+        if self._is_after_damage:
+            self._forget()
+        self._end_offset = part.end_offset
+        for producer_id in part.batches.producer_id[part.markers.row].tolist():
+            self._uncertain.pop(producer_id, None)
+        self._pending.add(part)
+
+    def _forget(self) -> None:
+        """Count no transaction as open any more that may have ended in the damage."""
+        self._is_after_damage = False
+        self._has_damage = True
+        self._pending.apply()
+        for txn in self._producers.open_txns():
+            self._uncertain.setdefault(txn.producer_id, txn)
+        self._producers.forget_open_txns()
+
+    def result(self) -> LogTransactions:
+        self._pending.apply(is_all=True)
+        return LogTransactions(
+            tuple(self._producers.open_txns()),
+            tuple(sorted(self._uncertain.values(), key=lambda txn: txn.first_offset)),
+            self._pending.unreplicated_offset,
+            self._end_offset,
+            self._has_damage,
+        )
 
 
 class _Part(NamedTuple):
-    """Batches of a log without damage between them, and all markers that they hold."""
+    """Batches of a log without damage between them, and all markers that they hold.
+
+    ``end_offset`` is after the last valid batch of the log up to there, in a transaction or not.
+    """
 
     batches: BatchColumns
     markers: Markers
+    end_offset: int
 
 
 class _Pending:
@@ -119,10 +236,13 @@ class _Pending:
     by one: only the last marker of each producer and the batches after it say what is open.
     """
 
-    def __init__(self, producers: Producers) -> None:
+    def __init__(self, producers: Producers, high_watermark: int | None) -> None:
         self._producers = producers
         self._parts: list[_Part] = []
         self._count = 0
+        self._high_watermark = _NO_LIMIT if high_watermark is None else high_watermark
+        self.unreplicated_offset: int | None = None
+        """First offset of the first transaction whose marker is not below the high watermark."""
 
     def add(self, part: _Part) -> None:
         """Take the next batches of the log, all of them in transactions."""
@@ -135,33 +255,43 @@ class _Pending:
         """Apply the batches to the producers; ``is_all`` if nothing follows."""
         if self._count:
             part = _joined(self._parts)
-            keep = _is_undecided(part)
+            keep = _is_undecided(part, self._high_watermark)
             if is_all:
                 keep &= ~self._is_of_ended(part)
-            for event in read_events(*_rows_of(part, keep)):
+            kept = _rows_of(part, keep)
+            for event in read_events(kept.batches, kept.markers):
                 completed = self._producers.append(event)
                 if completed is not None:
-                    self._producers.complete(completed)
+                    self._complete(completed)
         self._parts, self._count = [], 0
+
+    def _complete(self, txn: CompletedTxn) -> None:
+        self._producers.complete(txn)
+        if txn.last_offset >= self._high_watermark:
+            first = txn.first_offset
+            before = self.unreplicated_offset
+            self.unreplicated_offset = first if before is None else min(before, first)
 
     def _is_of_ended(self, part: _Part) -> Flags:
         """Which batches are of producers that do nothing after a marker and had nothing open."""
         producer_id = part.batches.producer_id
         ids, last = np.unique(producer_id[::-1], return_index=True)
         is_ended = _is_marker(part)[part.batches.count - 1 - last]
+        is_ended &= part.batches.base_offset[part.batches.count - 1 - last] < self._high_watermark
         known = np.fromiter(self._producers.by_id, np.int64, len(self._producers.by_id))
         ended = ids[is_ended & ~np.isin(ids, known)]
         of_ended: Flags = np.isin(producer_id, ended)
         return of_ended
 
 
-def _is_undecided(part: _Part) -> Flags:
-    """Which batches are not before the last marker of their producer."""
-    marker_ids = part.batches.producer_id[part.markers.row]
-    ids, last = np.unique(marker_ids[::-1], return_index=True)
+def _is_undecided(part: _Part, high_watermark: int) -> Flags:
+    """Which batches are not before the last marker of their producer below the high watermark."""
+    row = part.markers.row
+    row = row[part.batches.base_offset[row] < high_watermark]
+    ids, last = np.unique(part.batches.producer_id[row][::-1], return_index=True)
     if not ids.size:
         return np.ones(part.batches.count, np.bool_)
-    last_row = part.markers.row[::-1][last]
+    last_row = row[::-1][last]
     at = np.minimum(np.searchsorted(ids, part.batches.producer_id), ids.size - 1)
     is_before = np.arange(part.batches.count) < last_row[at]
     undecided: Flags = (ids[at] != part.batches.producer_id) | ~is_before
@@ -187,6 +317,7 @@ def _joined(parts: Sequence[_Part]) -> _Part:
             np.concatenate([each.timestamp for each in markers]),
             {},
         ),
+        parts[-1].end_offset,
     )
 
 
@@ -204,6 +335,7 @@ def _rows_of(part: _Part, keep: Flags) -> _Part:
             markers.timestamp[kept],
             {},
         ),
+        part.end_offset,
     )
 
 
@@ -219,24 +351,25 @@ def _parts_in(
         for step in valid_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
-            elif only_transactions:
-                yield from _parts_of(step.rows(is_in_transaction(step.batches)))
-            else:
-                yield from _parts_of(step)
+                continue
+            end_offset = int(step.batches.last_offset[-1]) + 1
+            window = step.rows(is_in_transaction(step.batches)) if only_transactions else step
+            yield from _parts_of(window, end_offset)
 
 
-def _parts_of(window: Window) -> Iterator[_Part | Damage]:
+def _parts_of(window: Window, end_offset: int) -> Iterator[_Part | Damage]:
     path = log_path(window)
     markers = read_markers(window, path)
     if not markers.problems:
-        yield _Part(window.batches, markers)
+        yield _Part(window.batches, markers, end_offset)
         return
     begin = 0
     for row, problem in sorted(markers.problems.items()):
-        yield from _parts_of(window.rows(slice(begin, row)))
+        yield from _parts_of(window.rows(slice(begin, row)), int(window.batches.base_offset[row]))
         yield batch_damage(window, row, path, str(problem))
         begin = row + 1
-    yield from _parts_of(window.rows(slice(begin, None)))
+    if begin < window.batches.count:
+        yield from _parts_of(window.rows(slice(begin, None)), end_offset)
 
 
 def _trusted_entries(
@@ -247,18 +380,25 @@ def _trusted_entries(
     None if it cannot be read, or if the segment before it is damaged or contradicts it.
     """
     offset = segment.base_offset
-    name = str(names.OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
-    try:
-        entries = producer_snapshot.read(partition.file_path(name).read()).entries
-    except (FormatError, OSError):
+    entries = _read_entries(partition, offset)
+    if entries is None:
         return None
     evidence = _Evidence()
     for found in _parts_in(partition, before, segment):
         if isinstance(found, Damage):
             return None
-        for event in read_events(*found):
+        for event in read_events(found.batches, found.markers):
             evidence.take(event)
     return entries if evidence.agrees_with(entries, before.base_offset, offset) else None
+
+
+def _read_entries(partition: Partition, offset: int) -> tuple[ProducerEntry, ...] | None:
+    """The entries of the snapshot at an offset; None if it cannot be read."""
+    name = str(names.OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
+    try:
+        return producer_snapshot.read(partition.file_path(name).read()).entries
+    except (FormatError, OSError):
+        return None
 
 
 class _Evidence:

@@ -171,14 +171,18 @@ class OpenTxn:
         producer_epoch: of its last batch or marker.
         coordinator_epoch: of the last marker of the producer; -1 if it has none.
         first_offset: of the transaction.
+        last_offset: of the last batch of the producer.
         start_timestamp: base timestamp of its first batch; None if only a snapshot tells of it.
+        last_timestamp: of the last batch of the producer.
     """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     first_offset: int
+    last_offset: int
     start_timestamp: int | None
+    last_timestamp: int
 
 
 class Producers:
@@ -249,7 +253,9 @@ class Producers:
                 each.epoch,
                 each.coordinator_epoch,
                 each.txn_first_offset,
+                each.last_offset,
                 each.txn_start_timestamp,
+                each.timestamp,
             )
             for each in self.by_id.values()
             if each.txn_first_offset is not None

@@ -35,10 +35,14 @@ written = st.lists(
 def one_by_one(parts: list[bytes], kinds: list[int]) -> list[OpenTxn]:
     """Find the open transactions at the end of a log, batch by batch."""
     producers = Producers()
+    is_after_damage = False
     for part, kind in zip(parts, kinds, strict=True):
         if kind == DAMAGED:
-            producers.forget_open_txns()
+            is_after_damage = True
             continue
+        if is_after_damage:
+            producers.forget_open_txns()
+            is_after_damage = False
         for window in read_windows(BytesSource(part)):
             for txn in append_batches(window, window.batches.count, producers, "log"):
                 producers.complete(txn)
