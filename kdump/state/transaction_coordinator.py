@@ -145,11 +145,15 @@ class CoordinatorLogReader:
         self._unreadable_ids: set[str] = set()
         self._unknown_versions = 0
         self._is_complete = True
+        self._is_after_damage = False
         self._uncertain_before = _FIRST_OFFSET
         self._next_offset = _FIRST_OFFSET
 
     def take(self, records: RecordColumns | MessageSet) -> None:
         """Take in the next records."""
+        if self._is_after_damage:
+            self._is_after_damage = self._is_complete = False
+            self._uncertain_before = self._next_offset
         if isinstance(records, MessageSet):
             for message in records.messages:
                 self._take(message.key, message.value, message.offset)
@@ -158,9 +162,11 @@ class CoordinatorLogReader:
             self._take(records.key(row), records.value(row), offset)
 
     def take_damage(self) -> None:
-        """Take in that records are missing, which may have been about any id."""
-        self._is_complete = False
-        self._uncertain_before = self._next_offset
+        """Take in that records are missing, which may have been about any id.
+
+        At the end of the log that changes nothing: a starting broker truncates the log before it.
+        """
+        self._is_after_damage = True
 
     def log(self) -> CoordinatorLog:
         """What the records taken so far add up to."""

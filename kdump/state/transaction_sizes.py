@@ -121,8 +121,10 @@ class _Measured:
             position, timestamp = (0, None) if start is None else start
             is_hidden = has_damage and start is None
             pinned_bytes = None if is_hidden else max(0, end_position - position)
-            counts = (None,) * len(sums) if has_damage else sums
-            found[producer_id] = TransactionSize(*counts, pinned_bytes, timestamp)
+            batches, records, size_bytes = (None, None, None) if has_damage else sums
+            found[producer_id] = TransactionSize(
+                batches, records, size_bytes, pinned_bytes, timestamp
+            )
         return found
 
 
