@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(count: int, one: str, many: str = "") -> str:
@@ -21,6 +21,30 @@ def shell_command(words: str, paths: Iterable[object]) -> str:
     import shlex
 
     return f"kdump {words} {shlex.join(map(str, paths))}"
+
+
+def kafka_transactions_command(words: Sequence[str]) -> str:
+    """A command of Kafka's own tool, to copy into a shell; the address is left to the user."""
+    quoted = " ".join(map(_shell_quoted, words))
+    return f"kafka-transactions.sh --bootstrap-server HOST:PORT {quoted}"
+
+
+def _shell_quoted(word: str) -> str:
+    """A word for a shell on one line: Bash and others read escapes between $' and '."""
+    import shlex
+
+    if word.isprintable():
+        return shlex.quote(word)
+    return f"$'{''.join(map(_escaped, word))}'"
+
+
+def _escaped(character: str) -> str:
+    if character in "\\'":
+        return f"\\{character}"
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
 
 
 def undo_command(log_dir: object, undo_id: str | int) -> str:

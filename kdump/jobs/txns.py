@@ -96,7 +96,7 @@ class PartitionTransactions:
         topic_partition: the partition.
         replica: the most advanced of its replicas, which was read.
         other_ends: the replicas that end elsewhere, and where.
-        end: where ``replica`` ends by its batch headers.
+        replicas_count: how many replicas there are.
         log_start_offset: None if unknown.
         log_end_offset: after the last valid batch; None if unknown.
         high_watermark: from the checkpoints; None if unknown.
@@ -107,11 +107,18 @@ class PartitionTransactions:
     topic_partition: TopicPartition
     replica: Replica
     other_ends: tuple[tuple[Replica, ReplicaEnd], ...]
+    replicas_count: int
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     high_watermark: int | None = None
     stability: Stability = UNKNOWN
     open_transactions: tuple[OpenTransaction, ...] = ()
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether everything up to the end of the log is known to be stable."""
+        end = self.log_end_offset
+        return end is not None and self.stability.last_stable_offset == end
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +354,7 @@ def _chosen(
         key,
         best,
         tuple((replica, end) for replica, end in ends if end != best_end),
+        len(replicas),
         high_watermark=max(
             (
                 mark

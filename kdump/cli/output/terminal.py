@@ -14,7 +14,7 @@ from typing import IO, Any, Final
 _DEFAULT_COLUMNS: Final = 80
 _LEAST_COLUMNS: Final = 20
 _HANGING_INDENT: Final = 4
-_COMMAND: Final = re.compile(r"'kdump [^']*'|(?<=: )kdump .*$")
+_COMMAND: Final = re.compile(r"'kdump [^']*'|(?<=: )kdump .*$|(?<=^  )kafka-[a-z]*\.sh .*$")
 _UNBREAKABLE_SPACE: Final = "\0"
 """Never part of a line: control characters are escaped."""
 

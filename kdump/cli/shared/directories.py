@@ -47,6 +47,11 @@ class Diagnostics:
         else:
             self._report(path, str(problem), ExitStatus.DAMAGE_LEFT)
 
+    def report_problem(self, path: str, what: str, *, is_damage: bool) -> None:
+        """Report what a job could not read, or found to be damaged."""
+        status = ExitStatus.DAMAGE_LEFT if is_damage else ExitStatus.OPERATIONAL_ERROR
+        self._report(path, what, status)
+
     def report_failure(self, failure: KdumpError) -> None:
         """Report why something cannot be read."""
         self.status |= failure.exit_status
@@ -80,7 +85,7 @@ class Diagnostics:
             what += f"; it contains log directories: {' '.join(map(str, inside))}"
         self._report(path, what, ExitStatus.OPERATIONAL_ERROR)
 
-    def _report(self, path: Location, what: str, status: ExitStatus) -> None:
+    def _report(self, path: Location | str, what: str, status: ExitStatus) -> None:
         self.status |= status
         write_line(f"kdump: {path}: {what}", sys.stderr)
 

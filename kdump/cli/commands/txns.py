@@ -1,0 +1,121 @@
+"""Show transactions, what pins last stable offsets, and what hangs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import TIME, NumberParameter, paths_argument
+from kdump.cli.options.selection_options import require_selected, selection_options
+from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.errors import ExitStatus
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.output.sections import SectionedOutput
+    from kdump.cli.shared.shown_transactions import ShownTransactions
+    from kdump.log.selection import PartitionSelection
+
+_MINUTE_MS = 60_000
+_MOST_MINUTES = 2**31 - 1
+
+
+@click.command("txns")
+@paths_argument("LOG_DIR")
+@selection_options
+@click.option("--hanging", is_flag=True, help="Only transactions that no coordinator will end.")
+@click.option(
+    "--transactional-id",
+    "id_globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Only transactional ids that match GLOB; may be repeated.",
+)
+@click.option(
+    "--max-transaction-timeout",
+    "max_timeout_minutes",
+    type=NumberParameter(most=_MOST_MINUTES),
+    default=15,
+    show_default=True,
+    metavar="MINUTES",
+    help="Report a transaction as hanging only if its producer wrote nothing for longer.",
+)
+@click.option(
+    "--now",
+    "now_ms",
+    type=TIME,
+    metavar="TIME",
+    help="Evaluate timeouts as of TIME: ISO 8601 or epoch milliseconds (default: now).",
+)
+@output_option
+@engine_options
+def command(
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    hanging: bool,
+    id_globs: tuple[str, ...],
+    max_timeout_minutes: int,
+    now_ms: int | None,
+    output: OutputFormat,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Show open and hanging transactions, and what pins the last stable offset.
+
+    LOG_DIR is a log directory. To judge whether a transaction hangs, name those of all brokers:
+    its coordinator's partition of __transaction_state may be on any of them. Nothing is written.
+    """
+    from kdump.cli.output.sections import open_sections
+    from kdump.cli.output.txns_output import SECTIONS
+    from kdump.cli.output.txns_summary import summary_lines, summary_row
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.cli.shared.shown_transactions import ShownTransactions
+    from kdump.jobs.txns import TxnsRequest, is_needed, txns
+    from kdump.log.directory import read_log_directory
+
+    now_ms = round(time.time() * 1000) if now_ms is None else now_ms
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    with without_garbage_collection():
+        directories = [
+            read_log_directory(path, kind, select=lambda name, key: is_needed(selection, name, key))
+            for path, kind in log_dirs.items()
+        ]
+        for directory in directories:
+            diagnostics.report_problems(directory)
+        require_selected(selection, directories)
+        request = TxnsRequest(directories, selection, now_ms, max_timeout_minutes * _MINUTE_MS)
+        report = txns(request, engine.options, engine.progress)
+    for problem in report.problems:
+        diagnostics.report_problem(problem.path, problem.what, is_damage=problem.is_damage)
+    shown = ShownTransactions(report, selection, id_globs, only_hanging=hanging)
+    with open_sections(output, SECTIONS) as out:
+        is_for_people = output in (OutputFormat.TEXT, OutputFormat.TABLE)
+        _write(shown, out, only_pinned=is_for_people)
+        out.summary(summary_row(shown), summary_lines(shown, now_ms))
+    return diagnostics.status
+
+
+def _write(shown: ShownTransactions, out: SectionedOutput, *, only_pinned: bool) -> None:
+    """Write the rows; ``only_pinned`` leaves out partitions that are stable up to their end."""
+    from kdump.cli.output.txns_output import open_transaction_row, partition_row, transaction_row
+
+    if not shown.only_hanging:
+        for number, transaction in shown.transactions():
+            out.row(transaction_row(shown, number, transaction))
+    for partition, each in shown.open_transactions():
+        if each.judgement.is_hanging or not shown.only_hanging:
+            out.row(open_transaction_row(partition, each))
+    if not shown.only_hanging:
+        for partition in shown.partitions():
+            if not only_pinned or not partition.is_stable:
+                out.row(partition_row(partition))
