@@ -244,6 +244,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         1: (("snapshot", "rebuild", "."), lose_the_snapshot),
         4: (("snapshot", "rebuild", "."), break_a_length),
     },
+    "txns": {0: (("txns", "."), NOTHING), 4: (("txns", "."), malform(RECOVERY_POINTS))},
     "undo": {0: (("undo", "."), change_a_checkpoint)},
     "verify": {
         0: (("verify", "."), NOTHING),

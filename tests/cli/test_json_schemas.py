@@ -34,6 +34,7 @@ READING: Final = (
     "ls",
     "info --deep",
     "checkpoint show",
+    "txns",
     "verify --deep",
     "verify --repair --policy salvage --dry-run",
     "recover --dry-run",

@@ -124,7 +124,7 @@ def open_transaction_row(partition: PartitionTransactions, each: OpenTransaction
         "partition": partition.topic_partition.partition,
         "producer_id": txn.producer_id,
         "producer_epoch": txn.producer_epoch,
-        "coordinator_epoch": txn.coordinator_epoch,
+        "coordinator_epoch": None if txn.coordinator_epoch < 0 else txn.coordinator_epoch,
         "first_offset": txn.first_offset,
         "last_offset": txn.last_offset,
         "start_time_ms": started_ms(each),

@@ -75,8 +75,8 @@ def _about_hanging(shown: ShownTransactions, hanging: Sequence[OpenHere]) -> Ite
             yield "no transaction is known to hang"
         return
     count = counted(len(hanging), "transaction hangs", "transactions hang")
-    them = "it" if len(hanging) == 1 else "each"
-    yield f"{count}: no coordinator will end {them}. Once brokers run, abort {them}:"
+    them, each = ("it", "it") if len(hanging) == 1 else ("them", "each")
+    yield f"{count}: no coordinator will end {them}. Once brokers run, abort {each}:"
     yield from _commands(hanging, most=None if shown.only_hanging else _MOST_LISTED)
     decided = [each for each in hanging if _is_committed(each)]
     if decided:
