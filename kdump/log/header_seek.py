@@ -21,6 +21,7 @@ from kdump.log.headers import BatchSpan, batch_span_at, batch_spans
 from kdump.log.index_tail import (
     OffsetIndexEntry,
     TimeIndexEntry,
+    earlier_offset_entries,
     last_offset_entry,
     offset_entry_at_or_below,
 )
@@ -68,22 +69,40 @@ class HeaderSeekableLog:
         Raises:
             OSError: the log cannot be read.
         """
-        if offset <= self.base_offset:
-            return 0
-        relative_offset = offset - self.base_offset
-        return self._verified_position(
-            find_in_index(
-                self.offset_index, lambda index: offset_entry_at_or_below(index, relative_offset)
-            )
-        )
+        return self.indexed_position(offset) or 0
 
-    def last_indexed_position(self) -> int:
-        """Where the batch of the offset index's last entry begins; 0 in doubt.
+    def indexed_position(self, offset: int | None) -> int | None:
+        """The same by the offset index; None if that is missing or has only false entries.
+
+        Args:
+            offset: None for the last batch that the index leads to.
 
         Raises:
             OSError: the log cannot be read.
         """
-        return self._verified_position(find_in_index(self.offset_index, last_offset_entry))
+        if offset is not None and offset <= self.base_offset:
+            return 0
+        relative_offset = None if offset is None else offset - self.base_offset
+        found = find_in_index(self.offset_index, lambda index: _nearest(index, relative_offset))
+        if not found:
+            return None if found is None else 0
+        if self._is_true_for(found[0], offset):
+            return found[0].position
+        earlier = find_in_index(
+            self.offset_index, lambda index: earlier_offset_entries(index, relative_offset)
+        )
+        for entry in earlier or ():
+            if self._is_true_for(entry, offset):
+                return entry.position
+        return None
+
+    def last_indexed_position(self) -> int:
+        """Where the batch of the offset index's last true entry begins; 0 in doubt.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        return self.indexed_position(None) or 0
 
     def find_batch(self, offset: int) -> BatchSpan | None:
         """The batch that holds ``offset``, or else the first after it; None if the log ends before.
@@ -98,20 +117,23 @@ class HeaderSeekableLog:
                 return span
         return None
 
-    def _verified_position(self, entry: OffsetIndexEntry | None) -> int:
-        """The position of an entry if its batch is there; 0 otherwise.
+    def _is_true_for(self, entry: OffsetIndexEntry, offset: int | None) -> bool:
+        """Whether the batch of an entry is there, and does not begin after ``offset``.
 
         Before Kafka 4 an entry could stand for several batches that were appended together: it has
         the last one's offset and the first one's position.
         """
-        if entry is None or not 0 < entry.position < self.log.size_bytes:
-            return 0
+        if entry.position == 0:
+            return True
+        if not 0 < entry.position < self.log.size_bytes:
+            return False
         span = batch_span_at(self.log, entry.position)
-        if span is None or not (
-            self.base_offset <= span.base_offset <= self.base_offset + entry.relative_offset
-        ):
-            return 0
-        return entry.position if self._is_trusted(span) else 0
+        most = self.base_offset + entry.relative_offset
+        if offset is not None:
+            most = min(most, offset)
+        if span is None or not self.base_offset <= span.base_offset <= most:
+            return False
+        return self._is_trusted(span)
 
     def _is_trusted(self, span: BatchSpan) -> bool:
         """Whether the entry that points to this batch counts; a fuller check is a subclass's."""
@@ -125,6 +147,15 @@ class HeaderSeekableLog:
         """
         span = self.find_batch(self.base_offset + entry.relative_offset)
         return span is not None and span.max_timestamp_ms == entry.timestamp
+
+
+def _nearest(index: ByteSource, relative_offset: int | None) -> tuple[OffsetIndexEntry, ...]:
+    """The last entry not above an offset, None for any, if there is one."""
+    if relative_offset is None:
+        entry = last_offset_entry(index)
+    else:
+        entry = offset_entry_at_or_below(index, relative_offset)
+    return () if entry is None else (entry,)
 
 
 def find_in_index(path: Location, find: Callable[[ByteSource], Entry | None]) -> Entry | None:

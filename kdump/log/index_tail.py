@@ -59,6 +59,34 @@ def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> Offset
     return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
 
 
+def earlier_offset_entries(
+    source: ByteSource, relative_offset: int | None
+) -> tuple[OffsetIndexEntry, ...]:
+    """Return entries before the last one whose offset is not above ``relative_offset``.
+
+    For whoever cannot use that one. There are few, the nearest first: each time, twice as many
+    entries are skipped.
+
+    Args:
+        source: the index.
+        relative_offset: the offset; None for any.
+
+    Raises:
+        OSError: reading fails.
+    """
+    if relative_offset is None:
+        count = _count_used(source, _OFFSET_ENTRY)
+    else:
+        count = _count_rising(source, _OFFSET_ENTRY, relative_offset)
+    entries = []
+    slot, step = count - 2, 1
+    while slot >= 0:
+        entries.append(OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot)))
+        slot -= step
+        step *= 2
+    return tuple(entries)
+
+
 def last_time_entry(source: ByteSource) -> TimeIndexEntry | None:
     """Return the last entry before the padding; None if there is none.
 
