@@ -68,9 +68,9 @@ def read_bounds(
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    recovery_point = _checkpointed(checkpoints.recovery_points, partition)
-    log_start_offset = _log_start_offset(
-        partition, _checkpointed(checkpoints.log_start_offsets, partition)
+    recovery_point = checkpointed(checkpoints.recovery_points, partition)
+    log_start_offset = find_log_start(
+        partition, checkpointed(checkpoints.log_start_offsets, partition)
     )
     ends = _find_ends(partition, recovery_point if is_clean else None)
     return LogBounds(
@@ -78,13 +78,13 @@ def read_bounds(
         log_end_offset=ends.log_end_offset,
         gaps=ends.gaps,
         recovery_point=recovery_point,
-        high_watermark=_checkpointed(checkpoints.high_watermarks, partition),
+        high_watermark=checkpointed(checkpoints.high_watermarks, partition),
         earliest_timestamp_ms=_earliest_timestamp(partition, log_start_offset),
         latest_timestamp_ms=ends.latest_timestamp_ms,
     )
 
 
-def _checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
+def checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
     """Return the offset of a partition in a checkpoint.
 
     A log that moves between directories is in it by the plain name of its partition. A deleted or
@@ -97,10 +97,11 @@ def _checkpointed(offsets: Offsets | None, partition: Partition) -> int | None:
     return offsets.get(partition.topic_partition)
 
 
-def _log_start_offset(partition: Partition, checkpointed: int | None) -> int | None:
+def find_log_start(partition: Partition, checkpointed_offset: int | None) -> int | None:
+    """Return where a log begins: its first segment or the checkpoint, whichever is larger."""
     if not partition.segments:
-        return checkpointed
-    return max(partition.segments[0].base_offset, checkpointed or 0)
+        return checkpointed_offset
+    return max(partition.segments[0].base_offset, checkpointed_offset or 0)
 
 
 class _Ends(NamedTuple):

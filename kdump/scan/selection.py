@@ -49,6 +49,14 @@ class Selection:
             self.to_offset is None or offset < self.to_offset
         )
 
+    def wants(self, offset: int, timestamp: int) -> bool:
+        """Whether offset and time of a record are in range."""
+        return (
+            self.wants_offset(offset)
+            and (self.from_time_ms is None or timestamp >= self.from_time_ms)
+            and (self.to_time_ms is None or timestamp < self.to_time_ms)
+        )
+
     def batches(self, batches: BatchColumns) -> Flags:
         """Return which batches may hold a selected record, as far as headers can be trusted.
 
@@ -124,11 +132,8 @@ class Selection:
         return [message for message in messages if self._has_message(message)]
 
     def _has_message(self, message: Message) -> bool:
-        return (
-            self.wants_offset(message.offset)
-            and (self.from_time_ms is None or message.timestamp >= self.from_time_ms)
-            and (self.to_time_ms is None or message.timestamp < self.to_time_ms)
-            and (self.key is None or message.key == self.key)
+        return self.wants(message.offset, message.timestamp) and (
+            self.key is None or message.key == self.key
         )
 
 

@@ -1,0 +1,337 @@
+"""Find records of a partition by offset and by time as a broker does, by its indexes.
+
+A search reads a few entries of indexes and a few headers, then one batch. An index counts only
+where the batches agree with it. Where it is missing or wrong, the headers of the segment are read
+one after the other, so that the answer is the same.
+
+A search reads at most :data:`LIMIT_BYTES`, whatever the size of the log, if the indexes hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kdump.formats.names import FileKind
+from kdump.formats.record_batch import NO_TIMESTAMP
+from kdump.log.first_record import FoundRecord, first_record
+from kdump.log.header_seek import HeaderSeekableLog, find_in_index
+from kdump.log.headers import BatchSpan, batch_spans
+from kdump.log.index_tail import TimeIndexEntry, last_time_entry, time_entry_below
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.log.valid_windows import Damage, segment_part, valid_windows
+from kdump.scan.batches import BatchColumns
+from kdump.scan.selection import Selection
+from kdump.scan.source import is_zero
+from kdump.storage.location import Location, StoredFile
+from kdump.storage.metered import MeteredStorage
+
+LIMIT_BYTES: Final = 1 << 20
+"""The most that a search reads where the indexes hold."""
+_VERIFIED_BYTES: Final = LIMIT_BYTES // 2
+"""After so many bytes, time indexes of other segments count without a look at their batches."""
+_TAIL_BYTES: Final = LIMIT_BYTES // 4
+"""Checksums at the end of the log are verified if its last batches have no more bytes."""
+_RESERVED_BYTES: Final = 32 << 10
+"""Left for what is read after the batch of the answer."""
+_AFTER_DAMAGE_BYTES: Final = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class RecordInSegment:
+    """A record that was found, and the log that holds it."""
+
+    log: Location
+    record: FoundRecord
+
+
+@dataclass(slots=True)
+class RecordSearch:
+    """Searches the log of one partition, and remembers what it found on the way.
+
+    Attributes:
+        partition: as a starting broker loads it; what is read of its files is counted.
+        damages: the damage that was met, each once, in the order in which it was met.
+        unused_indexes: names of the indexes that are missing or wrong where one was needed.
+        unverified_indexes: how many time indexes counted without a look at their batches.
+    """
+
+    partition: Partition
+    damages: dict[tuple[str, int], Damage] = field(default_factory=dict)
+    unused_indexes: set[str] = field(default_factory=set)
+    unverified_indexes: int = 0
+    _meter: MeteredStorage = field(init=False)
+
+    def __post_init__(self) -> None:
+        path = self.partition.path
+        self._meter = MeteredStorage(path.storage)
+        self.partition = replace(self.partition, path=Location(self._meter, path.path))
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes were read so far."""
+        return self._meter.read_bytes
+
+    @property
+    def _left_bytes(self) -> int:
+        """How much may be read of one batch."""
+        if self.read_bytes > LIMIT_BYTES:
+            return LIMIT_BYTES  # an index was of no use, and nothing is left to keep to
+        return max(LIMIT_BYTES - self.read_bytes - _RESERVED_BYTES, _RESERVED_BYTES)
+
+    # ---- By offset ----
+
+    def at_or_after(self, offset: int) -> RecordInSegment | None:
+        """The first record from an offset on; compaction and damage leave holes.
+
+        Follows ``LocalLog.read``.
+
+        Raises:
+            OSError: a file of the partition cannot be read.
+        """
+        wanted = Selection(from_offset=offset)
+        for segment, following in self.partition.with_following():
+            if following is not None and following.base_offset <= offset:
+                continue
+            with self._opened(segment) as log:
+                for span in self._spans(log, segment, following, self._start(log, segment, offset)):
+                    found = self._first_in(log, span, wanted)
+                    if found is not None:
+                        return found
+        return None
+
+    def log_end_offset(self) -> int:
+        """One above the last offset of the last valid batch of the active segment.
+
+        Raises:
+            OSError: the log cannot be read.
+        """
+        active = self.partition.segments[-1]
+        with self._opened(active) as log:
+            start = self._start(log, active, None)
+            end, reached, first_offset = active.base_offset, start, active.base_offset
+            for span in batch_spans(log, start, active.base_offset):
+                if reached == start:
+                    first_offset = span.base_offset
+                end, reached = span.last_offset + 1, span.next_position
+            if reached - start <= _TAIL_BYTES:
+                end = self._valid_end(log, active, start, reached, first_offset)
+            for span in self._spans_after(log, active, None, reached):
+                end = span.last_offset + 1
+        return end
+
+    def _valid_end(
+        self, log: StoredFile, segment: Segment, start: int, stop: int, first_offset: int
+    ) -> int:
+        """One above the last offset of the last valid batch between two bytes, or before.
+
+        ``first_offset`` is that of the batch at ``start``.
+        """
+        end = None
+        part = replace(segment_part(segment, None, start), end=stop)
+        for step in valid_windows(log, part, window_bytes=_AFTER_DAMAGE_BYTES):
+            if isinstance(step, Damage):
+                self._note(step)
+            else:
+                end = int(step.batches.last_offset[-1]) + 1
+        if end is not None:
+            return end
+        before = self._start(log, segment, first_offset - 1)
+        last = segment.base_offset
+        for span in batch_spans(log, before, segment.base_offset):
+            if span.position < start:
+                last = span.last_offset + 1
+        return last
+
+    # ---- By time ----
+
+    def not_older(self, timestamp_ms: int, start_offset: int) -> RecordInSegment | None:
+        """The first record from ``start_offset`` on that is not older than a time.
+
+        Only the first segment that has such a time is searched. Follows
+        ``UnifiedLog.searchOffsetInLocalLog`` and ``LogSegment.findOffsetByTimestamp``.
+
+        Raises:
+            OSError: a file of the partition cannot be read.
+        """
+        for segment, following in self.partition.with_following():
+            largest = self._largest_time(segment, following)
+            if largest < 0:
+                largest = self.partition.segment_path(segment, FileKind.LOG).status().modified_ms
+            if largest >= timestamp_ms:
+                return self._of_time(segment, following, timestamp_ms, start_offset)
+        return None
+
+    def with_max_timestamp(self) -> RecordInSegment | None:
+        """The first record with the largest timestamp of the log.
+
+        None if the records have no times. Follows ``UnifiedLog.fetchOffsetByTimestamp``.
+
+        Raises:
+            OSError: a file of the partition cannot be read.
+        """
+        best: tuple[Segment, Segment | None] | None = None
+        largest = NO_TIMESTAMP - 1
+        for segment, following in self.partition.with_following():
+            found = self._largest_time(segment, following)
+            if found > largest:
+                best, largest = (segment, following), found
+        if best is None:
+            return None
+        record = self._of_time(*best, largest, self.partition.segments[0].base_offset)
+        return None if record is None or record.record.magic == 0 else record
+
+    def _of_time(
+        self, segment: Segment, following: Segment | None, timestamp_ms: int, start_offset: int
+    ) -> RecordInSegment | None:
+        """The first record of a segment that is not before an offset and not before a time."""
+        wanted = Selection(from_offset=start_offset, from_time_ms=timestamp_ms)
+        with self._opened(segment) as log:
+            start = max(
+                self._start(log, segment, start_offset),
+                self._position_after_older(log, segment, timestamp_ms),
+            )
+            for span in self._spans(log, segment, following, start):
+                if span.last_offset >= start_offset and _time_of(span) >= timestamp_ms:
+                    found = self._first_in(log, span, wanted)
+                    if found is not None:
+                        return found
+        return None
+
+    def _largest_time(self, segment: Segment, following: Segment | None) -> int:
+        """The largest time in the headers of a segment; -1 if there is none, or only negative ones.
+
+        Follows ``LogSegment.maxTimestampSoFar``.
+        """
+        if not segment.log_bytes:
+            return NO_TIMESTAMP
+        path = self.partition.segment_path(segment, FileKind.TIME_INDEX)
+        entry = find_in_index(path, last_time_entry)
+        is_enough = self.read_bytes > _VERIFIED_BYTES
+        if is_enough and entry is not None and _is_plausible(entry, segment, following):
+            self.unverified_indexes += 1
+            return entry.timestamp
+        with self._opened(segment) as log:
+            seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
+            if self._holds(entry, seekable):
+                start = seekable.last_indexed_position()
+                known = NO_TIMESTAMP if entry is None else entry.timestamp
+            else:
+                self.unused_indexes.add(path.name)
+                start, known = 0, NO_TIMESTAMP
+            times = map(_time_of, self._spans(log, segment, following, start))
+            return max(known, max(times, default=NO_TIMESTAMP))
+
+    @staticmethod
+    def _holds(entry: TimeIndexEntry | None, log: HeaderSeekableLog) -> bool:
+        """Whether the batches agree with the last entry of a time index, or with its absence."""
+        if entry is not None:
+            return log.is_true(entry)
+        first = next(batch_spans(log.log, 0, log.base_offset), None)
+        return first is None or first.max_timestamp_ms is None
+
+    def _position_after_older(self, log: StoredFile, segment: Segment, timestamp_ms: int) -> int:
+        """The start of a batch before which all records are older; 0 in doubt."""
+        path = self.partition.segment_path(segment, FileKind.TIME_INDEX)
+        entry = find_in_index(path, lambda index: time_entry_below(index, timestamp_ms))
+        if entry is None:
+            return 0
+        seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
+        if not seekable.is_true(entry):
+            self.unused_indexes.add(path.name)
+            return 0
+        return self._start(log, segment, segment.base_offset + entry.relative_offset)
+
+    # ---- Batches ----
+
+    @contextlib.contextmanager
+    def _opened(self, segment: Segment) -> Iterator[StoredFile]:
+        with self.partition.segment_path(segment, FileKind.LOG).open_file() as log:
+            yield log
+
+    def _start(self, log: StoredFile, segment: Segment, offset: int | None) -> int:
+        """As ``HeaderSeekableLog.indexed_position``; 0 in doubt, noting the index."""
+        seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
+        position = seekable.indexed_position(offset)
+        if position is None:
+            self.unused_indexes.add(seekable.offset_index.name)
+        return position or 0
+
+    def _first_in(
+        self, log: StoredFile, span: BatchSpan, wanted: Selection
+    ) -> RecordInSegment | None:
+        """The first wanted record of a batch; notes a damaged batch."""
+        if wanted.from_offset is not None and span.last_offset < wanted.from_offset:
+            return None
+        found = first_record(log, span, wanted, self._left_bytes)
+        if isinstance(found, FoundRecord):
+            return RecordInSegment(log.location, found)
+        if found is not None:
+            self._note(Damage(str(log.location), span.position, span.next_position, found))
+        return None
+
+    def _spans(
+        self, log: StoredFile, segment: Segment, following: Segment | None, start: int
+    ) -> Iterator[BatchSpan]:
+        """The batches of a segment from byte ``start`` on; after damage only valid ones.
+
+        Up to the first damage that is seen in headers, checksums are not verified.
+        """
+        position = start
+        for span in batch_spans(log, start, segment.base_offset):
+            yield span
+            position = span.next_position
+        yield from self._spans_after(log, segment, following, position)
+
+    def _spans_after(
+        self, log: StoredFile, segment: Segment, following: Segment | None, position: int
+    ) -> Iterator[BatchSpan]:
+        """The valid batches after ``position``, where headers do not lead further."""
+        if following is None and _is_padding(log, position):
+            return
+        part = segment_part(segment, following, position)
+        for step in valid_windows(log, part, window_bytes=_AFTER_DAMAGE_BYTES):
+            if isinstance(step, Damage):
+                self._note(step)
+            else:
+                yield from _spans_of(step.batches)
+
+    def _note(self, damage: Damage) -> None:
+        self.damages.setdefault((damage.path, damage.start), damage)
+
+
+def _is_plausible(entry: TimeIndexEntry, segment: Segment, following: Segment | None) -> bool:
+    """Whether the last entry of a time index can be of its segment, as far as it says itself."""
+    offset = segment.base_offset + entry.relative_offset
+    is_inside = following is None or offset < following.base_offset
+    return entry.timestamp >= 0 and entry.relative_offset >= 0 and is_inside
+
+
+def _is_padding(log: StoredFile, position: int) -> bool:
+    """Whether space that was preallocated follows, by the first and last zeroes of it."""
+    end = log.size_bytes
+    return is_zero(log, position, min(end, position + _AFTER_DAMAGE_BYTES)) and is_zero(
+        log, max(position, end - _AFTER_DAMAGE_BYTES), end
+    )
+
+
+def _spans_of(batches: BatchColumns) -> Iterator[BatchSpan]:
+    """The headers of batches as :mod:`kdump.log.headers` gives them."""
+    for row in range(batches.count):
+        largest = int(batches.max_timestamp[row])
+        yield BatchSpan(
+            position=int(batches.position[row]),
+            size_bytes=int(batches.size_bytes[row]),
+            base_offset=int(batches.base_offset[row]),
+            last_offset=int(batches.last_offset[row]),
+            first_timestamp_ms=None,
+            max_timestamp_ms=None if largest == NO_TIMESTAMP else largest,
+            leader_epoch=int(batches.partition_leader_epoch[row]),
+        )
+
+
+def _time_of(span: BatchSpan) -> int:
+    return NO_TIMESTAMP if span.max_timestamp_ms is None else span.max_timestamp_ms
