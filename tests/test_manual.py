@@ -16,7 +16,7 @@ from docutils import nodes
 from builders.manual import MANUAL, document_of
 from hatch_build import roff_of
 from kdump.cli.command_group import command_names
-from kdump.cli.commands import info, ls
+from kdump.cli.commands import info, lookup, ls
 from kdump.cli.main import cli
 from kdump.cli.output.rendering import Column
 
@@ -96,7 +96,12 @@ def test_the_paragraph_names_every_word_that_the_option_can_be_given(page: str) 
 
 
 @pytest.mark.parametrize(
-    ("page", "columns"), [("kdump-ls", ls.COLUMNS), ("kdump-info", info.COLUMNS)]
+    ("page", "columns"),
+    [
+        ("kdump-ls", ls.COLUMNS),
+        ("kdump-info", info.COLUMNS),
+        ("kdump-lookup", lookup.COLUMNS),
+    ],
 )
 def test_the_page_names_every_field_of_the_answer(page: str, columns: Iterable[Column]) -> None:
     # What both commands answer stands in the page of ls.

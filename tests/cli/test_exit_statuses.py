@@ -194,6 +194,7 @@ RETAIN: Final = (
     *("--config", "cleanup.policy=delete", "--config", "retention.ms=1"),
 )
 SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
+LOOKUP: Final = ("lookup", "--offset", "0")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
 CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
@@ -222,6 +223,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     },
     "dump-segment": {0: (DUMP, NOTHING), 4: (DUMP, damage_the_first_batch)},
     "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},
+    "lookup": {0: ((*LOOKUP, "."), NOTHING), 4: ((*LOOKUP, "."), damage_the_first_batch)},
     "ls": {0: (("ls", "."), NOTHING), 4: (("ls", "."), malform(RECOVERY_POINTS))},
     "rebuild-index": {
         0: ((*COMMANDS["rebuild-index"], *DENSE, "."), NOTHING),
@@ -326,6 +328,7 @@ ARGUMENTS: Final = {
     "checkpoint": ("checkpoint", "rebuild"),
     "compact": COMPACT,
     "delete-records": DELETE,
+    "lookup": LOOKUP,
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
 }

@@ -32,6 +32,7 @@ CONFIG: Final = (
 )
 READING: Final = (
     "ls",
+    "lookup --timestamp earliest",
     "info --deep",
     "checkpoint show",
     "txns",

@@ -45,6 +45,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("info", "."),
     ("info", "--deep", "."),
     ("info", "users-0"),
+    ("lookup", "--offset", "5", "."),
     ("ls", "."),
     ("ls", "users-0"),
     ("rebuild-index", "."),

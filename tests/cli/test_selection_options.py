@@ -27,6 +27,7 @@ COMPACTED: Final = ("--config", "cleanup.policy=compact", "--dry-run")
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "compact": COMPACTED,
     "delete-records": ("--before", "1", "--high-watermark", "end", *KNOWN),
+    "lookup": ("--timestamp", "max"),
     "retain": KNOWN,
     "verify": (),
 }

@@ -1,0 +1,266 @@
+"""Find an offset or a time in the logs of partitions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.options.conflicts import require_with
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import OFFSET, TIME, paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.events import write_line
+from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.output.value_text import Kind
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.log.special_times import SPECIAL_BY_WORD, IsolationLevel, SpecialTime
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.lookup import LookupAnswer, ReplicaAnswer
+    from kdump.log.directory import DirectoryKind, LogDirectory
+    from kdump.log.first_record import FoundRecord
+    from kdump.log.replicas import Replica
+    from kdump.log.selection import PartitionSelection
+
+COLUMNS: Final = (
+    Column("log_dir", "Log dir", dropped=4),
+    Column("topic", "Topic"),
+    Column("partition", "Partition", Kind.NUMBER),
+    Column("offset", "Offset", Kind.NUMBER, unknown="none"),
+    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, unknown="-", dropped=7),
+    Column("leader_epoch", "Epoch", Kind.NUMBER, unknown="-", dropped=6),
+    Column("epoch_end_offset", "Epoch end", Kind.NUMBER, unknown="-", dropped=5),
+    Column("file", "File", unknown="-", dropped=2),
+    Column("position", "Position", Kind.NUMBER, unknown="-", dropped=8),
+    Column("batch_base_offset", "Batch start", Kind.NUMBER, unknown="-", dropped=3),
+    Column("batch_last_offset", "Batch end", Kind.NUMBER, for_people=False),
+    Column("batch_bytes", "Batch size", Kind.BYTES, for_people=False),
+    Column("record_offset", "Record", Kind.NUMBER, for_people=False),
+    Column("key_bytes", "Key", Kind.BYTES, for_people=False),
+    Column("value_bytes", "Value", Kind.BYTES, for_people=False),
+    Column("codec", "Codec", for_people=False),
+    Column("timestamp_type", "Time type", for_people=False),
+    Column("is_transactional", "Transactional", for_people=False),
+    Column("is_control", "Control record", for_people=False),
+    Column("is_checksum_verified", "Checksum verified", for_people=False),
+    Column("bound", "Bound", for_people=False),
+    Column("log_start_offset", "Log start", Kind.NUMBER, for_people=False),
+    Column("last_stable_offset", "Last stable", Kind.NUMBER, for_people=False),
+    Column("high_watermark", "HW", Kind.NUMBER, for_people=False),
+    Column("log_end_offset", "Log end", Kind.NUMBER, dropped=1),
+    Column("is_most_advanced", "Most advanced", for_people=False),
+    Column("read_bytes", "Read", Kind.BYTES, for_people=False),
+    Column("unused_indexes", "Unused indexes", for_people=False),
+    Column("notes", "Note", for_people=False),
+)
+
+_RECORD_FIELDS: Final = (
+    "position",
+    "batch_base_offset",
+    "batch_last_offset",
+    "batch_bytes",
+    "record_offset",
+    "key_bytes",
+    "value_bytes",
+    "codec",
+    "timestamp_type",
+    "is_transactional",
+    "is_control",
+    "is_checksum_verified",
+)
+
+
+class LookupTimeParameter(click.ParamType[int | SpecialTime]):
+    """A time, or a word for a special one."""
+
+    name = "time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | SpecialTime:
+        if isinstance(value, SpecialTime):
+            return value
+        special = SPECIAL_BY_WORD.get(str(value))
+        return TIME.convert(value, param, ctx) if special is None else special
+
+
+@click.command("lookup")
+@paths_argument("LOG_DIR")
+@selection_options
+@click.option("--offset", type=OFFSET, metavar="N", help="Find the first record from offset N on.")
+@click.option(
+    "--timestamp",
+    type=LookupTimeParameter(),
+    metavar="TIME",
+    help="Find the first record that is not older than TIME, or one of: earliest, latest, max, "
+    "earliest-local, latest-tiered, earliest-pending-upload.",
+)
+@click.option(
+    "--isolation-level",
+    type=click.Choice(IsolationLevel, case_sensitive=False),
+    help="With --timestamp, answer as for a consumer that reads up to the high watermark "
+    "(read_uncommitted, default) or up to the last stable offset (read_committed).",
+)
+@output_option
+@engine_options
+def command(
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    offset: int | None,
+    timestamp: int | SpecialTime | None,
+    isolation_level: IsolationLevel | None,
+    output: OutputFormat,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Find the record at an offset or a time: file, byte, batch, and leader epoch.
+
+    LOG_DIR is a log directory; name several for one answer from each replica. Answers are those of
+    a broker (ListOffsets, OffsetsForLeaderEpoch). At most 1 MiB is read for each, by the indexes.
+    Nothing is written.
+    """
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.jobs.lookup import LookupRequest, Question, lookup
+
+    if (offset is None) == (timestamp is None):
+        raise UsageProblem("lookup requires either --offset or --timestamp")
+    if timestamp is None:
+        require_with("--timestamp", {"--isolation-level": isolation_level is not None})
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        kinds = find_log_directories(paths, diagnostics)
+        directories = [_listed(path, kind, selection, diagnostics) for path, kind in kinds.items()]
+    if not directories:
+        return diagnostics.status
+    level = isolation_level or IsolationLevel.READ_UNCOMMITTED
+    request = LookupRequest(directories, selection, Question(offset, timestamp, level))
+    with phase("looking up"):
+        answers = lookup(request, engine.options, engine.progress)
+    if not answers and not selection.is_everything and not diagnostics.status:
+        raise nothing_selected(selection, kinds)
+    rows = list(_rows(answers, diagnostics))
+    if rows or not diagnostics.status:
+        _show(rows, output)
+    return diagnostics.status
+
+
+def _listed(
+    path: Location, kind: DirectoryKind, selection: PartitionSelection, diagnostics: Diagnostics
+) -> LogDirectory:
+    """A log directory with its selected partitions, as a starting broker sees them."""
+    from kdump.cli.shared.directories import as_loaded
+    from kdump.log.directory import DirectoryKind, read_log_directory
+
+    if kind is DirectoryKind.LOG_DIRECTORY_0_7:
+        raise UsageProblem(
+            f"{path} is a log directory of Kafka 0.7, where offsets are byte positions: see"
+            " kdump dump-segment"
+        )
+    found = read_log_directory(path, kind, select=selection.matches)
+    diagnostics.report_problems(found)
+    with phase(f"looking for unfinished swaps in {path}"):
+        loaded = [as_loaded(each, diagnostics) for each in found.partitions]
+    return dataclasses.replace(found, partitions=tuple(each for each in loaded if each))
+
+
+def _rows(answers: Iterable[ReplicaAnswer], diagnostics: Diagnostics) -> Iterator[Row]:
+    """The rows of all replicas that could be read; reports damage and failures."""
+    from kdump.jobs.lookup import LookupAnswer
+
+    for each in answers:
+        found, path = each.answer, each.replica.partition.path
+        if not isinstance(found, LookupAnswer):
+            diagnostics.report(path, OSError(0, found.what, found.path))
+            continue
+        for damage in found.damages:
+            file = path / damage.path.rpartition("/")[2]
+            diagnostics.report(file, f"bytes {damage.start} to {damage.end}: {damage.problem}")
+        for malformed, what in found.malformed:
+            diagnostics.report(malformed, what)
+        yield _row(each.replica, found, is_most_advanced=each.is_most_advanced)
+
+
+def _row(replica: Replica, answer: LookupAnswer, *, is_most_advanced: bool | None) -> Row:
+    found, record = answer.found, answer.found.record
+    assert replica.partition.topic_partition is not None
+    topic, number = replica.partition.topic_partition
+    return {
+        "type": "lookup",
+        "log_dir": str(replica.log_directory.path),
+        "topic": topic,
+        "partition": number,
+        "offset": found.offset,
+        "timestamp_ms": None if record is None else record.timestamp_ms,
+        "leader_epoch": found.leader_epoch,
+        "epoch_end_offset": answer.epoch_end_offset,
+        "file": None if found.log is None else str(found.log),
+        **_record_fields(record),
+        "bound": None if answer.bound is None else answer.bound.value,
+        "log_start_offset": answer.log_start_offset,
+        "last_stable_offset": answer.last_stable_offset,
+        "high_watermark": answer.high_watermark,
+        "log_end_offset": answer.log_end_offset,
+        "is_most_advanced": is_most_advanced,
+        "read_bytes": answer.read_bytes,
+        "unused_indexes": list(answer.unused_indexes),
+        "notes": list(answer.notes),
+    }
+
+
+def _record_fields(record: FoundRecord | None) -> Row:
+    if record is None:
+        return dict.fromkeys(_RECORD_FIELDS)
+    time_type = "LogAppendTime" if record.is_log_append_time else "CreateTime"
+    values = (
+        record.position,
+        record.batch_base_offset,
+        record.batch_last_offset,
+        record.batch_bytes,
+        record.offset,
+        record.key_bytes,
+        record.value_bytes,
+        record.codec.label,
+        None if record.timestamp_ms is None else time_type,
+        record.is_transactional,
+        record.is_control,
+        record.is_checked,
+    )
+    return dict(zip(_RECORD_FIELDS, values, strict=True))
+
+
+def _show(rows: Sequence[Row], output: OutputFormat) -> None:
+    """Write the answers: one as a block, several as a table; people see notes below."""
+    is_for_people = output in (OutputFormat.TEXT, OutputFormat.TABLE)
+    is_block = is_for_people and len(rows) == 1
+    shown = rows
+    columns: Sequence[Column] = COLUMNS
+    if is_block:
+        columns = [dataclasses.replace(each, for_people=each.name != "notes") for each in COLUMNS]
+        shown = [{name: value for name, value in rows[0].items() if _is_worth_a_line(name, value)}]
+    with open_output(output, columns, vertical=is_block) as out:
+        out.rows(shown)
+    if is_for_people:
+        for line in _note_lines(rows):
+            write_line(line)
+
+
+def _is_worth_a_line(name: str, value: object) -> bool:
+    return name == "offset" or not (value is None or value is False or value == [])
+
+
+def _note_lines(rows: Sequence[Row]) -> Iterator[str]:
+    if len(rows) == 1:
+        yield from rows[0]["notes"]
+        return
+    for row in rows:
+        for note in row["notes"]:
+            yield f"{row['topic']}-{row['partition']} in {row['log_dir']}: {note}"
