@@ -178,6 +178,21 @@ def leave_a_swap_of_an_unknown_segment(root: Path) -> None:
     (partition(root) / f"{12:020d}.log.swap").write_bytes(b"malformed")
 
 
+def copy_after(happening: Happening) -> Happening:
+    """Make a copy of the directory after something happened to it."""
+
+    def happen(root: Path) -> None:
+        happening(root)
+        shutil.copytree(root, root.parent / "copy")
+
+    return happen
+
+
+def copy_and_lose_a_partition(root: Path) -> None:
+    copy_after(NOTHING)(root)
+    shutil.rmtree(partition(root))
+
+
 ORDERS: Final = ("--topic", "orders")
 COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
 DELETE: Final = (
@@ -195,6 +210,7 @@ RETAIN: Final = (
 )
 SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
+DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
 CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
@@ -220,6 +236,11 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "delete-records": {
         0: ((*DELETE, "."), NOTHING),
         4: ((*DELETE, "."), become_unclean),
+    },
+    "diff": {
+        0: (DIFF, copy_after(NOTHING)),
+        1: (DIFF, copy_and_lose_a_partition),
+        4: (DIFF, copy_after(damage_the_first_batch)),
     },
     "dump-segment": {0: (DUMP, NOTHING), 4: (DUMP, damage_the_first_batch)},
     "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -48,9 +49,11 @@ READING: Final = (
     f"retain --topic * --explain --dry-run {' '.join(CONFIG)}",
     f"delete-records --partition orders-0 --before 1 --dry-run {' '.join(CONFIG)}",
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
+    "diff --records DIR COPY",
     "undo --list",
 )
-"""Command lines that change nothing; DIR is the directory, the last word by default."""
+"""Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
+that lacks a partition."""
 
 
 def test_every_command_with_json_output_has_a_line() -> None:
@@ -69,10 +72,21 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
         words[words.index("DIR")] = str(directory)
     else:
         words.append(str(directory))
-    outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)
+    with tempfile.TemporaryDirectory() as other:
+        if "COPY" in words:
+            words[words.index("COPY")] = str(copy_without_a_partition(directory, Path(other)))
+        outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)
     answer = all_objects(outcome.stdout)
     assert not list(problems_of_objects(words[0], answer))
     return answer
+
+
+def copy_without_a_partition(directory: Path, folder: Path) -> Path:
+    copy = shutil.copytree(directory, folder / "copy")
+    partitions = sorted(path for path in copy.iterdir() if path.is_dir())
+    for path in partitions[1:2]:
+        shutil.rmtree(path)
+    return copy
 
 
 def crashed(tmp_path: Path, fixtures: Path) -> Path:

@@ -38,6 +38,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("compact", "--dry-run", *TOPIC, *CLEANED, "."),
     ("compact", "--recover", *TOPIC, *CLEANED, "."),
     ("delete-records", "--partition", "users-0", "--before", "30", "."),
+    ("diff", "--records", ".", "users-0"),
     ("dump-segment", "--print-data-log", SEGMENT),
     ("dump-segment", "--from-offset", "23", "--output", "jsonl", SEGMENT),
     ("dump-segment", "--key", "nobody", "--follow-bad", SEGMENT),

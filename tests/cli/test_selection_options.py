@@ -81,6 +81,13 @@ def log_dir(tmp_path: Path) -> Path:
     return root
 
 
+def directories(command: str, log_dir: Path) -> list[Path]:
+    """What to name: a copy, too, if a command compares directories."""
+    if command != "diff":
+        return [log_dir]
+    return [log_dir, shutil.copytree(log_dir, log_dir.parent / "copy")]
+
+
 def run(command: str, *args: str | Path) -> Outcome:
     return run_kdump([*command.split(), *map(str, args)], Path.cwd())
 
@@ -89,7 +96,9 @@ def run(command: str, *args: str | Path) -> Outcome:
 def test_every_command_works_on_the_selected_partitions_only(command: str, log_dir: Path) -> None:
     selection = ("--topic", "pay*", "--topic", "orders", "--partition", "pay*-0")
 
-    outcome = run(command, *RUNS[command], *selection, "--output", "jsonl", log_dir)
+    outcome = run(
+        command, *RUNS[command], *selection, "--output", "jsonl", *directories(command, log_dir)
+    )
 
     rows = objects(outcome.stdout)
     if command == "info":
@@ -104,12 +113,14 @@ def test_a_selection_that_matches_nothing_is_a_usage_error_with_the_same_message
     command: str, log_dir: Path
 ) -> None:
     before = contents_of(log_dir)
+    paths = directories(command, log_dir)
+    named = " ".join(map(str, paths))
 
-    outcome = run(command, *RUNS[command], "--topic=Orders", "--partition=*-7", log_dir)
+    outcome = run(command, *RUNS[command], "--topic=Orders", "--partition=*-7", *paths)
 
     message = (
-        f"no partition in {log_dir} matches --topic Orders --partition '*-7': list them with"
-        f" 'kdump ls {log_dir}'"
+        f"no partition in {named} matches --topic Orders --partition '*-7': list them with"
+        f" 'kdump ls {named}'"
     )
     assert message in outcome.stderr.decode()
     assert (outcome.exit_status, outcome.stdout) == (16, b"")

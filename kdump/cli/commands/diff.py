@@ -1,0 +1,224 @@
+"""Compare the replicas of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, output_option
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.output.diff_output import DiffReport
+    from kdump.cli.output.sections import SectionedOutput
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.diff.diff import DiffSplit, NotCompared, PartitionDiff
+    from kdump.jobs.diff.pairing import Paired
+    from kdump.jobs.diff.record_rows import RecordRows
+    from kdump.jobs.diff.sides import NamedDirectory, Side
+    from kdump.log.selection import PartitionSelection
+    from kdump.state.settings import Settings
+
+
+@click.command("diff")
+@paths_argument("DIR")
+@selection_options
+@click.option("--records", is_flag=True, help="List the records that only one replica has.")
+@max_record_bytes_option
+@config_options
+@engine_options
+@output_option
+def command(
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    records: bool,
+    max_record_bytes: int | None,
+    config: ConfigArguments,
+    engine: EngineArguments,
+    output: OutputFormat,
+) -> ExitStatus:
+    """Compare the replicas of partitions, by leader epochs and by records.
+
+    DIR is a log directory or a partition. The log directories of one broker are one side; each two
+    sides are compared.
+    """
+    from kdump.cli.output.diff_output import DiffReport
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.diff.diff import diff
+    from kdump.jobs.diff.pairing import diff_split, pair
+    from kdump.jobs.diff.sides import side_names, sides_of
+    from kdump.scan.records import LARGEST_RECORD_BYTES
+
+    diagnostics = Diagnostics()
+    largest_record_bytes = max_record_bytes or LARGEST_RECORD_BYTES
+    with without_garbage_collection():
+        named = _named_directories(paths, diagnostics)
+        sides = sides_of(named)
+        if len(sides) < 2:
+            if diagnostics.status:
+                return diagnostics.status
+            raise UsageProblem(
+                "diff requires replicas of two brokers, or two copies: name the directories of both"
+            )
+        paired = pair(sides, selection)
+        if not paired and not selection.is_everything:
+            raise nothing_selected(selection, paths)
+        log_directories = [each.log_directory for each in named if each.log_directory is not None]
+        settings = config.settings_of({each.path: each for each in log_directories}.values())
+        splits = [diff_split(each, settings) for each in paired if len(each.replicas) > 1]
+        results = diff(splits, engine.options, engine.progress, largest_record_bytes)
+    report = DiffReport(side_names(sides), [side.node_id for side in sides])
+    for result in results:
+        _report_damage(result, diagnostics)
+    rows = _rows(paired, sides, results, settings, report)
+    listed = _RecordList(report, largest_record_bytes)
+    if records:
+        listed.splits += [
+            split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
+        ]
+    if output in (OutputFormat.TEXT, OutputFormat.TABLE):
+        _write_for_people(output, rows, listed, report)
+    else:
+        _write_for_programs(output, rows, listed, report)
+    return diagnostics.status | (ExitStatus.DIFFERENT if report.is_different else ExitStatus.SOUND)
+
+
+@dataclass(slots=True)
+class _RecordList:
+    """The records that only one replica has: the partitions that differ are read again.
+
+    Attributes:
+        report: makes the rows.
+        largest_record_bytes: larger records of compressed batches are not decoded.
+        splits: the partitions.
+    """
+
+    report: DiffReport
+    largest_record_bytes: int
+    splits: list[DiffSplit] = field(default_factory=list)
+
+    def write(self, output: Output | SectionedOutput) -> None:
+        """Write the rows of all partitions, as they are read."""
+        from kdump.jobs.diff.diff import compare_replicas
+
+        with phase("listing records", len(self.splits)) as listing:
+            for split in listing.over(self.splits):
+
+                def show(
+                    holder: int, other: int, found: RecordRows, split: DiffSplit = split
+                ) -> None:
+                    output.rows(self.report.record_rows(split, holder, other, found))
+
+                compare_replicas(split, self.largest_record_bytes, show)
+
+
+def _rows(
+    paired: Sequence[Paired],
+    sides: Sequence[Side],
+    results: Sequence[PartitionDiff | NotCompared],
+    settings: Mapping[Location, Settings],
+    report: DiffReport,
+) -> Iterator[Row]:
+    """Yield the rows of all partitions."""
+    from kdump.jobs.diff.pairing import missing_sides
+
+    image = next((each.cluster for each in settings.values() if each.cluster), None)
+    following = iter(results)
+    for each in paired:
+        if len(each.replicas) > 1:
+            yield from report.rows(next(following))
+        for absent, is_assigned in missing_sides(each, sides, image):
+            yield report.missing_row(each.key, min(each.replicas), absent, is_assigned)
+
+
+def _write_for_programs(
+    output: OutputFormat, rows: Iterable[Row], listed: _RecordList, report: DiffReport
+) -> None:
+    from kdump.cli.output.diff_output import PARTITION_COLUMNS, RECORD_COLUMNS
+    from kdump.cli.output.sections import Section, open_sections
+
+    sections = [Section("partition", "Partitions", PARTITION_COLUMNS)]
+    if listed.splits:
+        sections.append(Section("record", "Records", RECORD_COLUMNS))
+    with open_sections(output, sections) as out:
+        out.rows(rows)
+        listed.write(out)
+        out.summary(report.summary(), report.lines())
+
+
+def _write_for_people(
+    output: OutputFormat, rows: Iterable[Row], listed: _RecordList, report: DiffReport
+) -> None:
+    """Write what differs; records are not held."""
+    from kdump.cli.output.diff_output import (
+        PARTITION_COLUMNS,
+        RECORD_COLUMNS,
+        deserves_attention,
+    )
+    from kdump.cli.output.events import write_line
+
+    shown = list(filter(deserves_attention, rows))
+    if shown:
+        with open_output(output, PARTITION_COLUMNS) as out:
+            out.rows(shown)
+        write_line("")
+    if listed.splits:
+        with open_output(output, RECORD_COLUMNS) as out:
+            listed.write(out)
+        write_line("")
+    for line in report.lines():
+        write_line(line)
+
+
+def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> list[NamedDirectory]:
+    """Read the directories that were named, each once."""
+    from kdump.cli.shared.directories import read_lone_partition
+    from kdump.jobs.diff.sides import NamedDirectory
+    from kdump.log.directory import directory_kind, read_log_directory
+
+    found: list[NamedDirectory] = []
+    seen: list[Location] = []
+    for path in paths:
+        try:
+            with phase(f"listing {path}"):
+                kind = directory_kind(path)
+                if any(path.is_same(other) for other in seen):
+                    continue
+                seen.append(path)
+                if kind.is_log_directory:
+                    directory = read_log_directory(path, kind)
+                    diagnostics.report_directory(directory)
+                    found.append(NamedDirectory(str(path), directory.partitions, directory))
+                elif kind.is_partition:
+                    lone = read_lone_partition(path)
+                    found.append(
+                        NamedDirectory(
+                            str(path), (lone.partition,), lone.log_directory, is_partition=True
+                        )
+                    )
+                else:
+                    diagnostics.refuse(path)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+    return found
+
+
+def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics) -> None:
+    """Report what could not be compared, and damage."""
+    from kdump.jobs.diff.diff import NotCompared
+
+    if isinstance(result, NotCompared):
+        diagnostics.report_failure(KdumpError(f"{result.path}: {result.what}"))
+        return
+    for replica in result.replicas:
+        for damage in replica.damages:
+            diagnostics.report(replica.path, str(damage))

@@ -1,0 +1,330 @@
+"""The rows and the summary of ``kdump diff``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from kdump.cli.output.rendering import Column, Row
+from kdump.cli.output.value_text import Kind
+from kdump.dump.segment_rows import text_field
+from kdump.formats.cursor import Cursor
+from kdump.formats.names import TopicPartition
+from kdump.formats.record_batch import RecordHeader, decode_record_header
+from kdump.jobs.diff.comparison import OnlyOnOne
+from kdump.jobs.diff.diff import DiffSplit, NotCompared, PairResult, PartitionDiff, ReplicaResult
+from kdump.jobs.diff.record_rows import RecordRows
+from kdump.jobs.diff.replica_log import OffsetRanges
+from kdump.state.follower_truncation import Truncation
+from kdump.words import counted
+
+SAME: Final = "same"
+PREFIX: Final = "prefix"
+DIVERGED: Final = "diverged"
+MISSING: Final = "missing"
+VERDICTS: Final = (SAME, PREFIX, DIVERGED, MISSING)
+
+MOST_LINES: Final = 10
+"""How many partitions the summary names."""
+
+_OF_EACH_SIDE: Final = (
+    "node_id",
+    "directory",
+    "topic_id",
+    "start_offset",
+    "loaded_end_offset",
+    "last_epoch",
+    "starts_over",
+    "lost_records",
+    "only_control_records",
+    "missing_ranges",
+    "compacted_records",
+    "unreadable_records",
+    "unreadable_ranges",
+)
+_FOR_PROGRAMS: Final = (
+    *(f"{side}_{name}" for side in ("left", "right") for name in _OF_EACH_SIDE),
+    "missing_on",
+    "is_assigned",
+    "same_records",
+    "corrupt_ranges",
+    "suggested_leader",
+    "suggested_leader_loses",
+    "elected_leader",
+    "elected_leader_loses",
+)
+
+PARTITION_COLUMNS: Final = (
+    Column("topic", "Topic"),
+    Column("partition", "Partition", Kind.NUMBER),
+    Column("verdict", "Verdict"),
+    Column("left", "Left", unknown="-"),
+    Column("right", "Right", unknown="-"),
+    Column("common_end_offset", "Common to", Kind.NUMBER, unknown="-"),
+    Column("common_epoch", "Epoch", Kind.NUMBER, unknown="-", dropped=2),
+    Column("left_end_offset", "Left end", Kind.NUMBER, unknown="-", dropped=6),
+    Column("right_end_offset", "Right end", Kind.NUMBER, unknown="-", dropped=5),
+    Column("left_truncates_to", "Left cut to", Kind.NUMBER, dropped=4),
+    Column("right_truncates_to", "Right cut to", Kind.NUMBER, dropped=3),
+    Column("left_only_records", "Left only", Kind.NUMBER, unknown="-", dropped=8),
+    Column("right_only_records", "Right only", Kind.NUMBER, unknown="-", dropped=7),
+    Column("corrupt_records", "Corrupt", Kind.NUMBER, unknown="-", alert=True, dropped=1),
+    *(Column(name, name, for_people=False) for name in _FOR_PROGRAMS),
+)
+
+RECORD_COLUMNS: Final = (
+    Column("topic", "Topic"),
+    Column("partition", "Partition", Kind.NUMBER),
+    Column("only_on", "Only on"),
+    Column("not_on", "Not on", dropped=1),
+    Column("offset", "Offset", Kind.NUMBER),
+    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS),
+    Column("key", "Key", unknown="-"),
+    Column("value", "Value", unknown="-"),
+    Column("headers", "Headers", for_people=False),
+)
+
+
+@dataclass(slots=True)
+class DiffReport:
+    """Turns results into rows, and sums them up.
+
+    Attributes:
+        side_names: by number.
+        node_ids: of the sides; None if unknown.
+        partitions: how many partitions were compared.
+        verdicts: how often each was given.
+        unassigned: how often a side has no replica because it should not have one.
+        corrupt: how many partitions have different records in the same leader epoch.
+    """
+
+    side_names: Sequence[str]
+    node_ids: Sequence[int | None]
+    partitions: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    unassigned: int = 0
+    corrupt: int = 0
+    _choices: list[str] = field(default_factory=list)
+
+    @property
+    def is_different(self) -> bool:
+        """Whether something differs."""
+        return self.verdicts.total() > self.verdicts[SAME] + self.unassigned
+
+    def missing_row(
+        self, key: TopicPartition | None, there: int, absent: int, is_assigned: bool | None
+    ) -> Row:
+        """Make the row of a partition that one side has and another has not.
+
+        Args:
+            key: the partition.
+            there: the number of a side that has it.
+            absent: of the side that has not.
+            is_assigned: whether it should have it; None if unknown.
+        """
+        self.verdicts[MISSING] += 1
+        self.unassigned += is_assigned is False
+        fields: dict[str, object] = {column.name: None for column in PARTITION_COLUMNS}
+        left, right = sorted((there, absent))
+        names = {"left": left, "right": right}
+        return {
+            "type": "partition",
+            **fields,
+            **_identity(key),
+            "verdict": MISSING,
+            **{side: self.side_names[number] for side, number in names.items()},
+            **{f"{side}_node_id": self.node_ids[number] for side, number in names.items()},
+            "missing_on": "left" if left == absent else "right",
+            "is_assigned": is_assigned,
+        }
+
+    def rows(self, found: PartitionDiff | NotCompared) -> Iterator[Row]:
+        """Yield a row for each two replicas."""
+        if isinstance(found, NotCompared):
+            return
+        self.partitions += 1
+        best, elected = _best(found.replicas), _elected(found.replicas)
+        if found.replicas[elected].lost_if_leading:
+            self._choices.append(self._choice(found, best, elected))
+        self.corrupt += any(pair.parting.corrupt_records for pair in found.pairs)
+        for pair in found.pairs:
+            row = self._row(found, pair)
+            self.verdicts[row["verdict"]] += 1
+            for name, number in (("suggested_leader", best), ("elected_leader", elected)):
+                row[name] = self.side_names[found.replicas[number].side]
+                row[f"{name}_loses"] = found.replicas[number].lost_if_leading
+            yield row
+
+    def record_rows(
+        self, split: DiffSplit, holder: int, other: int, records: RecordRows
+    ) -> Iterator[Row]:
+        """Yield a row for each of ``records``, which one replica has and another has not."""
+        columns = [
+            *(
+                column.tolist()
+                for column in (records.offset, records.timestamp, records.is_control)
+            ),
+            *(column.to_pylist() for column in (records.key, records.value, records.headers)),
+        ]
+        names = {
+            "side": "left" if holder < other else "right",
+            "only_on": self.side_names[split.replicas[holder].side],
+            "not_on": self.side_names[split.replicas[other].side],
+            "directory": str(split.replicas[holder].path),
+        }
+        for offset, timestamp, is_control, key, value, headers in zip(*columns, strict=True):
+            yield {
+                "type": "record",
+                **_identity(split.key),
+                **names,
+                "offset": offset,
+                "timestamp_ms": timestamp,
+                "is_control": is_control,
+                **text_field("key", key),
+                **text_field("value", value),
+                "headers": [
+                    {**text_field("key", header.key), **text_field("value", header.value)}
+                    for header in _headers(headers)
+                ],
+            }
+
+    def _row(self, found: PartitionDiff, pair: PairResult) -> dict[str, Any]:
+        left, right = found.replicas[pair.left], found.replicas[pair.right]
+        verdict, common_end = _verdict(pair, left, right)
+        return {
+            "type": "partition",
+            **_identity(found.key),
+            "verdict": verdict,
+            "missing_on": None,
+            "is_assigned": None,
+            "common_end_offset": common_end,
+            "common_epoch": None if common_end is None else pair.common_epoch,
+            **self._side("left", left, pair.left_truncation, pair.left_only, pair.right_only),
+            **self._side("right", right, pair.right_truncation, pair.right_only, pair.left_only),
+            "same_records": pair.parting.same_records,
+            "corrupt_records": pair.parting.corrupt_records,
+            "corrupt_ranges": _ranges(pair.parting.corrupt),
+        }
+
+    def _side(
+        self,
+        side: str,
+        replica: ReplicaResult,
+        truncation: Truncation | None,
+        only: OnlyOnOne,
+        others_only: OnlyOnOne,
+    ) -> Row:
+        return {
+            side: self.side_names[replica.side],
+            f"{side}_node_id": self.node_ids[replica.side],
+            f"{side}_directory": str(replica.path),
+            f"{side}_topic_id": replica.topic_id,
+            f"{side}_start_offset": replica.start_offset,
+            f"{side}_end_offset": replica.end_offset,
+            f"{side}_loaded_end_offset": (
+                None if replica.loaded is None else replica.loaded.log_end_offset
+            ),
+            f"{side}_last_epoch": replica.last.leader_epoch,
+            f"{side}_truncates_to": None if truncation is None else truncation.end_offset,
+            f"{side}_starts_over": None if truncation is None else truncation.starts_over,
+            f"{side}_lost_records": None if truncation is None else only.lost_records,
+            f"{side}_only_records": only.records,
+            f"{side}_only_control_records": only.control_records,
+            f"{side}_missing_ranges": _ranges(others_only.missing),
+            f"{side}_compacted_records": others_only.compacted_records,
+            f"{side}_unreadable_records": others_only.unreadable_records,
+            f"{side}_unreadable_ranges": [each._asdict() for each in replica.unreadable],
+        }
+
+    def _choice(self, found: PartitionDiff, best: int, elected: int) -> str:
+        def loses(number: int) -> str:
+            replica = found.replicas[number]
+            return f"{self.side_names[replica.side]} ({_records(replica.lost_if_leading)} lost)"
+
+        name = found.key or found.replicas[0].path.name
+        if found.replicas[best].lost_if_leading == found.replicas[elected].lost_if_leading:
+            return f"{name}: {_records(found.replicas[best].lost_if_leading)} lost, whoever leads"
+        return f"{name}: least is lost if {loses(best)} leads; Kafka would elect {loses(elected)}"
+
+    def summary(self) -> Row:
+        """Make the summary's object."""
+        return {
+            "type": "summary",
+            "partitions": self.partitions,
+            **{verdict: self.verdicts[verdict] for verdict in VERDICTS},
+            "unassigned": self.unassigned,
+            "corrupt_partitions": self.corrupt,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield the summary for people."""
+        verdicts = ", ".join(
+            f"{self.verdicts[verdict]} {verdict}" for verdict in VERDICTS if self.verdicts[verdict]
+        )
+        compared = counted(self.partitions, "partition")
+        yield f"{compared} compared: {verdicts}" if verdicts else f"{compared} compared"
+        if self.unassigned:
+            yield (
+                f"{self.unassigned} missing as they should be: the cluster's metadata names no"
+                " replica there"
+            )
+        if self.corrupt:
+            yield (
+                f"{counted(self.corrupt, 'partition')} with other records in the same leader epoch:"
+                " one replica is corrupt"
+            )
+        yield from self._choices[:MOST_LINES]
+        if len(self._choices) > MOST_LINES:
+            yield f"and {counted(len(self._choices) - MOST_LINES, 'more partition')}"
+
+
+def deserves_attention(row: Row) -> bool:
+    """Whether people see the row of a partition: not if it is the same, or need not be there."""
+    return row["verdict"] != SAME and row["is_assigned"] is not False
+
+
+def _headers(data: bytes) -> Iterator[RecordHeader]:
+    cursor = Cursor(data)
+    while cursor.remaining:
+        yield decode_record_header(cursor)
+
+
+def _identity(key: TopicPartition | None) -> Row:
+    topic, number = key or (None, None)
+    return {"topic": topic, "partition": number}
+
+
+def _verdict(pair: PairResult, left: ReplicaResult, right: ReplicaResult) -> tuple[str, int | None]:
+    """The verdict on two replicas, and the end of what they have in common, if that is known."""
+    if pair.parting.offset is not None:
+        return DIVERGED, pair.parting.offset
+    end = min(left.end_offset, right.end_offset)
+    is_apart = end < max(left.start_offset, right.start_offset)
+    verdict = SAME if left.end_offset == right.end_offset else PREFIX
+    return verdict, None if is_apart else end
+
+
+def _best(replicas: Sequence[ReplicaResult]) -> int:
+    """The replica that loses least as the leader; among equals the one that would be elected."""
+    return min(
+        range(len(replicas)),
+        key=lambda number: (
+            replicas[number].lost_if_leading,
+            -replicas[number].last.leader_epoch,
+            -replicas[number].last.offset,
+        ),
+    )
+
+
+def _elected(replicas: Sequence[ReplicaResult]) -> int:
+    return max(range(len(replicas)), key=lambda number: replicas[number].last)
+
+
+def _ranges(ranges: OffsetRanges) -> list[dict[str, int]]:
+    return [each._asdict() for each in ranges.ranges]
+
+
+def _records(count: int) -> str:
+    return counted(count, "record")

@@ -1,0 +1,132 @@
+"""Find the replicas of each partition on all sides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kdump.broker.loader.checkpoints import load_context
+from kdump.broker.loader.loader import LoadContext
+from kdump.formats.names import TopicPartition
+from kdump.jobs.diff.diff import DiffSplit, ReplicaToCompare
+from kdump.jobs.diff.sides import NamedDirectory, Side
+from kdump.jobs.loading import is_topic_compacted
+from kdump.log.partition import Partition
+from kdump.log.selection import PartitionSelection
+from kdump.state.cluster import ClusterImage
+from kdump.state.settings import Settings
+from kdump.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedReplica:
+    """A replica and where it is.
+
+    Attributes:
+        partition: the replica.
+        directory: the directory that was named.
+    """
+
+    partition: Partition
+    directory: NamedDirectory
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """A partition and its replicas.
+
+    Attributes:
+        key: the partition; None for copies whose directories are not named after one.
+        replicas: by the number of the side; at least one.
+    """
+
+    key: TopicPartition | None
+    replicas: Mapping[int, PlacedReplica]
+
+
+def pair(sides: Sequence[Side], selection: PartitionSelection) -> list[Paired]:
+    """Find the selected partitions of all sides, by name.
+
+    If directories of partitions were named, only these partitions are compared. If they are just
+    two, they are compared whatever their names are.
+    """
+    named = [each for side in sides for each in side.directories]
+    singles = [each for each in named if each.is_partition]
+    if len(singles) == len(named) == 2:
+        placed = dict(enumerate(PlacedReplica(each.partitions[0], each) for each in named))
+        if not any(each.partition in selection for each in placed.values()):
+            return []
+        return [Paired(placed[0].partition.topic_partition, placed)]
+    wanted = {each.partitions[0].topic_partition for each in singles}
+    found: dict[TopicPartition | None, dict[int, PlacedReplica]] = {}
+    for number, side in enumerate(sides):
+        for directory in side.directories:
+            for key, partition in directory.live_partitions().items():
+                if partition in selection and (not wanted or key in wanted):
+                    found.setdefault(key, {})[number] = PlacedReplica(partition, directory)
+    keys = sorted(found, key=lambda key: (key is None, key))
+    return [Paired(key, found[key]) for key in keys]
+
+
+def missing_sides(
+    paired: Paired, sides: Sequence[Side], image: ClusterImage | None
+) -> Iterator[tuple[int, bool | None]]:
+    """Yield the sides without a replica of a partition that deserve to be reported.
+
+    With each comes whether the cluster's metadata says that its broker has a replica; None if it
+    does not know the partition. Of three sides or more, those that should not have a replica are
+    left out.
+    """
+    topic = None if image is None or paired.key is None else image.topics.get(paired.key.topic)
+    for number, side in enumerate(sides):
+        if number in paired.replicas:
+            continue
+        is_assigned = None
+        if topic is not None and paired.key is not None and side.node_id is not None:
+            assigned = topic.partitions.get(paired.key.partition)
+            is_assigned = None if assigned is None else side.node_id in assigned.replicas
+        if is_assigned or len(sides) == 2:
+            yield number, is_assigned
+
+
+def diff_split(paired: Paired, settings: Mapping[Location, Settings]) -> DiffSplit:
+    """The split of a partition with two replicas or more.
+
+    Raises:
+        InvalidSettingError: a property of its topic has a value that Kafka does not take.
+    """
+    replicas = sorted(paired.replicas.items())
+    first = replicas[0][1].partition
+    return DiffSplit(
+        first.path,
+        size_bytes=sum(each.partition.data_bytes for _, each in replicas),
+        label=first.path.as_absolute().name,
+        key=paired.key,
+        replicas=tuple(_to_compare(side, placed, settings) for side, placed in replicas),
+    )
+
+
+def _to_compare(
+    side: int, placed: PlacedReplica, settings: Mapping[Location, Settings]
+) -> ReplicaToCompare:
+    partition, directory = placed.partition, placed.directory.log_directory
+    name = partition.path.as_absolute().name
+    key = partition.topic_partition
+    if directory is None or key is None:
+        # Nothing says how far the log was flushed: what is in it is taken as it is.
+        return ReplicaToCompare(
+            side, partition.path, name, LoadContext(is_clean=True), has_root=False
+        )
+    is_compacted = is_topic_compacted(settings[directory.path], key.topic)
+    cleaned = directory.checkpoints.cleaner_offsets
+    cleaned_to = 0 if cleaned is None else cleaned.get(key, 0)
+    if cleaned is None and is_compacted and partition.segments:
+        cleaned_to = partition.segments[-1].base_offset
+    return ReplicaToCompare(
+        side,
+        partition.path,
+        name,
+        load_context(directory, key, is_compacted=is_compacted),
+        has_root=directory.checkpoints.high_watermarks is not None,
+        cleaned_to=cleaned_to,
+    )
