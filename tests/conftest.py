@@ -94,27 +94,27 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Give the reason of a skipped test."""
+    """Return the reason of a skipped test."""
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return reason.removeprefix("Skipped: ")
 
 
 @functools.cache
 def _group_of(path: Path) -> str:
-    """Give the shared fixture that the tests of a file ask for, or the file."""
+    """Return the shared fixture that the tests of a file ask for, or the file."""
     text = path.read_text()
     return next((name for name in SHARED if f"{name}: " in text), str(path))
 
 
 @pytest.fixture(scope="session")
 def repository_root() -> Path:
-    """Give the directory that holds ``pyproject.toml``."""
+    """Return the directory that holds ``pyproject.toml``."""
     return Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="session")
 def fixtures(repository_root: Path) -> Path:
-    """Give the directory where all archives of ``fixtures/`` are unpacked: ``out/``, ``golden/``.
+    """Return the directory where all archives of ``fixtures/`` are unpacked: ``out/``, ``golden/``.
 
     All tests share it, and it is kept between runs: copy it before you change anything.
     """
@@ -123,26 +123,26 @@ def fixtures(repository_root: Path) -> Path:
 
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """Give a directory in memory, if there is room: a disk is slow to sync and to delete."""
+    """Return a directory in memory, if there is room: a disk is slow to sync and to delete."""
     with in_memory(tmp_path) as path:
         yield path
 
 
 @pytest.fixture(scope="session")
 def kafka_classpath(repository_root: Path, testrun_uid: str) -> str:
-    """Give the Java classpath of Kafka 4.3.1 and its tools; skip if it is not available."""
+    """Return the Java classpath of Kafka 4.3.1 and its tools; skip if it is not available."""
     return _or_skip(kafka_jars.jars_classpath, repository_root, testrun_uid)
 
 
 @pytest.fixture(scope="session")
 def java_classpath(kafka_classpath: str, repository_root: Path, testrun_uid: str) -> str:
-    """Give the classpath of ``tests/java/src/*.java``, compiled, followed by Kafka's."""
+    """Return the classpath of ``tests/java/src/*.java``, compiled, followed by Kafka's."""
     return _or_skip(kafka_jars.programs_classpath, repository_root, testrun_uid)
 
 
 @pytest.fixture(scope="session")
 def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
-    """Give Kafka's loader as a server: a JVM takes long to start."""
+    """Return Kafka's loader as a server: a JVM takes long to start."""
     with LoaderServer(java_classpath) as running:
         yield running
 
@@ -164,14 +164,14 @@ def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def spark(cache: Path) -> Iterator[SparkEngine]:
-    """Give Spark on two cores, started once for all tests of a process."""
+    """Return Spark on two cores, started once for all tests of a process."""
     with SparkEngine("local[2]") as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
 def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirectory:
-    """Give the directory of a directory without files."""
+    """Return the directory of a directory without files."""
     return VirtualDirectory(local(tmp_path_factory.mktemp("empty")))
 
 

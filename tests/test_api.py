@@ -41,7 +41,7 @@ def lost(path: str) -> int:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> kdump.LogDir:
-    """Give a log directory with one partition, whose second batch of three is damaged."""
+    """Return a log directory with one partition, whose second batch of three is damaged."""
     path = log_directories.write_log_directory(tmp_path / "kafka")
     batches = [batch([record(offset)]) for offset in range(3)]
     log = bytearray(b"".join(batches))

@@ -63,7 +63,7 @@ def test_every_file_is_printed_as_the_official_tool_printed_it(
 
 
 def consumed_files(collection: Path) -> Iterator[tuple[Path, Path]]:
-    """Give each file of consumed records, and the partition directory that they came from."""
+    """Return each file of consumed records, and the partition directory that they came from."""
     for path in sorted(collection.glob("out/expected*/*.jsonl")):
         name = path.parent.name.removeprefix("expected").removeprefix(".") or "clean"
         partition = path.name.split(".")[:-2]

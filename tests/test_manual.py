@@ -32,7 +32,7 @@ def command_of(page: str) -> click.Command:
 
 
 def options_of(command: click.Command) -> set[str]:
-    """Give all names of all options that are shown to people, short ones too."""
+    """Return all names of all options that are shown to people, short ones too."""
     group = None if command is cli else click.Context(cli, **cli.context_settings)
     context = click.Context(command, parent=group, **command.context_settings)
     own = {
@@ -45,14 +45,14 @@ def options_of(command: click.Command) -> set[str]:
 
 
 def commands_below(command: click.Command) -> list[click.Command]:
-    """Give the commands that a command of several has; they share its page."""
+    """Return the commands that a command of several has; they share its page."""
     if isinstance(command, click.Group) and command is not cli:
         return list(command.commands.values())
     return []
 
 
 def words_of(choice: click.Choice[Any]) -> list[str]:
-    """Give the words as a person types them."""
+    """Return the words as a person types them."""
     return [
         item.value for item in choice.shell_complete(click.Context(cli), click.Option(["-x"]), "")
     ]

@@ -32,7 +32,7 @@ PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "dev", "tests", ".ci")
 
 
 def repository_files() -> list[Path]:
-    """Give the files that are, or would be, under version control."""
+    """Return the files that are, or would be, under version control."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -47,7 +47,7 @@ def repository_files() -> list[Path]:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Give path and content of what people write; what brokers and tools wrote is left out."""
+    """Return path and content of what people write; what brokers and tools wrote is left out."""
     for path in repository_files():
         name = path.relative_to(ROOT)
         if name.parts[0] != "fixtures" or name.suffix == ".md":

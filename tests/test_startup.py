@@ -26,7 +26,7 @@ HEAVY: Final = frozenset(
 
 
 def loaded_after(statements: Iterable[str]) -> set[str]:
-    """Run ``statements`` in a fresh interpreter; gives the names of all modules it then holds."""
+    """Run ``statements`` in a fresh interpreter; return the names of all modules it then holds."""
     program = "\n".join([*statements, "import sys", "print(*sys.modules)"])
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -11,6 +11,6 @@ from builders.killed_process import KillableKdump
 
 @pytest.fixture(scope="session")
 def killable() -> Iterator[KillableKdump]:
-    """Give kdump in processes that are killed."""
+    """Return kdump in processes that are killed."""
     with KillableKdump() as running:
         yield running

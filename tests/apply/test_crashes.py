@@ -15,7 +15,7 @@ from builders.repair_cases import (
     RETENTION_CASES,
     Case,
     bad_batch_in_the_middle,
-    log_behind_its_start,
+    log_end_before_its_start,
     salvage,
 )
 from kdump.apply.files import Files
@@ -118,7 +118,7 @@ def test_an_undo_that_is_stopped_anywhere_is_finished_by_the_next_run(
 
 @pytest.mark.parametrize(
     "case",
-    [*RETENTION_CASES, bad_batch_in_the_middle, log_behind_its_start],
+    [*RETENTION_CASES, bad_batch_in_the_middle, log_end_before_its_start],
     ids=lambda case: case.__name__,
 )
 def test_a_partly_deleted_log_never_has_a_hole(quick_path: Path, case: Case) -> None:

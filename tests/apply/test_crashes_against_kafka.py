@@ -36,7 +36,7 @@ class Gallery:
         self._starts: dict[Path, dict[tuple[str, int], int]] = {}
 
     def add(self, log_dir: Path, name: str) -> Path:
-        """Put the partition of ``log_dir`` there; gives where it is now."""
+        """Put the partition of ``log_dir`` there; return where it is now."""
         directory = read_log_directory(local(log_dir))
         home = self.path / ("clean" if directory.is_clean else "crashed")
         home.mkdir(parents=True, exist_ok=True)

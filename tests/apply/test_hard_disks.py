@@ -60,7 +60,7 @@ def all_but_lock(log_dir: Path) -> dict[str, Seen]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Give a file system of its own, of two megabytes."""
+    """Return a file system of its own, of two megabytes."""
     path = tmp_path / "disk"
     path.mkdir()
     with mounted("-t", "tmpfs", "-o", "size=2m", "kdump-test", at=path):
@@ -285,7 +285,7 @@ def test_with_an_undo_a_full_disk_is_left_unchanged(small_disk: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Give what a recovery leaves that has all the room it wants."""
+    """Return what a recovery leaves that has all the room it wants."""
     log_dir = with_leftovers(tmp_path_factory.mktemp("roomy") / "logs")
     assert recover("--no-undo", "--now", str(NOW_MS), log_dir).exit_status == 1
     return seen_by_broker(log_dir)

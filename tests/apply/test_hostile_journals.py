@@ -70,7 +70,7 @@ def seen(log_dir: Path) -> dict[str, Any]:
 
 
 def require_refused(log_dir: Path, journal: Path, *commands: tuple[str, ...]) -> str:
-    """No command may change anything, each names the journal; gives the last error."""
+    """No command may change anything, each names the journal; return the last error."""
     before = seen(log_dir)
     said = ""
     for command in commands:

@@ -100,7 +100,7 @@ def run_up_to(state: RunState, log_dir: Path, work: Callable[[], object]) -> Non
 
 @pytest.fixture
 def log_dir(quick_path: Path) -> Path:
-    """Give a log directory."""
+    """Return a log directory."""
     path = quick_path / "logs"
     big = bytes(range(256)) * (SIZE_BYTES // 256)
     write_files(path, {LOG: b"12345678", "b": b"b", "c": b"c", BIG: big})

@@ -28,7 +28,7 @@ ARGS = (
 
 @pytest.fixture
 def original(quick_path: Path) -> Path:
-    """Give a clean log directory of two partitions."""
+    """Return a clean log directory of two partitions."""
     return plain_directory(quick_path / "original", ("a", "b"), segments=5)
 
 

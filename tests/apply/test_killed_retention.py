@@ -45,7 +45,7 @@ commands = pytest.mark.parametrize(
 
 @pytest.fixture
 def original(quick_path: Path) -> Path:
-    """Give a clean log directory of two partitions."""
+    """Return a clean log directory of two partitions."""
     root = LogModel().write(quick_path / "original").parent
     second_partition(root, "payments-0", {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET})
     return root

@@ -114,7 +114,7 @@ def test_a_linked_log_directory_is_followed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def bind_mounted(tmp_path: Path) -> Iterator[Path]:
-    """Give a log directory in which a partition is a mount of a directory beside it."""
+    """Return a log directory in which a partition is a mount of a directory beside it."""
     log_dir, elsewhere = tmp_path / "logs", tmp_path / "elsewhere"
     bad_batch_in_the_middle(log_dir)
     shutil.copytree(log_dir / PARTITION, elsewhere)

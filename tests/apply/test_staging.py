@@ -24,7 +24,7 @@ TIME_NS = 1_600_000_000_123_000_000
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """Give a log in a partition, with a mode of its own."""
+    """Return a log in a partition, with a mode of its own."""
     path = tmp_path / "logs" / "orders-0" / LOG
     path.parent.mkdir(parents=True)
     path.write_bytes(b"12345678")

@@ -23,7 +23,7 @@ LOG = "00000000000000000000.log"
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory with a partition of a few files."""
+    """Return a log directory with a partition of a few files."""
     path = tmp_path / "logs"
     write_files(path, {LOG: b"12345678", "b": b"b", "c": b"c"})
     (path / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\n0\n")

@@ -13,10 +13,10 @@ from builders.once import made_once
 
 
 def unpack_all(archives: Path, target: Path) -> Path:
-    """Unpack every ``*.tar.xz`` of the folder ``archives`` into ``target``, once; gives ``target``.
+    """Unpack every ``*.tar.xz`` of ``archives`` into ``target``, once; return ``target``.
 
-    Modes are kept to the bit (a KRaft checkpoint is 0400), which the safer filters of
-    :mod:`tarfile` would not do: the archives are the project's own.
+    Modes are kept exactly (a KRaft checkpoint is 0400). The safer filters of :mod:`tarfile` would
+    change them; the archives are the project's own.
     """
     found = sorted(archives.glob("*.tar.xz"))
     fingerprint = "".join(

@@ -23,7 +23,7 @@ def record(
     headers: Sequence[tuple[bytes, bytes | None]] = (),
     timestamp: int | None = None,
 ) -> Record:
-    """Make a record whose timestamp rises with its offset, unless one is given."""
+    """Make a record; its default timestamp increases with the offset."""
     return Record(
         offset=offset,
         timestamp=BASE_TIMESTAMP_MS + offset if timestamp is None else timestamp,
@@ -45,7 +45,7 @@ def batch(
     base_sequence: int = -1,
     max_timestamp: int | None = None,
 ) -> bytes:
-    """Encode a batch of one or more ``records`` (offsets rising)."""
+    """Encode a batch of one or more ``records``, in order of their offsets."""
     rows = list(records)
     first = rows[0]
     body = b"".join(encode_record(row, first.offset, first.timestamp) for row in rows)

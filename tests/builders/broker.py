@@ -25,7 +25,7 @@ PROPERTIES: Final = {
     "log.cleaner.dedupe.buffer.size": "4194304",
     "log.cleaner.min.cleanable.ratio": "0",
     "log.cleaner.backoff.ms": "50",
-    # Nothing happens by the clock during a test: no retention, no transaction timeout.
+    # Disable everything that runs by the clock: retention, transaction timeouts.
     "log.initial.task.delay.ms": "3600000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
 }
@@ -47,7 +47,7 @@ class Consumed:
     records: Mapping[int, tuple[Key, Value]]
 
     def latest(self) -> dict[Key, bytes]:
-        """The last value of each key that is not deleted."""
+        """Return the last value of each key that is not deleted."""
         last = dict(self.records[offset] for offset in sorted(self.records))
         return {key: value for key, value in last.items() if value is not None}
 
@@ -107,7 +107,7 @@ class BrokerHost(JavaServer):
             self._ask("stop")
 
     def logged(self) -> list[str]:
-        """Give the log lines of the broker that was started last."""
+        """Return the log lines of the last broker."""
         with self._log.open("rb") as file:
             file.seek(self._log_start_bytes)
             return file.read().decode(errors="replace").splitlines()
@@ -118,7 +118,7 @@ class BrokerHost(JavaServer):
         self._ask("create", topic, *words)
 
     def open_producer(self, name: str, *properties: str) -> None:
-        """Make a producer, given KEY=VALUE, which lives as long as this host."""
+        """Open a producer with properties KEY=VALUE, which stays open as long as this host."""
         self._ask("open", name, *properties)
 
     def send(
@@ -130,20 +130,20 @@ class BrokerHost(JavaServer):
 
     @contextlib.contextmanager
     def transaction(self, producer: str, *, commits: bool) -> Iterator[None]:
-        """Begin a transaction, and commit or abort it in the end."""
+        """Begin a transaction, and commit or abort it at the end."""
         self._ask("begin", producer)
         yield
         self._ask("commit" if commits else "abort", producer)
 
     def read(self, topic: str) -> Consumed:
-        """Read partition 0."""
+        """Consume partition 0."""
         said = self._ask("read", topic)
         start_offset, end_offset = int(said.pop("start")), int(said.pop("end"))
         records = {int(offset): _key_and_value(what) for offset, what in said.items()}
         return Consumed(start_offset, end_offset, records)
 
     def producers_of(self, topic: str) -> dict[int, ProducerSeen]:
-        """Give the producers of partition 0, by id."""
+        """Return the producers of partition 0, by id."""
         said = self._ask("producers", topic)
         return {
             int(name): ProducerSeen(*(int(number) for number in what.split("\t")))
@@ -151,7 +151,7 @@ class BrokerHost(JavaServer):
         }
 
     def served_directories(self) -> dict[str, list[str]]:
-        """Give the partitions that are loaded from each log directory; none where it is offline."""
+        """Return the partitions loaded from each log directory; none if it is offline."""
         return {
             path: [name for name in what[1:-1].split(", ") if name] if what[0] == "[" else []
             for path, what in self._ask("dirs").items()
@@ -162,23 +162,23 @@ class BrokerHost(JavaServer):
         self._ask("offline", str(log_dir))
 
     def wait_until_ended(self) -> None:
-        """Wait for a broker that ends by itself some time after it has started.
+        """Wait until a started broker ends by itself.
 
         Raises:
-            RequestFailed: it has ended.
+            RequestFailed: the broker has ended.
         """
         self._ask("end")
 
     def configure_broker(self, node: str, *properties: str) -> None:
-        """Set a broker's dynamic configuration, given KEY=VALUE; an empty node is all of them."""
+        """Set a broker's dynamic configuration, KEY=VALUE; an empty node stands for all brokers."""
         self._ask("configure", node, *properties)
 
     def retain(self) -> dict[str, int]:
-        """Apply retention to all logs now; gives how many segments each partition has lost."""
+        """Apply retention to all logs now; return how many segments each partition has lost."""
         return {name: int(count) for name, count in self._ask("retain").items()}
 
     def wait_for_cleaner(self) -> int:
-        """Wait until the cleaner has looked at all logs again; gives its ``max-dirty-percent``."""
+        """Wait until the cleaner has checked all logs again; return its ``max-dirty-percent``."""
         return int(self._ask("clean")["max-dirty-percent"])
 
     def _ask(self, *words: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The cleaner's rules, and applying their result: enough of ``kdump compact`` to compare it.
+"""A small ``kdump compact``: apply the cleaner's rules in place, to compare them with Kafka's.
 
 As a script: ``PYTHONPATH=.:tests python -m builders.compact_for_differ compact DIR
 --now=EPOCH_MS [--topic=GLOB] [--config=KEY=VALUE …]``; exits 4 where a partition was refused.
@@ -34,13 +34,13 @@ from kdump.target.target_file import CopiedFrom
 def compact(
     path: Path, given: Mapping[str, str], *, now_ms: int, topic: str = "*"
 ) -> dict[TopicPartition, Compacted | Refusal]:
-    """Compact the partitions of the log directory ``path`` in place; gives each one's result."""
+    """Compact the partitions of the log directory ``path`` in place; return each one's result."""
     directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     settings = Settings(given=dict(given))
     outcomes: dict[TopicPartition, Compacted | Refusal] = {}
     for partition in directory.partitions:
         name = partition.topic_partition
-        # A partition that is being moved to another directory is not cleaned before it has arrived.
+        # A future replica, which is being moved to this directory, is not cleaned.
         is_live = partition.state is PartitionState.LIVE and is_loaded(partition)
         if name is None or not is_live or not fnmatchcase(name.topic, topic):
             continue
@@ -64,7 +64,7 @@ def compact(
 
 
 def compact_round(begun: Round) -> Compacted | Refusal:
-    """Do all steps of a round in this process, and write the new logs beside the old ones."""
+    """Run all steps of a round in this process, and write the new logs beside the old ones."""
     surveyed = None
     if begun.needs_survey:
         surveyed = {}
@@ -89,13 +89,13 @@ def compact_round(begun: Round) -> Compacted | Refusal:
 
 
 def live_of(scanned: Mapping[Location, Sequence[ScannedPart]]) -> tuple[LiveRecords, int]:
-    """The live records of a log, and how many distinct keys it has."""
+    """Return the live records of a log, and its number of distinct keys."""
     parts = [part for found in scanned.values() for part in found]
     return live_records((part.mapped for part in parts), (part.unmapped for part in parts))
 
 
 def write_group(group: GroupToRewrite) -> RewrittenGroup | Refusal:
-    """Write the new log of ``group`` under its name of that time, if it is to be used."""
+    """Write the new log of ``group`` under its temporary name, unless it is unchanged."""
     rewriter = GroupRewriter(group)
     staged = group.path / staged_name(group.base_offset)
     with staged.local_path.open("wb") as file:

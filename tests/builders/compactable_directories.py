@@ -1,4 +1,4 @@
-"""Log directories after a clean stop, with something to compact."""
+"""Log directories after a clean shutdown, with something to compact."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ KEYS: Final = 7
 
 
 def plain_directory(path: Path, topics: Sequence[str] = ("users",), segments: int = 3) -> Path:
-    """Give a log directory whose partitions hold ten values of each key in closed segments.
+    """Write a log directory whose partitions hold ten values of each key in inactive segments.
 
-    One record of each has no key. The last segment, which is active, has one record.
+    One record of each partition has no key. The active segment has one record.
     """
     for topic in topics:
         partition = path / f"{topic}-0"
@@ -47,7 +47,7 @@ def _plain(offset: int) -> Record:
 
 
 def varied_directory(path: Path, seed: int, count: int = 4) -> Path:
-    """Give a log directory with partitions of all sorts."""
+    """Write a log directory with varied partitions, generated from a seed."""
     rng = random.Random(seed)
     for number in range(count):
         partition = path / f"case-{number}"
@@ -58,7 +58,7 @@ def varied_directory(path: Path, seed: int, count: int = 4) -> Path:
 
 
 def closed(path: Path) -> Path:
-    """Make the log directory like that of a stopped broker that has replicated everything."""
+    """Give the log directory the checkpoints of a clean shutdown with everything replicated."""
     recover(path)
     offsets = read_log_directory(
         local(path), DirectoryKind.LOG_DIRECTORY
@@ -69,7 +69,7 @@ def closed(path: Path) -> Path:
 
 
 def last_values(partition: Path) -> dict[bytes | None, bytes | None]:
-    """Give the last value of each key."""
+    """Return the last value of each key."""
     found: dict[bytes | None, bytes | None] = {}
     for log in sorted(partition.glob("*.log")):
         with local(log).open_file() as source:

@@ -1,4 +1,4 @@
-"""Logs of many kinds with something to compact, generated from a seed."""
+"""Varied logs with something to compact, generated from a seed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Producer:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes batches one after another, as leaders, cleaners and old versions do."""
+    """Writer of consecutive batches, like those of leaders, cleaners and old versions."""
 
     rng: random.Random
     is_old: bool
@@ -46,7 +46,7 @@ class _Writer:
         self.producers = [_Producer(each) for each in self.rng.sample(range(70_000), count)]
 
     def next(self) -> bytes:
-        """One batch, or one message of before magic 2."""
+        """Write one batch, or one message of magic 0 or 1."""
         rng = self.rng
         self.timestamp_ms += rng.randrange(-10_000, 60_000)
         self.offset += rng.randrange(1, 9) if rng.random() < 0.05 else 0
@@ -66,7 +66,7 @@ class _Writer:
         return self._data(producer)
 
     def end_txns(self) -> Iterator[bytes]:
-        """The markers that are still missing."""
+        """Yield the markers of all open transactions."""
         for producer in self.producers:
             if producer.has_txn:
                 yield self._marker(producer)
@@ -149,7 +149,7 @@ class _Writer:
         return self._batch([one], one.offset, flags, producer, Codec.NONE, horizon_ms)
 
     def _empty(self, producer: _Producer) -> bytes:
-        """Make what compaction leaves of a batch whose producer is still active."""
+        """Make the empty batch that compaction keeps for an active producer."""
         first_offset = self.offset
         self.offset += self.rng.randrange(1, 6)
         data = self._batch([], first_offset, 0, producer, Codec.NONE, None)
@@ -190,10 +190,10 @@ class _Writer:
 
 
 def compactable_logs(rng: random.Random, *, ends_old: bool = False) -> dict[str, bytes]:
-    """The logs of a partition by name: up to a dozen segments.
+    """Generate the logs of a partition by name: up to a dozen segments.
 
-    With ``ends_old`` all is of before magic 2, and each segment ends in a message without a key:
-    where that is the last one of a round, the cleaner fails on it.
+    With ``ends_old``, all messages have magic 0 or 1, and each segment ends in a message without a
+    key. The cleaner fails on such a message at the end of a round.
     """
     is_old = ends_old or rng.random() < 0.3
     writer = _Writer(rng, is_old=is_old, offset=rng.choice([0, 0, 5000]))
@@ -224,9 +224,9 @@ PROPERTIES: Final[dict[str, Property]] = {
         rng.choice([0, 0, NOW_MS - BASE_TIMESTAMP_MS - 10**6])
     ),
 }
-"""The topic's properties that decide about compaction, and values that make a difference."""
+"""Topic properties that change the result of compaction, and values to choose from."""
 
 
 def random_properties(rng: random.Random) -> dict[str, str]:
-    """A value for each of :data:`PROPERTIES`."""
+    """Choose a value for each of :data:`PROPERTIES`."""
     return {name: choose(rng) for name, choose in PROPERTIES.items()}

@@ -35,7 +35,7 @@ from kdump.target.refusal import Refusal
 
 TOPIC: Final = "case"
 _RECODED: Final = (".log", ".index", ".timeindex")
-"""What differs where a codec's library is another version than Kafka's."""
+"""Files that may differ if a codec's library is of another version than Kafka's."""
 
 
 class CleanerServer(JavaServer):
@@ -47,7 +47,7 @@ class CleanerServer(JavaServer):
     def compact(
         self, directory: Path, properties: Mapping[str, str], now_ms: int
     ) -> dict[str, str]:
-        """Compact; gives where the cleaner failed and why, by the names of the directories."""
+        """Compact; return the error of each partition that the cleaner failed on, by directory."""
         return self.ask_words(
             [str(directory), str(now_ms), *(f"{k}={v}" for k, v in properties.items())]
         )
@@ -61,10 +61,10 @@ class CleaningArena:
         self._cleaner = cleaner
         self.base, self.theirs, self.ours = (path / n for n in ("base", "theirs", "ours"))
         self.failures = 0
-        """How often Kafka's cleaner ended with an exception."""
+        """The number of exceptions of Kafka's cleaner."""
 
     def generate(self, rng: random.Random, count: int, *, ends_old: bool = False) -> None:
-        """Make ``count`` partitions, and let Kafka give them indexes and snapshots."""
+        """Generate ``count`` partitions, and let Kafka write their indexes and snapshots."""
         self.base.mkdir(parents=True)
         for number in range(count):
             partition = self.base / f"{TOPIC}-{number}"
@@ -79,10 +79,10 @@ class CleaningArena:
             os.utime(log, ns=(modified_ns, modified_ns))
 
     def adopt(self, directory: Path) -> None:
-        """Take a log directory that a broker closed; all of it is dirty.
+        """Copy a clean log directory of a broker; all of it is dirty.
 
-        Left out is what no cleaner cleans: the cluster's metadata, and what is being moved or
-        deleted.
+        Partitions that no cleaner cleans are omitted: the cluster's metadata, and partitions that
+        are being moved or deleted.
         """
         shutil.copytree(directory, self.base)
         for partition in read_log_directory(
@@ -113,7 +113,7 @@ class CleaningArena:
             (self.base / checkpoint).write_bytes(encode_offset_checkpoint(entries))
 
     def compare(self, properties: Mapping[str, str], now_ms: int) -> list[str]:
-        """Compact with both; gives the differences."""
+        """Compact with Kafka and kdump; return the differences."""
         for copy in (self.theirs, self.ours):
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(self.base, copy)
@@ -165,7 +165,7 @@ class CleaningArena:
                 yield f"{file} was modified at another time"
 
     def _is_recoded(self, name: str, file: str) -> bool:
-        """Whether a difference is only that of compressed bytes."""
+        """Tell whether two files differ only in their compressed bytes."""
         if not file.endswith(_RECODED):
             return False
         log = file.partition(".")[0] + ".log"
@@ -189,7 +189,7 @@ def _compared(directory: Path) -> dict[str, bytes]:
 
 
 def _content(log: Path) -> Iterator[object]:
-    """Batches and records, whatever bytes their codec chose."""
+    """Yield batches and records, independently of their compressed bytes."""
     with local(log).open_file() as source:
         for step in walk_segment(source, with_records=True):
             if isinstance(step, MessageSet):
@@ -214,7 +214,7 @@ def _batches_and_records(columns: RecordColumns) -> Iterator[object]:
 
 
 def main() -> int:
-    """Print the differences; gives 1 if there are any."""
+    """Print the differences; return 1 if there are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("classpath")
     parser.add_argument("--seed", type=int, default=1)

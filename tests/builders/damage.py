@@ -1,4 +1,4 @@
-"""Damage by crashes, bad disks and people to the files of a partition, from a seed."""
+"""Random damage to the files of a partition, as by crashes, bad disks and people."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 import crc32c
 
 Damage = Callable[[random.Random, bytearray], bytearray]
-"""Damages the content of a file; may change and return the same object."""
+"""A function that damages the content of a file; it may change and return the same object."""
 
 _LENGTH: Final = struct.Struct(">i")
 _CRC: Final = struct.Struct(">I")
@@ -36,11 +36,11 @@ HEADER_FIELDS: Final = (
     (53, ">i"),  # base sequence
     (57, ">i"),  # record count
 )
-"""Position and layout of each field of a batch; the first four are those of older sets too."""
+"""Position and format of each field of a batch; message sets share the first four."""
 
 
 def batch_positions(log: bytes | bytearray) -> list[int]:
-    """Give where batches begin, as far as their length fields lead."""
+    """Return the positions of batches by following their length fields."""
     position, found = 0, []
     while position + LOG_OVERHEAD + 5 <= len(log):
         (length,) = _LENGTH.unpack_from(log, position + 8)
@@ -52,7 +52,7 @@ def batch_positions(log: bytes | bytearray) -> list[int]:
 
 
 def checksum_again(log: bytearray, position: int) -> None:
-    """Write the right checksum into the batch (magic 2) at ``position``."""
+    """Correct the checksum of the batch (magic 2) at ``position``."""
     (length,) = _LENGTH.unpack_from(log, position + 8)
     end = position + LOG_OVERHEAD + length
     if log[position + MAGIC_POSITION] == 2 and position + BATCH_OVERHEAD <= end <= len(log):
@@ -101,7 +101,7 @@ def all_zeroes(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def header_field_changed(rng: random.Random, content: bytearray) -> bytearray:
-    """One field of one batch header becomes an edge value; the checksum stays as it was."""
+    """Set one field of a batch header to an edge value; leave the checksum unchanged."""
     positions = batch_positions(content)
     if positions:
         _change_field(rng, content, rng.choice(positions))
@@ -109,7 +109,7 @@ def header_field_changed(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def header_field_forged(rng: random.Random, content: bytearray) -> bytearray:
-    """The same with a matching checksum: impossible content with a valid checksum."""
+    """Set one field of a batch header to an edge value, and correct the checksum."""
     positions = batch_positions(content)
     if positions:
         position = rng.choice(positions)
@@ -119,14 +119,14 @@ def header_field_forged(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def record_forged(rng: random.Random, content: bytearray) -> bytearray:
-    """A bit of the records is flipped, and the checksum matches."""
+    """Flip a bit of the records, and correct the checksum."""
     positions = batch_positions(content)
     if positions:
         position = rng.choice(positions)
         (length,) = _LENGTH.unpack_from(content, position + 8)
         begin, end = position + BATCH_OVERHEAD, position + LOG_OVERHEAD + length
         if begin < end:
-            # Lengths and counts come first in a record: damage there deserves more cases.
+            # Lengths and counts are at the start of a record: damage these more often.
             at = rng.choice([rng.randrange(begin, end), rng.randrange(begin, min(begin + 12, end))])
             content[at] ^= 1 << rng.randrange(8)
             checksum_again(content, position)
@@ -134,7 +134,7 @@ def record_forged(rng: random.Random, content: bytearray) -> bytearray:
 
 
 def attributes_forged(rng: random.Random, content: bytearray) -> bytearray:
-    """Another codec, timestamp type or kind of batch is claimed, and the checksum matches."""
+    """Change the codec, timestamp type or kind of a batch, and correct the checksum."""
     positions = batch_positions(content)
     if positions:
         position = rng.choice(positions)
@@ -160,8 +160,8 @@ def batch_missing(rng: random.Random, content: bytearray) -> bytearray:
     return content
 
 
-def batch_cut_short(rng: random.Random, content: bytearray) -> bytearray:
-    """Bytes inside a batch are missing, so that the rest is shifted."""
+def bytes_removed(rng: random.Random, content: bytearray) -> bytearray:
+    """Remove bytes inside a batch, so that the rest is shifted."""
     if content:
         at = rng.randrange(len(content))
         del content[at : at + rng.choice([1, 2, 7, 40])]
@@ -202,13 +202,13 @@ LOG: Final[tuple[Damage, ...]] = (
     attributes_forged,
     batch_twice,
     batch_missing,
-    batch_cut_short,
+    bytes_removed,
 )
 INDEX: Final[tuple[Damage, ...]] = (index_entry_changed, index_entry_twice)
 
 
 def damaged(rng: random.Random, files: Mapping[str, bytes]) -> tuple[str, dict[str, bytes]]:
-    """Damage one file of a partition, or remove it; gives what was done, and the files."""
+    """Damage or remove one file of a partition; return the name of the damage, and the files."""
     after = dict(files)
     logs = [name for name in files if name.endswith((".log", ".checkpoint"))]
     others = [name for name in files if name not in logs]

@@ -1,8 +1,7 @@
-"""The official tool and kdump on the same files, one after the other.
+"""The official tool and kdump on the same files, compared.
 
-As a script it prints the
-differences over generated segments, whole and damaged: ``PYTHONPATH=tests python -m builders.duel
-CLASSPATH [--seed N] [--count N] [--kind KIND]``.
+As a script it prints the differences over generated segments, valid and damaged:
+``PYTHONPATH=tests python -m builders.duel CLASSPATH [--seed N] [--count N] [--kind KIND]``.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ LOG_OPTIONS: Final = (
     ("--print-data-log", "--skip-record-metadata"),
     ("--deep-iteration", "--skip-record-metadata"),
 )
-"""How logs and KRaft snapshots are printed."""
+"""Ways to print logs and KRaft snapshots."""
 
 INDEX_OPTIONS: Final = ((), ("--verify-index-only",), ("--index-sanity-check",))
-"""How offset and time indexes are printed."""
+"""Ways to print offset and time indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How the two tools' runs over the same files compare."""
+    """The comparison of two runs over the same files, one of each tool."""
 
     args: tuple[str, ...]
     differences: tuple[str, ...]
@@ -54,17 +53,17 @@ class Verdict:
 
 
 class Duel:
-    """Both tools, and the directory ``arena`` that they work in."""
+    """Both tools, and their working directory ``arena``."""
 
     def __init__(self, official: OfficialTool, arena: Path) -> None:
         self._official = official
         self._arena = arena
 
     def compare(self, files: Files, *runs: Sequence[str]) -> list[Verdict]:
-        """Run both tools with each of ``runs`` over ``files``; gives the verdicts that differ.
+        """Run both tools with each of ``runs`` over ``files``; return the verdicts that differ.
 
         In the arguments, files are named ``case/NAME``. The files are written again for each run,
-        because the official tool alters them. It is compared, too, that kdump does not.
+        because the official tool changes them. A change by kdump is a difference, too.
         """
         directory = self._arena / "case"
         directory.mkdir()
@@ -97,7 +96,7 @@ class Duel:
 
 
 def runs_over(files: Files) -> Iterator[tuple[str, ...]]:
-    """Give arguments for each of the files, with each way to print its kind."""
+    """Yield arguments for each of the files, with each way to print its kind."""
     for name in sorted(files):
         match Path(name).suffix:
             case ".log" | ".checkpoint":
@@ -116,7 +115,7 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 
 def _lay(directory: Path, files: Files) -> None:
-    """Make the content of ``directory`` exactly ``files``, writing only what differs."""
+    """Make ``directory`` contain exactly ``files``, writing only files that differ."""
     for path in directory.iterdir():
         if path.name not in files:
             path.unlink()
@@ -157,7 +156,7 @@ def generate(
 
 
 def main() -> int:
-    """Print how the tools compare over generated segments; gives 1 where they differ."""
+    """Compare the tools over generated segments; return 1 if they differ."""
     parser = argparse.ArgumentParser()
     parser.add_argument("classpath")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,4 +1,4 @@
-"""Journals forged by somebody who may write to the log directory."""
+"""Journals forged by somebody with write access to the log directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Forge = Callable[[Journal], Journal]
 
 
 def log_dir_with_a_run(tmp_path: Path) -> Path:
-    """Make a log directory in which a run was completed, and a foreign file beside it."""
+    """Make a log directory with a completed run, and a foreign file beside it."""
     log_dir = tmp_path / "logs"
     write_files(log_dir, {LOG: b"12345678", "b": b"b", "c": b"c"})
     (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"0\n0\n")
@@ -38,7 +38,7 @@ def log_dir_with_a_run(tmp_path: Path) -> Path:
 
 
 def forge(log_dir: Path, forged: Forge, state: RunState = RunState.APPLIED) -> Path:
-    """Change the journal of run 1, or its state."""
+    """Change the journal of run 1 or its state."""
     path = log_dir / ".kdump-1.applied"
     journal = read_journal(path)
     path.unlink()
@@ -51,7 +51,7 @@ def with_steps(*steps: JournalRecord) -> Forge:
 
 
 def before_of(path: str, metadata: Metadata) -> Forge:
-    """Claim that a file was cut."""
+    """Claim that a file was truncated."""
     before = BeforeImage(100, metadata, True, None, Cut(0, ()), None)
     return lambda journal: replace(
         journal,
@@ -78,7 +78,7 @@ def linked_to(name: str) -> Forge:
 
 
 def paths_of(foreign: str) -> dict[str, Forge]:
-    """Give every journal in which one of the file names is ``foreign``."""
+    """Return forged journals that use ``foreign`` in place of each kind of file name."""
     return {
         "remove": with_steps(JournalRecord(RecordKind.REMOVE, foreign)),
         "remove-guard": with_steps(JournalRecord(RecordKind.REMOVE, f"{PARTITION}/c", foreign)),

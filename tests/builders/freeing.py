@@ -23,14 +23,14 @@ EVERY_TOPIC: Final = (
     "--config=cleanup.policy=delete",
     "--config=remote.storage.enable=false",
 )
-"""Options that select all topics, with the configuration that this requires."""
+"""Options that select all topics, with the configuration that a pattern requires."""
 FIRST_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 1_012}", "--config=retention.ms=1000")
-"""Options with which the first segment of ``LogModel`` is too old, and the second is not."""
+"""Options by which the first segment of ``LogModel`` is too old, but not the second."""
 ALL_IS_OLD: Final = (f"--now={BASE_TIMESTAMP_MS + 9_000}", "--config=retention.ms=1000")
 
 
 def second_partition(root: Path, name: str, offsets: Mapping[str, int]) -> Path:
-    """Write a partition with the content of ``orders-0``, and lines of checkpoints by file name."""
+    """Copy the partition ``orders-0``, and write lines for the copy in checkpoints by file name."""
     other = root / name
     other.mkdir()
     for each in (root / "orders-0").iterdir():
@@ -52,13 +52,13 @@ def write_line(root: Path, file_name: str, key: tuple[str, int], offset: int | N
 
 
 def lines_of(root: Path, file_name: str) -> dict[str, int]:
-    """Read a checkpoint, by the names of partitions' directories."""
+    """Read the offsets of a checkpoint by partition directory."""
     entries = decode_offset_checkpoint((root / file_name).read_bytes())
     return {str(each): offset for each, offset in entries}
 
 
 def logs_of(partition: Path) -> list[int]:
-    """Give the base offsets of a partition's logs."""
+    """Return the base offsets of a partition's logs."""
     return sorted(int(path.stem) for path in partition.glob("*.log"))
 
 
@@ -67,24 +67,24 @@ def run(command: str, *args: str | Path) -> Outcome:
 
 
 def rows_of(command: str, *args: str | Path) -> list[dict[str, Any]]:
-    """Run a command that must succeed; gives its JSON."""
+    """Run a command that must succeed; return its JSON objects."""
     outcome = run(command, "--output", "jsonl", *args)
     assert outcome.stderr == b""
     return objects(outcome.stdout)
 
 
-def of_type(said: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [row for row in said if row["type"] == kind]
+def of_type(rows: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["type"] == kind]
 
 
 def verify(root: Path) -> int:
     return run("verify", root).exit_status
 
 
-def fields_missing_from(page: str, said: list[dict[str, Any]]) -> set[str]:
-    """Return the names of fields that a page of the manual does not mention."""
+def fields_missing_from(page: str, rows: list[dict[str, Any]]) -> set[str]:
+    """Return the names of fields that a manual page does not mention."""
     text = document_of(page).astext()
-    return _fields(said) - set(re.findall(r"\w+", text))
+    return _fields(rows) - set(re.findall(r"\w+", text))
 
 
 def _fields(value: Any) -> set[str]:

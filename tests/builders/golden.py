@@ -4,7 +4,7 @@ A collection, unpacked by :mod:`builders.archives`, has ``out/NAME/`` (a directo
 it) and ``golden/NAME/`` (what the official tool printed, run from ``out/NAME``), with one line of
 ``golden/NAME/INDEX.jsonl`` for each run.
 
-As a script, with the folder of a collection and perhaps one name of it, it prints each difference:
+As a script it prints each difference in a collection, or in one directory of it:
 ``PYTHONPATH=tests python -m builders.golden FOLDER [NAME] [--filter 'GLOB']``. The glob is matched
 with ``file.mode``, such as ``*/__consumer_offsets-*.offsets``.
 """
@@ -26,7 +26,7 @@ from typing import Final
 from builders.in_process import Outcome, run_kdump
 
 SCRATCH: Final = "/SCRATCH/"
-"""How absolute paths begin in recorded standard errors; the directory's name follows."""
+"""Prefix of absolute paths in the recorded standard error; the directory's name follows."""
 
 SOUND: Final = 0
 DAMAGE_LEFT: Final = 4
@@ -43,7 +43,7 @@ _REPORTS: Final = re.compile(
          ^Snapshot\ (contained\ an\ unknown|failed|is\ corrupt) """,
     re.MULTILINE | re.VERBOSE,
 )
-"""The official tool's reports of damage."""
+"""Reports of damage by the official tool."""
 
 _OWN_PROBLEM: Final = re.compile(rb"^\S+: byte \d+: .*\n", re.MULTILINE)
 """A line in which kdump reports damage."""
@@ -57,7 +57,7 @@ _GAP: Final = re.compile(rb"^  (-?\d+) is followed by (-?\d+)$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One run of the official tool: its arguments, working directory, streams and end."""
+    """One run of the official tool: its arguments, working directory, output and error."""
 
     name: str
     args: tuple[str, ...]
@@ -68,7 +68,7 @@ class Recorded:
 
 
 def recorded_runs(collection: Path, name: str, pattern: str = "*") -> Iterator[Recorded]:
-    """Give the runs over the directory ``name`` whose ``file.mode`` matches ``pattern``."""
+    """Return the runs over the directory ``name`` whose ``file.mode`` matches ``pattern``."""
     cwd = collection / "out" / name
     folder = collection / "golden" / name
     for line in (folder / "INDEX.jsonl").read_text().splitlines():
@@ -88,13 +88,13 @@ def recorded_runs(collection: Path, name: str, pattern: str = "*") -> Iterator[R
 
 
 def differences(recorded: Recorded, ours: Outcome) -> list[str]:
-    """Say how kdump's ``ours`` differs from what the recorded run requires.
+    """List the differences between kdump's outcome ``ours`` and the recorded run.
 
-    Where the official tool succeeded, standard output must be the same byte for byte, and so must
-    standard error, except for lines about damage that only kdump notices. Where it died, kdump must
-    print the same up to that line, perhaps more, and say why. For files that it ignores and kdump
-    reads, only the beginning must be the same. The exit status must be 4 where it died or either
-    reported damage, else 0; a file that both ignore may be an error.
+    If the official tool succeeded, standard output must be the same byte for byte, and so must
+    standard error, except for damage that only kdump detects. If it failed, kdump must print the
+    same up to the last line, may print more, and must report the error. For files that only kdump
+    reads, only the first lines must be the same. The exit status must be 4 if the official tool
+    failed or either tool reported damage, else 0; a file that both ignore may be an error.
     """
     found = []
     ignored = _IGNORED in recorded.stderr and _IGNORED not in ours.stderr
@@ -110,7 +110,7 @@ def differences(recorded: Recorded, ours: Outcome) -> list[str]:
         found.append("stderr: " + first_difference(recorded.stderr, echoed))
     told = echoed != ours.stderr or reports_damage(recorded.stdout, recorded.stderr)
     wanted = {DAMAGE_LEFT} if recorded.died or told else {SOUND}
-    if SOUND in wanted and _falls(recorded.stdout):
+    if SOUND in wanted and _decreases(recorded.stdout):
         wanted = {SOUND, DAMAGE_LEFT}
     if _IGNORED in recorded.stderr:
         wanted |= {SOUND, DAMAGE_LEFT, OPERATIONAL_ERROR}
@@ -123,18 +123,19 @@ def differences(recorded: Recorded, ours: Outcome) -> list[str]:
 def reports_damage(stdout: bytes, stderr: bytes) -> bool:
     """Tell whether the official tool's output reports damage.
 
-    Its remark that an offset is followed by a greater one is not a report of damage: every segment
-    above offset 0 (``-1 is followed by N``) and every compacted one has it. Offsets that fall are.
+    A remark that an offset is followed by a greater one is not a report of damage: every segment
+    after offset 0 (``-1 is followed by N``) and every compacted segment has it. A decreasing offset
+    is damage.
     """
     if _REPORTS.search(stdout) or _REPORTS.search(stderr):
         return True
     return any(int(after) <= int(before) for before, after in _GAP.findall(stderr))
 
 
-def _falls(stdout: bytes) -> bool:
-    """Tell whether offsets fall from batch to batch.
+def _decreases(stdout: bytes) -> bool:
+    """Tell whether offsets decrease from batch to batch.
 
-    The official tool remembers one successor of each offset, so that it may forget a fall.
+    The official tool stores one successor of each offset, so that it may lose a decrease.
     """
     pairs = _OFFSETS.findall(stdout)
     ends = [int(last or first) for first, last in pairs]
@@ -143,7 +144,7 @@ def _falls(stdout: bytes) -> bool:
 
 
 def first_difference(expected: bytes, found: bytes) -> str:
-    """Show the first line in which two outputs differ, with its number."""
+    """Format the first line in which two outputs differ, with its number."""
     theirs, ours = expected.split(b"\n"), found.split(b"\n")
     for number, (expected_line, found_line) in enumerate(zip(theirs, ours, strict=False), 1):
         if expected_line != found_line:
@@ -157,7 +158,7 @@ def first_difference(expected: bytes, found: bytes) -> str:
 
 
 def _shown(expected: bytes, found: bytes) -> str:
-    """Show two lines, from shortly before the column where they differ."""
+    """Format two lines, from shortly before the column where they differ."""
     pairs = zip(expected, found, strict=False)
     column = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     start = max(0, column - 80)
@@ -167,7 +168,7 @@ def _shown(expected: bytes, found: bytes) -> str:
 
 
 def main() -> int:
-    """Compare kdump with the recorded runs of a collection; gives 1 if any differ."""
+    """Compare kdump with the recorded runs of a collection; return 1 if any differ."""
     parser = argparse.ArgumentParser()
     parser.add_argument("collection", type=Path)
     parser.add_argument("names", nargs="*")

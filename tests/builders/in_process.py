@@ -1,4 +1,4 @@
-"""kdump's command line, run in this process as a shell would run it."""
+"""Run kdump's command line in this process as a shell would run it."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Outcome:
 
 
 def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
-    """Run ``kdump ARGS`` with ``cwd`` as the working directory, both streams caught.
+    """Run ``kdump ARGS`` in the working directory ``cwd``, and capture its output.
 
-    The streams are captured at the file descriptors, because fast code may write there.
+    Standard output and error are captured at the file descriptors, because fast code may write
+    there.
 
     Raises:
         AssertionError: kdump ended with an unexpected exception.
@@ -51,8 +52,8 @@ def run_kdump(args: Sequence[str], cwd: Path) -> Outcome:
 def run_on_terminal(args: Sequence[str], cwd: Path, columns: int) -> list[str]:
     """Run ``kdump ARGS`` on a terminal that is ``columns`` wide.
 
-    Gives the lines of both streams, without colours. ``COLUMNS`` is unset: it would override the
-    terminal, and pytest-xdist sets it for its processes.
+    Return the lines of standard output and error, without colours. ``COLUMNS`` is unset: it would
+    override the terminal, and pytest-xdist sets it for its processes.
     """
     from kdump.cli import main
 
@@ -84,7 +85,7 @@ def _read_to_end(controller: int) -> bytes:
 
 @contextlib.contextmanager
 def _redirected(descriptor: int, file: IO[bytes]) -> Iterator[None]:
-    """Let ``descriptor`` (1 or 2), and the stream of that name in :mod:`sys`, end in ``file``."""
+    """Redirect ``descriptor`` (1 or 2), and the same stream in :mod:`sys`, to ``file``."""
     name = {1: "stdout", 2: "stderr"}[descriptor]
     stream_before = getattr(sys, name)
     stream_before.flush()

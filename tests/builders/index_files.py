@@ -18,13 +18,13 @@ from kdump.formats.time_index import TimeIndex
 
 
 def offset_index_bytes(entries: Sequence[tuple[int, int]], base_offset: int = 0) -> bytes:
-    """An offset index of ``entries``: absolute offset and position."""
+    """Encode an offset index of ``entries``: absolute offset and position."""
     offset, position = _columns(entries)
     return offset_index.encode(OffsetIndex(base_offset, offset, position))
 
 
 def time_index_bytes(entries: Sequence[tuple[int, int]], base_offset: int = 0) -> bytes:
-    """A time index of ``entries``: timestamp and absolute offset."""
+    """Encode a time index of ``entries``: timestamp and absolute offset."""
     timestamp, offset = _columns(entries)
     return time_index.encode(TimeIndex(base_offset, timestamp, offset))
 
@@ -39,7 +39,7 @@ def _columns(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The files of one segment, beside each other."""
+    """Paths of the files of one segment."""
 
     directory: Path
     base_offset: int = 0
@@ -83,7 +83,7 @@ class Said:
         self.report = DumpReport(self.lines.append)
 
     def finish(self) -> list[str]:
-        """Everything that was said, the report's summary included."""
+        """Return all lines, including the summary of the report."""
         self.report.finish()
         return self.lines
 

@@ -10,7 +10,7 @@ from typing import IO, Self
 
 
 class JavaServer:
-    """The JVM of the class ``main``; ends when its context is left."""
+    """A JVM that runs the class ``main`` until its context ends."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class JavaServer:
 
     @property
     def requests(self) -> IO[bytes]:
-        """Where requests are written to."""
+        """The stream for requests."""
         assert self._process.stdin is not None
         return self._process.stdin
 
     @property
     def answers(self) -> IO[bytes]:
-        """Where answers are read from."""
+        """The stream of answers."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def ask_words(self, words: Iterable[str]) -> dict[str, str]:
-        """Send words on a line; gives the answer's lines by name."""
+        """Send one line of words; return the lines of the answer by name."""
         self.requests.write(("\t".join(words) + "\n").encode())
         self.requests.flush()
         said = {}
@@ -62,7 +62,7 @@ class JavaServer:
         return said
 
     def ended(self) -> EOFError:
-        """Make the error that the server has ended."""
+        """Make the error for a server that has ended."""
         return EOFError(f"the JVM ended with status {self._process.wait()}")
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Jobs for the engines' tests; importable by name, as workers have to import them."""
+"""Jobs for the tests of engines, which worker processes import by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kdump.storage.location import Location
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """What was counted in a split."""
+    """Counts of one split."""
 
     batches: int
     records: int
@@ -26,33 +26,33 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class CountBatches:
-    """Counts the valid batches of a split, and the records and bytes in them."""
+    """Count the valid batches of a split, and their records and bytes."""
 
     def run(self, split: Split) -> Count:
         batches = records = size_bytes = 0
         with split.path.open_file() as source:
             for window in read_windows(source, split.start, split.end):
-                sound = window.batches.rows(window.batches.is_valid)
-                batches += sound.count
-                records += int(sound.records_count.sum())
-                size_bytes += int(sound.size_bytes.sum())
+                valid = window.batches.rows(window.batches.is_valid)
+                batches += valid.count
+                records += int(valid.records_count.sum())
+                size_bytes += int(valid.size_bytes.sum())
         return Count(batches, records, size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
-class DealBatches:
-    """Counts, and deals out the positions of batches; collects them with the splits they are of."""
+class ShuffleBatches:
+    """Count, and shuffle the positions of batches; the reducer collects them by split."""
 
     counting: CountBatches = field(default_factory=CountBatches)
 
     def map(self, split: Split, buckets: int) -> tuple[Count, dict[int, tuple[Split, list[int]]]]:
-        dealt: dict[int, tuple[Split, list[int]]] = {}
+        shuffled: dict[int, tuple[Split, list[int]]] = {}
         with split.path.open_file() as source:
             for window in read_windows(source, split.start, split.end):
                 for position in window.batches.position.tolist():
-                    _, own = dealt.setdefault(position % buckets, (split, []))
+                    _, own = shuffled.setdefault(position % buckets, (split, []))
                     own.append(position)
-        return self.counting.run(split), dealt
+        return self.counting.run(split), shuffled
 
     def reduce(self, pieces: Sequence[tuple[Split, list[int]]]) -> list[tuple[Split, int]]:
         return [(split, position) for split, positions in pieces for position in positions]
@@ -60,7 +60,7 @@ class DealBatches:
 
 @dataclass(frozen=True, slots=True)
 class FailOn:
-    """Gives the size of each split, but raises on one path what a bug would raise."""
+    """Return the size of each split, but raise an unexpected exception on one path."""
 
     path: Location
 
@@ -72,9 +72,9 @@ class FailOn:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """Counts, but the first process that reaches one path dies.
+    """Count, but kill the first process that reaches one path.
 
-    The file ``scar`` tells later processes that it has happened; without one, every process dies.
+    The file ``scar`` marks that this has happened; without one, every process is killed.
     """
 
     path: Location
@@ -91,7 +91,7 @@ class KillWorker:
 
 @dataclass(frozen=True, slots=True)
 class TellProcess:
-    """Gives the id of the process that a split is worked on in."""
+    """Return the id of the process that runs a split."""
 
     def run(self, split: Split) -> int:
         return os.getpid()
@@ -99,7 +99,7 @@ class TellProcess:
 
 @dataclass(frozen=True, slots=True)
 class KillJava:
-    """Ends the JVM that a worker on this machine works for."""
+    """Kill the JVM that a worker on this machine works for."""
 
     def run(self, split: Split) -> None:
         os.kill(parent_of(os.getppid()), signal.SIGKILL)
@@ -108,7 +108,7 @@ class KillJava:
 
 @dataclass(frozen=True, slots=True)
 class WaitForEver:
-    """Writes to a named pipe which process works on a split, and never ends."""
+    """Write the id of the process to a named pipe, and never return."""
 
     pipe: str
 
@@ -121,7 +121,7 @@ class WaitForEver:
 
 @dataclass(frozen=True, slots=True)
 class CountWhereMounted:
-    """Counts in a file that each node of a cluster has below a directory of its own."""
+    """Count in a file that each node of a cluster has below a directory of its own."""
 
     mounts: str
     counting: CountBatches = field(default_factory=CountBatches)
@@ -133,7 +133,7 @@ class CountWhereMounted:
 
 @dataclass(frozen=True, slots=True)
 class TellExecutable:
-    """Gives the Python that a split is worked on with."""
+    """Return the Python executable that runs a split."""
 
     def run(self, split: Split) -> str:
         return sys.executable
@@ -141,7 +141,7 @@ class TellExecutable:
 
 @dataclass(frozen=True, slots=True)
 class TellKdump:
-    """Gives the process, where it has kdump from, and its node."""
+    """Return the process id, the path of the kdump package, and the node."""
 
     def run(self, split: Split) -> tuple[int, str, str]:
         import kdump
@@ -151,7 +151,7 @@ class TellKdump:
 
 @dataclass(frozen=True, slots=True)
 class TellParents:
-    """Gives the process that started the one that a split is worked on in, and the one above."""
+    """Return the parent and the grandparent of the process that runs a split."""
 
     def run(self, split: Split) -> tuple[int, int]:
         parent = os.getppid()
@@ -159,11 +159,11 @@ class TellParents:
 
 
 def node() -> str:
-    """The executor's number, in Spark's ``local-cluster``: it is in a directory of that name."""
+    """Return the executor's number in Spark's ``local-cluster``, from its working directory."""
     return Path(f"/proc/{os.getppid()}/cwd").readlink().name
 
 
 def parent_of(process: int) -> int:
-    """The process that started another."""
+    """Return the parent process."""
     status = Path(f"/proc/{process}/stat").read_text()
     return int(status.rpartition(")")[2].split()[1])

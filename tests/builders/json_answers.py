@@ -1,4 +1,4 @@
-"""kdump's JSON output: the objects between the header and the end."""
+"""Parse kdump's JSON output: the objects between header and end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 
 def all_objects(answer: bytes | str) -> list[Row]:
-    """Every object of an answer, be it one array or an object per line."""
+    """Return every object of an answer, from one array or an object per line."""
     text = answer.decode() if isinstance(answer, bytes) else answer
     found: list[Row]
     if text.startswith("["):
@@ -24,10 +24,10 @@ def all_objects(answer: bytes | str) -> list[Row]:
 
 
 def objects(answer: bytes | str) -> list[Row]:
-    """The objects of a complete answer without its header and its end.
+    """Return the objects of a complete answer without its header and end.
 
     Raises:
-        AssertionError: one of the two is missing, or there is another one.
+        AssertionError: header or end is missing, or there are several.
     """
     header, *found, end = all_objects(answer)
     command = header.pop("command")

@@ -1,4 +1,4 @@
-"""The commands that can answer in JSON."""
+"""Commands with JSON output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _leaf_commands(
 
 
 def json_commands() -> list[str]:
-    """Every command that can answer in JSON."""
+    """Return every command with JSON output."""
     return [
         name
         for name, command in _leaf_commands(main.cli, click.Context(main.cli))

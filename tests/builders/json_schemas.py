@@ -17,7 +17,7 @@ COMMON: Final = "common.json"
 
 @functools.cache
 def documents() -> dict[str, dict[str, Any]]:
-    """Every schema file by its name."""
+    """Return every schema by its file name."""
     return {path.name: json.loads(path.read_text()) for path in sorted(SCHEMAS.glob("*.json"))}
 
 
@@ -32,13 +32,13 @@ def _validator(reference: str) -> jsonschema.Draft202012Validator:
 
 
 def problem_of_answer(command: str, answer: list[dict[str, Any]]) -> str | None:
-    """What is wrong with a whole answer; None where nothing is."""
+    """Validate a whole answer; return the problem, or None."""
     error = jsonschema.exceptions.best_match(_validator(_file(command)).iter_errors(answer))
     return None if error is None else f"{error.json_path}: {error.message}"
 
 
 def problems_of_objects(command: str, answer: list[dict[str, Any]]) -> Iterator[str]:
-    """What is wrong with the objects of an answer, each judged by its type: quicker and clearer."""
+    """Validate each object of an answer by its type; return the problems."""
     kinds = documents()[_file(command)]["$defs"]
     for each in answer:
         if each["type"] not in kinds:

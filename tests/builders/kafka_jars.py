@@ -1,4 +1,4 @@
-"""Kafka's own jars, fetched once by Maven, and the Java programs that the tests drive it with.
+"""Kafka's own jars, fetched once by Maven, and the compiled Java programs of the tests.
 
 As a script it prints the classpath of the jars: ``PYTHONPATH=tests python -m builders.kafka_jars``.
 """
@@ -16,7 +16,7 @@ from typing import Final
 from builders.once import made_once
 
 OLDEST_JAVA: Final = 17
-"""The oldest Java that Kafka 4 runs on."""
+"""The oldest Java version that Kafka 4 supports."""
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 _POM: Final = _ROOT / "tests" / "java" / "pom.xml"
@@ -25,7 +25,7 @@ _BUILD: Final = _ROOT / "build"
 
 
 class ReferenceUnavailable(Exception):
-    """Kafka's jars are not available, and why: tests that need them are skipped."""
+    """Kafka's jars are not available, for this reason; tests that need them are skipped."""
 
 
 class CompilationFailed(Exception):
@@ -33,9 +33,9 @@ class CompilationFailed(Exception):
 
 
 def jars_classpath() -> str:
-    """Give the classpath of Kafka and ``kafka-tools``, fetching the jars into ``build/kafka-jars``.
+    """Fetch the jars of Kafka and its tools into ``build/kafka-jars``; return their classpath.
 
-    Raises :class:`ReferenceUnavailable` where Java or Maven is missing, or Maven fails.
+    Raises :class:`ReferenceUnavailable` if Java or Maven is missing, or Maven fails.
     """
     _require_java()
     pom = _POM.read_bytes()
@@ -44,10 +44,10 @@ def jars_classpath() -> str:
 
 
 def programs_classpath() -> str:
-    """Give the classpath of the compiled ``tests/java/src/*.java``, followed by Kafka's jars.
+    """Return the classpath of the compiled ``tests/java/src/*.java``, followed by Kafka's jars.
 
     Raises :class:`ReferenceUnavailable` as :func:`jars_classpath` does, and
-    :class:`CompilationFailed` with what the compiler said.
+    :class:`CompilationFailed` with the compiler's output.
     """
     jars = jars_classpath()
     sources = sorted(_SOURCES.rglob("*.java"))
@@ -87,7 +87,7 @@ def _fetch(folder: Path) -> None:
 
 
 def _failure_of(*command: str | Path) -> str:
-    """Run ``command``; gives what it said if it failed, else nothing."""
+    """Run ``command``; return its output if it failed, else an empty text."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""

@@ -1,7 +1,7 @@
-"""kdump in a process of its own that is killed before a certain change of the disk.
+"""kdump in a separate process that is killed before a given change to the disk.
 
-Importing kdump takes longer than a command on a small directory. So one process with one thread
-imports everything once and forks; each fork runs one command and is killed.
+Importing kdump takes longer than a command on a small directory. Therefore one process with one
+thread imports everything once and forks; each fork runs one command and is killed.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _CHANGES: Final = (
 
 
 class KillableKdump:
-    """Runs kdump in forks of a process that has imported it; a context that ends that process."""
+    """Run kdump in forks of a process that has imported it; the context ends that process."""
 
     def __init__(self) -> None:
         tests = Path(__file__).resolve().parents[1]
         paths = {"PYTHONPATH": f"{tests.parent}{os.pathsep}{tests}"}
-        # A process with threads is not to be forked: NumPy starts some for linear algebra.
+        # A process with threads must not be forked: NumPy starts some for linear algebra.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "builders.killed_process"],
             env=os.environ | paths | {"OPENBLAS_NUM_THREADS": "1"},
@@ -63,10 +63,10 @@ class KillableKdump:
         self._process.__exit__(kind, value, trace)
 
     def run_and_kill(self, args: Sequence[str | Path], at: int) -> int:
-        """Run ``kdump ARGS`` and kill it before change ``at`` of the disk, counted from 0.
+        """Run ``kdump ARGS`` and kill it before change ``at`` to the disk, counted from 0.
 
-        Gives its exit status, or less than 0 where it was killed: it ends by itself if there are
-        not that many changes.
+        Return its exit status, or a negative number if it was killed. It ends by itself if it makes
+        fewer changes.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -77,9 +77,9 @@ class KillableKdump:
     def killed_at(
         self, original: Path, command: str, args: Sequence[str], samples: int
     ) -> Iterator[Path]:
-        """Give copies of a log directory as killed runs of kdump left it.
+        """Yield copies of a log directory after killed runs of kdump.
 
-        Each run is killed before another change of the disk; about ``samples`` runs in all.
+        Each run is killed before a different change to the disk; about ``samples`` runs in all.
         """
         log_dir = original.with_name("logs")
         shutil.copytree(original, log_dir)
@@ -92,13 +92,13 @@ class KillableKdump:
 
 
 def count_changes(count: Callable[[], None]) -> None:
-    """Call ``count`` before every change of the disk from now on."""
+    """Call ``count`` before every change to the disk from now on."""
     for name in _CHANGES:
         setattr(Disk, name, _counted(getattr(Disk, name), count))
 
 
 def changes_of(work: Callable[[], object]) -> int:
-    """How often ``work`` changes the disk."""
+    """Count the changes that ``work`` makes to the disk."""
     found = 0
 
     def count() -> None:
@@ -124,7 +124,7 @@ def _counted(change: Callable[..., None], count: Callable[[], None]) -> Callable
 
 
 def _serve() -> None:
-    """Fork for every line of standard input, and say with which status the fork ended."""
+    """Fork for every line of standard input, and print the exit status of the fork."""
     for module in pkgutil.walk_packages(kdump.__path__, "kdump."):
         if not module.name.endswith(".__main__"):
             importlib.import_module(module.name)

@@ -1,4 +1,4 @@
-"""A partition with segments large enough to be cut, made of batches repeated at rising offsets."""
+"""A partition with segments large enough to be split: batches repeated at increasing offsets."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BASE_OFFSET = struct.Struct(">q")
 
 @dataclass(frozen=True, slots=True)
 class LargeSegment:
-    """One segment's log, and where its batches begin."""
+    """A segment's log, and the positions of its batches."""
 
     log: bytes
     positions: list[int]
 
     @classmethod
     def of(cls, count: int, value_bytes: int = 900) -> LargeSegment:
-        """``count`` batches of three records of about ``value_bytes``, of two sizes in turn."""
+        """Make ``count`` batches of three records of about ``value_bytes``, alternating in size."""
         pair = [
             batches.batch([batches.record(step, value=b"v" * size) for step in range(RECORDS_EACH)])
             for size in (value_bytes, value_bytes // 3)
@@ -41,7 +41,7 @@ class LargeSegment:
         return len(self.positions)
 
     def index(self, every: int = 4, skipping_bytes: tuple[int, int] = (0, 0)) -> bytes:
-        """An offset index with an entry every few batches, but none in a range of bytes."""
+        """Make an offset index with an entry every few batches, but none in a range of bytes."""
         entries = [
             (number * RECORDS_EACH + RECORDS_EACH - 1, position)
             for number, position in enumerate(self.positions)

@@ -37,14 +37,14 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """When the broker starts, and after how long it forgets a producer."""
+    """The time at which the broker starts, and its expiration time of producers."""
 
     now_ms: int = BASE_TIMESTAMP_MS
     expiration_ms: int = 2**31 - 1
 
 
 EXPIRING: Final = Clock(BASE_TIMESTAMP_MS + 10 * MINUTE_MS, 3 * MINUTE_MS)
-"""With this, some of the producers of a generated partition are forgotten."""
+"""With this clock, some of the producers of a generated partition expire."""
 
 
 class LoaderServer(JavaServer):
@@ -56,7 +56,7 @@ class LoaderServer(JavaServer):
     def load(
         self, directory: Path, settings: IndexSettings, clock: Clock, *, whole: bool = False
     ) -> dict[str, str]:
-        """Load and stop; gives why partitions were refused, by the names of their directories."""
+        """Load and stop; return the error of each refused partition, by directory name."""
         properties = {
             "index.interval.bytes": settings.interval_bytes,
             "segment.index.bytes": settings.max_bytes,
@@ -66,7 +66,7 @@ class LoaderServer(JavaServer):
     def ask(
         self, what: str, directory: Path, clock: Clock, properties: Mapping[str, object]
     ) -> dict[str, str]:
-        """Send a request, which begins with ``what`` is to be done, and read its answer."""
+        """Send the request ``what``, and read its answer."""
         request = [what, str(directory), str(clock.now_ms), str(clock.expiration_ms)]
         request += [f"{name}={value}" for name, value in properties.items()]
         return self.ask_words(request)
@@ -87,7 +87,7 @@ class Difference:
 
 
 class Recovering(Protocol):
-    """Recovers a log directory in place; gives each partition's result."""
+    """A function that recovers a log directory in place and returns each partition's result."""
 
     def __call__(
         self,
@@ -97,7 +97,7 @@ class Recovering(Protocol):
         now_ms: int,
         producer_id_expiration_ms: int | None,
     ) -> Mapping[TopicPartition, object]:
-        """Give a refusal for each partition that was left as it is, else anything."""
+        """Return a refusal for each partition that was left unchanged, else anything."""
         ...
 
 
@@ -157,7 +157,7 @@ class Arena:
             (self.base / names.CLEAN_SHUTDOWN_MARKER).write_bytes(encode_clean_shutdown(7))
 
     def compare(self, *, whole: bool = False) -> list[Difference]:
-        """Load with both; gives the partitions, or files of the root, that differ."""
+        """Load with Kafka and kdump; return the partitions and files of the root that differ."""
         for copy in (self.theirs, self.ours):
             shutil.copytree(self.base, copy)
         refused = self._server.load(self.theirs, self.settings, self._clock, whole=whole)
@@ -215,7 +215,7 @@ class Arena:
 
 
 def files_of(directory: Path) -> Files:
-    """The files of a partition, but for those that Kafka is about to delete."""
+    """Read the files of a partition, except those that Kafka is about to delete."""
     return {
         path.name: path.read_bytes()
         for path in sorted(directory.iterdir())
@@ -234,7 +234,7 @@ def _described(content: bytes | None) -> str:
 
 
 def main() -> int:
-    """Print the differences; gives 1 if there are any."""
+    """Print the differences; return 1 if there are any."""
     parser = argparse.ArgumentParser()
     parser.add_argument("classpath")
     parser.add_argument("--seed", type=int, default=1)

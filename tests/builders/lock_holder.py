@@ -1,4 +1,4 @@
-"""A process of its own that holds the lock of a log directory, as a running broker does."""
+"""A separate process that holds the lock of a log directory, as a running broker does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.stdin.read()
 
 @contextmanager
 def held_elsewhere(log_dir: Path) -> Iterator[int]:
-    """Let another process hold the lock; gives its id."""
+    """Hold the lock in another process; yield its id."""
     (log_dir / ".lock").touch()
     command = [sys.executable, "-c", HOLDER, str(log_dir / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

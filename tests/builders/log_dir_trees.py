@@ -1,4 +1,4 @@
-"""What is in a log directory, to be compared before and after a repair."""
+"""The content of a log directory, to be compared before and after a repair."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 
 
 def original_of(path: Path) -> dict[str, Seen]:
-    """All that an undo restores: everything but the time of the log directory itself."""
+    """Read all that an undo restores: everything except the time of the log directory itself."""
     return {name: seen for name, seen in tree_of(path).items() if name != "."}
 
 
 def seen_by_broker(path: Path) -> dict[str, bytes]:
-    """The files without the lock and what kdump keeps."""
+    """Read the files without the lock and kdump's own directory."""
     return {
         name: content
         for name, content in contents_of(path).items()

@@ -29,17 +29,17 @@ META_PROPERTIES: Final = (
 
 
 def file_name(offset: int, kind: FileKind, suffix: str = "") -> str:
-    """Give the name of a file of the segment at ``offset``."""
+    """Return the name of a file of the segment at ``offset``."""
     return f"{OffsetFileName(offset, kind)}{suffix}"
 
 
 def offset_index(*entries: tuple[int, int], padding: int = 0) -> bytes:
-    """Give an index of (relative offset, position), and ``padding`` entries of zeroes."""
+    """Encode an index of (relative offset, position) with ``padding`` entries of zeroes."""
     return b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(8 * padding)
 
 
 def time_index(*entries: tuple[int, int], padding: int = 0) -> bytes:
-    """Give an index of (timestamp, relative offset), and ``padding`` entries of zeroes."""
+    """Encode an index of (timestamp, relative offset) with ``padding`` entries of zeroes."""
     return b"".join(struct.pack(">qi", *entry) for entry in entries) + bytes(12 * padding)
 
 
@@ -74,7 +74,7 @@ def write_partition(
 
 
 def offset_checkpoint(offsets: Mapping[tuple[str, int], int]) -> bytes:
-    """Give an offset checkpoint of these partitions."""
+    """Encode an offset checkpoint of these partitions."""
     return encode_offset_checkpoint(
         OffsetEntry(TopicPartition(*partition), offset) for partition, offset in offsets.items()
     )

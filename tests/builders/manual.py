@@ -12,7 +12,7 @@ MANUAL: Final = Path(__file__).resolve().parents[2] / "man"
 
 
 def document_of(page: str) -> nodes.document:
-    """Parse the page ``page``, such as ``kdump-ls``; any warning of docutils is a failure."""
+    """Parse a page such as ``kdump-ls``; any warning of docutils is a failure."""
     path = MANUAL / f"{page}.rst"
     document: nodes.document = docutils.core.publish_doctree(
         path.read_text(encoding="utf-8"),

@@ -1,4 +1,4 @@
-"""A log directory of many small partitions that a broker was killed on."""
+"""The log directory of a killed broker with many small partitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_partitions(
 
     Args:
         root: the log directory.
-        count: how many.
+        count: number of partitions.
         damaged: numbers of partitions whose last batch has a wrong checksum.
         left_over: numbers of partitions with a file that a broker deletes.
     """

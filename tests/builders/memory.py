@@ -1,4 +1,4 @@
-"""Directories in memory, for what is changed and synced hundreds of times."""
+"""Directories in memory, for tests that change and sync files hundreds of times."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Final
 
 MEMORY: Final = Path("/dev/shm")
 ROOM_BYTES: Final = 1 << 30
-"""How much must be free there: containers have little by default."""
+"""Minimum free space: containers have little shared memory by default."""
 
 
 @contextlib.contextmanager
 def in_memory(otherwise: Path) -> Iterator[Path]:
-    """Give an empty directory in memory while the context lasts; ``otherwise`` without room."""
+    """Make an empty directory in memory for the context; use ``otherwise`` if space is short."""
     if not os.access(MEMORY, os.W_OK | os.X_OK) or shutil.disk_usage(MEMORY).free < ROOM_BYTES:
         yield otherwise
         return

@@ -1,4 +1,4 @@
-"""A storage that keeps files in memory: what works with it asks nothing of a local disk."""
+"""A storage in memory: code that works with it does not depend on a local disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MemoryStorage:
     """Files by path; two are equal if their names are.
 
     Attributes:
-        name: what tells storages apart.
+        name: identifies the storage.
         files: the content of each file.
         directories: all directories.
     """

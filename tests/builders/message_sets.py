@@ -1,4 +1,4 @@
-"""Valid messages of the formats before magic 2: message sets of magic 0 and 1, and Kafka 0.7."""
+"""Valid messages of old formats: message sets of magic 0 and 1, and Kafka 0.7."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def message(
     timestamp: int = TIMESTAMP_MS,
     attributes: int = 0,
 ) -> bytes:
-    """One entry of a message set."""
+    """Encode one entry of a message set."""
     return message_set.encode_message(
         offset, key, value, magic=magic, timestamp=timestamp, attributes=attributes
     )
@@ -34,7 +34,7 @@ def wrapper(
     timestamp: int = TIMESTAMP_MS,
     attributes: int = 0,
 ) -> bytes:
-    """One entry that holds ``entries`` compressed; their offsets stay unchanged."""
+    """Encode one entry that holds ``entries`` compressed, with their offsets unchanged."""
     return message_set.encode_message(
         offset,
         None,
@@ -48,7 +48,7 @@ def wrapper(
 def wrapped_values(
     values: Sequence[bytes], codec: Codec = Codec.GZIP, *, first_offset: int = 0, magic: int = 1
 ) -> bytes:
-    """A wrapper of messages with ``values``, as a broker writes it: relative offsets in magic 1."""
+    """Encode a wrapper of messages as a broker does: with relative offsets in magic 1."""
     first_inner = 0 if magic == 1 else first_offset
     return wrapper(
         (message(first_inner + i, None, value, magic=magic) for i, value in enumerate(values)),
@@ -59,12 +59,12 @@ def wrapped_values(
 
 
 def message_07(payload: bytes = b"payload", *, magic: int = 1, attributes: int = 0) -> bytes:
-    """One entry of a Kafka 0.7 log."""
+    """Encode one entry of a Kafka 0.7 log."""
     return kafka07.encode_message(payload, magic=magic, attributes=attributes)
 
 
 def wrapper_07(entries: Iterable[bytes], codec: Codec = Codec.GZIP) -> bytes:
-    """One entry of a Kafka 0.7 log that holds ``entries`` compressed."""
+    """Encode one entry of a Kafka 0.7 log that holds ``entries`` compressed."""
     return message_07(compress(codec, b"".join(entries)), attributes=codec)
 
 

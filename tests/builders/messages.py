@@ -1,4 +1,4 @@
-"""Messages of Kafka's schemas as bytes, and any values for them: the other half of the decoder."""
+"""Encode messages of Kafka's schemas, and generate random values for them."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ _LAYOUTS: Final = {
 
 
 def int16(value: int) -> bytes:
-    """Two bytes, as versions and types of records are written."""
+    """Encode two bytes, as in versions and types of records."""
     return struct.pack(">h", value)
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint; a negative ``value`` as the Java int that it is."""
+    """Encode an unsigned varint; a negative ``value`` is written as a Java int."""
     out = bytearray()
     write_unsigned_varint(value & 0xFFFFFFFF, out)
     return bytes(out)
 
 
 def encode(schema: MessageSchema, value: MessageValue, version: int) -> bytes:
-    """The bytes of a message, as the ``write`` method of Kafka's generated class makes them.
+    """Encode a message as the ``write`` method of Kafka's generated class does.
 
-    All tagged fields of ``value`` are written, also those with their default value.
+    All tagged fields of ``value`` are written, including those with their default value.
     """
     flexible = schema.flexible is not None and version in schema.flexible
     return _struct(schema, schema, value, version, flexible)
@@ -116,7 +116,7 @@ def _length(value: Any, layout: str, flexible: bool) -> bytes:
 
 
 def message_values(schema: MessageSchema, version: int) -> st.SearchStrategy[MessageValue]:
-    """Any values of ``schema`` in ``version``, as the decoder gives them."""
+    """Generate any values of ``schema`` in ``version``, as the decoder returns them."""
     return _structs(schema, schema, version)
 
 

@@ -1,4 +1,4 @@
-"""A cluster's metadata log, of the few kinds of records that decide how logs are treated."""
+"""Write a cluster's metadata log with records of topics, partitions and configurations."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ABORT_TRANSACTION = b"\x01\x19\x00\x00"
 
 
 def topic_record(name: str, topic_id: int) -> bytes:
-    """The topic ``name`` is made, with a number for its id."""
+    """Encode the creation of a topic, with a number for its id."""
     return b"\x01\x02\x00" + _text(name) + UUID(int=topic_id).bytes + b"\x00"
 
 
 def remove_topic_record(topic_id: int) -> bytes:
-    """The topic is deleted."""
+    """Encode the deletion of a topic."""
     return b"\x01\x09\x00" + UUID(int=topic_id).bytes + b"\x00"
 
 
 def config_record(resource: int, name: str, key: str, value: str | None) -> bytes:
-    """A property is set; None takes it away."""
+    """Encode the value of a property; None removes it."""
     text = b"\x00" if value is None else _text(value)
     return b"\x01\x04\x00" + bytes([resource]) + _text(name) + _text(key) + text + b"\x00"
 
@@ -40,7 +40,7 @@ def config_record(resource: int, name: str, key: str, value: str | None) -> byte
 def partition_record(
     topic_id: int, number: int, replicas: Sequence[int], directories: Sequence[int]
 ) -> bytes:
-    """A partition is created, or described again; directories are numbers for their ids."""
+    """Encode a new or updated partition, with numbers for the ids of its directories."""
     return (
         b"\x01\x03\x01"
         + struct.pack(">i", number)
@@ -61,7 +61,7 @@ def partition_change_record(
     replicas: Sequence[int] | None = None,
     directories: Sequence[int] | None = None,
 ) -> bytes:
-    """Some properties of a partition change."""
+    """Encode a change to some fields of a partition."""
     tagged = [
         bytes([tag, len(content)]) + content
         for tag, content in (

@@ -1,4 +1,4 @@
-"""File systems that tests mount, where they may."""
+"""File systems that tests mount, if they have the permission."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def mounted(*args: str, at: Path) -> Iterator[None]:
-    """Mount at a directory as ``mount`` does with ``args``; skip the test if only root may."""
+    """Mount at a directory with ``mount ARGS``; skip the test without the permission."""
     try:
         mount = subprocess.run(["mount", *args, str(at)], capture_output=True, check=False)
         is_mounted = mount.returncode == 0

@@ -1,4 +1,4 @@
-"""``kafka-dump-log`` itself, in a JVM that answers one run after the other."""
+"""``kafka-dump-log`` itself, in a JVM that runs it repeatedly."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SIZE: Final = struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class OfficialOutcome:
-    """What a run of the official tool left.
+    """The result of a run of the official tool.
 
-    ``end`` is empty when the tool returned, else the exception that left it, or ``exit STATUS``.
+    ``end`` is empty if the tool returned, else its exception or ``exit STATUS``.
     """
 
     stdout: bytes
@@ -29,7 +29,7 @@ class OfficialOutcome:
 class OfficialTool(JavaServer):
     """The server ``tests/java/src/OfficialDump.java``, whose working directory is ``cwd``.
 
-    The tool alters what it reads (it cuts and creates index files): let it read copies.
+    The tool changes what it reads (it trims and creates index files): let it read copies.
     """
 
     def __init__(self, classpath: str, cwd: Path) -> None:

@@ -1,4 +1,4 @@
-"""Directories that are made once and kept in ``build/``, for any number of processes."""
+"""Directories that are created once and kept in ``build/``, for any number of processes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def made_once(target: Path, fingerprint: str, make: Callable[[Path], None]) -> Path:
-    """Give the directory ``target`` as ``make`` filled it, making it where it is not there yet.
+    """Return the directory ``target``, and create it with ``make`` if it does not exist.
 
     ``make`` is called with an empty directory that becomes ``target`` when it returns, so that
-    ``target`` is whole or absent. It is made again when ``fingerprint`` (any text that changes with
-    the input) has changed. Other processes wait meanwhile.
+    ``target`` is complete or absent. It is created again if ``fingerprint`` (any text that changes
+    with the input) has changed. Other processes wait meanwhile.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     stamp = target.with_name(target.name + ".made")

@@ -1,4 +1,4 @@
-"""Small programs in processes of their own, which find kdump and these builders."""
+"""Small Python programs in separate processes, which can import kdump and these builders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LISTEN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handle
 
 
 def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python program to its end; it must not fail."""
+    """Run a Python program, which must succeed."""
     done = subprocess.run(
         [sys.executable, "-c", program, *args],
         env=os.environ | {"PYTHONPATH": PYTHON_PATH},
@@ -32,8 +32,8 @@ def in_a_fresh_process(program: str, *args: str) -> subprocess.CompletedProcess[
 class InterruptedProgram:
     """A program that gets ``^C`` while its workers wait.
 
-    It is given the path of a named pipe, which :class:`builders.jobs.WaitForEver` writes to: the
-    pipe has ended when no worker is left.
+    It gets the path of a named pipe, which :class:`builders.jobs.WaitForEver` writes to: the pipe
+    ends when no worker is running.
     """
 
     def __init__(self, program: str, folder: Path, *args: str) -> None:
@@ -49,12 +49,12 @@ class InterruptedProgram:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # A process group, as a shell makes one for each command.
+            # Start a process group, as a shell does for each command.
             start_new_session=True,
         )
 
     def wait_for_workers(self, count: int) -> None:
-        """Wait until so many workers are at work."""
+        """Wait until ``count`` workers are running."""
         while len(self.workers) < count:
             said = self._read()
             assert said, self._process.communicate()[1]
@@ -68,12 +68,12 @@ class InterruptedProgram:
         assert said.count("Traceback") == 1, said
 
     def workers_left(self) -> bool:
-        """Whether a worker is still there after a while."""
+        """Tell whether a worker is still running after a while."""
         said = self._read()
         os.close(self._pipe)
         return said != b""
 
     def _read(self) -> bytes | None:
-        """What is in the pipe; nothing if it has ended, None if neither happens."""
+        """Read the pipe; return nothing if it has ended, None after a timeout."""
         ready = select.select([self._pipe], [], [], _PATIENCE_SECONDS)[0]
         return os.read(self._pipe, 1024) if ready else None

@@ -1,6 +1,6 @@
-"""Partitions of many kinds, and damage to their directories, generated from a seed.
+"""Random partitions, and damage to their directories, generated from a seed.
 
-A partition is made as plain logs; Kafka itself, loading it once, gives it indexes and snapshots.
+A partition is generated as logs only; Kafka itself loads it and writes indexes and snapshots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Files = dict[str, bytes]
 CODECS: Final = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
 SEGMENT_SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex")
 PADDED_BYTES: Final = 65536
-"""As long as an index is while its segment is written to, about."""
+"""Approximate size of the preallocated index of an active segment."""
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _Producer:
 
 @dataclass(slots=True)
 class _Writer:
-    """Writes batches as a leader takes them: offsets, epochs and sequences rise."""
+    """Writer of batches as a leader appends them: offsets, epochs and sequences increase."""
 
     rng: random.Random
     offset: int = 0
@@ -60,7 +60,7 @@ class _Writer:
         return self._data(producer)
 
     def legacy(self, magic: int) -> bytes:
-        """One message of before magic 2, or several in a wrapper."""
+        """Write one message of magic 0 or 1, or several in a wrapper."""
         if self.rng.random() < 0.5:
             data = message(self.offset, magic=magic, timestamp=self.timestamp_ms)
             self.offset += 1
@@ -129,9 +129,9 @@ def random_logs(rng: random.Random, *, may_overflow: bool = True) -> Files:
     """Generate the logs of a partition, one to five segments.
 
     Args:
-        rng: decides everything.
-        may_overflow: let a few segments hold offsets too far apart for their index. A broker
-            splits these, and leaves a leader epoch checkpoint that does not match the new segments.
+        rng: source of all random choices.
+        may_overflow: let a few segments hold offsets too far apart for their index. A broker splits
+            these, and leaves a leader epoch checkpoint that does not match the new segments.
     """
     writer = _Writer(rng, offset=rng.choice([0, 0, 0, 1000]))
     logs: Files = {}
@@ -154,7 +154,7 @@ def random_logs(rng: random.Random, *, may_overflow: bool = True) -> Files:
 
 
 def as_after_crash(files: Files) -> Files:
-    """The same as a killed broker leaves it: padded indexes, and no snapshot at the end."""
+    """Change the files to those of a killed broker: padded indexes, no snapshot at the end."""
     after = dict(files)
     bases = sorted(name[:20] for name in files if name.endswith(".log"))
     for suffix, entry_bytes in ((".index", 8), (".timeindex", 12)):
@@ -168,7 +168,7 @@ def as_after_crash(files: Files) -> Files:
 
 
 Happening = Callable[[random.Random, Files], None]
-"""Changes the files of a partition in place."""
+"""A function that changes the files of a partition in place."""
 
 
 def content_damaged(rng: random.Random, files: Files) -> None:
@@ -295,7 +295,7 @@ HAPPENINGS: Final[tuple[Happening, ...]] = (
 
 
 def after_happenings(rng: random.Random, files: Files) -> tuple[list[str], Files]:
-    """Damage the files up to three times; gives the names of the damages, and the files."""
+    """Damage the files up to three times; return the names of the damages, and the files."""
     after = dict(files)
     happened = []
     for _ in range(rng.choice([0, 1, 1, 1, 2, 3])):
@@ -308,7 +308,7 @@ def after_happenings(rng: random.Random, files: Files) -> tuple[list[str], Files
 
 
 def checkpointed_offsets(rng: random.Random, end_offset: int) -> Iterator[tuple[str, int]]:
-    """What the three checkpoints may say of a log that ends at ``end_offset``."""
+    """Yield random lines of the three checkpoints for a log that ends at ``end_offset``."""
     within = rng.randrange(end_offset + 1)
     recovery_point = rng.choice([0, 0, within, within, end_offset, end_offset + 50])
     yield "recovery-point-offset-checkpoint", recovery_point
@@ -322,7 +322,7 @@ def _logs(files: Files) -> list[str]:
 
 
 def _give_suffix(rng: random.Random, files: Files, suffix: str, *, keep: bool) -> None:
-    """Rename or copy the files of one segment, mostly all of them."""
+    """Rename or copy the files of one segment, usually all of them."""
     base = rng.choice(_logs(files))[:20]
     for kind in SEGMENT_SUFFIXES:
         name = base + kind

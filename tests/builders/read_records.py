@@ -1,4 +1,4 @@
-"""The records of a partition, read from every log from end to end, without any other file."""
+"""Read the records of a partition from its complete logs, without any other file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ABORT, COMMIT = 0, 1
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """A record, and what its batch says of it."""
+    """A record with fields of its batch."""
 
     offset: int
     timestamp_ms: int
@@ -33,7 +33,7 @@ class ReadRecord:
 
 
 def all_records(partition: Path) -> list[ReadRecord]:
-    """All records of the logs in use, control records among them."""
+    """Return all records of the logs in use, including control records."""
     logs = sorted(partition.glob("*.log"))
     return [record for log in logs for record in _records_of(log)]
 
@@ -43,7 +43,7 @@ def data_records(records: list[ReadRecord]) -> list[ReadRecord]:
 
 
 def last_stable_offset(records: list[ReadRecord]) -> int | None:
-    """Where the first transaction begins that is open at the end; None where none is."""
+    """Return the first offset of the first open transaction, or None."""
     begun: dict[int, int] = {}
     for record in records:
         if record.is_marker:
@@ -56,9 +56,9 @@ def last_stable_offset(records: list[ReadRecord]) -> int | None:
 def committed_records(
     records: list[ReadRecord], before_offset: int | None = None
 ) -> list[ReadRecord]:
-    """Records outside of transactions, and of those that were committed, up to an offset.
+    """Return non-transactional and committed records before an end offset.
 
-    It is the last stable offset, unless one is given.
+    The default end offset is the last stable offset.
     """
     if before_offset is None:
         before_offset = last_stable_offset(records)

@@ -1,4 +1,4 @@
-"""The loader's rules, and applying their result: enough of ``kdump recover`` to compare it.
+"""A small ``kdump recover``: apply the loader's rules in place, to compare them with Kafka's.
 
 As a script: ``PYTHONPATH=.:tests python -m builders.recover_for_differ recover DIR
 [--config=KEY=VALUE …]``; exits 4 where a partition was refused.
@@ -32,7 +32,7 @@ def recover(
     now_ms: int = 0,
     producer_id_expiration_ms: int | None = None,
 ) -> dict[TopicPartition, Recovered | Refusal]:
-    """Recover the log directory ``path`` in place; gives each partition's result.
+    """Recover the log directory ``path`` in place; return each partition's result.
 
     ``settings`` are those of all topics, or of each by name.
     """

@@ -1,4 +1,4 @@
-"""Recovering a partition in a test: the outcome as a value, and the files as they would be."""
+"""Recover a partition in a test: the outcome as a value, or the files after it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from kdump.target.refusal import Refusal
 
 
 def load(path: Path, *, interval_bytes: int = 4096, **context: Any) -> Recovered | Refusal:
-    """Recover the partition in ``path``, with what ``LoadContext`` takes."""
+    """Recover the partition in ``path``; ``context`` are the fields of ``LoadContext``."""
     settings = IndexSettings(interval_bytes=interval_bytes)
     partition = read_lone_partition(local(path), "orders-0")
     return recover_partition(partition, LoadContext(settings=settings, **context))
 
 
 def recovered(path: Path, **context: Any) -> Recovered:
-    """The same, for what is not refused."""
+    """Recover a partition that must not be refused."""
     outcome = load(path, **context)
     assert isinstance(outcome, Recovered), outcome
     return outcome
 
 
 def refused(path: Path, **context: Any) -> Refusal:
-    """The same, for what is refused."""
+    """Recover a partition that must be refused."""
     outcome = load(path, **context)
     assert isinstance(outcome, Refusal), outcome
     return outcome
 
 
 def files_after(path: Path, **context: Any) -> dict[str, bytes]:
-    """Give the files of the partition in ``path`` after recovery of a copy."""
+    """Return the files of a copy of the partition in ``path`` after its recovery."""
     outcome = recovered(path, **context)
     copy = path.with_name(f"{path.name} recovered")
     shutil.copytree(path, copy)
@@ -57,13 +57,13 @@ def log_name(base_offset: int) -> str:
 
 
 def offset_entries(data: bytes, base_offset: int = 0) -> list[tuple[int, int]]:
-    """Offset and position of each entry of an offset index."""
+    """Return offset and position of each entry of an offset index."""
     index = offset_index.decode(data, base_offset)
     return list(zip(index.offset.tolist(), index.position.tolist(), strict=True))
 
 
 def time_entries(data: bytes, base_offset: int = 0) -> list[tuple[int, int]]:
-    """Timestamp and offset of each entry of a time index."""
+    """Return timestamp and offset of each entry of a time index."""
     index = time_index.decode(data, base_offset)
     return list(zip(index.timestamp.tolist(), index.offset.tolist(), strict=True))
 
@@ -85,7 +85,7 @@ def of_producer(
     count: int = 1,
     transactional: bool = False,
 ) -> bytes:
-    """A batch of a producer."""
+    """Make a batch of a producer."""
     return batch(
         [record(offset + step) for step in range(count)],
         attributes=TRANSACTIONAL_FLAG if transactional else 0,
@@ -104,7 +104,7 @@ def marker(
     key: bytes | None = None,
     value: bytes = bytes(6),
 ) -> bytes:
-    """The control batch that ends a transaction."""
+    """Make the control batch that ends a transaction."""
     named = bytes([0, 0, 0, int(commit)]) if key is None else key
     return batch(
         [record(offset, key=named, value=value)],
@@ -115,7 +115,7 @@ def marker(
 
 
 def positions(batches: Sequence[bytes]) -> list[int]:
-    """Give the position of each of consecutive batches."""
+    """Return the positions of consecutive batches."""
     starts = [0]
     for data in batches:
         starts.append(starts[-1] + len(data))
@@ -123,5 +123,5 @@ def positions(batches: Sequence[bytes]) -> list[int]:
 
 
 def joined(*parts: bytes | Iterable[bytes]) -> bytes:
-    """Join batches, and sequences of batches."""
+    """Join batches and sequences of batches."""
     return b"".join(part if isinstance(part, bytes) else b"".join(part) for part in parts)

@@ -24,7 +24,7 @@ from kdump.target.target_file import RenamedFrom
 
 
 class HastyDisk(Disk):
-    """The disk without syncs, which take most of the time."""
+    """The disk without syncs, to save time."""
 
     def sync(self, paths: Iterable[Path]) -> None:
         pass
@@ -50,7 +50,7 @@ class Bench:
         self.restart()
 
     def original(self, path: Path | None = None) -> dict[str, Seen]:
-        """All that an undo restores; not what lay ready to be put in place."""
+        """Read all that an undo restores, without files prepared for the repair."""
         ready = {
             f"{change.path.name}/{each.name}"
             for change in self._target.partitions
@@ -64,7 +64,7 @@ class Bench:
     def restart(self) -> None:
         """Restore the directory to its state before the repair.
 
-        Nothing is copied where :meth:`original` was the last to look, and found that it is.
+        Nothing is copied if :meth:`original` has just found it unchanged.
         """
         was_untouched, self._is_untouched = self._is_untouched, False
         if was_untouched:
@@ -95,13 +95,13 @@ class Bench:
         return VolatileFiles(self.path, self.attic)
 
     def count(self, work: Callable[[Files], object]) -> int:
-        """How many operations it takes."""
+        """Count the operations of ``work``."""
         return len(self._operations(work))
 
     def stops(self, work: Callable[[Files], object], *, unsynced: bool) -> list[int]:
-        """Give the numbers of operations to stop after, so that every outcome is covered.
+        """Return the numbers of operations to stop after, so that every outcome is covered.
 
-        Where what was not synced is lost, only syncs make a difference.
+        If unsynced changes are lost, only syncs make a difference.
         """
         operations = self._operations(work)
         return [
@@ -117,7 +117,7 @@ class Bench:
         return files.operations
 
     def stop(self, work: Callable[[Files], object], after: int, *, unsynced: bool) -> str:
-        """Stop the machine in ``work`` after so many operations; gives the last of them."""
+        """Stop the machine in ``work`` after ``after`` operations; return the last of them."""
         files = self.volatile()
         files.stop_after = after
         with pytest.raises(Stopped):
@@ -129,7 +129,7 @@ class Bench:
         return files.operations[-1] if files.operations else "nothing"
 
     def finish_or_run_again(self) -> None:
-        """Do what every command does: finish an interrupted run, else begin."""
+        """Finish an interrupted run, or run the repair, as every command does."""
         finish_interrupted(self.path, files=self.disk)
         if not list_undos(self.path):
             self.apply()

@@ -1,4 +1,4 @@
-"""Log directories with something to repair: one for every kind of operation that repairs take."""
+"""Log directories with something to repair: one for every kind of operation of a repair."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAR: Final = 2**31 + 500
 
 
 def recovery_target(log_dir: Path) -> TargetDirectory:
-    """What a starting broker makes of the directory."""
+    """Return the target state of a starting broker."""
     directory = read_log_directory(local(log_dir), DirectoryKind.LOG_DIRECTORY)
     outcomes = {}
     changes = []
@@ -43,8 +43,8 @@ def recovery_target(log_dir: Path) -> TargetDirectory:
     return TargetDirectory(log_dir, tuple(changes), recovered_root(directory, outcomes))
 
 
-def sound_directory(path: Path) -> Path:
-    """A directory of two partitions that was stopped cleanly, one of them with four segments."""
+def clean_directory(path: Path) -> Path:
+    """Write a clean directory of two partitions, one of them with four segments."""
     logs = {base: joined(batches(20, base_offset=base)) for base in BASES}
     write_log_directory(path)
     write_partition(path / PARTITION, logs)
@@ -55,7 +55,7 @@ def sound_directory(path: Path) -> Path:
 
 
 def crashed(path: Path, *, recovery_point: int = 0, log_start: int | None = None) -> Path:
-    """The same as after a crash: no marker, padded indexes, no snapshot at the end."""
+    """Write such a directory after a crash: no marker, padded indexes, no snapshot at the end."""
     (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
     (path / names.LOCK_FILE).touch()
     points = {("orders", 0): recovery_point, ("other", 0): 9}
@@ -90,7 +90,7 @@ def _batches_of(data: bytes | bytearray) -> list[bytes]:
 
 
 def renamed(partition: Path, base: int, suffix: str, *, keep: bool = False) -> None:
-    """Give the files of a segment a suffix, or copies of them one."""
+    """Append a suffix to the names of a segment's files, or of copies of them."""
     for file in list(partition.glob(f"{base:020d}.*")):
         if file.suffix in (".log", ".index", ".timeindex"):
             target = file.with_name(file.name + suffix)
@@ -100,31 +100,31 @@ def renamed(partition: Path, base: int, suffix: str, *, keep: bool = False) -> N
                 file.rename(target)
 
 
-# ---- The cases: each makes the directory, and gives its target state ----
+# ---- Cases: each writes the directory and returns its target state ----
 
 Case = Callable[[Path], TargetDirectory]
 
 
 def torn_tail(path: Path) -> TargetDirectory:
-    log = crashed(sound_directory(path)) / PARTITION / log_name(180)
+    log = crashed(clean_directory(path)) / PARTITION / log_name(180)
     log.write_bytes(log.read_bytes()[:-7])
     return recovery_target(path)
 
 
 def bad_batch_in_the_middle(path: Path) -> TargetDirectory:
-    crashed(sound_directory(path))
+    crashed(clean_directory(path))
     with_damage(path / PARTITION / log_name(60), 5)
     return recovery_target(path)
 
 
-def log_behind_its_start(path: Path) -> TargetDirectory:
-    crashed(sound_directory(path), log_start=1000)
+def log_end_before_its_start(path: Path) -> TargetDirectory:
+    crashed(clean_directory(path), log_start=1000)
     return recovery_target(path)
 
 
 def compaction_interrupted(path: Path) -> TargetDirectory:
-    """A swap for two segments is complete; one of the old ones is still there."""
-    partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
+    """A swap for two segments is complete; one of the old segments still exists."""
+    partition = crashed(clean_directory(path), recovery_point=240) / PARTITION
     both = (partition / log_name(0)).read_bytes() + (partition / log_name(60)).read_bytes()
     renamed(partition, 0, ".swap")
     (partition / f"{log_name(0)}.swap").write_bytes(both)
@@ -134,15 +134,15 @@ def compaction_interrupted(path: Path) -> TargetDirectory:
 
 
 def swap_with_a_bad_batch(path: Path) -> TargetDirectory:
-    partition = crashed(sound_directory(path)) / PARTITION
+    partition = crashed(clean_directory(path)) / PARTITION
     renamed(partition, 60, ".swap", keep=True)
     with_damage(partition / f"{log_name(60)}.swap", 4)
     return recovery_target(path)
 
 
 def compaction_aborted(path: Path) -> TargetDirectory:
-    """Only some files are ``.swap``, so they do not count."""
-    partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
+    """Only some files are ``.swap``, so the swap is not completed."""
+    partition = crashed(clean_directory(path), recovery_point=240) / PARTITION
     renamed(partition, 120, ".swap", keep=True)
     (partition / f"{log_name(120)}.swap").write_bytes(b"")
     renamed(partition, 60, ".cleaned", keep=True)
@@ -171,8 +171,8 @@ def offsets_overflow_in_a_swap(path: Path) -> TargetDirectory:
     return recovery_target(path)
 
 
-def indexes_missing_behind_a_clean_stop(path: Path) -> TargetDirectory:
-    partition = sound_directory(path) / PARTITION
+def indexes_missing_after_a_clean_shutdown(path: Path) -> TargetDirectory:
+    partition = clean_directory(path) / PARTITION
     (partition / "00000000000000000060.index").unlink()
     (partition / "00000000000000000120.timeindex").unlink()
     with_damage(partition / log_name(120), 3)
@@ -182,7 +182,7 @@ def indexes_missing_behind_a_clean_stop(path: Path) -> TargetDirectory:
 
 
 def small_files_damaged(path: Path) -> TargetDirectory:
-    partition = crashed(sound_directory(path)) / PARTITION
+    partition = crashed(clean_directory(path)) / PARTITION
     (partition / names.LEADER_EPOCH_CHECKPOINT).write_bytes(b"")
     (partition / "00000000000000000077.snapshot").write_bytes(b"garbage")
     (partition / "00000000000000000120.txnindex").write_bytes(b"garbage")
@@ -192,8 +192,8 @@ def small_files_damaged(path: Path) -> TargetDirectory:
 
 
 def salvage(path: Path) -> TargetDirectory:
-    """A batch in the middle of two segments is cut out and quarantined."""
-    partition = crashed(sound_directory(path), recovery_point=240) / PARTITION
+    """A batch in the middle of each of two segments is removed and quarantined."""
+    partition = crashed(clean_directory(path), recovery_point=240) / PARTITION
     (partition / "00000000000000000060.txnindex").write_bytes(b"")
     files: dict[str, TargetFile] = {}
     for base in (60, 180):
@@ -216,17 +216,17 @@ def salvage(path: Path) -> TargetDirectory:
 def _without_first(
     path: Path, bases: tuple[int, ...], files: dict[str, TargetFile], start: int, end: int | None
 ) -> TargetDirectory:
-    """A clean directory that stays so while its first segments go, and begins at ``start``.
+    """Write a clean directory whose first segments are deleted; it stays clean throughout.
 
     Args:
-        path: where to make it.
-        bases: of the segments that go.
-        files: what else becomes of the partition.
-        start: where the log begins from the first moment on.
-        end: what the checkpoint says of that in the end, if it has to.
+        path: location of the directory.
+        bases: base offsets of the deleted segments.
+        files: other target files of the partition.
+        start: log start offset in the checkpoint from the beginning of the run.
+        end: log start offset in the checkpoint at the end, if it has a line.
     """
-    partition = sound_directory(path) / PARTITION
-    # After a clean stop nobody checks the data; it must not be cut because of this.
+    partition = clean_directory(path) / PARTITION
+    # A broker does not check data after a clean shutdown, so the damage must not truncate it.
     with_damage(partition / log_name(180), 4)
     with_damage(path / "other-0" / log_name(0), 1)
     for base in bases:
@@ -247,25 +247,25 @@ def _without_first(
 
 
 def retention(path: Path) -> TargetDirectory:
-    """The first segments go."""
+    """The first segments are deleted."""
     return _without_first(path, (0, 60), {}, 120, None)
 
 
 def records_deleted(path: Path) -> TargetDirectory:
-    """The log begins inside of a segment, and those before that go."""
+    """The log starts inside a segment, and the segments before it are deleted."""
     return _without_first(path, (0, 60), {}, 130, 130)
 
 
 def retention_of_all(path: Path) -> TargetDirectory:
-    """An empty segment takes the place of all."""
+    """An empty segment replaces all segments."""
     new = [f"{240:020d}{suffix}" for suffix in SEGMENT_SUFFIXES[:3]]
     files: dict[str, TargetFile] = dict.fromkeys(new, NewBytes(b""))
     return _without_first(path, BASES, files, 240, None)
 
 
 def compaction(path: Path) -> TargetDirectory:
-    """A new segment is ready to replace the first two."""
-    partition = sound_directory(path) / PARTITION
+    """A new segment replaces the first two."""
+    partition = clean_directory(path) / PARTITION
     old = joined((partition / log_name(base)).read_bytes() for base in (0, 60))
     new = joined(_batches_of(old)[::2])
     staged = log_name(0) + ".cleaned"
@@ -287,18 +287,18 @@ RETENTION_CASES: Final[dict[Case, int]] = {
     records_deleted: 130,
     retention_of_all: 240,
 }
-"""Those that delete what a broker would keep, and where the log begins afterwards."""
+"""Cases that delete what a broker would keep, and the new log start offset."""
 
 CASES: Final[tuple[Case, ...]] = (
     torn_tail,
     bad_batch_in_the_middle,
-    log_behind_its_start,
+    log_end_before_its_start,
     compaction_interrupted,
     swap_with_a_bad_batch,
     compaction_aborted,
     offsets_overflow,
     offsets_overflow_in_a_swap,
-    indexes_missing_behind_a_clean_stop,
+    indexes_missing_after_a_clean_shutdown,
     small_files_damaged,
     salvage,
     *RETENTION_CASES,
@@ -307,7 +307,7 @@ CASES: Final[tuple[Case, ...]] = (
 
 
 def aged(path: Path, seed: int = 1) -> None:
-    """Give every file a different old time, and some another mode."""
+    """Give every file a different old modification time, and some another mode."""
     rng = random.Random(seed)
     for file in sorted(path.rglob("*")):
         if file.is_file() and not file.is_symlink():

@@ -1,4 +1,4 @@
-"""Retention, and applying its result: enough of ``kdump retain`` to compare it.
+"""A small ``kdump retain``: apply retention in place, to compare it with Kafka's.
 
 As a script: ``PYTHONPATH=.:tests python -m builders.retain_for_differ retain DIR
 [--config=KEY=VALUE …] [--now=MS]``; exits 4 where a partition was refused.
@@ -23,7 +23,7 @@ from kdump.target.refusal import Refusal
 def retain(
     path: Path, settings: TopicSettings, now_ms: int
 ) -> dict[TopicPartition, Retained | Refusal]:
-    """Apply retention to the log directory ``path`` in place; gives each partition's result."""
+    """Apply retention to the log directory ``path`` in place; return each partition's result."""
     directory = read_log_directory(local(path), DirectoryKind.LOG_DIRECTORY)
     high_watermarks = directory.checkpoints.high_watermarks or {}
     found: dict[TopicPartition, Retained | Refusal] = {}

@@ -15,11 +15,11 @@ from kdump.tables.kafka_log.reader import SourceReading
 from kdump.tables.kafka_log.splits import SourceSplit, plan_splits
 
 Filter = tuple[str, str, Any]
-"""Name of a filter's class, column, value."""
+"""Name of the filter's class, column, value."""
 
 
 def wanted_by(filters: Sequence[Filter]) -> PushedFilters:
-    """Apply filters; the rest would be applied by Spark."""
+    """Return the filters that the data source applies; Spark would apply the others."""
     wanted = PushedFilters()
     for each in filters:
         wanted, _ = push(wanted, *each)
@@ -27,12 +27,12 @@ def wanted_by(filters: Sequence[Filter]) -> PushedFilters:
 
 
 def splits_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> list[SourceSplit]:
-    """What would be read."""
+    """Return the splits of a query."""
     return plan_splits(parse_options({"path": str(path), **options}), wanted_by(filters))
 
 
 def table_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> pa.Table:
-    """All that is read, in order."""
+    """Read the result of a query as a table, in order."""
     parsed = parse_options({"path": str(path), **options})
     wanted = wanted_by(filters)
     reading = SourceReading.of(parsed, parsed.columns, wanted)
@@ -41,12 +41,12 @@ def table_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> p
 
 
 def rows_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> list[dict[str, Any]]:
-    """The same as rows."""
+    """Read the result of a query as rows."""
     rows: list[dict[str, Any]] = table_of(path, filters, **options).to_pylist()
     return rows
 
 
 def offsets_of(path: Path, filters: Sequence[Filter] = (), /, **options: str) -> list[int]:
-    """The offsets of what is read."""
+    """Read the offsets of the result of a query."""
     found: list[int] = table_of(path, filters, columns="offset", **options)["offset"].to_pylist()
     return found

@@ -1,4 +1,4 @@
-"""Bytes in memory where a file is expected."""
+"""Bytes in memory in place of a file."""
 
 from __future__ import annotations
 

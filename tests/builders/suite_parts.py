@@ -26,11 +26,11 @@ NEEDS_KAFKA: Final = frozenset({"kafka_classpath", "java_classpath", "loader_ser
 NEEDS_SPARK: Final = frozenset({"spark"})
 
 MOST_CPU_SECONDS: Final = 10.0
-"""What a fast test may use, of itself and its processes. Other load does not change it much."""
+"""CPU time that a fast test and its processes may use. Other load hardly changes it."""
 
 
 def implied_markers(fixture_names: Collection[str]) -> Iterator[str]:
-    """Give the markers of a test that asks for these fixtures."""
+    """Return the markers of a test that asks for these fixtures."""
     if not NEEDS_KAFKA.isdisjoint(fixture_names):
         yield Part.DIFFERENTIAL.value
     if not NEEDS_SPARK.isdisjoint(fixture_names):
@@ -38,7 +38,7 @@ def implied_markers(fixture_names: Collection[str]) -> Iterator[str]:
 
 
 def part_of(markers: Collection[str]) -> Part:
-    """Give the part of a test with these markers."""
+    """Return the part of a test with these markers."""
     for part in (Part.LINT, Part.DIFFERENTIAL, Part.SLOW):
         if part.value in markers:
             return part
@@ -48,10 +48,10 @@ def part_of(markers: Collection[str]) -> Part:
 def summary_lines(
     results: Iterable[tuple[Collection[str], str | None]],
 ) -> Iterator[str]:
-    """Say how many tests of each part ran, and which were skipped, and why.
+    """Summarize how many tests of each part ran, which were skipped, and why.
 
     Args:
-        results: of each test its markers, and the reason why it was skipped, or None.
+        results: for each test its markers, and the reason why it was skipped, or None.
     """
     ran: Counter[Part] = Counter()
     skipped: dict[Part, Counter[str]] = {part: Counter() for part in Part}
@@ -72,5 +72,5 @@ def summary_lines(
 
 
 def cpu_seconds() -> float:
-    """Give what this process and those that it has waited for have used so far."""
+    """Return the CPU time of this process and of those that it has waited for."""
     return sum(os.times()[:4])

@@ -1,4 +1,4 @@
-"""The files of a partition at every rename of ``LocalLog.replaceSegments``: crash points."""
+"""The files of a partition after every rename of ``LocalLog.replaceSegments``: crash points."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ KINDS = (
     FileKind.TIME_INDEX,
     FileKind.TRANSACTION_INDEX,
 )
-"""In the order in which Kafka renames the files of a segment."""
+"""Suffixes in the order in which Kafka renames the files of a segment."""
 
 
 def crash_points(
     files: Files, old: Sequence[int], new: Sequence[tuple[int, Files]]
 ) -> Iterator[tuple[str, Files]]:
-    """The last rename that was done, and the files then, from before the swap to after it.
+    """Yield the last rename and the files after it, from before the swap to its end.
 
     Args:
-        files: of the partition before.
+        files: files of the partition before the swap.
         old: base offsets of the segments that are replaced, in order.
-        new: base offset and files, by the name in use, of each segment that replaces them.
+        new: base offset and files, by their final names, of each segment that replaces them.
     """
     now = dict(files)
     for base_offset, contents in new:

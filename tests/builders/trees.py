@@ -1,4 +1,4 @@
-"""Everything visible of a directory tree, for comparison."""
+"""The content and metadata of a directory tree, for comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Seen(NamedTuple):
 
 
 def contents_of(root: Path) -> dict[str, bytes]:
-    """Give the content of every file below ``root``, by path."""
+    """Return the content of every file below ``root``, by path."""
     return {
         str(path.relative_to(root)): path.read_bytes()
         for path in sorted(root.rglob("*"))
@@ -29,7 +29,7 @@ def contents_of(root: Path) -> dict[str, bytes]:
 
 
 def tree_of(root: Path) -> dict[str, Seen]:
-    """Give all below ``root`` and itself: content, mode, owner, and when it was modified."""
+    """Return ``root`` and everything below it: content, mode, owner and modification time."""
     return {str(path.relative_to(root)): _seen(path) for path in (root, *sorted(root.rglob("*")))}
 
 
@@ -37,7 +37,7 @@ def _seen(path: Path) -> Seen:
     status = path.lstat()
     content: bytes | str | None = None
     if path.is_symlink():
-        content = os.readlink(path)  # noqa: PTH115 - as it is written, not where it leads
+        content = os.readlink(path)  # noqa: PTH115 - the text of the link, not its target
     elif path.is_file():
         content = path.read_bytes()
     owner = (status.st_uid, status.st_gid)
@@ -45,5 +45,5 @@ def _seen(path: Path) -> Seen:
 
 
 def of_present_partitions(offsets: Offsets | None, log_dir: Path) -> dict[TopicPartition, int]:
-    """Give a checkpoint's lines for partitions in ``log_dir``: fixtures lack some partitions."""
+    """Return a checkpoint's lines for partitions in ``log_dir``: fixtures lack some partitions."""
     return {key: at for key, at in (offsets or {}).items() if (log_dir / str(key)).is_dir()}

@@ -1,4 +1,4 @@
-"""Find valid batches by looking at every byte, without kdump's own decoders."""
+"""Find valid batches by trying every byte, without kdump's own decoders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _INT32 = struct.Struct(">i")
 
 
 def valid_batches(log: bytes) -> list[bytes]:
-    """Every batch whose checksum holds, wherever it begins, but none inside of another."""
+    """Return every batch with a valid checksum at any position, but none inside another."""
     found = []
     position = 0
     while position + 17 <= len(log):
@@ -26,13 +26,13 @@ def valid_batches(log: bytes) -> list[bytes]:
 
 
 def valid_batches_of(files: Mapping[str, bytes]) -> list[bytes]:
-    """Those of all logs in use of a partition."""
+    """Return the valid batches of all logs in use of a partition."""
     logs = [name for name in sorted(files) if name.endswith(".log") and name[:-4].isdigit()]
     return [batch for name in logs if len(name) == 24 for batch in valid_batches(files[name])]
 
 
 def offsets_of(batch: bytes) -> tuple[int, int]:
-    """First and last offset, as the header has them."""
+    """Return the first and last offset from the header."""
     (base_offset, _) = _START.unpack_from(batch)
     delta = _INT32.unpack_from(batch, 23)[0] if batch[16] == 2 else 0
     return min(base_offset, base_offset + delta), max(base_offset, base_offset + delta)

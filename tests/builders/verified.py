@@ -1,4 +1,4 @@
-"""A small valid log directory, and verify's findings in it."""
+"""A small valid log directory, and the events of its verification."""
 
 from __future__ import annotations
 
@@ -35,32 +35,32 @@ ABORT, COMMIT = 0, 1
 
 
 def records(first_offset: int, count: int) -> list[Record]:
-    """Give records whose offsets follow each other."""
+    """Make records with consecutive offsets."""
     return [record(first_offset + step) for step in range(count)]
 
 
 def marker(
     offset: int, producer_id: int, kind: int, *, coordinator_epoch: int = 0, **fields: Any
 ) -> bytes:
-    """Give the control batch that ends a transaction."""
+    """Make the control batch that ends a transaction."""
     end = record(offset, struct.pack(">hh", 0, kind), struct.pack(">hi", 0, coordinator_epoch))
     attributes = record_batch.CONTROL_FLAG | record_batch.TRANSACTIONAL_FLAG
     return batch([end], attributes=attributes, producer_id=producer_id, producer_epoch=0, **fields)
 
 
 def forged(content: bytes, **fields: int) -> bytes:
-    """Give a batch with other header fields, and the checksum that fits them."""
+    """Change header fields of a batch, and correct its checksum."""
     header = replace(decode_header(content), **fields)
     return encode_batch(header, content[record_batch.HEADER_BYTES :])
 
 
 def with_body(content: bytes, body: bytes) -> bytes:
-    """Give a batch with other records after the same header, and the checksum that fits them."""
+    """Change the records of a batch under the same header, and correct its checksum."""
     return encode_batch(decode_header(content), body)
 
 
 def idempotent(first_offset: int, sequence: int, **fields: Any) -> bytes:
-    """Give a batch of three records of producer 7."""
+    """Make a batch of three records of producer 7."""
     return batch(
         records(first_offset, 3),
         producer_id=7,
@@ -105,14 +105,14 @@ def _snapshots() -> dict[int, list[ProducerEntry]]:
 
 @dataclass(slots=True)
 class LogModel:
-    """A partition with a little of everything, to be changed before it is written.
+    """A partition with some of everything, to be changed before it is written.
 
     Attributes:
-        segments: batches by base offset; the indexes are made from them.
+        segments: batches by base offset; the indexes are built from them.
         aborted: entries of the transaction index, by base offset.
         snapshots: producers by offset.
         epochs: entries of ``leader-epoch-checkpoint``.
-        is_clean: whether the directory was left by a clean stop.
+        is_clean: whether the directory has a clean shutdown marker.
     """
 
     segments: dict[int, list[bytes]] = field(default_factory=_segments)
@@ -124,7 +124,7 @@ class LogModel:
     is_clean: bool = True
 
     def write(self, root: Path) -> Path:
-        """Write the log directory ``root``; gives the partition's directory."""
+        """Write the log directory ``root``; return the partition's directory."""
         offsets = {PARTITION: END_OFFSET}
         write_log_directory(
             root, clean=self.is_clean, recovery_points=offsets, high_watermarks=offsets
@@ -155,7 +155,7 @@ def write_topic_id(partition: Path) -> None:
 
 
 def file(partition: Path, offset: int, kind: FileKind) -> Path:
-    """Give the path of a file that is named after an offset."""
+    """Return the path of a file that is named after an offset."""
     return partition / str(OffsetFileName(offset, kind))
 
 
@@ -196,7 +196,7 @@ def said_of(
     options: EngineOptions = DEFAULT_OPTIONS,
     given: Mapping[str, str] = MappingProxyType({}),
 ) -> list[VerifyEvent]:
-    """Give all that verify says of log directories."""
+    """Return all events of a verification of log directories."""
     directories = [read_log_directory(local(root)) for root in roots]
     targets = [VerifyTarget(each, root) for root in directories for each in root.partitions]
     request = VerifyRequest(targets, directories, level, now_ms, read_settings(directories, given))
@@ -204,7 +204,7 @@ def said_of(
 
 
 def state_of(root: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Give the content, owner, mode and times of all under ``root``, but when it was read."""
+    """Return content, owner, mode and times of everything below ``root``, except access times."""
     return {str(path): (_digest(path), _status(path)) for path in (root, *root.rglob("*"))}
 
 
@@ -230,7 +230,7 @@ def _status(path: Path) -> tuple[int, ...]:
 def findings_in(
     *roots: Path, level: Level = Level.DEEP, at_least: Severity = Severity.INFO
 ) -> list[Finding]:
-    """Give the findings of verify in log directories of one broker."""
+    """Return the findings of a verification of one broker's log directories."""
     return [
         each
         for each in said_of(*roots, level=level)
@@ -239,7 +239,7 @@ def findings_in(
 
 
 def summary_of(*roots: Path, level: Level = Level.DEEP) -> VerifySummary:
-    """Give the last that verify says."""
+    """Return the summary of a verification."""
     last = said_of(*roots, level=level)[-1]
     assert isinstance(last, VerifySummary)
     return last

@@ -1,8 +1,8 @@
-"""Files that stop, fail, or lose what was not synced: a disk for tests of crashes.
+"""File operations that stop, fail, or lose unsynced changes: a disk for crash tests.
 
-It works on real directories. :meth:`VolatileFiles.lose_unsynced` leaves what a power failure
-leaves: each directory has the names, and each file the content, of its last sync, independently of
-each other. Journaling file systems lose less.
+They work on real directories. :meth:`VolatileFiles.lose_unsynced` simulates a power failure: each
+directory has the names, and each file the content, of its last sync, independently of each other.
+Journaling file systems lose less.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Inode = tuple[int, int]
 
 
 class Stopped(BaseException):
-    """The machine stopped here: nothing that kdump would do afterwards happens."""
+    """The machine stopped here: no later operation of kdump happens."""
 
 
 @dataclass(slots=True)
@@ -26,12 +26,12 @@ class VolatileFiles:
     """Real files below ``root``.
 
     Attributes:
-        root: the directory that is worked on.
-        attic: a directory beside it, on the same file system, where what may come back is kept.
-        stop_after: how many operations happen before the machine stops.
-        fail_at: the number of an operation that fails, from 0.
-        failure: with what.
-        operations: what has happened.
+        root: the directory.
+        attic: a directory beside it, on the same file system, that keeps files which may come back.
+        stop_after: number of operations before the machine stops.
+        fail_at: number of the operation that fails, counted from 0.
+        failure: the error of that operation.
+        operations: the operations so far.
     """
 
     root: Path
@@ -44,13 +44,13 @@ class VolatileFiles:
     _kept: dict[Inode, Path] = field(default_factory=dict)
     _contents: dict[Inode, tuple[bytes, os.stat_result]] = field(default_factory=dict)
 
-    # What Files asks for
+    # The interface of Files
 
     def create(self, path: Path, content: Content) -> None:
         pieces = list(content)
         self._remember_names(path.parent)
         if self._is_last():
-            # The machine stops, or the disk is full, in the middle of it.
+            # The machine stops, or the disk fills up, halfway through the file.
             data = b"".join(map(_read, pieces))
             DISK.create(path, [data[: len(data) // 2]])
             self._forget(path)
@@ -105,10 +105,10 @@ class VolatileFiles:
             else:
                 self._contents.pop(_inode(path), None)
 
-    # What a test asks for
+    # For tests
 
     def lose_unsynced(self) -> None:
-        """Undo everything that was not synced, as a power failure does."""
+        """Undo all unsynced changes, as a power failure does."""
         for directory, names in self._names.items():
             for path in list(directory.iterdir()):
                 if not path.is_dir() and names.get(path.name) != _inode(path):
@@ -127,13 +127,13 @@ class VolatileFiles:
         self.forget_attic()
 
     def forget_attic(self) -> None:
-        """Take the second names of files away that it needed."""
+        """Remove the additional names of files in the attic."""
         for path in self._kept.values():
             path.unlink(missing_ok=True)
         self._kept.clear()
 
     def _and_kept(self, names: Sequence[Path]) -> list[Path]:
-        """Names of a file with those that it has in the attic."""
+        """Return the names of files together with their names in the attic."""
         return [*names, *self._kept.values()]
 
     def _is_last(self) -> bool:
@@ -159,7 +159,7 @@ class VolatileFiles:
             self._contents[_inode(path)] = path.read_bytes(), path.stat()
 
     def _forget(self, path: Path) -> None:
-        """A new file is empty until it is synced."""
+        """Keep a new file as empty until it is synced."""
         self._contents[_inode(path)] = b"", path.stat()
 
     def _keep(self, path: Path) -> None:

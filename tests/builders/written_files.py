@@ -12,7 +12,7 @@ PARTITION = "orders-0"
 
 
 def write_files(log_dir: Path, files: Mapping[str, bytes]) -> Path:
-    """Write files into a partition of ``log_dir``; gives the partition."""
+    """Write files into a partition of ``log_dir``; return the partition."""
     partition = log_dir / PARTITION
     partition.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -25,7 +25,7 @@ def target_of(
     files: Mapping[str, TargetFile],
     root: Mapping[str, TargetFile] | None = None,
 ) -> TargetDirectory:
-    """Make a target state: ``files`` of the partition, and ``root`` of the directory itself."""
+    """Make a target state: ``files`` of the partition, and ``root`` of the log directory."""
     return TargetDirectory(log_dir, (TargetPartition(log_dir / PARTITION, files),), root or {})
 
 
@@ -34,5 +34,5 @@ def plan_of(
     files: Mapping[str, TargetFile],
     root: Mapping[str, TargetFile] | None = None,
 ) -> Plan:
-    """Plan for that."""
+    """Plan such a target state."""
     return make_plan(target_of(log_dir, files, root))

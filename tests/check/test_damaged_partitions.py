@@ -97,7 +97,7 @@ def trial(
     loader_server: LoaderServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Trial]:
-    """Give partitions of one seed."""
+    """Return partitions of one seed."""
     with in_memory(tmp_path_factory.mktemp("trial")) as root:
         yield make_trial(root, random.Random(request.param), loader_server)
 
@@ -138,7 +138,7 @@ def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def found(log_dir: Path, level: Level) -> tuple[dict[str, list[Finding]], dict[str, str]]:
-    """Give the findings of each partition, and the verdict on it."""
+    """Return the findings of each partition, and the verdict on it."""
     findings: dict[str, list[Finding]] = defaultdict(list)
     verdicts = {}
     pending: list[Finding] = []

@@ -33,7 +33,7 @@ def codes(findings: Iterable[Finding]) -> set[str]:
 
 @pytest.fixture
 def two_disks(tmp_path: Path) -> tuple[Path, Path]:
-    """Give two log directories of one broker; the first has a partition."""
+    """Return two log directories of one broker; the first has a partition."""
     LogModel().write(tmp_path / "d1")
     write_log_directory(tmp_path / "d2")
     properties = META_PROPERTIES.replace(

@@ -44,7 +44,7 @@ class Segment:
         return self.position[-1] + self.size_bytes[-1]
 
     def columns(self, begin: int, end: int) -> BatchColumns:
-        """Give the batches from row ``begin`` up to row ``end``, as the scan gives them."""
+        """Return the batches from row ``begin`` up to row ``end``, as the scan gives them."""
         count = end - begin
 
         def column(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -70,17 +70,17 @@ class Segment:
         )
 
     def first_ending_from(self, offset: int, row: int = 0) -> int | None:
-        """Give the first batch from ``row`` on that ends at or above an offset."""
+        """Return the first batch from ``row`` on that ends at or above an offset."""
         return next((at for at in range(row, self.count) if self.last_offset[at] >= offset), None)
 
     def first_as_late_as(self, timestamp: int, row: int = 0) -> int | None:
-        """Give the first batch from ``row`` on with a timestamp at or above the given one."""
+        """Return the first batch from ``row`` on with a timestamp at or above the given one."""
         return next(
             (at for at in range(row, self.count) if self.max_timestamp[at] >= timestamp), None
         )
 
     def row_at(self, position: int) -> int:
-        """Give the batch that begins at a byte; as many as there are for the end of the log."""
+        """Return the batch that begins at a byte; as many as there are for the end of the log."""
         return self.count if position == self.log_bytes else self.position.index(position)
 
 
@@ -110,7 +110,7 @@ def increasing(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def lower_bound(entries: Sequence[Entry], key: int, otherwise: Entry) -> Entry:
-    """Give the last entry whose key is at or below ``key``."""
+    """Return the last entry whose key is at or below ``key``."""
     return max((entry for entry in entries if entry[0] <= key), default=otherwise)
 
 
@@ -166,7 +166,7 @@ def offset_entries(rng: random.Random, segment: Segment) -> list[Entry]:
 
 
 def valid_offset_entries(rng: random.Random, segment: Segment) -> list[Entry]:
-    """Give entries as some broker writes them: by first, last or any offset of an append."""
+    """Return entries as some broker writes them: by first, last or any offset of an append."""
     entries = []
     for row in range(segment.count):
         if rng.random() < 0.5:

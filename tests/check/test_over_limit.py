@@ -26,7 +26,7 @@ ENOUGH = ("--max-record-bytes", "64MiB")
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a segment with a record of 40 MB in 39 KB of gzip, between small ones."""
+    """Return a segment with a record of 40 MB in 39 KB of gzip, between small ones."""
     large = batch([record(1, value=bytes(LARGE))], codec=Codec.GZIP)
     content = batch([record(0)]) + large + batch([record(2)])
     root = tmp_path_factory.mktemp("logs")
@@ -71,7 +71,7 @@ def test_the_data_source_fails_or_reads_it(log: Path) -> None:
 
 @pytest.fixture
 def compactable(tmp_path: Path) -> Path:
-    """Give a log directory whose first segment has a key three times, and such a record."""
+    """Return a log directory whose first segment has a key three times, and such a record."""
     large = batch(
         [record(0, b"k"), record(1, b"large", bytes(LARGE)), record(2, b"k")], codec=Codec.GZIP
     )

@@ -27,7 +27,7 @@ from kdump.storage.local_disk import local
 
 
 def checked(path: Path, cuts: Sequence[int]) -> tuple[list[Finding], PartitionCheck]:
-    """Give the findings of a partition whose first segment is checked in parts."""
+    """Return the findings of a partition whose first segment is checked in parts."""
     partition = read_partition(local(path), TopicPartition("orders", 0))
     scope = PartitionScope(partition, is_clean=True)
     check = PartitionCheck(scope, Level.DEEP)

@@ -42,7 +42,7 @@ def verified(
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory with an additional segment of many batches."""
+    """Return a log directory with an additional segment of many batches."""
     partition = LogModel().write(tmp_path / "logs")
     write_segment(partition, END_OFFSET, batches(40, base_offset=END_OFFSET))
     return partition.parent

@@ -18,7 +18,7 @@ CHECKSUM_BYTE = 17
 
 @pytest.fixture
 def bootstrap(fixtures: Path, tmp_path: Path) -> Path:
-    """Give a copy of a ``bootstrap.checkpoint`` that a broker wrote."""
+    """Return a copy of a ``bootstrap.checkpoint`` that a broker wrote."""
     return Path(shutil.copy(fixtures / "out/clean/d1" / names.BOOTSTRAP_CHECKPOINT, tmp_path))
 
 

@@ -44,7 +44,7 @@ def flip(path: Path) -> None:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a directory with a damaged batch that was flushed."""
+    """Return a directory with a damaged batch that was flushed."""
     path = write(tmp_path / "d 1", flushed=12)
     flip(path)
     return path

@@ -22,7 +22,7 @@ DAMAGED = (7, 26)
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the directory of a log directory ``d`` with many partitions, two of them damaged."""
+    """Return the directory of a log directory ``d`` with many partitions, two of them damaged."""
     root = tmp_path_factory.mktemp("many")
     write_partitions(root / "d", COUNT, damaged=DAMAGED, left_over=range(22))
     return root
@@ -30,7 +30,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def damaged_often(tmp_path: Path) -> Path:
-    """Give a log directory with many damaged batches in one file."""
+    """Return a log directory with many damaged batches in one file."""
     model = LogModel()
     content = [batch(records(12 + 3 * each, 3), partition_leader_epoch=1) for each in range(50)]
     model.segments[12] = content

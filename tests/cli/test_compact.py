@@ -30,7 +30,7 @@ EVERY_TOPIC = (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a clean log directory with two partitions."""
+    """Return a clean log directory with two partitions."""
     return plain_directory(tmp_path / "logs", ("orders", "users"))
 
 
@@ -45,7 +45,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 
 def files_of(root: Path) -> dict[str, Seen]:
-    """Give contents and metadata of files; a lock changes the times of directories."""
+    """Return contents and metadata of files; a lock changes the times of directories."""
     return {path: seen for path, seen in tree_of(root).items() if seen.content is not None}
 
 
@@ -175,7 +175,7 @@ def test_unknown_properties_of_a_topic_are_named(root: Path) -> None:
 
 
 def with_tombstone(path: Path) -> Path:
-    """Give a log directory whose closed segment deletes a key."""
+    """Return a log directory whose closed segment deletes a key."""
     partition = path / "users-0"
     partition.mkdir(parents=True)
     tombstone = batch([record(0, b"key", b"value"), record(1, b"key", None)])

@@ -20,7 +20,7 @@ HOW_EACH_SHELL_ONLY_PARSES = {"bash": "-n", "zsh": "-n", "fish": "--no-execute"}
 
 
 def completions(*words: str) -> set[str]:
-    """Give what the last of ``words`` is completed to; "file" or "dir" where the shell does it."""
+    """Return completions of the last word; "file" or "dir" where the shell completes paths."""
     asked = ShellComplete(cli, {}, "kdump", "_KDUMP_COMPLETE")
     offered = asked.get_completions(list(words[:-1]), words[-1])
     return {item.value if item.type == "plain" else f"<{item.type}>" for item in offered}

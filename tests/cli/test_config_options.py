@@ -25,7 +25,7 @@ IN_TURN = pytest.mark.parametrize("order", [1, -1], ids=["in order", "backwards"
 def clusters(
     tmp_path: Path, key: str, *values: str | None, model: LogModel | None = None
 ) -> list[Path]:
-    """Give a log directory of each of so many clusters, in which ``orders`` has this property.
+    """Return a log directory of each of so many clusters, in which ``orders`` has this property.
 
     None is a cluster without metadata.
     """
@@ -42,7 +42,7 @@ def clusters(
 
 
 def of_orders(said: Sequence[dict[str, object]], field: str) -> dict[object, object]:
-    """Give a field of ``orders`` by log directory."""
+    """Return a field of ``orders`` by log directory."""
     return {
         row["log_dir"]: row[field]
         for row in of_type(list(said), "partition")

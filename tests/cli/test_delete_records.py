@@ -36,7 +36,7 @@ ORDERS = (*NAMED, "--config=cleanup.policy=delete")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a clean log directory of one partition, with segments at 0 and 12, and 18 its end."""
+    """Return a clean log directory of one partition, with segments at 0 and 12, and 18 its end."""
     return LogModel().write(tmp_path / "logs").parent
 
 

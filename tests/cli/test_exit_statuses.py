@@ -29,7 +29,7 @@ Happening = Callable[[Path], None]
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory with nothing to repair."""
+    """Return a log directory with nothing to repair."""
     root = LogModel().write(tmp_path / "logs").parent
     for path in (root / "orders-0").glob("*index"):
         path.unlink()

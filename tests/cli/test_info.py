@@ -39,7 +39,7 @@ def only_row(*args: str | Path) -> dict[str, Any]:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a log directory with partitions in every state, left by a crash."""
+    """Return a log directory with partitions in every state, left by a crash."""
     path = write_log_directory(tmp_path / "logs", clean=False)
     write_partition(path / "orders-0", {0: LOG, 6: b""})
     write_partition(path / "orders-1", {0: LOG}, others={"00000000000000000009.index": b""})

@@ -27,7 +27,7 @@ LOG = b"".join(batches(2))
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a clean log directory with three partitions."""
+    """Return a clean log directory with three partitions."""
     offsets = {("orders", 0): 6, ("orders", 10): 6, ("payments", 2): 6}
     path = write_log_directory(
         tmp_path / "logs",

@@ -30,7 +30,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def disks(tmp_path: Path) -> tuple[Path, Path]:
-    """Give two unclean log directories of one broker, both with the partition orders-0."""
+    """Return two unclean log directories of one broker, both with the partition orders-0."""
     d1, d2 = tmp_path / "d1", tmp_path / "d2"
     partition = LogModel(is_clean=False).write(d1)
     write_log_directory(d2, clean=False)

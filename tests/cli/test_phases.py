@@ -73,7 +73,7 @@ RUNS: Final = (*LISTED, *((name, ".") for name in command_names() if name not in
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give an unclean log directory without an index and with undo data."""
+    """Return an unclean log directory without an index and with undo data."""
     root = plain_directory(tmp_path_factory.mktemp("template") / "logs")
     run_kdump(["checkpoint", "set", str(root), "cleaner-offset", "users-0=3"], root)
     next((root / "users-0").glob("*.index")).unlink()
@@ -82,13 +82,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(template: Path, tmp_path: Path) -> Path:
-    """Give a copy of it."""
+    """Return a copy of it."""
     return shutil.copytree(template, tmp_path / "logs")
 
 
 @pytest.fixture
 def outside(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the places that waited for the disk outside of a phase."""
+    """Return the places that waited for the disk outside of a phase."""
     found: list[str] = []
 
     def watched(function: Callable[..., Any]) -> Callable[..., Any]:

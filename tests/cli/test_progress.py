@@ -136,7 +136,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 @pytest.fixture
 def bar(terminal: Terminal) -> Iterator[tuple[Bar, Clock]]:
-    """Give a bar on the terminal; it is idle in the end."""
+    """Return a bar on the terminal; it is idle in the end."""
     clock = Clock()
     bar = Bar(terminal, clock)
     phases.watch(bar)

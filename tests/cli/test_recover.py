@@ -28,19 +28,19 @@ OF_A_RUN = {"is_applied", "undos", "is_dry_run", "seconds"}
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Path:
-    """Give a clean log directory."""
+    """Return a clean log directory."""
     return LogModel().write(tmp_path / "logs").parent
 
 
 @pytest.fixture
 def crashed(tmp_path: Path) -> Path:
-    """Give the log directory of a killed broker, without damage."""
+    """Return the log directory of a killed broker, without damage."""
     return unclean(LogModel(), tmp_path)
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give the same with a damaged batch in the active segment, and a leftover file."""
+    """Return the same with a damaged batch in the active segment, and a leftover file."""
     model = LogModel()
     model.segments[12][1] = with_flipped_bit(model.segments[12][1])
     root = unclean(model, tmp_path)
@@ -59,7 +59,7 @@ def unclean(model: LogModel, tmp_path: Path, recovery_point: int = 12) -> Path:
 
 
 def with_flipped_bit(content: bytes) -> bytes:
-    """Give a batch with one bit of its last record changed."""
+    """Return a batch with one bit of its last record changed."""
     changed = bytearray(content)
     changed[-2] ^= 1
     return bytes(changed)

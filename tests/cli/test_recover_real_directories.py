@@ -41,7 +41,7 @@ it at the next; so does kdump."""
 
 
 def compared(directory: Path) -> dict[str, bytes]:
-    """Give the files that have to be the same, by path."""
+    """Return the files that have to be the same, by path."""
     return {
         path: content
         for path, content in contents_of(directory).items()

@@ -34,7 +34,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a clean log directory, with indexes as Kafka writes them."""
+    """Return a clean log directory, with indexes as Kafka writes them."""
     root = LogModel().write(tmp_path / "logs").parent
     for path in (root / "orders-0").glob("*index"):
         path.unlink()

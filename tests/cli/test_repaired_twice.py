@@ -44,7 +44,7 @@ def run(command: str, *options: str | Path) -> tuple[int, list[dict[str, Any]]]:
 
 
 def changed_again(said: list[dict[str, Any]]) -> list[str]:
-    """Give the partitions with changes that a broker does not repeat at every start."""
+    """Return the partitions with changes that a broker does not repeat at every start."""
     return [
         str(row.get("directory") or row["log_dir"])
         for row in said

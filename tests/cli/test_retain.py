@@ -42,7 +42,7 @@ REPLICATED = {names.REPLICATION_OFFSET_CHECKPOINT: END_OFFSET}
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Give a clean log directory of one partition, with segments at 0 and 12, and 18 its end."""
+    """Return a clean log directory of one partition, with segments at 0 and 12, and 18 its end."""
     return LogModel().write(tmp_path / "logs").parent
 
 

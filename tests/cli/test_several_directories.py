@@ -69,7 +69,7 @@ def _damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def log_dirs(tmp_path: Path, _damaged: Path) -> list[Path]:
-    """Give three directories, with different partitions."""
+    """Return three directories, with different partitions."""
     made = []
     for number in "123":
         path = shutil.copytree(_damaged, tmp_path / number)

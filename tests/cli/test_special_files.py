@@ -16,7 +16,7 @@ import pytest
 
 from builders.in_process import Outcome, run_kdump
 from builders.recovery import log_name
-from builders.repair_cases import PARTITION, bad_batch_in_the_middle, sound_directory
+from builders.repair_cases import PARTITION, bad_batch_in_the_middle, clean_directory
 from kdump.errors import ExitStatus
 from kdump.formats import names
 
@@ -159,7 +159,7 @@ def test_in_the_root_they_are_reported_and_never_opened(
 
 @pytest.mark.parametrize("name", IN_PARTITION)
 def test_retention_leaves_such_a_partition_unchanged(tmp_path: Path, name: str) -> None:
-    log_dir = sound_directory(tmp_path / "logs")
+    log_dir = clean_directory(tmp_path / "logs")
     put_fifo(log_dir / PARTITION / name)
     before = kinds(log_dir)
     outcome = kdump("retain --free 1M --topic orders --topic other", log_dir)
@@ -190,7 +190,7 @@ def test_one_given_as_a_path_is_not_opened(log_dir: Path, command: str) -> None:
 
 
 def test_a_foreign_one_changes_nothing(tmp_path: Path) -> None:
-    log_dir = sound_directory(tmp_path / "logs")
+    log_dir = clean_directory(tmp_path / "logs")
     # By a relative name: a socket's name has room for some hundred bytes only.
     with contextlib.chdir(log_dir), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("agent.sock")

@@ -30,7 +30,7 @@ def rows(*args: str | Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give a crashed log directory with a damaged batch in the middle."""
+    """Return a crashed log directory with a damaged batch in the middle."""
     path = tmp_path / "logs"
     bad_batch_in_the_middle(path)
     aged(path)
@@ -39,13 +39,13 @@ def damaged(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def original(damaged: Path) -> dict[str, Any]:
-    """Give what was in it."""
+    """Return what was in it."""
     return dict(original_of(damaged))
 
 
 @pytest.fixture
 def repaired(damaged: Path, original: dict[str, Any]) -> Path:
-    """Give the same after its repair."""
+    """Return the same after its repair."""
     assert original
     with hold_locks([damaged]):
         wanted = bad_batch_wanted(damaged)

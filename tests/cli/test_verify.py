@@ -22,13 +22,13 @@ from kdump.formats.names import FileKind
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Give a valid log directory."""
+    """Return a valid log directory."""
     return LogModel().write(tmp_path / "logs").parent
 
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Give a log directory with a wrong checksum and a foreign file."""
+    """Return a log directory with a wrong checksum and a foreign file."""
     model = LogModel()
     content = bytearray(model.segments[0][1])
     content[-2] ^= 1

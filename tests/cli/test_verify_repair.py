@@ -46,7 +46,7 @@ def flip(path: Path, position: int) -> None:
 
 @pytest.fixture
 def clean(tmp_path: Path) -> Path:
-    """Give a clean log directory, with indexes as Kafka writes them."""
+    """Return a clean log directory, with indexes as Kafka writes them."""
     root = LogModel().write(tmp_path / "logs").parent
     for path in (root / "orders-0").glob("*index"):
         path.unlink()

@@ -123,7 +123,7 @@ def glance(host: BrokerHost) -> Glance:
 
 
 def write(host: BrokerHost) -> int:
-    """Let clients write; gives the producer whose records are all overwritten later."""
+    """Let clients write; return the producer whose records are all overwritten later."""
     now_ms = now()
     drawn = random.Random(1)
     small = {"internal_segment_bytes": "8192", "index_interval_bytes": "400"}
@@ -165,7 +165,7 @@ def values_of(drawn: random.Random, keys: list[bytes]) -> list[tuple[Key, Value]
 
 
 def work(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """Damage the directories and run kdump; gives its output about partitions, by command."""
+    """Damage the directories and run kdump; return its output about partitions, by command."""
     damage(partition_path(log_dirs, DAMAGED))
     for path in log_dirs:
         (path / names.CLEAN_SHUTDOWN_MARKER).unlink()
@@ -252,7 +252,7 @@ def test_a_start_and_a_stop_leave_the_files_as_kdump_left_them(story: Story) -> 
 
 
 def compared(story: Story, contents: dict[str, bytes]) -> dict[str, bytes]:
-    """Give the files of the topics that are read; without what any start changes.
+    """Return the files of the topics that are read; without what any start changes.
 
     A broker begins an epoch where it leads, and drops the snapshots at or before a log's start.
     """

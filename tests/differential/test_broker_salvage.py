@@ -124,7 +124,7 @@ def findings(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
 
 
 def missing(before: Consumed, after: Consumed) -> list[int]:
-    """Give the offsets that are no longer served; all others have the same records."""
+    """Return the offsets that are no longer served; all others have the same records."""
     assert all(before.records[offset] == record for offset, record in after.records.items())
     return sorted(before.records.keys() - after.records.keys())
 

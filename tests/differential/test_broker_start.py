@@ -57,7 +57,7 @@ def write(directory: Path, content: str, name: str = names.META_PROPERTIES) -> N
 
 
 def with_property(directory: Path, key: str, value: str) -> None:
-    """Give ``meta.properties`` another value for ``key``."""
+    """Return ``meta.properties`` another value for ``key``."""
     content = (directory / names.META_PROPERTIES).read_text()
     write(directory, re.sub(rf"(?m)^{key}=.*$", f"{key}={value}", content))
 
@@ -238,7 +238,7 @@ def host(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def log_dirs(fixtures: Path, tmp_path: Path) -> list[Path]:
-    """Give a copy of the two directories of a broker."""
+    """Return a copy of the two directories of a broker."""
     shutil.copytree(fixtures / "out" / "clean", tmp_path / "clean")
     return [tmp_path / "clean" / name for name in ("d1", "d2")]
 

@@ -225,7 +225,7 @@ def test_damaged_files_of_other_seeds(
 def damaged_differences(
     duel: Duel, partitions: Sequence[tuple[str, Files]], numbers: range
 ) -> Iterator[tuple[str, Verdict]]:
-    """Damage each partition in the ways with these numbers; gives what then differs."""
+    """Damage each partition in the ways with these numbers; return what then differs."""
     for name, files in partitions:
         for number in numbers:
             label, after = damage.damaged(random.Random(f"{name} {number}"), files)

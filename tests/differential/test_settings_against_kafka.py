@@ -49,7 +49,7 @@ FREELY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 
 @pytest.fixture(scope="module")
 def server(java_classpath: str) -> Iterator[JavaServer]:
-    """Give Kafka's configuration as a server."""
+    """Return Kafka's configuration as a server."""
     with JavaServer(java_classpath, "ConfigServer") as running:
         yield running
 

@@ -27,7 +27,7 @@ SIZE = len(batches(1)[0])
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Segment:
-    """Give a segment of four batches of three records each, with valid indexes."""
+    """Return a segment of four batches of three records each, with valid indexes."""
     segment = Segment(tmp_path)
     segment.write_indexed(batches(4))
     return segment

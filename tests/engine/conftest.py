@@ -12,7 +12,7 @@ from kdump.engine.job import Split
 
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> list[Split]:
-    """Give three partitions as splits, one of them large enough for many."""
+    """Return three partitions as splits, one of them large enough for many."""
     folder = tmp_path_factory.mktemp("work")
     found: list[Split] = []
     for topic, count in (("large", 600), ("medium", 90), ("small", 2)):

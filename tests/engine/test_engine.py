@@ -8,7 +8,7 @@ from typing import Final, NoReturn
 
 import pytest
 
-from builders.jobs import Count, CountBatches, DealBatches, TellProcess
+from builders.jobs import Count, CountBatches, ShuffleBatches, TellProcess
 from kdump.engine.engine import Engine, run_in_order
 from kdump.engine.engine_choice import EngineChoice, EngineOptions, chosen, open_engine
 from kdump.engine.job import Job, JobFailedError, ResultT, Split, SplitT
@@ -40,7 +40,7 @@ def test_the_engine_is_chosen_by_option_or_by_size(
 
 @pytest.fixture
 def engines(spark: SparkEngine) -> Iterator[list[Engine]]:
-    """Give every engine; this process without workers is the first."""
+    """Return every engine; this process without workers is the first."""
     with LocalEngine(processes=1) as here, LocalEngine(processes=2) as pool:
         yield [here, pool, spark]
 
@@ -61,21 +61,21 @@ def test_every_engine_that_can_be_chosen_is_tested(engines: list[Engine]) -> Non
 def test_a_shuffle_has_the_same_results_on_every_engine(
     work: list[Split], engines: list[Engine]
 ) -> None:
-    job = DealBatches()
-    _, (dealt,) = engines[0].shuffle(job, work, 7)
-    order = {each: at for at, each in enumerate(dealt)}
+    job = ShuffleBatches()
+    _, (shuffled,) = engines[0].shuffle(job, work, 7)
+    order = {each: at for at, each in enumerate(shuffled)}
     for engine in engines:
         counts, buckets = engine.shuffle(job, work, 7)
         assert counts == [job.counting.run(split) for split in work]
         # What is in a bucket is in the order of the splits, and nothing is in two.
         for bucket in buckets:
             assert bucket == sorted(bucket, key=order.__getitem__)
-        assert sorted(itertools.chain(*buckets), key=order.__getitem__) == dealt
+        assert sorted(itertools.chain(*buckets), key=order.__getitem__) == shuffled
 
 
 @pytest.mark.slow
 def test_a_shuffle_on_spark_has_several_buckets(work: list[Split], spark: SparkEngine) -> None:
-    _, buckets = spark.shuffle(DealBatches(), work, 7)
+    _, buckets = spark.shuffle(ShuffleBatches(), work, 7)
     assert len(buckets) > 1
 
 
@@ -83,7 +83,7 @@ def test_a_split_that_cannot_be_mapped_is_named(work: list[Split], engines: list
     gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
     for each in engines:
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
-            each.shuffle(DealBatches(), [*work, gone], 7)
+            each.shuffle(ShuffleBatches(), [*work, gone], 7)
 
 
 def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:

@@ -173,7 +173,7 @@ def test_one_master_of_several_is_enough() -> None:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """Give a port that stays without a listener."""
+    """Return a port that stays without a listener."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

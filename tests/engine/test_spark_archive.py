@@ -24,7 +24,7 @@ def find(java: Java = JAVA, spark: Spark = SPARK) -> ClassArchive:
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
-    """Give the path of an archive, in an empty cache."""
+    """Return the path of an archive, in an empty cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     found = find()
     assert found.path.parent == tmp_path / "kdump"
@@ -34,7 +34,7 @@ def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
 
 @pytest.fixture
 def kept(archive: ClassArchive) -> ClassArchive:
-    """Give an existing archive."""
+    """Return an existing archive."""
     part = archive.path.with_suffix(".1.part")
     part.write_bytes(b"classes")
     archive.keep(part)

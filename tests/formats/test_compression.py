@@ -58,7 +58,7 @@ def in_chunks(codec: Codec, data: bytes, *, chunk_bytes: int = 100, magic: int =
 
 
 def outcome(read: Callable[[], bytes]) -> bytes | None:
-    """Give the result, or None for damage; any other error propagates."""
+    """Return the result, or None for damage; any other error propagates."""
     try:
         return read()
     except FormatError:

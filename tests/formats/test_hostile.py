@@ -258,7 +258,7 @@ SAMPLES: dict[str, tuple[Read, bytes]] = {
 
 
 def single_byte_changes(sample: bytes) -> Iterator[bytes]:
-    """Give ``sample`` with one byte changed, in each of the 255 ways at each position."""
+    """Return ``sample`` with one byte changed, in each of the 255 ways at each position."""
     changed = bytearray(sample)
     for position, sound in enumerate(sample):
         for difference in range(1, 256):
@@ -335,7 +335,7 @@ PARSERS = {
 
 
 def records_of_each_type(fixtures: Path, topic: str) -> Iterator[tuple[bytes, bytes | None]]:
-    """Give the smallest record of each type (and of each version of its value) in the fixtures."""
+    """Return the smallest fixture record of each type and of each version of its value."""
     smallest: dict[bytes, tuple[bytes, bytes | None]] = {}
     for path in sorted(fixtures.glob(f"out/expected*/{topic}-*.uncommitted.jsonl")):
         for line in path.read_text().splitlines():
@@ -364,7 +364,7 @@ def test_damaged_internal_records_are_text_or_a_format_error(fixtures: Path, top
 
 
 def some_damages(rng: random.Random, sample: bytes) -> Iterator[bytes]:
-    """Give every truncation, every flipped bit, and a few hundred random changes of bytes."""
+    """Return every truncation, every flipped bit, and a few hundred random changes of bytes."""
     yield from (sample[:size] for size in range(len(sample)))
     for position, bit in itertools.product(range(len(sample)), range(8)):
         changed = bytearray(sample)

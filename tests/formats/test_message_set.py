@@ -40,7 +40,7 @@ def unwrapped(entry: bytes) -> list[Message]:
 
 
 def everything(data: bytes) -> Iterator[Message]:
-    """Give every message of a set, also those in wrappers; ends at an incomplete entry."""
+    """Return every message of a set, also those in wrappers; ends at an incomplete entry."""
     position = 0
     while position < len(data):
         outer = decode_message(data, position)

@@ -58,7 +58,7 @@ def damage(log_dir: Path, seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def many_directories(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Give real directories, damaged copies of them, and a damaged one with a large segment."""
+    """Return real directories, damaged copies of them, and a damaged one with a large segment."""
     folder = tmp_path_factory.mktemp("directories")
     roots = [fixtures / "out" / each for each in REAL]
     for seed, root in enumerate(list(roots)):
@@ -112,7 +112,7 @@ def test_verify_on_spark_writes_nothing(many_directories: list[Path], spark: Spa
     ids=lambda pair: pair[0],
 )
 def crash(request: pytest.FixtureRequest, fixtures: Path) -> tuple[Path, Path]:
-    """Give the directory of a killed broker before and after its next start."""
+    """Return the directory of a killed broker before and after its next start."""
     before, after = request.param
     return fixtures / "out" / before, fixtures / "out" / after
 

@@ -78,7 +78,7 @@ class HostileDirectory:
         self.before = sorted(path.iterdir())
 
     def run(self, program: str, *args: str | Path, **variables: str) -> str:
-        """Run a program of Python's here; gives what it says."""
+        """Run a program of Python's here; return what it says."""
         done = subprocess.run(
             [sys.executable, "-P", "-c", program, *args],
             cwd=self.path,

@@ -31,7 +31,7 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
 @pytest.fixture(scope="module")
 def sql(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlSession]:
-    """Give a session with the data source; Spark starts once for the module."""
+    """Return a session with the data source; Spark starts once for the module."""
     warehouse = tmp_path_factory.mktemp("warehouse")
     spark = SparkSession("local[2]", {"spark.sql.warehouse.dir": str(warehouse)})
     try:

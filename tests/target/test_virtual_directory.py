@@ -22,7 +22,7 @@ from kdump.target.virtual_directory import Stored, VirtualDirectory, Written, jo
 
 @pytest.fixture
 def directory(tmp_path: Path) -> VirtualDirectory:
-    """Give a directory with two files of ten bytes."""
+    """Return a directory with two files of ten bytes."""
     (tmp_path / "a").write_bytes(b"0123456789")
     (tmp_path / "b").write_bytes(b"abcdefghij")
     (tmp_path / "directory").mkdir()
