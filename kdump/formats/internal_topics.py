@@ -242,6 +242,19 @@ _NULL_VALUE_MESSAGE: Final = (
 )
 
 
+def decode_cluster_metadata(value: bytes) -> tuple[str, int, MessageValue]:
+    """Decode the value of a record of ``__cluster_metadata`` or of its snapshots.
+
+    Returns:
+        Kafka's name for the type of record, its version, and its fields.
+
+    Raises:
+        FormatError: Kafka cannot read it.
+    """
+    record_type, version, message = _decode_framed(metadata.RECORD_TYPES, value)
+    return record_type.name, version, message
+
+
 def _decode_framed(
     record_types: Mapping[int, RecordType], data: bytes
 ) -> tuple[RecordType, int, MessageValue]:

@@ -1,59 +1,31 @@
 """The cluster's metadata about topics: configuration, replicas and log directories.
 
-It is read from ``__cluster_metadata-0``: the newest snapshot, then the log after it. Follows
-``TopicsDelta`` and ``ConfigurationsDelta``.
+It is read from ``__cluster_metadata-0``: the newest snapshot, then the log after it. It is a view
+of the whole image (:mod:`kdump.state.metadata_image`), for which only some records are decoded.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from kdump.formats import internal_topics, record_batch
-from kdump.formats.names import FileKind, MetadataSnapshotName
-from kdump.formats.schemas import metadata
 from kdump.log.partition import Partition
-from kdump.scan.records import RecordColumns
-from kdump.scan.selection import Selection
-from kdump.scan.walk import MessageSet, Skipped, walk_segment
-from kdump.storage.location import Location
+from kdump.state.metadata_entities import MIGRATING_DIRECTORY
+from kdump.state.metadata_image import LOG_BEGIN, EntityKind, LogEnd, MetadataImage, MetadataReplay
+from kdump.state.metadata_log import MetadataDamage, MetadataReading
 
-_FRAME_VERSION: Final = 1
-_TOPIC: Final = "TOPIC_RECORD"
-_REMOVED: Final = "REMOVE_TOPIC_RECORD"
-_CONFIG: Final = "CONFIG_RECORD"
-_PARTITION: Final = "PARTITION_RECORD"
-_PARTITION_CHANGE: Final = "PARTITION_CHANGE_RECORD"
-_BROKER: Final = "REGISTER_BROKER_RECORD"
-_BROKER_CHANGE: Final = "BROKER_REGISTRATION_CHANGE_RECORD"
-_BEGIN: Final = "BEGIN_TRANSACTION_RECORD"
-_END: Final = "END_TRANSACTION_RECORD"
-_ABORT: Final = "ABORT_TRANSACTION_RECORD"
-_TYPE_IDS: Final = frozenset(
-    each.id
-    for each in metadata.RECORD_TYPES.values()
-    if each.name
-    in (
-        _TOPIC,
-        _REMOVED,
-        _CONFIG,
-        _PARTITION,
-        _PARTITION_CHANGE,
-        _BROKER,
-        _BROKER_CHANGE,
-        _BEGIN,
-        _END,
-        _ABORT,
-    )
+_TYPE_NAMES: Final = (
+    *("TOPIC_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD"),
+    *("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"),
+    *("REGISTER_BROKER_RECORD", "BROKER_REGISTRATION_CHANGE_RECORD"),
+    *("BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"),
 )
-_TOPIC_RESOURCE: Final = 2
-_BROKER_RESOURCE: Final = 4
-"""Numbers of ``ConfigResource.Type``."""
+"""The types of records that the image needs; decoding the others would take time."""
+_BROKER_CONFIGS: Final = "broker:"
 
 Configs = Mapping[str, str]
-_Change = tuple[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +65,6 @@ class ClusterTopic:
     partitions: Mapping[int, ClusterPartition] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class LogEnd:
-    """Where a metadata log ends; ordered like ``OffsetAndEpoch``.
-
-    Attributes:
-        epoch: of the last batch, or of the snapshot if no batch follows it.
-        offset: after the last record.
-    """
-
-    epoch: int
-    offset: int
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """The part of a cluster's metadata that kdump uses.
@@ -122,7 +81,7 @@ class ClusterImage:
     topics: Mapping[str, ClusterTopic]
     broker_configs: Mapping[str, Configs]
     log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    end: LogEnd = LogEnd(0, 0)
+    end: LogEnd = LOG_BEGIN
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
         """The topic with an id in Kafka's form; None if no topic has it."""
@@ -141,18 +100,20 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
     Raises:
         OSError: a file cannot be read.
     """
-    replay = _Replay()
+    replay = MetadataReplay()
+    reading = MetadataReading(_TYPE_NAMES, on_unreadable=_refuse)
     try:
-        for end, columns in _batches(partition):
-            replay.end = end
-            for value in _selected_values(columns):
-                parsed = internal_topics.parse_cluster_metadata(None, value, 0)
-                if parsed.value is None or parsed.type_name is None:
-                    return None
-                replay.take(parsed.type_name, parsed.value)
-    except _Damaged:
+        start = LOG_BEGIN
+        if partition.metadata_snapshots:
+            snapshot = partition.metadata_snapshots[-1]
+            start = LogEnd(snapshot.epoch, snapshot.end_offset)
+            replay.take_batches(reading.snapshot(partition, snapshot))
+        elif not partition.segments:
+            return None
+        replay.take_batches(reading.log(partition, start))
+    except (MetadataDamage, _Unreadable):
         return None
-    return replay.image()
+    return _view_of(replay.image())
 
 
 def read_newest_image(partitions: Iterable[Partition]) -> ClusterImage | None:
@@ -174,128 +135,41 @@ def read_newest_image(partitions: Iterable[Partition]) -> ClusterImage | None:
     return max(images, key=lambda image: image.end, default=None)
 
 
-class _Damaged(Exception):
-    """The metadata log cannot be read to its end."""
+class _Unreadable(Exception):
+    """A record cannot be decoded."""
 
 
-@dataclass(slots=True)
-class _Replay:
-    """The image while records are replayed."""
+def _refuse(_offset: int, _what: str) -> None:
+    raise _Unreadable
 
-    names_by_id: dict[str, str] = field(default_factory=dict)
-    configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    partitions: dict[str, dict[int, ClusterPartition]] = field(
-        default_factory=lambda: defaultdict(dict)
+
+def _view_of(image: MetadataImage) -> ClusterImage:
+    configs = image.of(EntityKind.CONFIG)
+    partitions: dict[str, dict[int, ClusterPartition]] = defaultdict(dict)
+    for (topic_id, number), each in image.of(EntityKind.PARTITION).items():
+        is_known = any(directory != MIGRATING_DIRECTORY for directory in each.directories)
+        partitions[topic_id][number] = ClusterPartition(
+            each.replicas, each.directories if is_known else ()
+        )
+    return ClusterImage(
+        topics={
+            topic.name: ClusterTopic(
+                topic.name,
+                topic_id,
+                configs.get(f"topic:{topic.name}", {}),
+                partitions.get(topic_id, {}),
+            )
+            for topic_id, topic in image.of(EntityKind.TOPIC).items()
+        },
+        broker_configs={
+            key.removeprefix(_BROKER_CONFIGS): values
+            for key, values in configs.items()
+            if key.startswith(_BROKER_CONFIGS)
+        },
+        log_dirs={
+            node_id: broker.directories
+            for node_id, broker in image.of(EntityKind.BROKER).items()
+            if broker.directories
+        },
+        end=image.end,
     )
-    log_dirs: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    uncommitted: list[_Change] | None = None
-    """Records of the open metadata transaction; None if none is open."""
-    end: LogEnd = LogEnd(0, 0)
-
-    def take(self, type_name: str, record: Mapping[str, Any]) -> None:
-        if type_name == _BEGIN:
-            self.uncommitted = []
-        elif type_name == _ABORT:
-            self.uncommitted = None
-        elif type_name == _END:
-            changes, self.uncommitted = self.uncommitted or [], None
-            for change in changes:
-                self.change(*change)
-        elif self.uncommitted is not None:
-            self.uncommitted.append((type_name, record))
-        else:
-            self.change(type_name, record)
-
-    def change(self, type_name: str, record: Mapping[str, Any]) -> None:
-        if type_name == _TOPIC:
-            self.names_by_id[record["topicId"]] = record["name"]
-        elif type_name == _REMOVED:
-            name = self.names_by_id.pop(record["topicId"], None)
-            self.partitions.pop(record["topicId"], None)
-            if name is not None:
-                self.configs.pop((_TOPIC_RESOURCE, name), None)
-        elif type_name in (_PARTITION, _PARTITION_CHANGE):
-            self._change_partition(record)
-        elif type_name in (_BROKER, _BROKER_CHANGE):
-            if record.get("logDirs"):
-                self.log_dirs[record["brokerId"]] = tuple(record["logDirs"])
-        else:
-            configs = self.configs.setdefault((record["resourceType"], record["resourceName"]), {})
-            if record["value"] is None:
-                configs.pop(record["name"], None)
-            else:
-                configs[record["name"]] = record["value"]
-
-    def _change_partition(self, record: Mapping[str, Any]) -> None:
-        """Apply a record; a change record has only the fields that changed."""
-        partitions = self.partitions[record["topicId"]]
-        before = partitions.get(record["partitionId"], ClusterPartition(()))
-        replicas, directories = record.get("replicas"), record.get("directories")
-        partitions[record["partitionId"]] = ClusterPartition(
-            before.replicas if replicas is None else tuple(replicas),
-            before.directories if directories is None else tuple(directories),
-        )
-
-    def image(self) -> ClusterImage:
-        return ClusterImage(
-            topics={
-                name: ClusterTopic(
-                    name,
-                    topic_id,
-                    self.configs.get((_TOPIC_RESOURCE, name), {}),
-                    self.partitions.get(topic_id, {}),
-                )
-                for topic_id, name in self.names_by_id.items()
-            },
-            broker_configs={
-                name: configs
-                for (resource, name), configs in self.configs.items()
-                if resource == _BROKER_RESOURCE and configs
-            },
-            log_dirs=self.log_dirs,
-            end=self.end,
-        )
-
-
-def _batches(partition: Partition) -> Iterator[tuple[LogEnd, RecordColumns]]:
-    """The batches of the newest snapshot and the log after it, each with the end reached."""
-    snapshots = partition.metadata_snapshots
-    end = LogEnd(snapshots[-1].epoch, snapshots[-1].end_offset) if snapshots else LogEnd(0, 0)
-    if not partition.segments or partition.segments[0].base_offset > end.offset:
-        raise _Damaged
-    begin = end.offset
-    if snapshots:
-        name = MetadataSnapshotName(end.offset, end.epoch)
-        for columns in _columns_in(partition.path / str(name), 0):
-            yield end, columns
-    for segment in partition.segments:
-        for columns in _columns_in(partition.segment_path(segment, FileKind.LOG), begin):
-            batches = columns.batches
-            if batches.count:
-                epoch = int(batches.partition_leader_epoch[-1])
-                end = LogEnd(epoch, int(batches.last_offset[-1]) + 1)
-            yield end, columns
-
-
-def _columns_in(path: Location, first_offset: int) -> Iterator[RecordColumns]:
-    selection = Selection(from_offset=first_offset)
-    with path.open_file() as source:
-        for step in walk_segment(source, with_records=True, selection=selection, follow_bad=True):
-            if isinstance(step, RecordColumns):
-                if step.problems or not step.batches.is_valid.all():
-                    raise _Damaged
-                yield step
-            elif isinstance(step, MessageSet) or (
-                # A torn tail is not damage, unless nothing comes before it.
-                isinstance(step, Skipped) and (step.start == 0 or step.end != source.size_bytes)
-            ):
-                raise _Damaged
-
-
-def _selected_values(columns: RecordColumns) -> Iterator[bytes]:
-    is_control = (columns.batches.attributes & record_batch.CONTROL_FLAG) != 0
-    rows: Iterable[int] = (~is_control[columns.batch]).nonzero()[0].tolist()
-    for row in rows:
-        value = columns.value(row)
-        if value and len(value) > 1 and value[0] == _FRAME_VERSION and value[1] in _TYPE_IDS:
-            yield value
