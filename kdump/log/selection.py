@@ -51,6 +51,13 @@ class PartitionSelection:
             key is not None and any(_is_number(glob, key.partition) for glob in self.partitions)
         )
 
+    def matches_topic(self, topic: str) -> bool:
+        """Whether partitions of a topic may be selected, whatever their numbers."""
+        globs = [
+            "*" if glob.isdecimal() else glob.rpartition("-")[0] or glob for glob in self.partitions
+        ]
+        return _any_matches(self.topics, [topic]) and _any_matches(tuple(globs), [topic])
+
     def __contains__(self, partition: Partition) -> bool:
         return self.matches(partition.path.name, partition.topic_partition)
 

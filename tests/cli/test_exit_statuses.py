@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from builders.in_process import run_kdump
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.verified import END_OFFSET, NOW_MS, LogModel, file
 from kdump.cli.command_group import command_names
 from kdump.formats import names
@@ -193,6 +194,18 @@ def copy_and_lose_a_partition(root: Path) -> None:
     shutil.rmtree(partition(root))
 
 
+def have_metadata(root: Path) -> None:
+    write_metadata_log(root, [topic_record("orders", 1), topic_record("users", 2)])
+
+
+def have_damaged_metadata(root: Path) -> None:
+    have_metadata(root)
+    log = root / "__cluster_metadata-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+
+
 ORDERS: Final = ("--topic", "orders")
 COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
 DELETE: Final = (
@@ -246,6 +259,15 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},
     "lookup": {0: ((*LOOKUP, "."), NOTHING), 4: ((*LOOKUP, "."), damage_the_first_batch)},
     "ls": {0: (("ls", "."), NOTHING), 4: (("ls", "."), malform(RECOVERY_POINTS))},
+    "metadata": {
+        0: (("metadata", "show", "."), have_metadata),
+        4: (("metadata", "history", "."), have_damaged_metadata),
+    },
+    "metadata diff": {
+        0: (("metadata", "diff", "--from", "1", "."), have_metadata),
+        1: (("metadata", "diff", "--from", "0", "."), have_metadata),
+        4: (("metadata", "diff", "--from", "0", "."), have_damaged_metadata),
+    },
     "rebuild-index": {
         0: ((*COMMANDS["rebuild-index"], *DENSE, "."), NOTHING),
         1: ((*COMMANDS["rebuild-index"], *DENSE, "."), lose_an_index),
@@ -350,6 +372,7 @@ ARGUMENTS: Final = {
     "compact": COMPACT,
     "delete-records": DELETE,
     "lookup": LOOKUP,
+    "metadata": ("metadata", "show"),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
 }

@@ -50,6 +50,9 @@ READING: Final = (
     f"delete-records --partition orders-0 --before 1 --dry-run {' '.join(CONFIG)}",
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
     "diff --records DIR COPY",
+    "metadata show",
+    "metadata history",
+    "metadata diff --from 0",
     "undo --list",
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
@@ -139,6 +142,7 @@ def real(name: str) -> Callable[[Path, Path], Path]:
 DIRECTORIES: Final[dict[str, Callable[[Path, Path], Path]]] = {
     "clean": real("clean-mv39/logs"),
     "cluster metadata": real("clean-mv39/meta"),
+    "controller": lambda _, fixtures: fixtures / "states" / "clean" / "c1002",
     "crashed": crashed,
     "leftovers": real("leftover-4-swap-complete/logs"),
     "legacy": real("legacy/logs"),

@@ -17,6 +17,7 @@ import pytest
 
 from builders.compactable_directories import NOW_MS, plain_directory
 from builders.in_process import run_kdump
+from builders.metadata_log import topic_record, write_metadata_log
 from builders.programs import PYTHON_PATH
 from kdump import phases
 from kdump.cli.command_group import command_names
@@ -49,6 +50,9 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("lookup", "--offset", "5", "."),
     ("ls", "."),
     ("ls", "users-0"),
+    ("metadata", "show", "."),
+    ("metadata", "history", "."),
+    ("metadata", "diff", ".", "."),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),
@@ -114,7 +118,9 @@ def test_every_wait_for_the_disk_is_in_a_phase(
 ) -> None:
     if not is_clean:
         (root / names.CLEAN_SHUTDOWN_MARKER).unlink()
-        outside.clear()
+    if run[0] == "metadata":
+        write_metadata_log(root, [topic_record("users", 1)])
+    outside.clear()
     outcome = run_kdump(run, root)
     assert outcome.exit_status & ExitStatus.USAGE == 0
     assert outside == []

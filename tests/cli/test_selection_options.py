@@ -22,6 +22,9 @@ from kdump.formats import names
 WITHOUT_PARTITIONS: Final = {"checkpoint set", "completion", "dump-segment", "explain", "undo"}
 """Commands that name files, lines, runs or codes instead."""
 
+OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
+"""Commands that select partitions in the cluster's metadata, whether they are on disk or not."""
+
 KNOWN: Final = ("--config", "cleanup.policy=delete", "--config", "retention.ms=1", "--dry-run")
 COMPACTED: Final = ("--config", "cleanup.policy=compact", "--dry-run")
 OPTIONS: Final[dict[str, tuple[str, ...]]] = {
@@ -60,7 +63,7 @@ def selection_help(command: click.Command) -> dict[str, Any]:
 RUNS: Final = {
     name: OPTIONS.get(name, ("--dry-run",) if has_option(command, "--dry-run") else ())
     for name, command in commands()
-    if selection_help(command)
+    if selection_help(command) and name not in OF_RECORDS
 }
 
 

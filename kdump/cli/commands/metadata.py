@@ -1,0 +1,457 @@
+"""Show the cluster's metadata at any offset, its history, and what differs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
+from kdump.cli.options.selection_options import selection_options, selection_words
+from kdump.cli.output.events import write_line
+from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.jobs.metadata_copies import MetadataCopy
+    from kdump.jobs.metadata_questions import ShownMetadata
+    from kdump.log.directory import LogDirectory
+    from kdump.log.selection import PartitionSelection
+    from kdump.state.metadata_history import MetadataEvent
+
+Point = tuple[int | None, int | None]
+"""An offset or a time in epoch milliseconds; neither is the end of the log."""
+_END: Final[Point] = (None, None)
+_MOST_PROBLEMS: Final = 20
+_JSON: Final = (OutputFormat.JSON, OutputFormat.JSONL)
+
+
+class PointParameter(click.ParamType[Point]):
+    """A point of the log: a number is an offset, anything else a time in ISO 8601."""
+
+    name = "point"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Point:
+        if isinstance(value, tuple):
+            return value
+        offset = parse_integer(str(value))
+        if offset is None:
+            return None, TIME.convert(value, param, ctx)
+        if offset < 0:
+            self.fail(f"{offset} is not an offset", param, ctx)
+        return offset, None
+
+
+_POINT: Final = PointParameter()
+
+
+@click.group("metadata")
+def command() -> None:
+    """Show the cluster's metadata at any offset, its history, and what differs.
+
+    It is read from __cluster_metadata-0: a snapshot, then the log after it. Every controller and
+    every broker has a copy. LOG_DIR is a log directory, a metadata directory, or the directory
+    __cluster_metadata-0 itself. Nothing is written.
+    """
+
+
+@command.command("show")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--at",
+    type=_POINT,
+    default=_END,
+    metavar="OFFSET|TIME",
+    help="Show the metadata after the record at OFFSET, or as of TIME (ISO 8601); default: the "
+    "end of the log.",
+)
+@selection_options
+@output_option
+def show(
+    paths: Sequence[Location], at: Point, selection: PartitionSelection, output: OutputFormat
+) -> ExitStatus:
+    """Show topics, configurations, features, brokers, ACLs, quotas and users.
+
+    The most advanced copy is shown, and what the others lack. Records that may not be committed
+    count, and what they changed is marked.
+    """
+    from kdump.cli.output.metadata_output import SECTIONS, section_rows, show_lines
+    from kdump.cli.output.sections import open_sections
+    from kdump.jobs.metadata_questions import show_metadata
+    from kdump.state.metadata_replay import MetadataPoint
+
+    problems = _Problems()
+    copies = _copies(paths, problems)
+    if not copies:
+        return problems.status
+    shown = show_metadata(copies, MetadataPoint(*at), problems.report)
+    metadata = _metadata_row(shown, selection)
+    if output in _JSON:
+        with open_output(output, ()) as out:
+            out.row(metadata)
+        return problems.status
+    with open_sections(output, SECTIONS) as sections:
+        sections.rows(section_rows(metadata))
+        sections.summary(metadata, show_lines(shown, metadata))
+    return problems.status
+
+
+def _metadata_row(shown: ShownMetadata, selection: PartitionSelection) -> dict[str, Any]:
+    """Return the object of ``show``.
+
+    Raises:
+        UsageProblem: the selection matches no partition.
+    """
+    from kdump.state.metadata_difference import uncommitted_rows
+    from kdump.state.metadata_rows import image_row
+
+    doubtful = {(change.kind, change.key) for change in shown.uncommitted}
+    image = image_row(shown.image, doubtful)
+    uncommitted = [
+        row for row in uncommitted_rows(shown.uncommitted) if _is_selected(row, selection)
+    ]
+    if not selection.is_everything:
+        image["topics"] = _selected_topics(image["topics"], selection)
+        if not image["topics"]:
+            import shlex
+
+            raise UsageProblem(
+                f"no partition in the metadata matches {shlex.join(selection_words(selection))}"
+            )
+        names = {f"topic:{topic['name']}" for topic in image["topics"]}
+        image["configs"] = {
+            key: values
+            for key, values in image["configs"].items()
+            if key in names or not key.startswith("topic:")
+        }
+    copy = shown.copy
+    return {
+        "type": "metadata",
+        "path": str(copy.partition.path),
+        "log_dir": str(copy.log_dir),
+        "node_id": copy.node_id,
+        "cluster_id": copy.cluster_id,
+        "committed_end_offset": shown.committed_end,
+        "open_transaction_offset": shown.image.pending,
+        **image,
+        "uncommitted": uncommitted,
+        "other_copies": [
+            {
+                "path": str(other.copy.partition.path),
+                "node_id": other.copy.node_id,
+                "end_offset": other.copy.end.offset,
+                "epoch": other.copy.end.epoch,
+                "verdict": other.comparison.verdict.value,
+                "common_end_offset": other.comparison.common_end_offset,
+                "common_epoch": other.comparison.common_epoch,
+                "differing_offset": other.comparison.differing_offset,
+            }
+            for other in shown.others
+        ],
+    }
+
+
+def _selected_topics(
+    topics: Iterable[dict[str, Any]], selection: PartitionSelection
+) -> list[dict[str, Any]]:
+    """Return the topics with a selected partition, with these partitions only."""
+    selected = []
+    for topic in topics:
+        partitions = [
+            each
+            for each in topic["partitions"]
+            if _matches(selection, topic["name"], each["partition"])
+        ]
+        if partitions:
+            selected.append({**topic, "partitions": partitions})
+    return selected
+
+
+def _matches(selection: PartitionSelection, topic: str, partition: int) -> bool:
+    key = TopicPartition(topic, partition)
+    return selection.matches(str(key), key)
+
+
+def _is_selected(row: Row, selection: PartitionSelection) -> bool:
+    """Whether an event or a difference belongs to a selected topic or partition."""
+    if selection.is_everything:
+        return True
+    topic, partition = row["topic"], row["partition"]
+    if topic is None:
+        return False
+    if partition is None:
+        return selection.matches_topic(topic)
+    return _matches(selection, topic, partition)
+
+
+@command.command("history")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--to",
+    type=_POINT,
+    default=_END,
+    metavar="OFFSET|TIME",
+    help="End after the record at OFFSET, or at TIME (ISO 8601); default: the end of the log.",
+)
+@click.option(
+    "--event",
+    "words",
+    metavar="EVENT",
+    multiple=True,
+    help="Only events of this kind, such as deleted, elected or fenced; may be repeated.",
+)
+@selection_options
+@output_option
+def history(
+    paths: Sequence[Location],
+    to: Point,
+    words: tuple[str, ...],
+    selection: PartitionSelection,
+    output: OutputFormat,
+) -> ExitStatus:
+    """List what happened: topics created and deleted, leaders elected, brokers fenced.
+
+    With --topic or --partition, only events of these topics and partitions are listed.
+    """
+    from kdump.cli.output.metadata_output import EVENT_COLUMNS, history_lines
+    from kdump.jobs.metadata_copies import committed_end
+    from kdump.jobs.metadata_questions import metadata_history
+    from kdump.state.metadata_replay import MetadataPoint
+
+    problems = _Problems()
+    copies = _copies(paths, problems)
+    if not copies:
+        return problems.status
+    with phase(f"reading {copies[0].partition.path}"):
+        committed, _ = committed_end(copies)
+    begin, events = metadata_history(copies[0], MetadataPoint(*to), problems.report)
+    summary: dict[str, Any] = {
+        "type": "summary",
+        "path": str(copies[0].partition.path),
+        "begin_offset": begin,
+        "end_offset": copies[0].end.offset,
+        "committed_end_offset": committed,
+        "events": 0,
+        "uncommitted_events": 0,
+    }
+
+    def rows() -> Iterator[Row]:
+        for event in events:
+            row = _event_row(event, committed)
+            if _is_selected(row, selection) and (not words or row["event"] in words):
+                summary["events"] += 1
+                summary["uncommitted_events"] += row["is_committed"] is None
+                yield row
+
+    _write(output, EVENT_COLUMNS, rows())
+    _write_summary(output, summary, history_lines(summary))
+    return problems.status
+
+
+def _event_row(event: MetadataEvent, committed_end: int | None) -> Row:
+    row = event.row()
+    is_committed = committed_end is not None and row["offset"] < committed_end
+    return {"type": "event", **row, "is_committed": True if is_committed else None}
+
+
+def _write(output: OutputFormat, columns: Sequence[Column], rows: Iterable[Row]) -> None:
+    """Write rows as they come; people see their old and new fields shortened."""
+    from kdump.cli.output.metadata_output import for_people
+
+    is_for_people = output in (OutputFormat.TEXT, OutputFormat.TABLE)
+    with open_output(output, columns) as out:
+        for row in rows:
+            out.row(for_people(row) if is_for_people else row)
+
+
+def _write_summary(output: OutputFormat, row: Row, lines: Iterable[str]) -> None:
+    """Write the summary: programs get the row, people the lines; CSV has rows only."""
+    if output in _JSON:
+        with open_output(output, ()) as out:
+            out.row(row)
+        return
+    for line in lines:
+        write_line(line, sys.stderr if output is OutputFormat.CSV else None)
+
+
+@command.command("diff")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--from",
+    "left",
+    type=_POINT,
+    metavar="OFFSET|TIME",
+    help="Compare the metadata of one LOG_DIR after the record at OFFSET, or as of TIME...",
+)
+@click.option(
+    "--to",
+    "right",
+    type=_POINT,
+    metavar="OFFSET|TIME",
+    help="...with that after this record, or as of this time; default: the end of the log.",
+)
+@selection_options
+@output_option
+def diff(
+    paths: Sequence[Location],
+    left: Point | None,
+    right: Point | None,
+    selection: PartitionSelection,
+    output: OutputFormat,
+) -> ExitStatus:
+    """Show what differs between two copies, or between two offsets of one.
+
+    Give two LOG_DIRs to compare their copies, or one and --from.
+    """
+    from kdump.cli.output.metadata_output import DIFFERENCE_COLUMNS, difference_lines
+    from kdump.jobs.metadata_questions import compare_metadata
+    from kdump.state.metadata_difference import difference_rows
+    from kdump.state.metadata_replay import MetadataPoint
+
+    if len(paths) > 2:
+        raise UsageProblem("give one or two LOG_DIRs")
+    if len(paths) == 1 and left is None:
+        raise UsageProblem("give two LOG_DIRs to compare, or one and --from")
+    if len(paths) == 2 and (left is not None or right is not None):
+        raise UsageProblem("--from and --to require a single LOG_DIR")
+    problems = _Problems()
+    found = [_copies([path], problems) for path in paths]
+    if not all(found):
+        return problems.status
+    sides = [copies[0] for copies in found]
+    compared = compare_metadata(
+        (sides[0], MetadataPoint(*(left or _END))),
+        (sides[-1], MetadataPoint(*(right or _END))),
+        problems.report,
+    )
+    differences = 0
+
+    def rows() -> Iterator[Row]:
+        nonlocal differences
+        for row in difference_rows(compared.left, compared.right):
+            if _is_selected(row, selection):
+                differences += 1
+                yield {"type": "difference", **row}
+
+    _write(output, DIFFERENCE_COLUMNS, rows())
+    comparison = compared.comparison
+    summary = {
+        "type": "summary",
+        "left": str(sides[0].partition.path),
+        "right": str(sides[-1].partition.path),
+        "left_end_offset": compared.left.end.offset,
+        "left_epoch": compared.left.end.epoch,
+        "right_end_offset": compared.right.end.offset,
+        "right_epoch": compared.right.end.epoch,
+        "verdict": None if comparison is None else comparison.verdict.value,
+        "common_end_offset": None if comparison is None else comparison.common_end_offset,
+        "common_epoch": None if comparison is None else comparison.common_epoch,
+        "differing_offset": None if comparison is None else comparison.differing_offset,
+        "differences": differences,
+    }
+    _write_summary(output, summary, difference_lines(summary))
+    if comparison is not None and comparison.differing_offset is not None:
+        problems.status |= ExitStatus.DAMAGE_LEFT
+    is_same = not differences and (compared.are_same_copies or not selection.is_everything)
+    return problems.status | (ExitStatus.SOUND if is_same else ExitStatus.DIFFERENT)
+
+
+# --- finding the copies
+
+
+class _Problems:
+    """Report damage as lines on standard error, each once, and collect the exit status."""
+
+    def __init__(self) -> None:
+        from kdump.cli.shared.directories import Diagnostics
+
+        self.diagnostics = Diagnostics()
+        self._reported: set[str] = set()
+
+    @property
+    def status(self) -> ExitStatus:
+        return self.diagnostics.status
+
+    @status.setter
+    def status(self, status: ExitStatus) -> None:
+        self.diagnostics.status = status
+
+    def report(self, what: str) -> None:
+        """Report a sentence about damage."""
+        self.status |= ExitStatus.DAMAGE_LEFT
+        if what in self._reported:
+            return
+        self._reported.add(what)
+        if len(self._reported) < _MOST_PROBLEMS:
+            write_line(f"kdump: {what}", sys.stderr)
+        elif len(self._reported) == _MOST_PROBLEMS:
+            write_line("kdump: there are more problems, which are not listed", sys.stderr)
+
+
+def _copies(paths: Sequence[Location], problems: _Problems) -> list[MetadataCopy]:
+    """Return the copies of the metadata in log directories, the most advanced one first.
+
+    There are none if no path can be read, which is reported.
+
+    Raises:
+        UsageProblem: the log directories have none, or they belong to several clusters.
+    """
+    from kdump.jobs.metadata_copies import read_copies
+
+    directories = [found for path in paths if (found := _directory(path, problems)) is not None]
+    copies = []
+    for directory in directories:
+        try:
+            copies += read_copies([directory])
+        except OSError as failure:
+            problems.diagnostics.report(directory.path, failure)
+    copies.sort(key=lambda copy: copy.end, reverse=True)
+    if not copies and not problems.status & ExitStatus.OPERATIONAL_ERROR:
+        named = " ".join(map(str, paths))
+        raise UsageProblem(
+            f"no {CLUSTER_METADATA_TOPIC}-0 in {named}: name a log directory of a"
+            f" controller or a broker, or the directory in its metadata.log.dir"
+        )
+    clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
+    if len(clusters) > 1:
+        raise UsageProblem(
+            f"the log directories belong to several clusters: {', '.join(sorted(clusters))}"
+        )
+    return copies
+
+
+def _directory(path: Location, problems: _Problems) -> LogDirectory | None:
+    """Read the log directory at a path, or around the partition there; None after a report."""
+    from kdump.cli.shared.directories import read_lone_partition
+    from kdump.log.directory import directory_kind, read_log_directory
+
+    diagnostics = problems.diagnostics
+    try:
+        with phase(f"listing {path}"):
+            kind = directory_kind(path)
+            if kind.is_partition:
+                lone = read_lone_partition(path)
+                if not lone.partition.is_cluster_metadata:
+                    raise UsageProblem(
+                        f"{path} is another partition: name the log directory with"
+                        f" {CLUSTER_METADATA_TOPIC}-0"
+                    )
+                return lone.log_directory
+            if not kind.is_log_directory:
+                diagnostics.refuse(path)
+                return None
+            found = read_log_directory(
+                path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
+            )
+    except OSError as failure:
+        diagnostics.report(path, failure)
+        return None
+    diagnostics.report_problems(found)
+    return found
