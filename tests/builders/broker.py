@@ -135,6 +135,10 @@ class BrokerHost(JavaServer):
         yield
         self._ask("commit" if commits else "abort", producer)
 
+    def begin(self, producer: str) -> None:
+        """Begin a transaction."""
+        self._ask("begin", producer)
+
     def read(self, topic: str) -> Consumed:
         """Consume partition 0."""
         said = self._ask("read", topic)

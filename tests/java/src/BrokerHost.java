@@ -116,6 +116,8 @@ public final class BrokerHost {
             case "end" -> awaitEnd();
             case "configure" -> configure(words.get(0), words.subList(1, words.size()));
             case "retain" -> retain();
+            case "transactions" ->
+                said.addAll(TransactionQuestions.answer(words, address, producers, this::end));
             default -> throw new IllegalArgumentException(request);
         }
     }
