@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from kdump.errors import KdumpError
-from kdump.formats.java.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_double, parse_int, parse_long
 from kdump.state.cluster import Configs
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 DELETE_RETENTION_MS: Final = "delete.retention.ms"
 MAX_COMPACTION_LAG_MS: Final = "max.compaction.lag.ms"
+MIN_CLEANABLE_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 MIN_COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
 PRODUCER_ID_EXPIRATION_MS: Final = "producer.id.expiration.ms"
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
@@ -44,7 +45,7 @@ class CleanupPolicy(enum.Enum):
     DELETE = "delete"
 
 
-Value = int | bool | frozenset[CleanupPolicy]
+Value = int | float | bool | frozenset[CleanupPolicy]
 
 
 class InvalidSettingError(KdumpError):
@@ -127,6 +128,11 @@ def _long(name: str, least: int | None = None, *, is_limit: bool = False) -> Con
     return ConfigKey(name, number_parser(parse_long, least), expected, is_limit=is_limit)
 
 
+def _ratio(name: str) -> ConfigKey:
+    """A property of type DOUBLE between 0 and 1; not-a-number is accepted, too."""
+    return ConfigKey(name, _parse_ratio, "a number from 0 to 1")
+
+
 def _segment_bytes(name: str) -> ConfigKey:
     """A segment size; brokers before 4.0 accepted smaller ones."""
     return ConfigKey(
@@ -182,6 +188,13 @@ def parse_boolean(text: str) -> bool:
     return text.upper() == "TRUE"
 
 
+def _parse_ratio(text: str) -> float:
+    ratio = parse_double(text)
+    if ratio is None or ratio < 0 or ratio > 1:
+        raise ValueError(text)
+    return ratio
+
+
 def _policies(text: str) -> frozenset[CleanupPolicy]:
     """Follows ``ConfigDef.ValidList.in``: an empty list is valid, an empty item is not."""
     return frozenset(map(CleanupPolicy, _COMMA.split(text) if text else []))
@@ -202,6 +215,7 @@ PROPERTIES: Final = (
         _long(MAX_COMPACTION_LAG_MS, 1), (_long("log.cleaner.max.compaction.lag.ms", 1),)
     ),
     TopicProperty(_int("max.message.bytes", 0), (_int("message.max.bytes", 0),)),
+    TopicProperty(_ratio(MIN_CLEANABLE_DIRTY_RATIO), (_ratio("log.cleaner.min.cleanable.ratio"),)),
     TopicProperty(
         _long(MIN_COMPACTION_LAG_MS, 0), (_long("log.cleaner.min.compaction.lag.ms", 0),)
     ),

@@ -103,6 +103,7 @@ class TopicSettings:
     internal_segment_bytes: int | None = None
     max_compaction_lag_ms: int = _INT64_MAX
     max_message_bytes: int = 1024 * 1024 + 12
+    min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     remote_storage_enable: bool = False
     retention_bytes: int = -1

@@ -34,6 +34,7 @@ ODD = st.sampled_from(
         *("\U0001d7d7", "5\x00", "None", "9" * 30, "0" * 30 + "5", "--1", "+", "-"),
         *("true", "FALSE", "True", "yes", "1", "tru\u0065", "fal\u017fe", "falsch"),
         *("compact", "delete", "compact,delete", "delete ,\tcompact", "DELETE", "compact,"),
+        *("0.5", ".5", "1.", "0.5d", "1e-1", "0x1p-1", "0x1.8", "NaN", "NaNd", "-0.0", "Infinity"),
         *(",", "delete,delete", "compact;delete", "compact, ,delete", "compact\xa0,delete"),
     ]
 )
@@ -77,6 +78,8 @@ def text_of(value: Value | None) -> str:
         return "null"
     if isinstance(value, frozenset):
         return ",".join(sorted(each.value for each in value))
+    if isinstance(value, float):
+        return repr(value)
     return str(value).lower()
 
 
@@ -87,6 +90,8 @@ def known_to_kafka(said: Mapping[str, str]) -> dict[str, str]:
         value = said[name]
         if name.startswith("retention.") and value.startswith("-"):
             value = "-1"
+        if name.endswith(".ratio"):
+            value = repr(float(value))
         found[name] = ",".join(sorted(value.split(","))) if name == "cleanup.policy" else value
     return found
 

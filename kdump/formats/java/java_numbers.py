@@ -1,8 +1,9 @@
-"""Decimal numbers in text, as Java reads them.
+"""Numbers in text, as Java reads them.
 
 Kafka reads every number in a file name or a checkpoint with ``Integer.parseInt`` or
 ``Long.parseLong``. They accept a sign, leading zeroes and any of Unicode's decimal digits, but
-neither blanks nor underscores. Python's ``int`` accepts both.
+neither blanks nor underscores. Python's ``int`` accepts both. Ratios in a configuration are read
+with ``Double.parseDouble``, which knows type suffixes and hexadecimal digits, and only ASCII.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from typing import Final
 _DECIMAL: Final = re.compile(r"[+-]?\d+")
 _LAST_SINGLE_CHAR: Final = "\uffff"
 _ASCII: Final = re.compile(r"-?[0-9]{1,18}")
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+"""What ``Double.parseDouble`` ignores around a number, as ``String.trim`` does."""
+_NO_NUMBER: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
+_DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_HEX_DOUBLE: Final = re.compile(
+    r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
+)
 
 
 def parse_int(text: str) -> int | None:
@@ -23,6 +31,21 @@ def parse_int(text: str) -> int | None:
 def parse_long(text: str) -> int | None:
     """The 64-bit number that ``Long.parseLong(text)`` gives, or None where that throws."""
     return _parse(text, 64)
+
+
+def parse_double(text: str) -> float | None:
+    """The 64-bit number that ``Double.parseDouble(text)`` gives, or None where that throws."""
+    trimmed = text.strip(_BLANKS)
+    if _NO_NUMBER.fullmatch(trimmed):
+        return float(trimmed)
+    if found := _DOUBLE.fullmatch(trimmed):
+        return float(found[1])
+    if found := _HEX_DOUBLE.fullmatch(trimmed):
+        try:
+            return float.fromhex(found[1])
+        except OverflowError:
+            return float("-inf" if trimmed.startswith("-") else "inf")
+    return None
 
 
 def _parse(text: str, bits: int) -> int | None:

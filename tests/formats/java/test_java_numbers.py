@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kdump.formats.java.java_numbers import parse_int, parse_long
+from kdump.formats.java.java_numbers import parse_double, parse_int, parse_long
 
 
 @pytest.mark.parametrize(
@@ -67,3 +67,30 @@ def test_every_long_is_read_back(value: int) -> None:
 def test_any_text_is_a_number_or_none(text: str) -> None:
     value = parse_int(text)
     assert value is None or -(2**31) <= value < 2**31
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("0.5", 0.5),
+        ("+.5", 0.5),
+        ("1.", 1.0),
+        ("5e-1f", 0.5),
+        ("0x1.8p1D", 3.0),
+        ("\t0.25\x00", 0.25),
+        ("1e999", float("inf")),
+        ("-0x1p9999", float("-inf")),
+        ("-Infinity", float("-inf")),
+    ],
+)
+def test_a_double_may_have_a_suffix_an_exponent_and_hexadecimal_digits(
+    text: str, value: float
+) -> None:
+    assert parse_double(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["", ".", "1e", "0x1", "0x.p1", "1_0", "nan", "inf", "NaNd", "\u0661", "\xa01", "1ff"]
+)
+def test_other_text_is_no_double(text: str) -> None:
+    assert parse_double(text) is None
