@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from builders.memory_storage import MemoryStorage
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
 from kdump.broker.cleaner.cleanable_range import CleanableRange, Hold, cleanable_range
 from kdump.broker.cleaner.segment_groups import group_segments
 from kdump.state.settings import TopicSettings
-from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+from kdump.target.virtual_directory import VirtualDirectory
 
 NOW_MS = 1_000_000
+EMPTY = MemoryStorage("empty", {}, frozenset({"/"}))
 
 
 def segment(base_offset: int, size_bytes: int = 100, modified_ms: int = 0) -> SegmentFiles:
@@ -29,7 +32,7 @@ def log(
     """Make a log with empty time indexes, so that the modification times of its files count."""
     segments = tuple(SegmentFiles(base, 100, 0, 0, modified_ms + base) for base in base_offsets)
     return CompactedLog(
-        path=local("nowhere"),
+        directory=VirtualDirectory(Location(EMPTY, "/")),
         segments=segments,
         log_start_offset=start,
         log_end_offset=end,

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kdump.broker.loader.loader import Recovered
-from kdump.formats import offset_index, time_index
-from kdump.formats.names import FileKind
+from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
+from kdump.formats import names, offset_index, time_index
+from kdump.formats.names import FileKind, FileStage
 from kdump.formats.producer_snapshot import ProducerEntry
-from kdump.log.index_tail import last_time_entry
-from kdump.log.partition import Partition
 from kdump.state.settings import TopicSettings
 from kdump.storage.location import Location
-from kdump.target.virtual_directory import file_name
+from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class CompactedLog:
     """A log as the cleaner finds it after the broker has loaded it.
 
     Attributes:
-        path: the partition's directory.
+        directory: the partition's directory after loading.
         segments: by base offset; the last one is active.
         log_start_offset: first offset of the log.
         log_end_offset: end of the log, exclusive.
@@ -57,7 +56,7 @@ class CompactedLog:
         with_aborted_txns: the segments whose transaction index is not empty.
     """
 
-    path: Location
+    directory: VirtualDirectory
     segments: tuple[SegmentFiles, ...]
     log_start_offset: int
     log_end_offset: int
@@ -67,6 +66,11 @@ class CompactedLog:
     settings: TopicSettings
     now_ms: int
     with_aborted_txns: tuple[SegmentFiles, ...] = ()
+
+    @property
+    def path(self) -> Location:
+        """The partition's directory."""
+        return self.directory.path
 
     @property
     def active_base_offset(self) -> int:
@@ -99,44 +103,49 @@ class CompactedLog:
         Raises:
             OSError: the index cannot be read.
         """
-        if segment.time_index_bytes:
-            path = self.path / file_name(segment.base_offset, FileKind.TIME_INDEX)
-            with path.open_file() as source:
-                last = last_time_entry(source)
-            if last is not None and last.timestamp >= 0:
-                return last.timestamp
-        return segment.modified_ms
+        timestamp_ms = last_timestamp_ms(self.directory, segment.base_offset)
+        return segment.modified_ms if timestamp_ms is None else timestamp_ms
 
 
 def loaded_log(
-    partition: Partition,
+    directory: VirtualDirectory,
     loaded: Recovered,
     high_watermark: int,
     settings: TopicSettings,
     now_ms: int,
 ) -> CompactedLog:
-    """The log of ``partition`` after a broker has loaded it.
+    """The log of a partition after a broker has loaded it.
+
+    Args:
+        directory: the partition's directory after loading.
+        loaded: the partition.
+        high_watermark: from ``replication-offset-checkpoint``.
+        settings: of the topic.
+        now_ms: the clock.
 
     Raises:
         OSError: the log of a segment has disappeared.
     """
     segments = []
     with_aborted_txns = []
-    for segment in partition.segments:
-        path = partition.segment_path(segment, FileKind.LOG)
+    for base_offset in sorted(_base_offsets(directory)):
         files = SegmentFiles(
-            base_offset=segment.base_offset,
-            size_bytes=segment.log_bytes,
-            offset_index_bytes=_whole(segment.offset_index_bytes, offset_index.ENTRY_BYTES),
-            time_index_bytes=_whole(segment.time_index_bytes, time_index.ENTRY_BYTES),
-            modified_ms=path.status().modified_ms,
+            base_offset=base_offset,
+            size_bytes=directory.size_bytes(file_name(base_offset, FileKind.LOG)),
+            offset_index_bytes=_whole(
+                directory, base_offset, FileKind.OFFSET_INDEX, offset_index.ENTRY_BYTES
+            ),
+            time_index_bytes=_whole(
+                directory, base_offset, FileKind.TIME_INDEX, time_index.ENTRY_BYTES
+            ),
+            modified_ms=modified_ms(directory, base_offset, now_ms),
         )
         segments.append(files)
-        if segment.transaction_index_bytes:
+        if _whole(directory, base_offset, FileKind.TRANSACTION_INDEX, 1):
             with_aborted_txns.append(files)
     mark = max(min(high_watermark, loaded.log_end_offset), loaded.log_start_offset)
     return CompactedLog(
-        path=partition.path,
+        directory=directory,
         segments=tuple(segments),
         log_start_offset=loaded.log_start_offset,
         log_end_offset=loaded.log_end_offset,
@@ -149,12 +158,23 @@ def loaded_log(
     )
 
 
+def _base_offsets(directory: VirtualDirectory) -> Iterator[int]:
+    for name in directory.names():
+        if name.endswith(FileKind.LOG.value):
+            parsed = names.parse_offset_file_name(name)
+            if parsed is not None and parsed.stage is FileStage.LIVE:
+                yield parsed.offset
+
+
 def _base_offset(segment: SegmentFiles) -> int:
     return segment.base_offset
 
 
-def _whole(size_bytes: int | None, entry_bytes: int) -> int:
-    return (size_bytes or 0) // entry_bytes * entry_bytes
+def _whole(directory: VirtualDirectory, base_offset: int, kind: FileKind, entry_bytes: int) -> int:
+    """Size of the whole entries of an index; 0 if there is none."""
+    name = file_name(base_offset, kind)
+    size_bytes = directory.size_bytes(name) if name in directory else 0
+    return size_bytes // entry_bytes * entry_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ from kdump.broker.cleaner.compaction_scan import PartToScan, ScannedPart
 from kdump.broker.cleaner.record_retention import RetentionRules
 from kdump.broker.cleaner.segment_groups import Group, group_segments
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
-from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
+from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
 from kdump.formats import offset_index, transaction_index
 from kdump.formats.names import FileKind, FileStage
 from kdump.formats.transaction_index import AbortedTxn
@@ -53,7 +53,7 @@ from kdump.state.settings import TopicSettings
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 from kdump.target.target_file import Gone, Kept, NewBytes, RenamedFrom, TargetFile
-from kdump.target.virtual_directory import file_name
+from kdump.target.virtual_directory import VirtualDirectory, file_name
 
 _NOTHING = np.empty(0, np.int64)
 
@@ -105,10 +105,11 @@ def begin_round(
     Raises:
         OSError: a file of the partition cannot be read.
     """
-    loaded = recover_partition(partition, context)
+    directory = VirtualDirectory(partition.path)
+    loaded = load_directory(directory, context)
     if isinstance(loaded, Refusal):
         return loaded
-    log = loaded_log(partition, loaded, context.high_watermark, settings, context.now_ms)
+    log = loaded_log(directory, loaded, context.high_watermark, settings, context.now_ms)
     cleanable = cleanable_range(log, cleaner_offset)
     segments = () if cleanable.is_empty else log.between(0, cleanable.end_offset)
     for name in _names_of(segment.base_offset for segment in segments):

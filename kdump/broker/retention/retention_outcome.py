@@ -7,13 +7,12 @@ retention and shuts down cleanly. Follows ``UnifiedLog.deleteSegments`` and
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 from kdump.broker.loader.loaded_segment import SEGMENT_KINDS
 from kdump.broker.loader.loader import LoadContext, Recovered, load_directory
+from kdump.broker.loader.segment_times import last_timestamp_ms, modified_ms
 from kdump.broker.retention.retention import (
     Reason,
     RetainableLog,
@@ -22,12 +21,11 @@ from kdump.broker.retention.retention import (
     fates,
     held_back,
 )
-from kdump.formats import names, time_index
+from kdump.formats import names
 from kdump.formats.checkpoints import OffsetEntry, encode_offset_checkpoint
 from kdump.formats.names import FileKind, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.seek import SeekableLog
-from kdump.scan.source import read_at
 from kdump.state.leader_epochs import LeaderEpochs
 from kdump.state.producer_state_manager import snapshot_name
 from kdump.state.settings import TopicSettings
@@ -36,13 +34,10 @@ from kdump.target.refusal import Refusal
 from kdump.target.target_file import Kept, NewBytes, TargetFile
 from kdump.target.virtual_directory import (
     SNAPSHOT_SUFFIX,
-    Stored,
     VirtualDirectory,
     Written,
     file_name,
 )
-
-_TIMESTAMP: Final = struct.Struct(">q")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +162,10 @@ def _segment(
     directory: VirtualDirectory, base_offset: int, context: LoadContext
 ) -> RetainableSegment:
     log, *indexes = (file_name(base_offset, kind) for kind in SEGMENT_KINDS)
-    timestamp_ms = _last_timestamp(directory, file_name(base_offset, FileKind.TIME_INDEX))
-    # If the index has no timestamp, that of the file counts (``LogSegment.largestTimestamp``).
-    has_timestamp = timestamp_ms is not None and timestamp_ms >= 0
-    if timestamp_ms is None or not has_timestamp:
-        timestamp_ms = _modified_ms(directory, log, context)
+    timestamp_ms = last_timestamp_ms(directory, base_offset)
+    has_timestamp = timestamp_ms is not None
+    if timestamp_ms is None:
+        timestamp_ms = modified_ms(directory, base_offset, context.now_ms)
     size_bytes = directory.size_bytes(log)
     index_bytes = sum(directory.size_bytes(name) for name in indexes if name in directory)
     return RetainableSegment(
@@ -181,26 +175,6 @@ def _segment(
         timestamp_ms=timestamp_ms,
         has_timestamp=has_timestamp,
     )
-
-
-def _last_timestamp(directory: VirtualDirectory, name: str) -> int | None:
-    """Timestamp of the last entry of a time index, which is the largest of its segment."""
-    if name not in directory:
-        return None
-    last = directory.size_bytes(name) // time_index.ENTRY_BYTES - 1
-    if last < 0:
-        return None
-    with directory.open(name) as source:
-        data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
-    return int(_TIMESTAMP.unpack(data)[0])
-
-
-def _modified_ms(directory: VirtualDirectory, log_name: str, context: LoadContext) -> int:
-    """Modification time of a log; a log that loading creates is modified now."""
-    content = directory.content(log_name)
-    if not isinstance(content, Stored):
-        return context.now_ms
-    return (directory.path / content.name).status().modified_ms
 
 
 def _add_empty_segment(directory: VirtualDirectory, base_offset: int) -> None:

@@ -1,0 +1,46 @@
+"""The times of a loaded segment, by which it grows old for retention and for the cleaner."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from kdump.formats import time_index
+from kdump.formats.names import FileKind
+from kdump.scan.source import read_at
+from kdump.target.virtual_directory import Stored, VirtualDirectory, file_name
+
+_TIMESTAMP: Final = struct.Struct(">q")
+
+
+def last_timestamp_ms(directory: VirtualDirectory, base_offset: int) -> int | None:
+    """Timestamp of the last entry of a time index, which is the largest of its segment.
+
+    None if there is no entry, or none with a timestamp. Follows ``LogSegment.largestTimestamp``,
+    which uses the modification time then.
+
+    Raises:
+        OSError: the index cannot be read.
+    """
+    name = file_name(base_offset, FileKind.TIME_INDEX)
+    if name not in directory:
+        return None
+    last = directory.size_bytes(name) // time_index.ENTRY_BYTES - 1
+    if last < 0:
+        return None
+    with directory.open(name) as source:
+        data = read_at(source, last * time_index.ENTRY_BYTES, _TIMESTAMP.size)
+    timestamp_ms = int(_TIMESTAMP.unpack(data)[0])
+    return None if timestamp_ms < 0 else timestamp_ms
+
+
+def modified_ms(directory: VirtualDirectory, base_offset: int, now_ms: int) -> int:
+    """Modification time of a segment's log; a log that loading creates is modified now.
+
+    Raises:
+        OSError: the log has disappeared.
+    """
+    content = directory.content(file_name(base_offset, FileKind.LOG))
+    if not isinstance(content, Stored):
+        return now_ms
+    return (directory.path / content.name).status().modified_ms
