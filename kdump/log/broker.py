@@ -11,12 +11,13 @@ from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.storage.location import Location
 
-_Broker = tuple[str | None, int]
-_Log = tuple[_Broker | None, TopicPartition, PartitionState]
+Broker = tuple[str | None, int]
+"""The ids of the cluster, which can be unknown, and of the node."""
+_Log = tuple[Broker | None, TopicPartition, PartitionState]
 _Place = tuple[LogDirectory, Partition]
 
 
-def _broker(directory: LogDirectory) -> _Broker | None:
+def _broker(directory: LogDirectory) -> Broker | None:
     """Return the cluster and node of a directory; None if it does not say."""
     properties = directory.meta_properties
     if properties is None or properties.node_id is None:
@@ -30,6 +31,21 @@ def needs_partition_metadata(directory: LogDirectory) -> bool:
     return properties is not None and properties.version >= 1
 
 
+def by_broker(directories: Iterable[LogDirectory]) -> dict[Broker | None, list[LogDirectory]]:
+    """Group log directories by their broker, in their order.
+
+    A directory without a broker belongs to the only broker, if there is just one; otherwise it is
+    under None, together with the others without one.
+    """
+    every = list(directories)
+    brokers = {broker for broker in map(_broker, every) if broker is not None}
+    only = next(iter(brokers)) if len(brokers) == 1 else None
+    found = defaultdict[Broker | None, list[LogDirectory]](list)
+    for directory in every:
+        found[_broker(directory) or only].append(directory)
+    return dict(found)
+
+
 def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Location]:
     """Map each directory of a partition that has more than one to another one of them.
 
@@ -41,17 +57,13 @@ def partitions_twice(directories: Iterable[LogDirectory]) -> dict[Location, Loca
     Args:
         directories: all log directories, also of several brokers.
     """
-    every = list(directories)
-    brokers = {broker for broker in map(_broker, every) if broker is not None}
-    # A directory without a broker belongs to the only broker, if there is just one.
-    only = next(iter(brokers)) if len(brokers) == 1 else None
     found = defaultdict[_Log, list[_Place]](list)
-    for directory in every:
-        broker = _broker(directory) or only
-        for partition in directory.partitions:
-            key = partition.topic_partition
-            if key is not None and partition.state in (PartitionState.LIVE, PartitionState.FUTURE):
-                found[broker, key, partition.state].append((directory, partition))
+    for broker, own in by_broker(directories).items():
+        for directory in own:
+            for partition in directory.partitions:
+                key, state = partition.topic_partition, partition.state
+                if key is not None and state in (PartitionState.LIVE, PartitionState.FUTURE):
+                    found[broker, key, state].append((directory, partition))
     return {path: other for places in found.values() for path, other in _others(places)}
 
 
