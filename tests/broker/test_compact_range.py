@@ -6,7 +6,7 @@ import pytest
 
 from builders.memory_storage import MemoryStorage
 from kdump.broker.cleaner.cleanable_log import CompactedLog, SegmentFiles
-from kdump.broker.cleaner.cleanable_range import CleanableRange, Hold, cleanable_range
+from kdump.broker.cleaner.cleanable_range import CleanableRange, DirtyFrom, Hold, cleanable_range
 from kdump.broker.cleaner.segment_groups import group_segments
 from kdump.state.settings import TopicSettings
 from kdump.storage.location import Location
@@ -47,7 +47,7 @@ def log(
 def test_all_but_the_active_segment_is_compacted() -> None:
     found = cleanable_range(log(0, 40, 80), None)
 
-    assert found == CleanableRange(0, 80, 80, Hold.ACTIVE_SEGMENT, 80, False)
+    assert found == CleanableRange(0, 80, 80, Hold.ACTIVE_SEGMENT, 80, DirtyFrom.NO_CHECKPOINT)
 
 
 def test_without_a_high_watermark_nothing_is_compacted() -> None:
@@ -70,13 +70,20 @@ def test_segments_within_the_compaction_lag_are_not_compacted() -> None:
     found = cleanable_range(young, None)
 
     assert (found.end_offset, found.held_by) == (80, Hold.COMPACTION_LAG)
+    assert found.held_until_ms == NOW_MS - 100 + 80 + 50
 
 
-@pytest.mark.parametrize("cleaner_offset", [5, 101])
-def test_a_checkpoint_outside_the_log_makes_the_whole_log_dirty(cleaner_offset: int) -> None:
+@pytest.mark.parametrize(
+    ("cleaner_offset", "dirty_from"),
+    [(5, DirtyFrom.CHECKPOINT_BELOW_LOG_START), (101, DirtyFrom.CHECKPOINT_PAST_LOG_END)],
+)
+def test_a_checkpoint_outside_the_log_makes_the_whole_log_dirty(
+    cleaner_offset: int, dirty_from: DirtyFrom
+) -> None:
     found = cleanable_range(log(0, 40, 80, start=10), cleaner_offset)
 
-    assert (found.first_dirty_offset, found.is_reset) == (10, True)
+    assert (found.first_dirty_offset, found.dirty_from) == (10, dirty_from)
+    assert found.is_reset
 
 
 def test_a_range_within_one_segment_is_empty() -> None:

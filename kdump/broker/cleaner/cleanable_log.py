@@ -94,6 +94,14 @@ class CompactedLog:
         first = max(0, bisect_right(self.segments, start, key=_base_offset) - 1)
         return self.segments[first : bisect_left(self.segments, end, key=_base_offset)]
 
+    def closed_from(self, offset: int) -> tuple[SegmentFiles, ...]:
+        """From the segment that contains ``offset`` to the last one that is not active.
+
+        Follows ``LogSegments.nonActiveLogSegmentsFrom``.
+        """
+        active = self.active_base_offset
+        return () if offset > active else self.between(offset, active)
+
     def largest_timestamp_ms(self, segment: SegmentFiles) -> int:
         """Largest timestamp of a segment that is not active, from its time index.
 

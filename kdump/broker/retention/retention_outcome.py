@@ -140,6 +140,28 @@ def load_log(
     loaded = load_directory(directory, context)
     if isinstance(loaded, Refusal):
         return loaded
+    return LoadedLog(
+        path, loaded, retainable_log(directory, loaded, context, high_watermark), directory
+    )
+
+
+def retainable_log(
+    directory: VirtualDirectory,
+    loaded: Recovered,
+    context: LoadContext,
+    high_watermark: int | None,
+) -> RetainableLog:
+    """A loaded log, as retention sees it.
+
+    Args:
+        directory: the partition's directory after loading.
+        loaded: the partition.
+        context: with which it was loaded.
+        high_watermark: as for :func:`load_log`.
+
+    Raises:
+        OSError: a file of the partition cannot be read.
+    """
     start, end = loaded.log_start_offset, loaded.log_end_offset
     segments = [
         _segment(directory, parsed.offset, context)
@@ -148,14 +170,13 @@ def load_log(
         and (parsed := names.parse_offset_file_name(name)) is not None
         and parsed.stage is names.FileStage.LIVE
     ]
-    log = RetainableLog(
+    return RetainableLog(
         segments=tuple(sorted(segments, key=lambda segment: segment.base_offset)),
         log_start_offset=start,
         log_end_offset=end,
         high_watermark=max(start, min(high_watermark or 0, end)),
         has_high_watermark=high_watermark is not None,
     )
-    return LoadedLog(path, loaded, log, directory)
 
 
 def _segment(
