@@ -49,6 +49,7 @@ READING: Final = (
     f"retain --topic * --explain --dry-run {' '.join(CONFIG)}",
     f"delete-records --partition orders-0 --before 1 --dry-run {' '.join(CONFIG)}",
     f"compact --topic * --force --dry-run {' '.join(CONFIG)}",
+    f"compact --explain --dry-run {' '.join(CONFIG)}",
     "diff --records DIR COPY",
     "metadata show",
     "metadata history",

@@ -37,6 +37,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("checkpoint", "rebuild", "."),
     ("compact", *TOPIC, *CLEANED, "."),
     ("compact", "--dry-run", *TOPIC, *CLEANED, "."),
+    ("compact", "--dry-run", "--explain", *CLEANED, "."),
     ("compact", "--recover", *TOPIC, *CLEANED, "."),
     ("delete-records", "--partition", "users-0", "--before", "30", "."),
     ("diff", "--records", ".", "users-0"),

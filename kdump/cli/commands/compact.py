@@ -17,7 +17,11 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
-from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.options.selection_options import (
+    nothing_selected,
+    require_selected,
+    selection_options,
+)
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
 from kdump.cli.output.write_report import (
@@ -55,6 +59,12 @@ if TYPE_CHECKING:
     help="First recover log directories after an unclean shutdown, or with leftover files, as "
     "kdump recover does.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="With --dry-run, compact nothing: show in which order the log cleaner would take the logs,"
+    " and what keeps it from cleaning them (default: all compacted topics).",
+)
 @max_record_bytes_option
 @deletion_options
 @config_options
@@ -65,6 +75,7 @@ def command(
     all_compacted: bool,
     force: bool,
     recovers: bool,
+    explain: bool,
     max_record_bytes: int | None,
     deletion: DeletionArguments,
     config: ConfigArguments,
@@ -86,6 +97,11 @@ def command(
     from kdump.jobs.start_blockers import severe_findings
     from kdump.scan.records import LARGEST_RECORD_BYTES
 
+    if explain:
+        if not deletion.dry_run:
+            raise UsageProblem("--explain requires --dry-run")
+        require_at_most_one({"--explain": explain, "--force": force})
+        return _explain(paths, selection, deletion, config, engine)
     if selection.is_everything != all_compacted:
         raise UsageProblem("give --topic, --partition or --all-compacted")
     require_at_most_one({"--force": force, "--all-compacted": all_compacted})
@@ -157,6 +173,54 @@ def command(
         printer.emit(summary(results, deletion, time.monotonic() - begin))
         printer.emit_text([*recovery_report.losses, *report.unchanged.lines(), *report.problems])
         sys.stdout.flush()
+    return status
+
+
+def _explain(
+    paths: Sequence[Location],
+    selection: PartitionSelection,
+    deletion: DeletionArguments,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Show the queue of each broker's log cleaner; nothing is locked or written."""
+    from kdump.cli.output.cleaner_output import damage_lines, queue_events, queue_status
+    from kdump.cli.output.events import write_line
+    from kdump.cli.shared.directories import (
+        Diagnostics,
+        find_log_directories,
+        without_garbage_collection,
+    )
+    from kdump.jobs.compact.cleaning_queue import QueueRequest, cleaning_queues
+    from kdump.log.directory import read_log_directory
+
+    diagnostics = Diagnostics()
+    log_dirs = find_log_directories(paths, diagnostics)
+    if not log_dirs:
+        return diagnostics.status
+    with without_garbage_collection():
+        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
+        require_selected(selection, directories)
+        request = QueueRequest(
+            directories=directories,
+            settings=config.settings_of(directories),
+            selection=selection,
+            is_replicated=deletion.is_replicated,
+            now_ms=deletion.now_ms,
+        )
+        queues = cleaning_queues(request, engine.options, engine.progress)
+    for directory in directories:
+        diagnostics.report_problems(directory)
+    status = diagnostics.status
+    with open_printer(deletion.output_format) as printer:
+        for queue in queues:
+            for event in queue_events(queue, verbose=deletion.verbose):
+                printer.emit(event)
+            status |= queue_status(queue)
+    sys.stdout.flush()
+    for queue in queues:
+        for line in damage_lines(queue):
+            write_line(f"kdump: {line}", sys.stderr)
     return status
 
 

@@ -1,0 +1,331 @@
+"""The log cleaner's queue: all compacted logs of each broker, in the order of cleaning."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from kdump.broker.cleaner.cleaning_order import cleaning_order
+from kdump.broker.loader.checkpoints import is_loaded, load_context
+from kdump.broker.loader.loaded_segment import IndexSettings
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
+from kdump.engine.progress import SILENT, Progress
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.jobs.compact.cleaner_view import (
+    READ_BYTES,
+    CleanerOutcome,
+    CleanerSplit,
+    CleanerView,
+    CleanerViewJob,
+    Uncleanable,
+)
+from kdump.jobs.loading import is_topic_compacted
+from kdump.log.broker import Broker, by_broker, partitions_twice
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.selection import EVERYTHING, PartitionSelection
+from kdump.phases import during
+from kdump.state.settings import Settings, TopicSettings
+from kdump.storage.location import Location
+
+_INT64_MAX: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRequest:
+    """What to explain.
+
+    Attributes:
+        directories: the log directories, with all of their partitions.
+        settings: of their topics, by the path of the directory.
+        selection: which partitions to explain; all logs of a broker have a place in its queue.
+        is_replicated: whether to assume that every log is fully replicated.
+        now_ms: the current time.
+    """
+
+    directories: Sequence[LogDirectory]
+    settings: Mapping[Location, Settings]
+    selection: PartitionSelection = EVERYTHING
+    is_replicated: bool = False
+    now_ms: int = 0
+
+
+class CleaningState(enum.Enum):
+    """What the cleaner makes of a log; the value is the word in the output."""
+
+    QUEUED = "queued"
+    """It is cleaned when its turn comes."""
+    BELOW_RATIO = "below ratio"
+    """Its dirty ratio is not above ``min.cleanable.dirty.ratio``."""
+    NOTHING_CLEANABLE = "nothing cleanable"
+    """There is no segment between the first dirty and the first uncleanable offset."""
+    EMPTY = "empty"
+    """The cleaner ignores it: nothing is before the first uncleanable offset."""
+    UNCLEANABLE = "uncleanable"
+    """The cleaner fails on it, and ignores it from then on."""
+    NOT_LOADED = "not loaded"
+    """A broker does not load it, or it cannot be read."""
+
+
+class CheckpointLine(enum.Enum):
+    """Where the cleaner's checkpoint has the line of a partition."""
+
+    OWN = "own directory"
+    OTHER = "other directory"
+    """The broker uses it, too: it looks for lines in all of its directories."""
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedPartition:
+    """A compacted partition, as its broker's cleaner sees it.
+
+    Attributes:
+        directory: its log directory.
+        partition: the partition.
+        topic: the configuration of its topic.
+        cleaner_offset: from ``cleaner-offset-checkpoint``; None if it has no line.
+        checkpoint_line: where that line is.
+        has_high_watermark: whether ``replication-offset-checkpoint`` has a line, or the log is
+            assumed to be replicated.
+        outcome: what was found; None for a partition with two directories, which stop a broker
+            from starting.
+        position: its turn, from 1; None if it is not cleaned.
+    """
+
+    directory: LogDirectory
+    partition: Partition
+    topic: TopicSettings
+    cleaner_offset: int | None
+    checkpoint_line: CheckpointLine
+    has_high_watermark: bool
+    outcome: CleanerOutcome | None = None
+    position: int | None = None
+
+    @property
+    def key(self) -> TopicPartition:
+        assert self.partition.topic_partition is not None
+        return self.partition.topic_partition
+
+    @property
+    def view(self) -> CleanerView | None:
+        """What the cleaner sees; None if it sees nothing."""
+        return self.outcome if isinstance(self.outcome, CleanerView) else None
+
+    @property
+    def state(self) -> CleaningState:
+        if isinstance(self.outcome, Uncleanable):
+            return CleaningState.UNCLEANABLE
+        if self.view is None:
+            return CleaningState.NOT_LOADED
+        log = self.view.log
+        if log.is_chosen:
+            return CleaningState.QUEUED
+        if log.cleanable_ratio is None:
+            return CleaningState.EMPTY
+        return CleaningState.BELOW_RATIO if log.cleanable_bytes else CleaningState.NOTHING_CLEANABLE
+
+
+@dataclass(frozen=True, slots=True)
+class MisplacedLine:
+    """Lines of a partition in the cleaner's checkpoints of directories that lack its log.
+
+    With lines in two directories ``LogCleanerManager.allCleanerCheckpoints`` throws an exception,
+    which ends the thread of the cleaner: nothing is cleaned any more. If the directory with the log
+    has no line, the cleaner adds one after the next round on that log.
+
+    Attributes:
+        key: the partition.
+        directories: which have a line.
+        without_log: those of them that do not have the log.
+    """
+
+    key: TopicPartition
+    directories: tuple[Location, ...]
+    without_log: tuple[Location, ...]
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether there are two lines already."""
+        return len(self.directories) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningQueue:
+    """The cleaner's view of a broker.
+
+    Attributes:
+        broker: whose cleaner; None if the directories do not say.
+        directories: of the broker, as far as they were given.
+        partitions: the selected ones of the compacted partitions: first those that are cleaned, in
+            the order of cleaning, then the others, those with the most bytes first that are dirty,
+            but not cleanable.
+        queued: how many partitions are cleaned, the ones that are not selected included.
+        compacted: how many partitions are compacted, likewise.
+        unknown: topics that may be compacted: their cleanup policy is unknown.
+        misplaced_lines: what ends the cleaner's thread.
+    """
+
+    broker: Broker | None
+    directories: tuple[LogDirectory, ...]
+    partitions: tuple[QueuedPartition, ...]
+    queued: int
+    compacted: int
+    unknown: tuple[str, ...]
+    misplaced_lines: tuple[MisplacedLine, ...]
+
+
+@during("finding what the cleaner sees")
+def cleaning_queues(
+    request: QueueRequest,
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[CleaningQueue]:
+    """Find the cleaning queue of each broker.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        KdumpError: the engine failed.
+    """
+    candidates = [
+        _candidates(request, broker, own) for broker, own in by_broker(request.directories).items()
+    ]
+    twice = partitions_twice(request.directories)
+    splits = {
+        each.partition.path: _split(request, each)
+        for queue in candidates
+        for each in queue.partitions
+        if each.partition.path not in twice
+    }
+    results = run_job(CleanerViewJob(), list(splits.values()), options, progress)
+    outcomes = dict(zip(splits, results, strict=True))
+    return [_ordered(request, queue, outcomes) for queue in candidates]
+
+
+def _candidates(
+    request: QueueRequest, broker: Broker | None, directories: Sequence[LogDirectory]
+) -> CleaningQueue:
+    """The compacted partitions of a broker, before they are looked at."""
+    lines = defaultdict[TopicPartition, dict[Location, int]](dict)
+    for directory in directories:
+        for key, offset in (directory.checkpoints.cleaner_offsets or {}).items():
+            lines[key][directory.path] = offset
+    partitions, unknown = [], dict[str, None]()
+    for directory, partition, key in _logs(directories):
+        settings = request.settings[directory.path]
+        topic = settings.topic(key.topic)
+        is_compacted = is_topic_compacted(settings, key.topic)
+        if not topic.is_policy_known and (key in lines or request.selection.names(key)):
+            is_compacted = True
+        if is_compacted is None:
+            unknown[key.topic] = None
+        elif is_compacted:
+            own = lines.get(key, {})
+            partitions.append(_candidate(request, directory, partition, topic, own))
+    return CleaningQueue(
+        broker=broker,
+        directories=tuple(directories),
+        partitions=tuple(partitions),
+        queued=0,
+        compacted=len(partitions),
+        unknown=tuple(unknown),
+        misplaced_lines=tuple(_misplaced(directories, lines, {each.key for each in partitions})),
+    )
+
+
+def _misplaced(
+    directories: Iterable[LogDirectory],
+    lines: Mapping[TopicPartition, Mapping[Location, int]],
+    compacted: Collection[TopicPartition],
+) -> Iterator[MisplacedLine]:
+    logs = {(key, directory.path) for directory, _, key in _logs(directories)}
+    for key, own in lines.items():
+        without_log = tuple(path for path in own if (key, path) not in logs)
+        if len(own) > 1 or (without_log and key in compacted):
+            yield MisplacedLine(key, tuple(own), without_log)
+
+
+def _logs(
+    directories: Iterable[LogDirectory],
+) -> Iterator[tuple[LogDirectory, Partition, TopicPartition]]:
+    """The logs that a broker's log manager has (``LogManager.currentLogs``)."""
+    for directory in directories:
+        for partition in directory.partitions:
+            key = partition.topic_partition
+            if key and is_loaded(partition) and partition.state is PartitionState.LIVE:
+                yield directory, partition, key
+
+
+def _candidate(
+    request: QueueRequest,
+    directory: LogDirectory,
+    partition: Partition,
+    topic: TopicSettings,
+    lines: Mapping[Location, int],
+) -> QueuedPartition:
+    line, offset = CheckpointLine.NONE, None
+    if directory.path in lines:
+        line, offset = CheckpointLine.OWN, lines[directory.path]
+    elif lines:
+        line, offset = CheckpointLine.OTHER, next(iter(lines.values()))
+    marks = directory.checkpoints.high_watermarks or {}
+    return QueuedPartition(
+        directory=directory,
+        partition=partition,
+        topic=topic,
+        cleaner_offset=offset,
+        checkpoint_line=line,
+        has_high_watermark=request.is_replicated or partition.topic_partition in marks,
+    )
+
+
+def _split(request: QueueRequest, each: QueuedPartition) -> CleanerSplit:
+    directory, partition = each.directory, each.partition
+    settings = request.settings[directory.path]
+    context = load_context(
+        directory,
+        each.key,
+        IndexSettings(each.topic.index_interval_bytes, each.topic.segment_index_bytes),
+        now_ms=request.now_ms,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        is_compacted=True,
+    )
+    if request.is_replicated:
+        context = replace(context, high_watermark=_INT64_MAX)
+    size_bytes = len(partition.segments) * READ_BYTES
+    if not directory.is_clean and partition.segments:
+        size_bytes += partition.segments[-1].data_bytes
+    return CleanerSplit(
+        partition.path,
+        size_bytes=size_bytes,
+        label=partition.path.name,
+        context=context,
+        topic=each.topic,
+        cleaner_offset=each.cleaner_offset,
+    )
+
+
+def _ordered(
+    request: QueueRequest, queue: CleaningQueue, outcomes: Mapping[Location, CleanerOutcome]
+) -> CleaningQueue:
+    """The queue after its partitions were looked at."""
+    found = [replace(each, outcome=outcomes.get(each.partition.path)) for each in queue.partitions]
+    logs = {each.key: each.view.log for each in found if each.view is not None}
+    order = cleaning_order(logs, sum(1 for _ in _logs(queue.directories)))
+    positions = {key: position for position, key in enumerate(order, start=1)}
+    placed = [
+        replace(each, position=positions.get(each.key)) if each.view is not None else each
+        for each in found
+        if each.partition in request.selection
+    ]
+    return replace(queue, partitions=tuple(sorted(placed, key=_rank)), queued=len(order))
+
+
+def _rank(each: QueuedPartition) -> tuple[float, int, TopicPartition]:
+    position = math.inf if each.position is None else each.position
+    held_bytes = 0 if each.view is None else each.view.log.held_bytes
+    return position, -held_bytes, each.key
