@@ -189,8 +189,8 @@ def table_row(row: Row) -> Row:
             "offsets": str(row["offset"]),
             "timestamp_ms": row["timestamp_ms"],
             "size_bytes": max(row["key_size_bytes"], 0) + max(row["value_size_bytes"], 0),
-            "key": _shortened(_content(row, "key")),
-            "value": _shortened(_content(row, "value")),
+            "key": shortened(_content(row, "key")),
+            "value": shortened(_content(row, "value")),
             "remarks": ", ".join(_record_remarks(row)),
         }
     if "why" in row:
@@ -203,7 +203,8 @@ def _content(row: Row, side: str) -> object:
     return None if "control" in row else row.get(f"decoded_{side}", row[side])
 
 
-def _shortened(content: object) -> str | None:
+def shortened(content: object) -> str | None:
+    """Shorten a key or value for a table; None stays."""
     if content is None:
         return None
     text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

@@ -61,7 +61,7 @@ def dump(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
                 report.printed(len(messages))
                 for message in messages:
                     try:
-                        lines.append(_record_line(message, contents))
+                        lines.append(record_line(message, contents))
                     except FormatError as unread:
                         damage = DumpProblem.from_format_error(file.path, unread, at=entry.position)
                         report.problem(damage)
@@ -98,14 +98,19 @@ def rows(file: DumpedFile, options: SegmentOptions, report: DumpReport) -> Itera
             messages = messages[:left]
             report.printed(len(messages))
             for message in messages:
-                yield {
-                    "type": "record",
-                    "batch_position": entry.position,
-                    **_fields(message),
-                    **text_field("value", message.payload),
-                }
+                yield record_row(message, entry.position)
             if problem is not None:
                 report.problem(DumpProblem.from_format_error(file.path, problem, at=entry.position))
+
+
+def record_row(message: Message, position: int) -> Row:
+    """The row of a message, in the entry at byte ``position`` of the file."""
+    return {
+        "type": "record",
+        "batch_position": position,
+        **_fields(message),
+        **text_field("value", message.payload),
+    }
 
 
 def _fields(message: Message) -> Row:
@@ -136,7 +141,8 @@ def _outer_line(message: Message) -> str:
     )
 
 
-def _record_line(message: Message, contents: Contents | None) -> str:
+def record_line(message: Message, contents: Contents | None) -> str:
+    """Format the line of a message, without line end."""
     line = (
         f"{RECORD_INDENT} offset: {message.offset} nextOffset: {message.next_offset}"
         f" payloadSize: {len(message.payload)}"

@@ -6,7 +6,7 @@ each record. :mod:`kdump.dump.record_lines` formats records of magic 2.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import numpy as np
@@ -131,7 +131,15 @@ def _note_unknown(
 def message_set_text(step: MessageSet, options: TextOptions, damage: Damage) -> bytes:
     """Format the lines of a batch of magic 0 or 1 and of its messages."""
     batches = step.window.batches
-    lines = batch_lines(batches)
+    lines = [*batch_lines(batches), *message_lines(step, options, damage)]
+    if step.problem is not None:
+        damage(int(batches.position[0]), step.problem)
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def message_lines(step: MessageSet, options: TextOptions, damage: Damage) -> Iterator[str]:
+    """Format one line for each message of a batch of magic 0 or 1, without line ends."""
+    batches = step.window.batches
     kind = timestamp_type(int(batches.magic[0]), int(batches.attributes[0]))
     position = int(batches.position[0])
     for message in step.messages:
@@ -147,10 +155,7 @@ def message_set_text(step: MessageSet, options: TextOptions, damage: Damage) -> 
             damage(position, problem)
             if not metadata and not options.skip_record_metadata:
                 continue
-        lines.append(_record_line(metadata, content, options))
-    if step.problem is not None:
-        damage(position, step.problem)
-    return "".join(line + "\n" for line in lines).encode()
+        yield _record_line(metadata, content, options)
 
 
 def _message_metadata(message: Message, kind: str) -> str:

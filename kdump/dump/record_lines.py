@@ -45,7 +45,9 @@ def join_lines(
         Text in which keys and values are the bytes as they are, UTF-8 or not.
     """
     is_control = (columns.batches.attributes[columns.batch] & record_batch.CONTROL_FLAG) != 0
-    opening = "" if options.skip_record_metadata else f"{RECORD_INDENT} offset: "
+    opening = options.line_start
+    if not options.skip_record_metadata:
+        opening += f"{RECORD_INDENT} offset: ".encode()
     prefixes, ending = _prefixes(columns, heads, opening)
     parts: list[Part] = [prefixes]
     if not options.skip_record_metadata:
@@ -69,18 +71,18 @@ def _text(text: str) -> pa.Scalar:
     return pa.scalar(text.encode(), _BINARY)
 
 
-def _prefixes(columns: RecordColumns, heads: Sequence[str], opening: str) -> tuple[pa.Array, str]:
+def _prefixes(columns: RecordColumns, heads: Sequence[str], opening: bytes) -> tuple[pa.Array, str]:
     """Give the beginning of each line, and the rest after the last one.
 
     The heads of all batches since the record before, and then ``opening``.
     """
     batch = columns.batch
-    texts = [opening.encode()]
+    texts = [opening]
     index = np.zeros(len(batch), np.int32)
     following = 0
     for number, record in enumerate(np.flatnonzero(np.diff(batch, prepend=-1)).tolist(), 1):
         row = int(batch[record])
-        texts.append(("".join(heads[following : row + 1]) + opening).encode())
+        texts.append("".join(heads[following : row + 1]).encode() + opening)
         index[record] = number
         following = row + 1
     prefixes = pa.array(texts, _BINARY).take(pa.array(index))

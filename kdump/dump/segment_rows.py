@@ -170,30 +170,37 @@ def _record_row(
     contents: Contents | None,
     reading: SegmentReading,
 ) -> Row:
-    key, value = columns.key(record), columns.value(record)
-    offset = int(columns.offset[record])
-    row = {
+    row = record_row(columns, record, batch_row["position"], batch_row["timestamp_type"])
+    try:
+        if batch_row["is_control"]:
+            row["control"] = _plain(
+                control_record_value(columns.key(record), columns.value(record))
+            )
+        elif contents is not None:
+            row |= _decoded(contents, columns.key(record), columns.value(record), row["offset"])
+    except FormatError as problem:
+        reading.damage(batch_row["position"], problem)
+    return row
+
+
+def record_row(
+    columns: RecordColumns, record: int, batch_position: int, timestamp_type: str
+) -> Row:
+    """The row of a record of magic 2, with its key and value as stored."""
+    return {
         "type": "record",
-        "batch_position": batch_row["position"],
-        "offset": offset,
+        "batch_position": batch_position,
+        "offset": int(columns.offset[record]),
         "timestamp_ms": int(columns.timestamp[record]),
-        "timestamp_type": batch_row["timestamp_type"],
+        "timestamp_type": timestamp_type,
         "sequence": int(columns.sequence[record]),
         "attributes": int(columns.attributes[record]),
         "key_size_bytes": int(columns.key_size[record]),
         "value_size_bytes": int(columns.value_size[record]),
-        **text_field("key", key),
-        **text_field("value", value),
+        **text_field("key", columns.key(record)),
+        **text_field("value", columns.value(record)),
         "headers": [_header_row(header) for header in columns.headers(record)],
     }
-    try:
-        if batch_row["is_control"]:
-            row["control"] = _plain(control_record_value(key, value))
-        elif contents is not None:
-            row |= _decoded(contents, key, value, offset)
-    except FormatError as problem:
-        reading.damage(batch_row["position"], problem)
-    return row
 
 
 def _header_row(header: RecordHeader) -> Row:
@@ -239,7 +246,7 @@ def _message_set_rows(
     position = batch_row["position"]
     for message in step.messages:
         try:
-            yield _message_row(message, position, contents)
+            yield message_row(message, position, contents)
         except FormatError as problem:
             reading.damage(position, problem)
             yield _damaged_records(position, problem)
@@ -248,7 +255,12 @@ def _message_set_rows(
         yield _damaged_records(position, step.problem)
 
 
-def _message_row(message: Message, position: int, contents: Contents | None) -> Row:
+def message_row(message: Message, position: int, contents: Contents | None = None) -> Row:
+    """The row of a message of magic 0 or 1 in the batch at ``position``.
+
+    Raises:
+        FormatError: its key or value reaches past it.
+    """
     key, value = message.key, message.value
     row = {
         "type": "record",

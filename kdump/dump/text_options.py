@@ -28,8 +28,10 @@ class TextOptions:
         contents: how keys and values become text, or None to leave them out.
         skip_record_metadata: leave out metadata, and control records.
         largest_record_bytes: larger records of compressed batches are not decoded.
+        line_start: what comes before each line of a record, in UTF-8.
     """
 
     contents: Contents | None = None
     skip_record_metadata: bool = False
     largest_record_bytes: int = LARGEST_RECORD_BYTES
+    line_start: bytes = b""

@@ -51,9 +51,9 @@ def read_entry(source: ByteSource, position: int) -> Message | Stop:
     return Stop(position, entry.reason, problem)
 
 
-def valid_messages(source: ByteSource) -> Iterator[Message | Skipped]:
-    """Yield all valid messages in order, and the bytes between them."""
-    position: int | None = 0
+def valid_messages(source: ByteSource, start: int = 0) -> Iterator[Message | Skipped]:
+    """Yield all valid messages from byte ``start`` on in order, and the bytes between them."""
+    position: int | None = start
     while position is not None:
         entry = read_entry(source, position)
         if isinstance(entry, Message) and entry.is_valid:

@@ -256,6 +256,11 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: (DIFF, copy_after(damage_the_first_batch)),
     },
     "dump-segment": {0: (DUMP, NOTHING), 4: (DUMP, damage_the_first_batch)},
+    "grep": {
+        0: (("grep", "", "."), NOTHING),
+        1: (("grep", "in no record", "."), NOTHING),
+        4: (("grep", "", "."), damage_the_first_batch),
+    },
     "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},
     "lookup": {0: ((*LOOKUP, "."), NOTHING), 4: ((*LOOKUP, "."), damage_the_first_batch)},
     "ls": {0: (("ls", "."), NOTHING), 4: (("ls", "."), malform(RECOVERY_POINTS))},
@@ -373,6 +378,7 @@ ARGUMENTS: Final = {
     "delete-records": DELETE,
     "lookup": LOOKUP,
     "metadata": ("metadata", "show"),
+    "grep": ("grep", ""),
     "retain": RETAIN,
     "snapshot": ("snapshot", "rebuild"),
 }

@@ -55,6 +55,9 @@ READING: Final = (
     "metadata history",
     "metadata diff --from 0",
     "undo --list",
+    "grep .",
+    "grep --count .",
+    "grep --files-with-matches .",
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
 that lacks a partition."""

@@ -31,6 +31,7 @@ OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "compact": COMPACTED,
     "delete-records": ("--before", "1", "--high-watermark", "end", *KNOWN),
     "lookup": ("--timestamp", "max"),
+    "grep": ("",),
     "retain": KNOWN,
     "verify": (),
 }

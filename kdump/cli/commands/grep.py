@@ -1,0 +1,332 @@
+"""Find records by their keys, values and headers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kdump.cli.options.conflicts import require_at_most_one
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.grep_output import GrepForm, print_found
+from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.cli.output.value_text import escape_controls
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.log.special_times import IsolationLevel
+from kdump.phases import phase
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.dump.contents import Contents
+    from kdump.jobs.grep.grep import GrepRequest
+    from kdump.log.selection import PartitionSelection
+    from kdump.scan.record_patterns import Patterns, RecordPatterns
+    from kdump.tables.kafka_log.found_partitions import FoundPartition
+
+
+_NOT_KAFKA: Final = "not a segment's log or a directory"
+_PARTS: Final = ("key", "value", "headers")
+
+
+class PartsParameter(click.ParamType[tuple[str, ...]]):
+    """Parts of a record, separated by commas."""
+
+    name = "parts"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = tuple(str(value).split(","))
+        for word in words:
+            if word not in _PARTS:
+                self.fail(f"{word!r} is none of {', '.join(_PARTS)}", param, ctx)
+        return words
+
+
+@click.command("grep")
+@click.argument("arguments", metavar="[PATTERN] PATH...", nargs=-1, required=True)
+@click.option(
+    "--regexp",
+    "-e",
+    "patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help="Find PATTERN in the parts of --in; may be repeated: one of them has to match.",
+)
+@click.option("--fixed-strings", "-F", is_flag=True, help="Patterns are strings to find.")
+@click.option("--ignore-case", "-i", is_flag=True, help="Ignore case in patterns and records.")
+@click.option(
+    "--in",
+    "parts",
+    type=PartsParameter(),
+    metavar="PART[,PART...]",
+    help="Find PATTERN in these parts of a record: key, value, headers (default: key,value).",
+)
+@click.option(
+    "--key",
+    "key_patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help="Find only records whose key matches PATTERN; may be repeated.",
+)
+@click.option(
+    "--value",
+    "value_patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help="Find only records whose value matches PATTERN; may be repeated.",
+)
+@click.option(
+    "--header",
+    "headers",
+    metavar="NAME[=PATTERN]",
+    multiple=True,
+    help="Find only records with a header NAME, and with a value that matches PATTERN; may be "
+    "repeated.",
+)
+@click.option("--invert-match", "-v", is_flag=True, help="Find the records that do not match.")
+@click.option("--count", "-c", is_flag=True, help="Print only the number of records in each file.")
+@click.option(
+    "--files-with-matches",
+    "-l",
+    is_flag=True,
+    help="Print only the names of files with a record.",
+)
+@click.option(
+    "--max-count",
+    "-m",
+    type=NumberParameter(least=1),
+    metavar="COUNT",
+    help="Stop after COUNT records in total.",
+)
+@click.option("--from-offset", type=OFFSET, metavar="OFFSET", help="Start at this offset.")
+@click.option("--to-offset", type=OFFSET, metavar="OFFSET", help="Stop before this offset.")
+@click.option(
+    "--from-time", type=TIME, metavar="TIME", help="Search only records from this time on."
+)
+@click.option("--to-time", type=TIME, metavar="TIME", help="Search only records before this time.")
+@click.option(
+    "--isolation-level",
+    type=click.Choice(IsolationLevel, case_sensitive=False),
+    default=IsolationLevel.READ_UNCOMMITTED,
+    help="Search all records (read_uncommitted, default) or, as read_committed consumers do, not "
+    "those of aborted and open transactions.",
+)
+@selection_options
+@max_record_bytes_option
+@output_option
+@engine_options
+def command(
+    arguments: Sequence[str],
+    selection: PartitionSelection,
+    output: OutputFormat,
+    engine: EngineArguments,
+    **options: Any,
+) -> ExitStatus:
+    """Find records whose key or value matches PATTERN, a regular expression of RE2.
+
+    PATH is a log directory, the directory of one partition, or a segment's log. With -e, --key,
+    --value or --header, all arguments are paths.
+
+    Exit status: 0 if a record was found, 1 if none was; 4 if a file is damaged.
+    """
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.grep.grep import grep
+
+    require_at_most_one(
+        {"--count": options["count"], "--files-with-matches": options["files_with_matches"]}
+    )
+    search = _Search.of(arguments, options)
+    diagnostics = Diagnostics()
+    with without_garbage_collection(), phase("listing what to search"):
+        targets = _find(search, selection, diagnostics)
+    if not targets:
+        if diagnostics.status & ExitStatus.OPERATIONAL_ERROR:
+            return diagnostics.status  # what cannot be read may have matched
+        if not selection.is_everything:
+            raise nothing_selected(selection, search.paths)
+    form = GrepForm.RECORDS
+    if options["count"]:
+        form = GrepForm.COUNTS
+    elif options["files_with_matches"]:
+        form = GrepForm.FILES
+    request = _request(targets, search.patterns, output, form, options)
+    with phase("searching"):
+        found = grep(request, engine.options, engine.progress)
+        return print_found(found, output, form) | diagnostics.status
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The arguments of the command: what to find, and where."""
+
+    patterns: RecordPatterns
+    paths: tuple[Location, ...]
+    others_given: str | None
+    """An option that makes all arguments paths."""
+
+    @classmethod
+    def of(cls, arguments: Sequence[str], options: dict[str, Any]) -> _Search:
+        from kdump.scan.record_patterns import (
+            HeaderPattern,
+            PatternProblem,
+            RecordPart,
+            RecordPatterns,
+        )
+
+        given = {
+            "-e": options["patterns"],
+            "--key": options["key_patterns"],
+            "--value": options["value_patterns"],
+            "--header": options["headers"],
+        }
+        others_given = next((name for name, values in given.items() if values), None)
+        texts, paths = options["patterns"], tuple(arguments)
+        if others_given is None:
+            texts, paths = paths[:1], paths[1:]
+            if not paths:
+                raise UsageProblem(
+                    "PATTERN and PATH are needed: name a log directory, a partition or a log"
+                )
+        if options["parts"] and not texts:
+            raise UsageProblem("--in has no effect without -e or PATTERN")
+
+        def patterns(texts: Iterable[str]) -> Patterns | None:
+            return _patterns(texts, options)
+
+        headers = []
+        for text in options["headers"]:
+            name, separator, wanted = text.partition("=")
+            headers.append(HeaderPattern(_encoded(name), patterns([wanted]) if separator else None))
+        found = RecordPatterns(
+            anywhere=patterns(texts),
+            parts=frozenset(map(RecordPart, options["parts"] or ("key", "value"))),
+            key=patterns(options["key_patterns"]),
+            value=patterns(options["value_patterns"]),
+            headers=tuple(headers),
+            is_inverted=options["invert_match"],
+        )
+        try:
+            found.check()
+        except PatternProblem as problem:
+            raise UsageProblem(str(problem)) from None
+        return cls(found, tuple(map(local, paths)), others_given)
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _patterns(texts: Iterable[str], options: dict[str, Any]) -> Patterns | None:
+    from kdump.scan.record_patterns import Patterns
+
+    encoded = tuple(map(_encoded, texts))
+    return Patterns(encoded, options["fixed_strings"], options["ignore_case"]) if encoded else None
+
+
+def _find(
+    search: _Search, selection: PartitionSelection, diagnostics: Diagnostics
+) -> list[FoundPartition]:
+    """The partitions to search, in the order of the paths."""
+    targets: list[FoundPartition] = []
+    for path in search.paths:
+        try:
+            targets += _find_at(path, search, selection, diagnostics)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+    return targets
+
+
+def _find_at(
+    path: Location, search: _Search, selection: PartitionSelection, diagnostics: Diagnostics
+) -> Iterator[FoundPartition]:
+    from kdump.cli.shared.directories import as_loaded
+    from kdump.log.directory import directory_kind, read_log_directory
+    from kdump.tables.kafka_log.found_partitions import (
+        FoundPartition,
+        checkpointed,
+        lone_partition,
+        lone_segment,
+    )
+
+    entry_kind = path.kind()
+    if entry_kind is None:
+        hint = f" ({search.others_given} makes every argument a path; give a pattern with -e)"
+        raise OSError("no such file or directory" + (hint if search.others_given else ""))
+    try:
+        if entry_kind is not EntryKind.DIRECTORY:
+            if entry_kind is not EntryKind.FILE:
+                raise OSError(_NOT_KAFKA)
+            found = lone_segment(path)
+            if found.partition in selection:
+                yield found
+            return
+        kind = directory_kind(path)
+        if kind.is_partition:
+            found = lone_partition(path)
+            if found.partition in selection:
+                yield found
+        elif kind.is_log_directory:
+            directory = read_log_directory(path, kind, select=selection.matches)
+            for problem in directory.problems:
+                if problem.path.name in directory.unreadable:
+                    diagnostics.report(problem.path, problem.error)
+            for partition in directory.partitions:
+                loaded = as_loaded(partition, diagnostics)
+                key = partition.topic_partition
+                if loaded is not None and key is not None:
+                    offsets = checkpointed(directory, key)
+                    yield FoundPartition(loaded, *offsets, loaded.segments, key)
+        else:
+            diagnostics.refuse(path)
+    except UsageProblem:
+        raise OSError(_NOT_KAFKA) from None
+    except KdumpError as failure:
+        diagnostics.report_failure(failure)
+
+
+def _request(
+    targets: Sequence[FoundPartition],
+    patterns: RecordPatterns,
+    output: OutputFormat,
+    form: GrepForm,
+    options: dict[str, Any],
+) -> GrepRequest:
+    from kdump.dump.contents import EscapedContents, Utf8Contents
+    from kdump.dump.text_options import TextOptions
+    from kdump.engine.range_splits import RecordRange
+    from kdump.jobs.grep.grep import GrepRequest
+    from kdump.jobs.grep.search import GrepJob, Shown
+    from kdump.scan.records import LARGEST_RECORD_BYTES
+    from kdump.scan.selection import Selection
+
+    is_text = output is OutputFormat.TEXT
+    contents: Contents = Utf8Contents()
+    if is_text and sys.stdout.isatty():
+        contents = EscapedContents(contents, escape_controls)
+    shown = Shown.COUNTS
+    if form is GrepForm.RECORDS:
+        shown = Shown.LINES if is_text else Shown.ROWS
+    once_a_file = form is GrepForm.FILES
+    job = GrepJob(
+        patterns,
+        shown,
+        Selection(from_time_ms=options["from_time"], to_time_ms=options["to_time"]),
+        is_committed=options["isolation_level"] is IsolationLevel.READ_COMMITTED,
+        most=1 if once_a_file else options["max_count"],
+        text=TextOptions(
+            contents, largest_record_bytes=options["max_record_bytes"] or LARGEST_RECORD_BYTES
+        ),
+    )
+    records = RecordRange(options["from_offset"] or 0, options["to_offset"], options["from_time"])
+    return GrepRequest(targets, job, records, options["max_count"], once_a_file)

@@ -1,0 +1,1 @@
+"""Search records by patterns."""
