@@ -1,10 +1,10 @@
-"""Measure kdump side by side with Kafka's own programs, and print a table.
+"""Compare the speed and memory of kdump with Kafka's own programs, and print a table.
 
     ./dev bench [--pairs N] [--only GLOB] [--data FOLDER] [--classpath JARS]
 
-Each figure is the median over whole processes, start and end included, with the files in the page
-cache and the output going to the null device. The two programs take turns, so that other load
-affects both. Maven fetches Kafka's jars, as for the tests; without them Kafka's columns stay empty.
+Each figure is the median over whole processes, including their start and end, with the files in the
+page cache and the output to the null device. The two programs run alternately, so that other load
+affects both. Maven fetches Kafka's jars, as for the tests; without them Kafka's columns are empty.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Measured:
 
 
 def main() -> int:
-    """Run the cases; gives 1 where a limit is passed."""
+    """Run the cases; return 1 if a limit is exceeded."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=7, help="runs of each command (default 7)")
     parser.add_argument("--only", default="*", help="a glob over the names of the cases")
@@ -59,7 +59,7 @@ def main() -> int:
     programs = _programs(cases, options.classpath)
     print(_machine())
     print()
-    print("| case | kdump | beside it | its time | ratio | at most | kdump's peak | the other's |")
+    print("| case | kdump | other program | its time | ratio | at most | kdump's peak | its peak |")
     print("|---|---:|---|---:|---:|---:|---:|---:|")
     failed = 0
     for case in cases:
@@ -79,12 +79,12 @@ def main() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What is run.
+    """A command to measure.
 
     Attributes:
         words: program and arguments.
-        stdin: what it reads from standard input.
-        before: call in :mod:`data` that is made before each run, and not measured.
+        stdin: its standard input.
+        before: call in :mod:`data` that runs before each run, and is not measured.
         data: folder with the data.
     """
 
@@ -94,13 +94,13 @@ class Command:
     data: Path = ROOT
 
     def over(self, data: Path) -> Command:
-        """The same over the data in a folder."""
+        """Return the same command over the data in a folder."""
         words = [word.format(data=data) for word in self.words]
         return Command(words, self.stdin.format(data=data), self.before, data)
 
 
 def measure_in_turn(commands: Sequence[Command], rounds: int) -> list[Measured]:
-    """Run the commands one after the other, once to warm up and then ``rounds`` times."""
+    """Run the commands alternately, once to warm up and then ``rounds`` times."""
     runs: list[list[Measured]] = [[] for _ in commands]
     for number in range(rounds + 1):
         for command, results in zip(commands, runs, strict=True):
@@ -119,13 +119,13 @@ def measure_in_turn(commands: Sequence[Command], rounds: int) -> list[Measured]:
 def _run(command: Command) -> Measured:
     if command.before:
         _make(command.before, command.data)
-    # The peak that the system reports for a child counts the memory of this process up to the
-    # moment of exec, too: this process must stay small, and imports nothing large.
+    # The peak that the system reports for a child includes the memory of this process before
+    # exec: this process must stay small, and imports nothing large.
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
         stdin.write(command.stdin.encode())
         stdin.seek(0)
         begin = time.perf_counter()
-        # Into a file: a process of Spark may live on for a second, and keep a pipe open.
+        # Use a file: a process of Spark may continue for a second, and keep a pipe open.
         process = subprocess.Popen(
             command.words, stdin=stdin, stdout=subprocess.DEVNULL, stderr=stderr
         )
@@ -141,9 +141,9 @@ def _run(command: Command) -> Measured:
 
 
 def peak_of_workers(command: Command) -> float:
-    """The largest resident memory, in MiB, of all Python processes that a command starts.
+    """Return the largest resident memory, in MiB, of all Python processes that a command starts.
 
-    Looking for them takes time, so nothing else is measured in this run.
+    Finding them takes time, so nothing else is measured in this run.
     """
     if command.before:
         _make(command.before, command.data)
@@ -161,7 +161,7 @@ def peak_of_workers(command: Command) -> float:
 
 
 def _descendants(ancestor: int) -> Iterator[int]:
-    """The processes that a process has started, and those that these have."""
+    """Yield all processes below a process."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -176,7 +176,7 @@ def _descendants(ancestor: int) -> Iterator[int]:
 
 
 def _print_line(case: Case, measured: Sequence[Measured], worker_peak_mib: float | None) -> bool:
-    """Print a line of the table; gives whether the case keeps its limits."""
+    """Print a line of the table; return whether the case keeps its limits."""
     ours = measured[0]
     kept = case.peak_mib is None or ours.peak_mib <= case.peak_mib
     ratio, limit, other, other_seconds, other_peak = "", "", "", "", ""
@@ -206,7 +206,7 @@ def _print_line(case: Case, measured: Sequence[Measured], worker_peak_mib: float
 
 
 def _make(call: str, folder: Path) -> None:
-    """Make data in a process of its own, so that this one stays small."""
+    """Make data in a separate process, so that this one stays small."""
     program = (
         "import sys; from pathlib import Path; from data import *; from many import *; "
         "folder = Path(sys.argv[1]); "
@@ -222,7 +222,7 @@ def _kdump() -> list[str]:
 
 
 def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, list[str]]:
-    """Give the commands to compare kdump with, as far as they are available."""
+    """Return the commands to compare kdump with, as far as they are available."""
     wanted = {case.other.program for case in cases if case.other is not None}
     found = {
         Program.CHECKSUMS: [sys.executable, str(ROOT / "bench" / "checksums.py")],
@@ -241,7 +241,7 @@ def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, lis
             found[Program.LOADER] = [*java, "LoaderServer"]
             found[Program.CLEANER] = [*java, "CleanerServer"]
     except kafka_jars.ReferenceUnavailable as failure:
-        print(f"without Kafka beside it: {failure}", file=sys.stderr)
+        print(f"not compared with Kafka: {failure}", file=sys.stderr)
     return found
 
 

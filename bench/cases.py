@@ -1,4 +1,4 @@
-"""The cases of the bench: what is measured, what it is compared with, and the limits."""
+"""The cases of the bench: measured commands, their comparisons and limits."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ GIB: Final = 1 << 30
 
 
 class Program(enum.Enum):
-    """What kdump is compared with; the value is its name in the table."""
+    """A program that kdump is compared with; the value is its name in the table."""
 
     DUMP_TOOL = "kafka-dump-log"
     LOADER = "Kafka's loading"
-    """``LogManager`` loads a log directory, recovering it, and stops."""
+    """``LogManager``, which loads and recovers a log directory, and shuts down."""
     CLEANER = "Kafka's cleaner"
-    """``Cleaner`` over partitions that it loads first, one after the other."""
+    """``Cleaner``, which loads and compacts one partition after the other."""
     CHECKSUMS = "crc32c alone"
     KDUMP = "kdump in process"
     KDUMP_ON_A_QUARTER = "kdump on a quarter"
-    """The same command over a quarter of the input: four times as much takes about four times."""
+    """The same command over a quarter of the input, to check that time grows linearly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Other:
     """A command that kdump is compared with.
 
     Attributes:
-        program: which.
-        arguments: of it; ``{data}`` stands for the folder with the data.
-        stdin: what it reads from standard input; ``{data}`` likewise.
-        before: call in :mod:`data` that is made before each run, and not measured.
+        program: the program.
+        arguments: its arguments; ``{data}`` stands for the folder with the data.
+        stdin: its standard input; ``{data}`` likewise.
+        before: call in :mod:`data` that runs before each run, and is not measured.
     """
 
     program: Program
@@ -46,16 +46,16 @@ class Case:
     """A case: a command and its limits.
 
     Attributes:
-        name: of the line in the table.
+        name: name of the line in the table.
         kdump: arguments of kdump; ``{data}`` stands for the folder with the data.
-        other: what is measured beside it.
-        data: call in :mod:`data` that makes what is read.
-        before: call in :mod:`data` that is made before each run of kdump, and not measured.
-        ratio: of kdump's time to the other's, at most.
-        more_seconds: that kdump may take besides.
-        seconds: of kdump's time, at most.
-        peak_mib: of kdump's resident memory, at most.
-        worker_peak_mib: of any Python process that works for kdump, at most; takes one run more.
+        other: command to compare with.
+        data: call in :mod:`data` that makes the data.
+        before: call in :mod:`data` that runs before each run of kdump, and is not measured.
+        ratio: limit of kdump's time, as a multiple of the other command's.
+        more_seconds: added to that limit.
+        seconds: limit of kdump's time.
+        peak_mib: limit of kdump's resident memory.
+        worker_peak_mib: limit for any Python process that works for kdump; takes one more run.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Case:
 
 
 def _dump(name: str, shape: str, ratio: float, *options: str) -> Case:
-    """A case that both tools run with the same arguments over one segment."""
+    """Make a case that both tools run with the same arguments over one segment."""
     (folder,) = shape.split(",", 1)[:1]
     arguments = (*options, "--files", _log(folder))
     other = Other(Program.DUMP_TOOL, arguments)
@@ -83,7 +83,7 @@ def _log(folder: str) -> str:
 
 
 def _shape(shape: str) -> str:
-    """``name, size in MiB, records a batch, values, codec`` as a call that gives the shape."""
+    """Convert ``name, MiB, records per batch, values, codec`` to a call that makes the shape."""
     name, mib, records, values, codec = shape.split(",")
     return f"SegmentShape({name!r}, {int(mib) * MIB}, {records}, {values!r}, {codec!r})"
 
@@ -109,7 +109,7 @@ _UNFLUSHED_QUARTER: Final = "unflushed-quarter-11-kb,191,97,text,none"
 
 _NOW_MS: Final = "1800000000000"
 _MILLION_BYTES: Final = {"none": 102_310_000, "zstd": 28_960_000, "lz4": 49_690_000}
-"""What a million of records in such a shape take, by codec."""
+"""Size of a million records in such a shape, by codec."""
 
 _DUMPS: Final = (
     Case("kdump --version", ("--version",), seconds=0.15),
@@ -152,7 +152,7 @@ def _checked(name: str, folder: str, shape: str, ratio: float) -> Case:
 
 
 def _loading(folder: str) -> Other:
-    """A broker's loading of a copy of a log directory."""
+    """Make the comparison with a broker that loads a copy of a log directory."""
     request = ("whole", f"{{data}}/{folder}-to-load", _NOW_MS, "86400000")
     return Other(
         Program.LOADER,
@@ -167,7 +167,7 @@ def _copied(folder: str, suffix: str) -> str:
 
 
 def _predicted(name: str, folder: str, shape: str) -> Case:
-    """Verify two partitions after a crash, compared with a broker's loading of them."""
+    """Verify two partitions after a crash, compared with a broker that loads them."""
     return Case(
         name,
         ("verify", "--engine", "local", f"{{data}}/{folder}"),
@@ -178,7 +178,7 @@ def _predicted(name: str, folder: str, shape: str) -> Case:
 
 
 def _recovered(name: str, folder: str, shape: str, partitions: int, ratio: float) -> Case:
-    """Recover partitions after a crash, compared with a broker's loading of them."""
+    """Recover partitions after a crash, compared with a broker that loads them."""
     return Case(
         name,
         ("recover", "--engine", "local", f"{{data}}/{folder}-to-recover"),
@@ -258,7 +258,7 @@ def _compacted(name: str, data: str, ratio: float, *engine: str) -> Case:
 def _compactable(
     name: str, segment_bytes: int, codec: str = "none", *, partitions: int = 1, keys: int = 200_000
 ) -> str:
-    """Partitions of eight closed segments."""
+    """Make the call for partitions of eight inactive segments."""
     shape = f"SegmentShape('', {segment_bytes}, 97, 'short', {codec!r}, keys={keys})"
     return f"make_compactable({name!r}, {shape}, 8, {partitions}, folder)"
 
@@ -294,7 +294,7 @@ _COMPACTIONS: Final = (
 
 
 def _growing(command: str, things: str, count: int, *options: str) -> Case:
-    """Make a case that is compared with a quarter of its things."""
+    """Make a case that is compared with itself over a quarter of the input."""
     make = f"make_many_{things.replace('-', '_')}"
     quarter = count // 4
     return Case(

@@ -1,9 +1,9 @@
-"""Compute the checksum of each batch of segments on all cores, and do nothing else.
+"""Compute only the checksum of each batch of segments, on all cores.
 
     python bench/checksums.py LOG...
 
-``kdump verify`` is compared with this: files are read as kdump reads them, a few megabytes at a
-time, and only the lengths of batches are parsed.
+``kdump verify`` is compared with this program. It reads files as kdump does, a few megabytes at a
+time, and parses only the lengths of batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LENGTH_START, COUNTED_START, CHECKED_START = 8, 12, 21
 
 
 def compute(path: str) -> int:
-    """Compute the checksums of the batches of a segment; gives how many."""
+    """Compute the checksums of the batches of a segment; return their number."""
     window = memoryview(bytearray(WINDOW_BYTES))
     descriptor = os.open(path, os.O_RDONLY)
     count = position = 0
@@ -46,7 +46,7 @@ def _run(paths: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Share the files out among as many processes as there are cores."""
+    """Distribute the files among one process per core."""
     paths = sys.argv[1:]
     cores = len(os.sched_getaffinity(0))
     context = multiprocessing.get_context("fork")

@@ -1,6 +1,6 @@
 """Make the data of the bench: segments of a given size and shape, and large log directories.
 
-Everything is made with fixed seeds, so that two machines measure over the same bytes.
+Seeds are fixed, so that all machines measure over the same bytes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INDEX_BYTES: Final = 10 << 20
 _EMPTY_SNAPSHOT: Final = bytes.fromhex("0001 48674bc7 00000000")
 
 _BATCHES_IN_POOL: Final = 500
-"""A segment repeats this many batches, each time at another offset, which no checksum covers."""
+"""A segment repeats this number of batches at other offsets, which no checksum covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class SegmentShape:
     """The shape of a segment.
 
     Attributes:
-        name: of its directory.
-        size_bytes: of the file, met to within a batch.
-        records_per_batch: of 12-byte keys, and values of 100 bytes if not said otherwise.
+        name: name of its directory.
+        size_bytes: size of the file, to within a batch.
+        records_per_batch: number of records, with keys of 12 bytes and values of 100 bytes.
         values: ``"text"`` (JSON with random words), ``"short"`` (the same in 80 bytes),
             ``"random"`` (any bytes).
         codec: ``"none"``, ``"lz4"`` or ``"zstd"``.
-        keys: how many distinct ones, drawn at random for each record; 0 to repeat those of the
-            batches that are repeated.
+        keys: number of distinct keys, chosen at random for each record; 0 to repeat the keys of
+            the repeated batches.
     """
 
     name: str
@@ -57,7 +57,7 @@ class SegmentShape:
 
 
 def make_segment(shape: SegmentShape, folder: Path) -> Path:
-    """Write ``FOLDER/NAME/00000000000000000000.log`` unless it exists; gives its path."""
+    """Write ``FOLDER/NAME/00000000000000000000.log`` unless it exists; return its path."""
     path = folder / shape.name / f"{0:020d}.log"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def make_segment(shape: SegmentShape, folder: Path) -> Path:
 
 
 def _batches(shape: SegmentShape) -> Iterator[bytearray]:
-    """Give batch after batch, without end."""
+    """Yield batches without end."""
     rng = random.Random(1)
     pool: list[bytearray] = []
     base_offset = 0
@@ -92,7 +92,7 @@ def _batch(shape: SegmentShape, rng: random.Random) -> bytearray:
 
 
 def _records(shape: SegmentShape, rng: random.Random) -> bytes:
-    """The records of a batch, not compressed yet."""
+    """Encode the records of a batch, uncompressed."""
     value = _VALUES[shape.values]
     records = bytearray()
     for delta in range(shape.records_per_batch):
@@ -115,7 +115,7 @@ def _records(shape: SegmentShape, rng: random.Random) -> bytes:
 
 
 def _sealed(shape: SegmentShape, records: bytes) -> bytearray:
-    """The batch at offset 0 that holds ``records``."""
+    """Encode the batch of ``records`` at offset 0."""
     import crc32c
 
     compressed = _compressed(records, shape.codec)
@@ -193,8 +193,8 @@ def make_compactable(
 ) -> Path:
     """Write the log directory ``FOLDER/NAME`` unless it exists; gives its path.
 
-    It was left by a clean stop. Each partition has ``segments`` segments of ``shape``, with keys
-    of their own, and an active one with a single batch. The logs of all partitions are links to
+    The directory is clean. Each partition has ``segments`` segments of ``shape``, with keys of
+    their own, and an active segment with a single batch. The logs of all partitions are links to
     those of the first.
     """
     directory = folder / name
@@ -227,7 +227,7 @@ def make_compactable(
 
 
 def _batches_of_random_keys(shape: SegmentShape) -> Iterator[bytearray]:
-    """Give batch after batch, without end; every record has any one of the keys."""
+    """Yield batches without end; every record has a random key."""
     import numpy as np
 
     generator = np.random.default_rng(1)
@@ -248,16 +248,16 @@ def _batches_of_random_keys(shape: SegmentShape) -> Iterator[bytearray]:
 
 
 def _write_indexes(log: Path, shape: SegmentShape) -> None:
-    """Write the indexes of a segment, as it is closed."""
+    """Write the indexes of an inactive segment."""
     offset_index, _ = _offset_index(log)
     log.with_suffix(".index").write_bytes(offset_index)
-    # All batches have the same times; the index has the first batch.
+    # All batches have the same timestamps; the time index has the first batch.
     last = shape.records_per_batch - 1
     log.with_suffix(".timeindex").write_bytes(struct.pack(">qi", EPOCH_MS + last, last))
 
 
 def _link_logs(source: str, target: str) -> None:
-    """Copy a file, but link a log: nobody writes into one."""
+    """Copy a file, but link a log, since no program writes to it."""
     if source.endswith(".log"):
         Path(target).hardlink_to(source)
     else:
@@ -265,7 +265,7 @@ def _link_logs(source: str, target: str) -> None:
 
 
 def make_log_directory(folder: Path, partitions: int) -> Path:
-    """Write a log directory of ``partitions`` partitions with six files each; gives its path."""
+    """Write a log directory of ``partitions`` partitions with six files each; return its path."""
     directory = folder / f"directory-{partitions}"
     if directory.exists():
         return directory
@@ -298,9 +298,8 @@ def make_partitions(
 ) -> Path:
     """Write the log directory ``FOLDER/NAME`` unless it exists; gives its path.
 
-    All partitions have the same segment, as links to one file: it is enough to read it as often.
-    With ``is_clean`` the directory is that of a stopped broker, else of one that was killed before
-    it flushed anything.
+    All partitions have the same segment, as links to one file. With ``is_clean``, the directory has
+    a clean shutdown marker; without, it is that of a broker killed before it flushed anything.
     """
     directory = folder / name
     if directory.exists():
@@ -333,9 +332,9 @@ def make_partitions(
 
 
 def copy_partitions(name: str, copy: str, folder: Path) -> Path:
-    """Write ``FOLDER/COPY`` again, with the segments of ``FOLDER/NAME``; gives its path.
+    """Write or replace ``FOLDER/COPY``, with the segments of ``FOLDER/NAME``; return its path.
 
-    The logs are links: loading or compacting the copy does not write into a valid log.
+    The logs are links: loading or compacting the copy does not write to a valid log.
     """
     directory = folder / copy
     shutil.rmtree(directory, ignore_errors=True)
@@ -344,7 +343,7 @@ def copy_partitions(name: str, copy: str, folder: Path) -> Path:
 
 
 def _offset_index(log: Path) -> tuple[bytes, int]:
-    """The offset index of a segment, as a broker writes it, and the log end offset."""
+    """Build the offset index of a segment as a broker does; return it and the log end offset."""
     entries = bytearray()
     base_offset = end_offset = int(log.stem)
     since_entry = 0

@@ -1,7 +1,7 @@
-"""Make partitions that are hard because of the number of things in them, not of bytes.
+"""Make partitions with many segments, producers or transactions, but few bytes.
 
-Each is a log directory with one partition, ``topic-0``, as a broker leaves it that was killed
-before it flushed anything. Comparing one with a quarter of it shows whether time grows linearly.
+Each is a log directory with one partition, ``topic-0``, of a broker killed before it flushed
+anything. Comparing one with a quarter of it shows whether time grows linearly.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKER_VALUE: Final = bytes(6)
 
 
 def make_many_segments(count: int, folder: Path) -> Path:
-    """Write ``FOLDER/segments-COUNT``: a batch in each segment, a snapshot at every second one."""
+    """Write ``FOLDER/segments-COUNT``: one batch per segment, a snapshot at every other segment."""
     files = {}
     for base_offset in range(count):
         name = f"{base_offset:020d}"
@@ -42,7 +42,7 @@ def make_many_segments(count: int, folder: Path) -> Path:
 
 
 def make_many_producers(count: int, folder: Path) -> Path:
-    """Write ``FOLDER/producers-COUNT``: a batch of each producer, in ten segments."""
+    """Write ``FOLDER/producers-COUNT``: one batch per producer, in ten segments."""
     per_segment = -(-count // 10)
     files = {
         f"{first:020d}.log": b"".join(

@@ -2,11 +2,11 @@
 
     python bench/records.py PATH... [--spark] [--runs N] [--at-least RATE] [--at-least-values RATE]
 
-Without ``--spark`` the records are read in this process, as a worker of Spark would read them, and
-processor time counts, so that other load does not matter. With it a warm session of ``local[1]``
-counts them and adds up the sizes of keys and values, and wall time counts. Each measurement is run
-once before, so start-up is not included. The fastest of several runs is printed, in millions of
-records per second. The exit status is 1 if a rate is below the required one.
+Without ``--spark``, the records are read in this process as a worker of Spark would read them, and
+processor time is measured, so that other load does not matter. With it, a warm session of
+``local[1]`` counts the records and adds up the sizes of keys and values, and wall time is measured.
+One run before each measurement excludes start-up. The rate of the fastest of several runs is
+printed in millions of records per second. The exit status is 1 if a rate is below the required one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MILLION = 1_000_000
 
 
 def read_in_process(paths: Sequence[str], columns: str) -> int:
-    """Read all records to Arrow batches of ``columns``; gives how many there are."""
+    """Read all records to Arrow batches of ``columns``; return their number."""
     from kdump.tables.kafka_log.options import parse_options
     from kdump.tables.kafka_log.pushed_filters import PushedFilters
     from kdump.tables.kafka_log.reader import SourceReading
@@ -39,7 +39,7 @@ def read_in_process(paths: Sequence[str], columns: str) -> int:
 
 
 def open_spark() -> Callable[[Sequence[str], str], int]:
-    """Start Spark on one core; gives a function like :func:`read_in_process`."""
+    """Start Spark on one core; return a function like :func:`read_in_process`."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.sql import SparkSession
 
@@ -61,7 +61,7 @@ def open_spark() -> Callable[[Sequence[str], str], int]:
 
 
 def measure(read: Callable[[], int], runs: int, clock: Callable[[], float]) -> tuple[int, float]:
-    """Give how many records there are, and the seconds of the fastest of ``runs`` readings."""
+    """Return the number of records, and the seconds of the fastest of ``runs`` runs."""
     count = read()
     seconds = []
     for _ in range(runs):
@@ -72,7 +72,7 @@ def measure(read: Callable[[], int], runs: int, clock: Callable[[], float]) -> t
 
 
 def main() -> int:
-    """Measure without and with values; gives the exit status."""
+    """Measure without and with values; return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("paths", nargs="+", metavar="PATH", help="log directory, partition, log")
     parser.add_argument("--spark", action="store_true", help="read by a warm session of local[1]")

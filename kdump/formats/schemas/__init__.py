@@ -1,1 +1,1 @@
-"""The schemas of Kafka's internal records, one module for each family of them."""
+"""Schemas of the records in Kafka's internal topics, one module for each topic."""

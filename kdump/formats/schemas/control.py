@@ -1,8 +1,8 @@
-"""Control records: what coordinators and the Raft layer write between the records of others.
+"""Control records, which coordinators and the Raft layer write between data records.
 
 The key of each is an int16 version and its type (``ControlRecordType``). The value of an end
-transaction marker begins with its version too; the values of the others are read as version 0,
-and hold a version of their own.
+transaction marker also begins with its version; the other values are read as version 0, and have a
+version field of their own.
 """
 
 from __future__ import annotations

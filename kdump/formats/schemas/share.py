@@ -1,4 +1,4 @@
-"""The records of ``__share_group_state``: deliveries of share groups, whole or as changes.
+"""The records of ``__share_group_state``: snapshots of share group state, and updates to them.
 
 They are laid out like those of ``__consumer_offsets`` (``ShareCoordinatorRecordSerde``).
 """

@@ -45,15 +45,15 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Runs a broker, one after the other in one JVM, and the clients that speak to it over its listener.
+ * Runs brokers, one at a time in one JVM, and clients that connect to the broker's listener.
  *
- * <p>The system property {@code address} says where the listener of the brokers is, {@code patience} after how many
- * seconds a client gives up. A request is a line on standard
- * input, its fields separated by tabs; keys and values are in base64, "-" is null. An answer is lines of a name, a tab
- * and a text about it, and an empty line; the only name is "failed" where the request failed.
+ * <p>The system property {@code address} is the address of the listener, {@code patience} the timeout of clients in
+ * seconds. A request is a line on standard input with fields separated by tabs; keys and values are in base64, "-" is
+ * null. An answer is lines of a name, a tab and a text, and an empty line at the end. If a request fails, the only name
+ * is "failed".
  *
- * <p>All that is written and read is partition 0. A producer lives from {@code open} to the end: brokers may come and
- * go meanwhile.
+ * <p>Clients write and read partition 0 only. A producer stays open from {@code open} to the end, also while brokers
+ * are replaced.
  */
 public final class BrokerHost {
     private static final Duration PATIENCE = Duration.ofSeconds(Integer.getInteger("patience", 60));
@@ -128,7 +128,7 @@ public final class BrokerHost {
 
     // ---- The broker ------------------------------------------------------------------------------------------------
 
-    /** Returns when the broker says that it has started: it is registered, and no longer fenced. */
+    /** Starts a broker; returns when it is registered and unfenced. */
     private void start(List<String> properties) {
         Properties all = new Properties();
         all.putAll(parsed(properties));
@@ -138,7 +138,7 @@ public final class BrokerHost {
         requireAlive();
     }
 
-    /** What stands for the end of the process: a broker that has ended says so when it is asked for anything. */
+    /** Replaces the exit of the process: later requests to a broker that has ended fail. */
     private void end(int status, String message) {
         ended = "the broker has ended its process with status " + status;
         throw new IllegalStateException(ended);
@@ -150,7 +150,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Does what a broker does on SIGTERM. */
+    /** Shuts the broker down as SIGTERM does. */
     private void stop() {
         if (broker != null) {
             broker.shutdown();
@@ -160,8 +160,7 @@ public final class BrokerHost {
     }
 
     /**
-     * Waits until the cleaner has looked at all logs once more, from the beginning to the end, and says how dirty it
-     * found the dirtiest.
+     * Waits until the cleaner has checked all logs once more from the beginning, and prints its maximum dirty percentage.
      */
     private void awaitCleaner() throws InterruptedException {
         long asked = System.currentTimeMillis();
@@ -170,7 +169,7 @@ public final class BrokerHost {
         say("max-dirty-percent", gauge("max-dirty-percent"));
     }
 
-    /** Sets the dynamic configuration of a broker, or of all where the name is empty. */
+    /** Sets the dynamic configuration of a broker, or of all brokers if the name is empty. */
     private void configure(String name, List<String> properties) throws Exception {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.BROKER, name);
         List<AlterConfigOp> changes = new ArrayList<>();
@@ -181,7 +180,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Applies retention to all logs at once, and says how many segments each has lost. */
+    /** Applies retention to all logs, and prints how many segments of each were deleted. */
     private void retain() throws Exception {
         Field field = KafkaRaftServer.class.getDeclaredField("broker");
         field.setAccessible(true);
@@ -201,7 +200,7 @@ public final class BrokerHost {
             }
             Thread.sleep(GLANCE_MS);
         }
-        throw new IllegalStateException("the cleaner stands still");
+        throw new IllegalStateException("the cleaner makes no progress");
     }
 
     private static long gauge(String name) {
@@ -213,7 +212,7 @@ public final class BrokerHost {
         throw new IllegalStateException("there is no cleaner");
     }
 
-    /** Says of each log directory which partitions are served from it, or why none are. */
+    /** Prints for each log directory the partitions that are served from it, or its error. */
     private void describeLogDirs() throws Exception {
         try (Admin admin = Admin.create(address)) {
             for (Map.Entry<String, LogDirDescription> each : admin.describeLogDirs(List.of(NODE)).descriptions()
@@ -224,7 +223,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Waits until a log directory is offline, or the broker has ended because of it. */
+    /** Waits until a log directory is offline, or the broker has ended for this reason. */
     private void awaitOffline(String path) throws Exception {
         for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
             requireAlive();
@@ -238,7 +237,7 @@ public final class BrokerHost {
         throw new IllegalStateException("it is still served");
     }
 
-    /** Returns when the broker has not ended in all this time. */
+    /** Waits for the broker to end; returns normally if it is still running after the timeout. */
     private void awaitEnd() throws InterruptedException {
         for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
             requireAlive();
@@ -246,7 +245,7 @@ public final class BrokerHost {
         }
     }
 
-    // ---- Its clients -----------------------------------------------------------------------------------------------
+    // ---- Clients ---------------------------------------------------------------------------------------------------
 
     private void create(String topic, List<String> properties) throws Exception {
         Map<String, String> configs = new HashMap<>();
@@ -267,7 +266,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Sends as a producer to a topic, all with one timestamp, keys and values; returns when all are acknowledged. */
+    /** Sends keys and values to a topic, all with the same timestamp; returns when all are acknowledged. */
     private void send(List<String> words) throws Exception {
         KafkaProducer<byte[], byte[]> producer = producers.get(words.get(0));
         String topic = words.get(1);
@@ -283,7 +282,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Says key and value of each offset, and the offsets at which the log starts, and ends for the consumer. */
+    /** Prints key and value of each offset, the log start offset and the consumer's end offset. */
     private void read(TopicPartition partition) {
         Map<String, Object> all = new HashMap<>(address);
         all.put("isolation.level", "read_committed");
@@ -301,7 +300,7 @@ public final class BrokerHost {
             long deadline = System.currentTimeMillis() + PATIENCE.toMillis();
             while (consumer.position(partition) < end) {
                 if (System.currentTimeMillis() > deadline) {
-                    throw new IllegalStateException("the consumer stands still at " + consumer.position(partition));
+                    throw new IllegalStateException("the consumer makes no progress at " + consumer.position(partition));
                 }
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofSeconds(1))) {
                     say(record.offset(), encoded(record.key()), encoded(record.value()));
@@ -310,7 +309,7 @@ public final class BrokerHost {
         }
     }
 
-    /** Says epoch and last sequence number of each producer. */
+    /** Prints epoch and last sequence number of each producer. */
     private void describeProducers(TopicPartition partition) throws Exception {
         try (Admin admin = Admin.create(address)) {
             for (ProducerState state : admin.describeProducers(List.of(partition)).partitionResult(partition).get()
@@ -320,7 +319,7 @@ public final class BrokerHost {
         }
     }
 
-    // ---- Words -----------------------------------------------------------------------------------------------------
+    // ---- Requests and answers --------------------------------------------------------------------------------------
 
     private static Map<String, Object> parsed(List<String> properties) {
         Map<String, Object> all = new HashMap<>();

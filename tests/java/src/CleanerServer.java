@@ -26,14 +26,14 @@ import org.apache.kafka.storage.internals.utils.Throttler;
 import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 
 /**
- * Compacts every partition of log directories that were closed cleanly, again and again in one JVM.
+ * Compacts every partition of clean log directories, for any number of requests in one JVM.
  *
- * <p>A request is a line on standard input, its fields separated by tabs: the log directory, the time in milliseconds,
- * and topic properties as {@code KEY=VALUE}. Each partition is loaded, compacted over the range that the cleaner's
- * manager chooses, and closed; the checkpoints are written as a broker writes them.
+ * <p>A request is a line on standard input with fields separated by tabs: the log directory, the time in milliseconds,
+ * and topic properties as {@code KEY=VALUE}. Each partition is loaded, compacted over the range that
+ * {@code LogCleanerManager} chooses, and closed; the checkpoints are written as a broker writes them.
  *
- * <p>An answer is a line for each partition on which the cleaner failed, {@code NAME}, a tab and why, and an empty line.
- * The clock stands still, and nothing happens in the background.
+ * <p>An answer is a line for each partition that the cleaner failed on ({@code NAME}, a tab and the error), and an empty
+ * line. The clock is stopped, and nothing runs in the background.
  */
 public final class CleanerServer {
     private static final String CLEANER_OFFSETS = "cleaner-offset-checkpoint";

@@ -18,12 +18,12 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 import scala.Option;
 
 /**
- * Says which configurations Kafka accepts, and what they amount to for the log of a topic.
+ * Answers which configurations Kafka accepts, and which values they give the log of a topic.
  *
- * <p>A request is a line of words with tabs between them: a property each, as PLACE:BASE64, where the place is
- * {@code topic}, {@code broker} (its dynamic configuration), {@code cluster} (the dynamic one of all brokers) or
- * {@code file}, and the content KEY=VALUE. An answer is lines of a name, a tab and a text about it, and an empty
- * line: the values of a {@link LogConfig}, or {@code refused} and why.
+ * <p>A request is a line of properties separated by tabs. Each is SOURCE:BASE64, where the source is {@code topic},
+ * {@code broker} (its dynamic configuration), {@code cluster} (the dynamic configuration of all brokers) or
+ * {@code file}, and the content is KEY=VALUE. An answer is lines of a name, a tab and a text, and an empty line: the
+ * values of a {@link LogConfig}, or {@code refused} and the reason.
  */
 public final class ConfigServer {
     private static final int NODE = 1;

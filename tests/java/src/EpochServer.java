@@ -14,7 +14,7 @@ import org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
 
 /**
- * Asks Kafka's {@code LeaderEpochFileCache}.
+ * Runs operations on Kafka's {@code LeaderEpochFileCache}.
  *
  * <p>A request is a line of operations on an empty cache, separated by tabs: {@code assign EPOCH OFFSET},
  * {@code truncate-from-end OFFSET}, {@code truncate-from-start OFFSET}, {@code end EPOCH LOG_END_OFFSET},

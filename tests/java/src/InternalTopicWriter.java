@@ -31,11 +31,11 @@ import org.apache.kafka.common.utils.ByteBufferOutputStream;
 import org.apache.kafka.common.utils.ByteUtils;
 
 /**
- * Writes segments of internal topics whose records hold random values of every type and version that Kafka knows, and,
- * now and then, bytes that are not a record: truncated, of an unknown type or version, or without a key.
+ * Writes segments of internal topics. Their records have random values of every type and version that Kafka knows; some
+ * are invalid: truncated, of an unknown type or version, or without a key.
  *
- * <p>{@code java InternalTopicWriter DIRECTORY SEED COUNT} makes {@code DIRECTORY/TOPIC-NUMBER/} for the numbers 0 to
- * COUNT - 1, the topics taking turns. The values come from the schemas that Kafka's generated classes carry.
+ * <p>{@code java InternalTopicWriter DIRECTORY SEED COUNT} writes {@code DIRECTORY/TOPIC-NUMBER/} for the numbers 0 to
+ * COUNT - 1, alternating between the topics. The values come from the schemas in Kafka's generated classes.
  */
 public final class InternalTopicWriter {
     private static final int RECORDS = 60;
@@ -117,7 +117,7 @@ public final class InternalTopicWriter {
         return new Pair(random.nextBoolean() ? null : new byte[3], framed(type.id(), type.newMetadataRecord()));
     }
 
-    /** The record type before the key, the version before the value, as the coordinators have it. */
+    /** Writes the record type before the key and the version before the value, as coordinators do. */
     private Pair coordinated(short type, ApiMessage key, ApiMessage value) {
         Schema[] keySchemas = schemas(key);
         byte[] keyBytes = prefixed(type, encoded(keySchemas[keySchemas.length - 1]));
@@ -128,7 +128,7 @@ public final class InternalTopicWriter {
         return new Pair(keyBytes, prefixed(version, encoded(schemas(value)[version])));
     }
 
-    /** Frame version, type and version before the message, as the metadata topics have it. */
+    /** Writes frame version, type and version before the message, as in the metadata topics. */
     private byte[] framed(short type, ApiMessage message) {
         short version = version(message);
         byte[] content = encoded(schemas(message)[version]);
@@ -163,7 +163,7 @@ public final class InternalTopicWriter {
         return content == null ? null : Arrays.copyOf(content, random.nextInt(content.length + 1));
     }
 
-    /** Versions, types and lengths come first: damage there is likelier. */
+    /** Damages the first bytes more often: they hold versions, types and lengths. */
     private byte[] flipped(byte[] content) {
         if (content == null || content.length == 0) {
             return content;
@@ -244,7 +244,7 @@ public final class InternalTopicWriter {
         return values;
     }
 
-    /** Small and positive for the most part: more gets past the checks of those who read it. */
+    /** Returns mostly small positive numbers, so that more records pass the checks of readers. */
     private long number(long greatest) {
         return switch (random.nextInt(8)) {
             case 0 -> -1;
@@ -255,7 +255,7 @@ public final class InternalTopicWriter {
         };
     }
 
-    /** Those whose shortest decimal form every Java release agrees on. */
+    /** Returns numbers whose shortest decimal form is the same in every Java release. */
     private double real() {
         double[] odd = {0.0, -0.0, Double.NaN, Double.POSITIVE_INFINITY, Double.NEGATIVE_INFINITY, 1e7, 1e-3, 1e-4,
             123456789.0};
@@ -274,7 +274,7 @@ public final class InternalTopicWriter {
         };
     }
 
-    /** Subscriptions and assignments are what the consumer protocol has there, or something else. */
+    /** Returns a subscription or assignment of the consumer protocol, or random bytes. */
     private byte[] bytes(String name) {
         if (random.nextInt(4) != 0 && (name.equals("subscription") || name.equals("assignment"))) {
             boolean subscribes = name.equals("subscription");

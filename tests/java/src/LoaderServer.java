@@ -37,18 +37,18 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Loads log directories as a starting broker does, and stops as it stops, again and again in one JVM.
+ * Loads log directories as a starting broker does and shuts down cleanly, for any number of requests in one JVM.
  *
- * <p>A request is a line on standard input, its fields separated by tabs: {@code whole} or {@code each}, the log
- * directory, the time in milliseconds, after how many producers expire, and topic properties as {@code KEY=VALUE}. With
- * {@code whole} Kafka's own {@code LogManager} does it all, and one partition that does not load fails the request. With
- * {@code each} every partition is loaded by itself, so that those that do not load leave the others alone, and the
- * checkpoints have lines for those that did. {@code retain} is {@code each} with a look for old segments in between, and
- * {@code delete-records=OFFSET} with one after the records before that offset are deleted.
+ * <p>A request is a line on standard input with fields separated by tabs: {@code whole} or {@code each}, the log
+ * directory, the time in milliseconds, the expiration time of producers in milliseconds, and topic properties as
+ * {@code KEY=VALUE}. With {@code whole}, Kafka's own {@code LogManager} loads everything, and the request fails if a
+ * partition does not load. With {@code each}, every partition is loaded separately: partitions that do not load do not
+ * affect the others, and the checkpoints have lines for those that do. {@code retain} is {@code each} that deletes old
+ * segments before the shutdown; {@code delete-records=OFFSET} also deletes the records before that offset first.
  *
- * <p>An answer is a line for each partition that did not load, {@code NAME}, a tab and why, and an empty line.
- * The clock stands still, and nothing happens in the background. Logs are recovered by one thread, or by as many as the
- * system property {@code recovery.threads} says.
+ * <p>An answer is a line for each partition that did not load ({@code NAME}, a tab and the error), and an empty line.
+ * The clock is stopped, and nothing runs in the background. Logs are recovered by one thread, or by the number of
+ * threads in the system property {@code recovery.threads}.
  */
 public final class LoaderServer {
     static final String RECOVERY_POINTS = "recovery-point-offset-checkpoint";
@@ -58,7 +58,7 @@ public final class LoaderServer {
 
     private LoaderServer() { }
 
-    /** Does at once what is to be done once, and never what is to be done again and again. */
+    /** Runs one-time tasks immediately, and periodic tasks never. */
     static final class AtOnce implements Scheduler {
         @Override
         public void startup() { }
@@ -78,7 +78,7 @@ public final class LoaderServer {
         }
     }
 
-    /** What stands for a task that is over. */
+    /** A finished task. */
     static final class Done extends CompletableFuture<Void> implements ScheduledFuture<Void> {
         Done() {
             complete(null);
@@ -95,7 +95,7 @@ public final class LoaderServer {
         }
     }
 
-    /** A clock that stands still. */
+    /** A stopped clock. */
     static final class StoppedClock implements Time {
         private final long nowMs;
 
@@ -156,7 +156,7 @@ public final class LoaderServer {
         }
     }
 
-    /** What is done with each log between loading and stopping. */
+    /** An operation on each log between loading and shutdown. */
     private interface Work {
         void on(UnifiedLog log) throws IOException;
     }

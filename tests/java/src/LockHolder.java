@@ -6,10 +6,10 @@ import java.nio.charset.StandardCharsets;
 import org.apache.kafka.server.util.FileLock;
 
 /**
- * Takes and gives back the lock of a log directory, as a broker does.
+ * Acquires and releases the lock of a log directory, as a broker does.
  *
- * <p>Usage: {@code LockHolder DIRECTORY}. For each line "lock" of standard input it says "locked" or "refused", for
- * each line "stop" it does what a broker does that stops, and says "stopped".
+ * <p>Usage: {@code LockHolder DIRECTORY}. For each line "lock" on standard input it prints "locked" or "refused"; for
+ * each line "stop" it releases the lock as a stopping broker does, and prints "stopped".
  */
 public final class LockHolder {
     private LockHolder() {

@@ -10,17 +10,17 @@ import org.apache.kafka.common.utils.Exit;
 import org.apache.kafka.tools.DumpLogSegments;
 
 /**
- * Runs {@code kafka-dump-log} again and again in one JVM, so that a test session pays for one start.
+ * Runs {@code kafka-dump-log} any number of times in one JVM, so that a test session starts only one.
  *
- * <p>A request on standard input is a count of arguments and the arguments; an answer on standard output is what the
- * tool printed, what it printed on standard error, and how it ended: nothing when it returned, else the exception that
- * left it, or {@code exit STATUS}. Numbers are four bytes, big-endian; each text is its length and its UTF-8 bytes.
- * Relative file names are relative to the directory that the JVM was started in.
+ * <p>A request on standard input is the number of arguments and the arguments. An answer on standard output is the
+ * tool's standard output, its standard error, and its end: empty if it returned, else its exception or
+ * {@code exit STATUS}. Numbers are four bytes, big-endian; a text is its length and its UTF-8 bytes. Relative file names
+ * are relative to the working directory of the JVM.
  */
 public final class OfficialDump {
     private OfficialDump() { }
 
-    /** Stands for the end of the process, which the tool asks for when its arguments are wrong. */
+    /** Replaces the exit of the process, which the tool requests if its arguments are wrong. */
     private static final class ExitRequested extends RuntimeException {
         private static final long serialVersionUID = 1L;
 

@@ -35,14 +35,14 @@ import org.apache.kafka.common.record.internal.SimpleRecord;
 import org.apache.kafka.common.utils.ByteUtils;
 
 /**
- * Prints records of every type and version that Kafka keeps in topics of its own, with what the parsers of
- * {@code kafka-dump-log} say of each.
+ * Prints records of every type and version in Kafka's internal topics, with the text that the parsers of
+ * {@code kafka-dump-log} print for each.
  *
- * <p>{@code java SchemaSamples SEED COUNT} makes COUNT valid and COUNT damaged records of each type and version, filled
- * from the schemas that Kafka's generated classes carry. A line is one record, its columns parted by tabs: the decoder,
- * the offset, then in hex the key, the value, the key's text and the payload's text, each {@code -} where there is none.
- * Control records have the decoder {@code control} and their text in the last column; where the official tool gives up,
- * the columns of text are {@code !}.
+ * <p>{@code java SchemaSamples SEED COUNT} generates COUNT valid and COUNT damaged records of each type and version from
+ * the schemas in Kafka's generated classes. A line is one record with columns separated by tabs: the decoder, the
+ * offset, then in hex the key, the value, the text of the key and the text of the payload, or {@code -} if there is
+ * none. Control records have the decoder {@code control} and their text in the last column; if the official tool fails,
+ * the text columns are {@code !}.
  */
 public final class SchemaSamples {
     private static final int LARGEST_RECORD = 1 << 16;
@@ -57,7 +57,7 @@ public final class SchemaSamples {
         this.out = out;
     }
 
-    /** A kind of record in one version: what its bytes begin with, and what follows. */
+    /** A kind of record in one version: the first bytes of its key and value, and their schemas. */
     private record Kind(byte[] keyPrefix, Schema key, byte[] valuePrefix, Schema value) { }
 
     public static void main(String[] args) throws Exception {
@@ -73,7 +73,7 @@ public final class SchemaSamples {
         out.flush();
     }
 
-    // ---- What there is ---------------------------------------------------------------------------------------------
+    // ---- Kinds of records ------------------------------------------------------------------------------------------
 
     private static List<Kind> groupRecords() throws ReflectiveOperationException {
         List<Kind> kinds = new ArrayList<>();
@@ -271,7 +271,7 @@ public final class SchemaSamples {
             default:
                 byte[] changed = valid.clone();
                 for (int i = random.nextInt(2); i >= 0; i--) {
-                    // Most errors show in the first bytes.
+                    // Most errors are in the first bytes.
                     int reach = random.nextBoolean() ? Math.min(8, changed.length) : changed.length;
                     changed[random.nextInt(reach)] = (byte) (random.nextBoolean() ? random.nextInt(4) : random.nextInt());
                 }
@@ -366,7 +366,7 @@ public final class SchemaSamples {
             case "INT64":
                 return integer();
             case "FLOAT64":
-                // Eighths are written alike by all versions of Java, which is not so for every double.
+                // All versions of Java print eighths alike; other doubles differ.
                 return random.nextInt(1 << 24) / (random.nextBoolean() ? 1.0 : 8.0);
             case "UUID":
                 return new org.apache.kafka.common.Uuid(integer(), integer());
@@ -385,7 +385,7 @@ public final class SchemaSamples {
             case "assignment" -> consumerProtocol(ConsumerProtocolAssignment.SCHEMAS);
             default -> new byte[random.nextInt(5)];
         };
-        // Type.BYTES is written from a buffer; so is its compact sister.
+        // Type.BYTES and Type.COMPACT_BYTES are written from a buffer.
         return ByteBuffer.wrap(content);
     }
 

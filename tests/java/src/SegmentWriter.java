@@ -44,10 +44,10 @@ import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 
 /**
  * Writes partitions of one segment each with Kafka's own classes: every codec and magic, transactions, control records,
- * headers, payloads that are no text, sizes at the edges, and what the cleaner leaves behind.
+ * headers, binary payloads, extreme sizes, and compacted logs.
  *
- * <p>{@code java SegmentWriter DIRECTORY SEED COUNT [KIND]} makes {@code DIRECTORY/KIND-NUMBER/} for the numbers 0 to
- * COUNT - 1, the kinds taking turns, and prints their names. What a partition holds depends on seed and number alone.
+ * <p>{@code java SegmentWriter DIRECTORY SEED COUNT [KIND]} writes {@code DIRECTORY/KIND-NUMBER/} for the numbers 0 to
+ * COUNT - 1, alternating between the kinds, and prints their names. A partition depends only on seed and number.
  */
 public final class SegmentWriter {
     private static final long EPOCH_MS = 1_767_225_600_000L;
@@ -57,7 +57,7 @@ public final class SegmentWriter {
 
     private SegmentWriter() { }
 
-    /** Fills one partition directory. */
+    /** Writes one partition directory. */
     private interface Kind {
         void write(File directory, Random random) throws IOException;
     }
@@ -96,7 +96,7 @@ public final class SegmentWriter {
         }
     }
 
-    // ---- The kinds -------------------------------------------------------------------------------------------------
+    // ---- Kinds -----------------------------------------------------------------------------------------------------
 
     private static void plain(File directory, Random random) throws IOException {
         try (Partition partition = new Partition(directory, random, random.nextBoolean() ? 0 : random.nextInt(1 << 20))) {
@@ -158,7 +158,7 @@ public final class SegmentWriter {
         }
     }
 
-    /** What the cleaner leaves: gaps within and between batches, empty batches, delete horizons, tombstones. */
+    /** Writes a compacted log: gaps within and between batches, empty batches, delete horizons, tombstones. */
     private static void compacted(File directory, Random random) throws IOException {
         try (Partition partition = new Partition(directory, random, random.nextInt(1000))) {
             for (int i = 0; i < 25; i++) {
@@ -189,7 +189,7 @@ public final class SegmentWriter {
         }
     }
 
-    /** Keys, values and header keys of bytes that no text has, or that a console would obey. */
+    /** Writes keys, values and header keys with invalid UTF-8 or terminal control characters. */
     private static void noText(File directory, Random random) throws IOException {
         try (Partition partition = new Partition(directory, random, 0)) {
             partition.payloads = Payloads.NO_TEXT;
@@ -228,7 +228,7 @@ public final class SegmentWriter {
         }
     }
 
-    /** Sequence numbers up to 2^31 - 1, from where they start again at 0. */
+    /** Writes sequence numbers up to 2^31 - 1, after which they wrap to 0. */
     private static void sequences(File directory, Random random) throws IOException {
         try (Partition partition = new Partition(directory, random, 0)) {
             Producer[] producers = {
@@ -250,7 +250,7 @@ public final class SegmentWriter {
         }
     }
 
-    /** As a broker that was killed leaves it: index files at their full size, perhaps the log file too. */
+    /** Writes the files of a killed broker: index files at their full size, sometimes the log file, too. */
     private static void padded(File directory, Random random) throws IOException {
         boolean preallocated = random.nextInt(3) == 0;
         Partition partition = new Partition(directory, random, random.nextInt(2) * 500L, preallocated ? 65_536 : 0);
@@ -274,7 +274,7 @@ public final class SegmentWriter {
 
     // ---- Control records -------------------------------------------------------------------------------------------
 
-    /** A batch with one control record, of the type with that number. */
+    /** Makes a batch with one control record of the given type. */
     private static MemoryRecords controlBatch(int type, long offset, int leaderEpoch, Random random) throws IOException {
         ByteBuffer buffer = ByteBuffer.allocate(2048);
         long nowMs = EPOCH_MS + random.nextInt(1_000_000);
@@ -294,7 +294,7 @@ public final class SegmentWriter {
         };
     }
 
-    /** Two control records of a type that Kafka 4.3.1 has no name for. */
+    /** Makes a batch of two control records of a type that Kafka 4.3.1 does not know. */
     private static MemoryRecords controlBatchOfTheFuture(int type, long offset, long nowMs, int leaderEpoch, Random random)
             throws IOException {
         MemoryRecordsBuilder builder = new MemoryRecordsBuilder(new ByteBufferOutputStream(256), V2, Compression.NONE,
@@ -338,7 +338,7 @@ public final class SegmentWriter {
 
     // ---- Batches ---------------------------------------------------------------------------------------------------
 
-    /** Who produces, and the next sequence number. */
+    /** A producer and its next sequence number. */
     private static final class Producer {
         static final Producer NONE =
             new Producer(RecordBatch.NO_PRODUCER_ID, RecordBatch.NO_PRODUCER_EPOCH, RecordBatch.NO_SEQUENCE);
@@ -425,7 +425,7 @@ public final class SegmentWriter {
         }
     }
 
-    /** One of every codec that the magic allows, at one of its levels. */
+    /** Chooses a codec that the magic allows, and one of its levels. */
     private static Compression codec(Random random, byte magic) {
         return switch (random.nextInt(magic == V2 ? 6 : 5)) {
             case 1 -> Compression.gzip().level(random.nextInt(3) == 0 ? -1 : 1 + random.nextInt(9)).build();
@@ -436,11 +436,11 @@ public final class SegmentWriter {
         };
     }
 
-    /** Where keys, values and header values come from; about one in eight is null, one in eight empty. */
+    /** Generators of keys, values and header values; about one in eight is null, one in eight empty. */
     private enum Payloads {
         LETTERS, ANY, NO_TEXT;
 
-        /** What Java's UTF-8 decoder replaces, each in its own way. */
+        /** Byte sequences that Java's UTF-8 decoder replaces in different ways. */
         private static final String[] MALFORMED = {
             "eda080", "edbfbf78", "f09f", "f09f98", "e282", "c080", "c1bf", "e08080", "f4908080", "f888808080", "80", "bf80",
             "fffe", "e241", "f09f4180", "efbbbf", "f0808080", "e0a0", "eda0",
@@ -598,7 +598,7 @@ public final class SegmentWriter {
             producers.updateMapEndOffset(batch.lastOffset() + 1);
         }
 
-        /** Ends as a stopped broker does. */
+        /** Closes the files as a broker does at a clean shutdown. */
         @Override
         public void close() throws IOException {
             segment.onBecomeInactiveSegment();
@@ -606,7 +606,7 @@ public final class SegmentWriter {
             producers.takeSnapshot();
         }
 
-        /** Ends as a killed broker does, whose files the system wrote out all the same. */
+        /** Leaves the files as a killed broker does after the system has flushed them. */
         void abandon() throws IOException {
             segment.offsetIndex();
             segment.timeIndex();

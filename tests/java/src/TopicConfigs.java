@@ -8,9 +8,8 @@ import org.apache.kafka.common.config.ConfigException;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /**
- * Says which values of topics' properties Kafka accepts: of each line {@code NAME=VALUE} of its
- * input whether a topic with that configuration can be loaded, {@code true} or {@code false}.
- * First it prints the names of all properties, in one line.
+ * Prints the names of all topic properties in one line. Then prints for each line {@code NAME=VALUE}
+ * of its input whether Kafka loads a topic with that configuration: {@code true} or {@code false}.
  */
 public class TopicConfigs {
     public static void main(String[] args) throws IOException {
