@@ -234,9 +234,7 @@ def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:
 
     first = partition.segments[0].base_offset if partition.segments else 0
     start = max(first, split.log_start_offset)
-    log = LogTransactions()
-    if partition.segments:
-        log = _transactions(partition, split, on_damage)
+    log = _transactions(partition, split, on_damage)
     coordinator = None
     if split.has_coordinator:
         coordinator = _coordinator_log(partition, on_damage)
@@ -251,7 +249,7 @@ def _read(partition: Partition, split: TxnsSplit) -> TxnsResult:
 
 
 def _transactions(partition: Partition, split: TxnsSplit, on_damage: OnDamage) -> LogTransactions:
-    if split.flushed_offset is None:
+    if split.flushed_offset is None and partition.segments:
         found = snapshot_transactions(partition, replica_end(partition).offset)
         if found is not None:
             return found

@@ -64,7 +64,8 @@ class LogTransactions:
             the log before damage at its end.
         unreplicated_offset: first offset of the first transaction whose marker is at or past the
             high watermark; None if there is none.
-        end_offset: after the last valid batch; None without a batch.
+        end_offset: after the last valid batch, and at least where the last segment begins; None
+            without a segment.
         has_damage: whether there is damage that valid batches follow.
     """
 
@@ -106,6 +107,8 @@ def read_transactions(
     Raises:
         OSError: a segment cannot be read.
     """
+    if not partition.segments:
+        return LogTransactions()
     replay = _Replay(high_watermark)
     first = 0
     numbers = {segment.base_offset: n for n, segment in enumerate(partition.segments)}
@@ -122,7 +125,7 @@ def read_transactions(
                 replay.take_damage()
             else:
                 replay.take(found)
-    return replay.result()
+    return replay.result(partition.segments[-1].base_offset)
 
 
 def snapshot_transactions(partition: Partition, end_offset: int) -> LogTransactions | None:
@@ -176,7 +179,7 @@ class _Replay:
         self._producers = Producers()
         self._pending = _Pending(self._producers, high_watermark)
         self._uncertain: dict[int, OpenTxn] = {}
-        self._end_offset: int | None = None
+        self._end_offset = 0
         self._is_after_damage = False
         self._has_damage = False
 
@@ -207,13 +210,14 @@ class _Replay:
             self._uncertain.setdefault(txn.producer_id, txn)
         self._producers.forget_open_txns()
 
-    def result(self) -> LogTransactions:
+    def result(self, least_end_offset: int) -> LogTransactions:
+        """The transactions; an empty segment at the end begins at ``least_end_offset``."""
         self._pending.apply(is_all=True)
         return LogTransactions(
             tuple(self._producers.open_txns()),
             tuple(sorted(self._uncertain.values(), key=lambda txn: txn.first_offset)),
             self._pending.unreplicated_offset,
-            self._end_offset,
+            max(self._end_offset, least_end_offset),
             self._has_damage,
         )
 

@@ -82,15 +82,18 @@ def _varint(number: int) -> bytes:
     return bytes([*data, number])
 
 
-def columns_of(log: Sequence[Pair]) -> Iterator[RecordColumns]:
-    """The records of a log whose offsets count from 0, in batches of a few."""
-    data = b"".join(
-        batch(
-            [record(offset, key=key, value=value) for offset, (key, value) in part],
-        )
-        for part in _parts(list(enumerate(log)))
+def log_of(log: Sequence[Pair], first_offset: int = 0) -> bytes:
+    """The batches of a log, a few records each."""
+    rows = list(enumerate(log, first_offset))
+    return b"".join(
+        batch([record(offset, key=key, value=value) for offset, (key, value) in part])
+        for part in _parts(rows)
     )
-    for window in read_windows(BytesSource(data)):
+
+
+def columns_of(log: Sequence[Pair]) -> Iterator[RecordColumns]:
+    """The records of a log whose offsets count from 0."""
+    for window in read_windows(BytesSource(log_of(log))):
         yield from read_records(window)
 
 
