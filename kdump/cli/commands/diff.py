@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, o
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
+from kdump.words import counted
 
 if TYPE_CHECKING:
     from kdump.cli.output.diff_output import DiffReport
@@ -214,6 +216,8 @@ def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> l
 
 def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics) -> None:
     """Report what could not be compared, and damage."""
+    from kdump.cli.output.diff_output import notes
+    from kdump.cli.output.events import write_line
     from kdump.jobs.diff.diff import NotCompared
 
     if isinstance(result, NotCompared):
@@ -222,3 +226,9 @@ def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics
     for replica in result.replicas:
         for damage in replica.damages:
             diagnostics.report(replica.path, str(damage))
+        if (more := replica.damage_count - len(replica.damages)) > 0:
+            diagnostics.report(replica.path, f"{counted(more, 'more damaged range')}")
+        if replica.refusal is not None:
+            diagnostics.report(replica.path, f"no broker loads it: {replica.refusal}")
+    for note in notes(result):
+        write_line(f"kdump: {note}", sys.stderr)

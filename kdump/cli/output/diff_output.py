@@ -263,8 +263,10 @@ class DiffReport:
         verdicts = ", ".join(
             f"{self.verdicts[verdict]} {verdict}" for verdict in VERDICTS if self.verdicts[verdict]
         )
-        compared = counted(self.partitions, "partition")
-        yield f"{compared} compared: {verdicts}" if verdicts else f"{compared} compared"
+        compared = f"{counted(self.partitions, 'partition')} compared"
+        if len(self.side_names) > 2:
+            compared += ", each two replicas"
+        yield f"{compared}: {verdicts}" if verdicts else compared
         if self.unassigned:
             yield (
                 f"{self.unassigned} missing as they should be: the cluster's metadata names no"
@@ -278,6 +280,29 @@ class DiffReport:
         yield from self._choices[:MOST_LINES]
         if len(self._choices) > MOST_LINES:
             yield f"and {counted(len(self._choices) - MOST_LINES, 'more partition')}"
+
+
+def notes(found: PartitionDiff) -> Iterator[str]:
+    """Yield what makes the prediction of truncations uncertain, one line each."""
+    for replica in found.replicas:
+        if replica.epochs_differ_at is not None:
+            yield (
+                f"{replica.path}: leader-epoch-checkpoint contradicts the batches from offset"
+                f" {replica.epochs_differ_at} on: truncations are predicted by the checkpoint, as a"
+                " broker uses it; see kdump verify"
+            )
+        if replica.loaded is not None and replica.loaded.log_end_offset < replica.end_offset:
+            yield (
+                f"{replica.path}: a starting broker would truncate it at offset"
+                f" {replica.loaded.log_end_offset}, before valid batches: see kdump recover"
+            )
+    topic_ids = {each.topic_id for each in found.replicas if each.topic_id is not None}
+    if len(topic_ids) > 1:
+        paths = ", ".join(str(each.path) for each in found.replicas)
+        yield (
+            f"{paths}: these are replicas of different topics with one name (topic IDs"
+            f" {', '.join(sorted(topic_ids))}): no broker would truncate one to the other"
+        )
 
 
 def deserves_attention(row: Row) -> bool:

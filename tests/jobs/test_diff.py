@@ -1,0 +1,361 @@
+"""Replicas compared, against a plain model of their records."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.batches import BASE_TIMESTAMP_MS, batch, record
+from builders.log_directories import write_partition
+from builders.message_sets import message, wrapper
+from kdump.broker.loader.loader import LoadContext
+from kdump.formats import names
+from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
+from kdump.formats.compression import Codec
+from kdump.jobs.diff.diff import (
+    DiffJob,
+    DiffSplit,
+    PairResult,
+    PartitionDiff,
+    ReplicaToCompare,
+    compare_replicas,
+)
+from kdump.jobs.diff.record_rows import RecordRows
+from kdump.state.leader_epochs import EpochHistory
+from kdump.storage.local_disk import local
+
+CODECS: Final = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record of the model."""
+
+    epoch: int
+    value: bytes
+
+
+Log = dict[int, Written]
+"""Records by offset."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A replica of the model.
+
+    Attributes:
+        written: what its segments have, also before the log start offset.
+        start: the log start offset.
+        cleaned_to: how far the cleaner got.
+    """
+
+    written: Log
+    start: int = 0
+    cleaned_to: int = 0
+
+    @property
+    def log(self) -> Log:
+        return {offset: each for offset, each in self.written.items() if offset >= self.start}
+
+    @property
+    def end(self) -> int:
+        return max(self.written, default=self.start - 1) + 1
+
+
+def chunks(log: Log, rng: random.Random) -> list[list[int]]:
+    """The offsets of each batch: those of one epoch only."""
+    found = []
+    for _, group in itertools.groupby(sorted(log), key=lambda offset: log[offset].epoch):
+        offsets = list(group)
+        while offsets:
+            size = rng.randrange(1, 9)
+            found.append(offsets[:size])
+            offsets = offsets[size:]
+    return found
+
+
+def encoded(log: Log, offsets: list[int], rng: random.Random) -> bytes:
+    codec = rng.choice(CODECS)
+    if log[offsets[0]].epoch < 0:
+        entries = [
+            message(at - offsets[0], b"key", log[at].value, timestamp=BASE_TIMESTAMP_MS + at)
+            for at in offsets
+        ]
+        if len(offsets) == 1:
+            return message(
+                offsets[0], b"key", log[offsets[0]].value, timestamp=BASE_TIMESTAMP_MS + offsets[0]
+            )
+        return wrapper(entries, Codec.GZIP, offset=offsets[-1])
+    return batch(
+        [record(at, value=log[at].value) for at in offsets],
+        codec=codec,
+        partition_leader_epoch=log[offsets[0]].epoch,
+    )
+
+
+def write(path: Path, model: Model, rng: random.Random) -> Path:
+    """Write a replica in two or three segments."""
+    logs = {min([model.start, *model.written]): b""}
+    epochs = EpochHistory()
+    for offsets in chunks(model.written, rng):
+        if rng.random() < 0.2:
+            logs[offsets[0]] = b""
+        logs[max(logs)] += encoded(model.written, offsets, rng)
+        if model.written[offsets[0]].epoch >= 0:
+            epochs.assign(model.written[offsets[0]].epoch, offsets[0])
+    others = {names.LEADER_EPOCH_CHECKPOINT: encode_leader_epoch_checkpoint(epochs.entries)}
+    return write_partition(path, logs, others=others)
+
+
+def split_of(paths: Sequence[Path], models: Sequence[Model]) -> DiffSplit:
+    return DiffSplit(
+        local(paths[0]),
+        replicas=tuple(
+            ReplicaToCompare(
+                side,
+                local(path),
+                "orders-0",
+                LoadContext(is_clean=True, log_start_offset=model.start),
+                cleaned_to=model.cleaned_to,
+            )
+            for side, (path, model) in enumerate(zip(paths, models, strict=True))
+        ),
+    )
+
+
+def compared(folder: Path, models: Sequence[Model], seeds: Sequence[int]) -> PartitionDiff:
+    paths = [
+        write(folder / str(side), model, random.Random(seed))
+        for side, (model, seed) in enumerate(zip(models, seeds, strict=True))
+    ]
+    found = compare_replicas(split_of(paths, models))
+    assert isinstance(found, PartitionDiff)
+    return found
+
+
+def random_models(rng: random.Random) -> list[Model]:
+    """Replicas that share the beginning of their logs; some lack records, have others, or part."""
+    epochs = sorted(rng.sample(range(6), rng.randrange(1, 4)))
+    length = rng.randrange(1, 80)
+    shared = {
+        offset: Written(epochs[offset * len(epochs) // length], b"v%d" % offset)
+        for offset in range(length)
+    }
+    if rng.random() < 0.2:
+        shared |= {at: Written(-1, b"old %d" % at) for at in range(rng.randrange(length + 1))}
+    models: list[Model] = []
+    for number in range(rng.choice([2, 2, 3])):
+        kept = rng.randrange(length // 2, length + 1)
+        log = {offset: each for offset, each in shared.items() if offset < kept}
+        if rng.random() < 0.5:
+            epoch = 6 + rng.randrange(3)
+            own = range(kept, kept + rng.randrange(12))
+            log |= {offset: Written(epoch, b"%d own %d" % (number, offset)) for offset in own}
+        for offset in rng.sample(sorted(log), min(len(log), rng.choice([0, 0, 1, 4]))):
+            log[offset] = replace(log[offset], value=b"other %d" % number)
+        for offset in rng.sample(sorted(log), min(len(log), rng.choice([0, 0, 1, 9]))):
+            del log[offset]
+        start = rng.choice([0, 0, rng.randrange(max(log, default=0) + 1)])
+        if rng.random() < 0.5:
+            log = {offset: each for offset, each in log.items() if offset >= start}
+        models.append(Model(log, start, rng.choice([0, 0, rng.randrange(length + 1)])))
+    return models
+
+
+@dataclass
+class Expected:
+    """What holds for two replicas."""
+
+    parted_at: int | None
+    corrupt: list[int]
+    left_only: list[int]
+    right_only: list[int]
+    left_compacted: int
+    right_compacted: int
+
+
+def expected_of(left: Model, right: Model) -> Expected:
+    start = max(left.start, right.start)
+    by_epoch, different = [], []
+    only: list[list[int]] = [[], []]
+    compacted = [0, 0]
+    for offset in sorted(left.log.keys() | right.log.keys()):
+        mine, theirs = left.log.get(offset), right.log.get(offset)
+        if offset < start:
+            continue
+        if mine is not None and theirs is not None:
+            if mine.epoch >= 0 <= theirs.epoch and mine.epoch != theirs.epoch:
+                by_epoch.append(offset)
+            if mine.value != theirs.value:
+                different.append(offset)
+                only[0].append(offset)
+                only[1].append(offset)
+            continue
+        side, other = (0, right) if theirs is None else (1, left)
+        if offset >= other.end:
+            only[side].append(offset)
+        elif offset < other.cleaned_to:
+            compacted[1 - side] += 1
+        else:
+            different.append(offset)
+            only[side].append(offset)
+    parted = min([*by_epoch, *different], default=None)
+    limit = min(by_epoch, default=10**9)
+    corrupt = [
+        offset
+        for offset in different
+        if offset in left.log
+        and offset in right.log
+        and left.log[offset].epoch == right.log[offset].epoch >= 0
+        and offset < limit
+    ]
+    return Expected(parted, corrupt, only[0], only[1], *compacted)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_replicas_differ_where_their_records_do(seed: int, quick_path: Path) -> None:
+    rng = random.Random(seed)
+    for case in range(25):
+        models = random_models(rng)
+        layout = rng.randrange(1000)
+        seeds = [rng.choice([layout, rng.randrange(1000)]) for _ in models]
+        found = compared(quick_path / str(case), models, seeds)
+        assert [each.end_offset for each in found.replicas] == [each.end for each in models]
+        for pair in found.pairs:
+            check(pair, models[pair.left], models[pair.right])
+        check_losses(found, models)
+
+
+def check(pair: PairResult, left: Model, right: Model) -> None:
+    expected = expected_of(left, right)
+    ranges = [at for each in pair.parting.corrupt.ranges for at in range(each.start, each.end)]
+    assert ranges == expected.corrupt
+    assert pair.parting.corrupt_records == len(expected.corrupt)
+    assert pair.parting.offset == expected.parted_at
+    for only, offsets, truncation in (
+        (pair.left_only, expected.left_only, pair.left_truncation),
+        (pair.right_only, expected.right_only, pair.right_truncation),
+    ):
+        assert only.records == len(offsets)
+        if truncation is not None and not truncation.starts_over:
+            lost = [offset for offset in offsets if offset >= truncation.end_offset]
+            assert only.lost_records == len(lost)
+    assert pair.left_only.compacted_records == expected.right_compacted
+    assert pair.right_only.compacted_records == expected.left_compacted
+
+
+def check_losses(found: PartitionDiff, models: Sequence[Model]) -> None:
+    for leader, replica in zip(models, found.replicas, strict=True):
+        lost = {
+            (offset, each.value)
+            for other in models
+            for offset, each in other.log.items()
+            if offset >= leader.start
+            and (offset >= leader.cleaned_to or offset >= leader.end or offset in leader.log)
+            and leader.log.get(offset, Written(-2, b"")).value != each.value
+        }
+        assert replica.lost_if_leading == len(lost)
+
+
+def plain(values: Sequence[bytes], epoch: int = 0, first: int = 0) -> Log:
+    return {first + at: Written(epoch, value) for at, value in enumerate(values)}
+
+
+def two(folder: Path, left: Model, right: Model) -> tuple[PartitionDiff, PairResult]:
+    found = compared(folder, [left, right], [0, 1])
+    return found, found.pairs[0]
+
+
+def test_a_record_with_another_value_in_the_same_epoch_is_corruption(quick_path: Path) -> None:
+    log = plain([b"a", b"b", b"c"])
+    _, pair = two(quick_path, Model(log), Model(log | plain([b"X"], first=1)))
+    assert (pair.parting.corrupt_records, pair.parting.offset) == (1, 1)
+    assert pair.left_truncation is not None
+    assert pair.left_truncation.end_offset == 3
+
+
+def test_the_same_records_in_another_epoch_part_but_lose_nothing(quick_path: Path) -> None:
+    shared = plain([b"a", b"b"])
+    left = Model(shared | plain([b"retried"], epoch=1, first=2))
+    right = Model(shared | plain([b"retried"], epoch=2, first=2))
+    _, pair = two(quick_path, left, right)
+    assert (pair.parting.by_epoch, pair.parting.by_content) == (2, None)
+    assert (pair.left_only.records, pair.right_only.records) == (0, 0)
+    assert pair.left_truncation is not None
+    assert pair.left_truncation.end_offset == 2
+
+
+def test_a_follower_that_starts_over_loses_all_its_records(quick_path: Path) -> None:
+    left = Model(plain([b"a", b"b", b"c"]))
+    right = Model(plain([b"x", b"y"], epoch=1, first=10), start=10)
+    _, pair = two(quick_path, left, right)
+    assert pair.left_truncation is not None
+    assert pair.left_truncation.starts_over
+    assert pair.left_only.lost_records == 3
+
+
+def test_the_result_can_be_pickled_and_is_that_of_the_job(quick_path: Path) -> None:
+    models = [Model(plain([b"a", b"b"])), Model(plain([b"a", b"c"]))]
+    paths = [write(quick_path / str(n), each, random.Random(n)) for n, each in enumerate(models)]
+    split = split_of(paths, models)
+    result = pickle.loads(pickle.dumps(DiffJob())).run(pickle.loads(pickle.dumps(split)))
+    assert pickle.loads(pickle.dumps(result)) == compare_replicas(split)
+
+
+@pytest.mark.parametrize("at", range(0, 400, 23))
+def test_a_log_cut_at_any_byte_is_a_prefix_up_to_its_last_valid_batch(
+    at: int, quick_path: Path
+) -> None:
+    log = plain([b"value %d" % offset for offset in range(12)])
+    paths = [write(quick_path / name, Model(log), random.Random(5)) for name in ("whole", "cut")]
+    cut = max((quick_path / "cut").glob("*.log"))
+    cut.write_bytes(cut.read_bytes()[:at])
+    found = compare_replicas(split_of(paths, [Model(log), Model(log)]))
+    assert isinstance(found, PartitionDiff)
+    (pair,) = found.pairs
+    assert pair.parting.offset is None
+    assert pair.parting.same_records == found.replicas[1].end_offset
+    assert pair.left_only.records == 12 - found.replicas[1].end_offset
+    assert pair.right_only.records == 0
+
+
+def test_damage_in_the_middle_is_no_difference(quick_path: Path) -> None:
+    log = plain([b"value %d" % offset for offset in range(40)])
+    paths = [write(quick_path / name, Model(log), random.Random(7)) for name in ("ok", "damaged")]
+    first = min((quick_path / "damaged").glob("*.log"))
+    content = bytearray(first.read_bytes())
+    content[70] ^= 1
+    first.write_bytes(content)
+    found = compare_replicas(split_of(paths, [Model(log), Model(log)]))
+    assert isinstance(found, PartitionDiff)
+    (pair,) = found.pairs
+    assert pair.parting.offset is None
+    assert (pair.left_only.records, pair.right_only.records) == (0, 0)
+    assert pair.left_only.unreadable_records > 0
+    assert found.replicas[1].damage_count == 1
+    # Leading would lose what only the other one can read.
+    assert found.replicas[1].lost_if_leading == pair.left_only.unreadable_records
+
+
+def test_records_that_only_one_has_are_listed_with_their_offsets(quick_path: Path) -> None:
+    log = plain([b"a", b"b", b"c", b"d"])
+    models = [Model(log), Model(log | plain([b"X"], first=1) | plain([b"e", b"f"], first=4))]
+    paths = [write(quick_path / str(n), each, random.Random(n)) for n, each in enumerate(models)]
+    listed: list[tuple[int, int, int, bytes]] = []
+
+    def take(holder: int, other: int, rows: RecordRows) -> None:
+        values = rows.value.to_pylist()
+        listed.extend(
+            (holder, other, offset, value)
+            for offset, value in zip(rows.offset.tolist(), values, strict=True)
+        )
+
+    compare_replicas(split_of(paths, models), on_records=take)
+    assert sorted(listed) == [(0, 1, 1, b"b"), (1, 0, 1, b"X"), (1, 0, 4, b"e"), (1, 0, 5, b"f")]
