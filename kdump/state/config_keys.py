@@ -23,6 +23,7 @@ DELETE_RETENTION_MS: Final = "delete.retention.ms"
 MAX_COMPACTION_LAG_MS: Final = "max.compaction.lag.ms"
 MIN_CLEANABLE_DIRTY_RATIO: Final = "min.cleanable.dirty.ratio"
 MIN_COMPACTION_LAG_MS: Final = "min.compaction.lag.ms"
+OFFSETS_RETENTION_MINUTES: Final = "offsets.retention.minutes"
 PRODUCER_ID_EXPIRATION_MS: Final = "producer.id.expiration.ms"
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
 RETENTION_BYTES: Final = "retention.bytes"
@@ -239,12 +240,18 @@ PROPERTIES: Final = (
     ),
 )
 """Every topic property that kdump uses."""
+OFFSETS_RETENTION: Final = _int(OFFSETS_RETENTION_MINUTES, 1, factor=_MINUTE_MS)
 PRODUCER_ID_EXPIRATION: Final = _int(PRODUCER_ID_EXPIRATION_MS, 1)
 
 _RETENTION_TIME: Final = next(each for each in PROPERTIES if each.name == RETENTION_MS)
 TOPIC_KEYS: Final = {each.name: each.key for each in PROPERTIES}
 _BROKER_KEYS: Final = {
-    key.name: key for each in PROPERTIES for key in (*each.synonyms, PRODUCER_ID_EXPIRATION)
+    key.name: key
+    for key in (
+        *(synonym for each in PROPERTIES for synonym in each.synonyms),
+        OFFSETS_RETENTION,
+        PRODUCER_ID_EXPIRATION,
+    )
 }
 KNOWN_NAMES: Final = frozenset(TOPIC_KEYS | _BROKER_KEYS)
 

@@ -27,6 +27,8 @@ from kdump.state.cluster import ClusterImage, Configs, read_cluster_image, read_
 from kdump.state.config_keys import (
     CLEANUP_POLICY,
     KNOWN_NAMES,
+    OFFSETS_RETENTION,
+    OFFSETS_RETENTION_MINUTES,
     POLICY,
     PRODUCER_ID_EXPIRATION,
     PRODUCER_ID_EXPIRATION_MS,
@@ -207,8 +209,16 @@ class Settings:
     @property
     def producer_id_expiration_ms(self) -> int | None:
         """``producer.id.expiration.ms``, if it is set; None keeps all producers."""
+        return self._of_broker(PRODUCER_ID_EXPIRATION)
+
+    @property
+    def offsets_retention_ms(self) -> int | None:
+        """``offsets.retention.minutes`` in milliseconds, if it is set."""
+        return self._of_broker(OFFSETS_RETENTION)
+
+    def _of_broker(self, key: ConfigKey) -> int | None:
         for properties in self._brokers():
-            found = _first([PRODUCER_ID_EXPIRATION], properties)
+            found = _first([key], properties)
             if found is not None:
                 assert isinstance(found[0], int)
                 return found[0]
@@ -422,5 +432,6 @@ def _unknown(key: str) -> str:
     known = ", ".join(each.name for each in PROPERTIES)
     return (
         f"--config {key}: not a property that kdump uses{advice} "
-        f"(it uses these, and the broker's names for them: {known}, {PRODUCER_ID_EXPIRATION_MS})"
+        f"(it uses these, and the broker's names for them: {known}, {OFFSETS_RETENTION_MINUTES}, "
+        f"{PRODUCER_ID_EXPIRATION_MS})"
     )

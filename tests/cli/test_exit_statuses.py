@@ -261,6 +261,7 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         1: (("grep", "in no record", "."), NOTHING),
         4: (("grep", "", "."), damage_the_first_batch),
     },
+    "groups": {0: (("groups", "."), NOTHING), 4: (("groups", "."), malform(RECOVERY_POINTS))},
     "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},
     "lookup": {0: ((*LOOKUP, "."), NOTHING), 4: ((*LOOKUP, "."), damage_the_first_batch)},
     "ls": {0: (("ls", "."), NOTHING), 4: (("ls", "."), malform(RECOVERY_POINTS))},

@@ -34,6 +34,7 @@ CONFIG: Final = (
 READING: Final = (
     "ls",
     "lookup --timestamp earliest",
+    "groups --members",
     "info --deep",
     "checkpoint show",
     "txns",

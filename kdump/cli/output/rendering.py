@@ -146,12 +146,20 @@ def format_option(forms: type[enum.Enum], argument: str, what: str) -> Callable[
         return click.option(
             "--output",
             argument,
-            type=click.Choice(forms, case_sensitive=False),
+            type=_FormatChoice(forms, case_sensitive=False),
             default=forms("text"),
             help=what,
         )(with_json_frame(command, argument))
 
     return decorate
+
+
+class _FormatChoice(click.Choice[enum.Enum]):
+    """A choice among formats by their values; click's own is by the names of an enum's members."""
+
+    def normalize_choice(self, choice: Any, ctx: click.Context | None) -> str:
+        word = choice.value if isinstance(choice, enum.Enum) else choice
+        return super().normalize_choice(word, ctx)
 
 
 @contextlib.contextmanager

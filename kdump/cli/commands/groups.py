@@ -1,0 +1,218 @@
+"""Show consumer groups, their offsets and lag."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from kdump.cli.options.config_options import ConfigArguments, config_options
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import TIME, paths_argument
+from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.rendering import OutputFormat, format_option
+from kdump.errors import ExitStatus, UsageProblem
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.formats.names import TopicPartition
+    from kdump.jobs.group_report import GroupsReport
+    from kdump.log.directory import LogDirectory
+    from kdump.log.selection import PartitionSelection
+    from kdump.state.settings import Settings
+
+_DEFAULT_RETENTION_MS: Final = 7 * 24 * 60 * 60 * 1000
+"""Kafka's default of ``offsets.retention.minutes``."""
+
+
+class GroupsFormat(enum.Enum):
+    """The output formats; the value is the word for ``--output``."""
+
+    TEXT = "text"
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+    RESET_CSV = "reset-csv"
+
+
+@click.command("groups")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--group",
+    "group_globs",
+    metavar="GLOB",
+    multiple=True,
+    help="Only groups whose name matches GLOB (*, ?, [...]); may be repeated.",
+)
+@selection_options
+@click.option("--members", is_flag=True, help="Show the members of groups and their assignments.")
+@click.option(
+    "--now",
+    "now_ms",
+    type=TIME,
+    metavar="TIME",
+    help="Report offsets as expired as of TIME: ISO 8601 or epoch milliseconds (default: now).",
+)
+@format_option(
+    GroupsFormat,
+    "output",
+    "Output format: text (default) or table for people; json, jsonl or csv for programs, with "
+    "raw numbers; reset-csv for kafka-consumer-groups --reset-offsets --from-file.",
+)
+@config_options
+@engine_options
+def command(
+    paths: Sequence[Location],
+    group_globs: tuple[str, ...],
+    selection: PartitionSelection,
+    members: bool,
+    now_ms: int | None,
+    output: GroupsFormat,
+    config: ConfigArguments,
+    engine: EngineArguments,
+) -> ExitStatus:
+    """Show consumer groups with their committed offsets and lag, from the disks of brokers.
+
+    LOG_DIR is a log directory; name those of all brokers that are there. Groups of all types are
+    read from __consumer_offsets and __share_group_state, as a group coordinator loads them, and lag
+    is counted to the end of the logs. Nothing is written, and no broker is needed.
+    """
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.group_report import GroupsRequest, report_groups
+
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        directories = list(_directories(paths, selection, diagnostics))
+        if not directories:
+            return diagnostics.status
+        settings = list(config.settings_of(directories).values())
+        request = GroupsRequest(
+            directories=directories,
+            image=next((each.cluster for each in settings if each.cluster is not None), None),
+            groups=group_globs,
+            selection=selection,
+            offsets_retention_ms=_retention_ms(settings),
+        )
+        with phase("reading the groups"):
+            report = report_groups(request, engine.options, engine.progress)
+        _report_problems(report, diagnostics)
+        _require_found(report, request.groups, selection, directories)
+        at_ms = round(time.time() * 1000) if now_ms is None else now_ms
+        if output is GroupsFormat.RESET_CSV:
+            from kdump.cli.output.reset_csv import write_reset_csv
+
+            write_reset_csv(report)
+        else:
+            is_filtered = bool(group_globs) or not selection.is_everything
+            _write(report, output, at_ms, paths, members=members, is_filtered=is_filtered)
+    return diagnostics.status
+
+
+def _write(
+    report: GroupsReport,
+    output: GroupsFormat,
+    now_ms: int,
+    paths: Sequence[Location],
+    *,
+    members: bool,
+    is_filtered: bool,
+) -> None:
+    from kdump.cli.output.groups_output import group_rows, sections, summary_lines, summary_row
+    from kdump.cli.output.sections import open_sections
+
+    for_people = output in (GroupsFormat.TEXT, GroupsFormat.TABLE)
+    with open_sections(OutputFormat(output.value), sections(for_people=for_people)) as out:
+        out.rows(group_rows(report, now_ms, with_members=members, for_people=for_people))
+        out.summary(
+            summary_row(report, now_ms),
+            summary_lines(report, now_ms, paths, is_filtered=is_filtered),
+        )
+
+
+def _directories(
+    paths: Sequence[Location], selection: PartitionSelection, diagnostics: Diagnostics
+) -> Iterator[LogDirectory]:
+    """Read the log directories: the coordinators' partitions and what groups may consume."""
+    import dataclasses
+
+    from kdump.cli.shared.directories import as_loaded, find_log_directories
+    from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
+    from kdump.log.directory import read_log_directory
+
+    def is_needed(name: str, key: TopicPartition) -> bool:
+        return key.topic in (OFFSETS_TOPIC, SHARE_STATE_TOPIC) or selection.needs(name, key)
+
+    for path, kind in find_log_directories(paths, diagnostics).items():
+        try:
+            found = read_log_directory(path, kind, select=is_needed)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+            continue
+        diagnostics.report_problems(found)
+        loaded = (as_loaded(each, diagnostics) for each in found.partitions)
+        yield dataclasses.replace(found, partitions=tuple(filter(None, loaded)))
+
+
+def _retention_ms(settings: Sequence[Settings]) -> int:
+    known = (each.offsets_retention_ms for each in settings)
+    return next((each for each in known if each is not None), _DEFAULT_RETENTION_MS)
+
+
+def _report_problems(report: GroupsReport, diagnostics: Diagnostics) -> None:
+    """Report damage in the coordinators' logs, and what cannot be read."""
+    from kdump.storage.local_disk import local
+
+    for log in report.coordinators:
+        for damage in log.damage:
+            diagnostics.report(
+                local(damage.path),
+                f"bytes {damage.start} to {damage.end}: {damage.problem}",
+            )
+        if log.unreadable is not None:
+            diagnostics.report(local(log.unreadable.path), OSError(log.unreadable.what))
+    for log, problem in report.failures:
+        diagnostics.report(log.replica.partition.path, f"a coordinator does not load it: {problem}")
+    for each in report.problems:
+        diagnostics.report(each.path, each.error)
+    for damage in report.damaged_ends:
+        diagnostics.report(
+            local(damage.path), f"bytes {damage.start} to {damage.end}: {damage.problem}"
+        )
+
+
+def _require_found(
+    report: GroupsReport,
+    groups: Sequence[str],
+    selection: PartitionSelection,
+    directories: Sequence[LogDirectory],
+) -> None:
+    """Refuse names and globs that match nothing, unless what they match may be missing.
+
+    Raises:
+        UsageProblem: they match nothing.
+    """
+    import shlex
+
+    named = [each.path for each in directories]
+    has_offsets = any(each.offsets or each.share_offsets for each in report.groups)
+    if not has_offsets and selection.is_futile(
+        partition for each in directories for partition in each.partitions
+    ):
+        raise nothing_selected(selection, named)
+    where = shlex.join(map(str, named))
+    if report.absent:
+        raise UsageProblem(
+            f"no group {', '.join(map(repr, report.absent))} in {where}: list the groups with"
+            f" 'kdump groups {where}'"
+        )
+    if groups and not report.groups and not report.unknown and not report.offsets_topic.missing:
+        raise UsageProblem(
+            f"no group in {where} matches {' '.join(f'--group {each}' for each in groups)}: list"
+            f" the groups with 'kdump groups {where}'"
+        )

@@ -1,0 +1,451 @@
+"""Rows and sentences about groups and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kdump.cli.output.rendering import Column, Row
+from kdump.cli.output.sections import Section
+from kdump.cli.output.value_text import Kind
+from kdump.words import counted, shell_command
+
+if TYPE_CHECKING:
+    from kdump.jobs.group_report import (
+        ConsumedLog,
+        GroupReport,
+        GroupsReport,
+        OffsetReport,
+        PartitionCount,
+        ShareOffsetReport,
+    )
+    from kdump.state.group_image import Group, PendingOffset
+    from kdump.state.group_members import AssignedPartitions, AssignedTasks, GroupMember
+    from kdump.storage.location import Location
+
+_NONE: Final = "-"
+_MOST_NAMED: Final = 20
+"""The most partitions or groups that a sentence names."""
+
+_GROUP_COLUMNS: Final = (
+    Column("group", "Group"),
+    Column("group_type", "Type"),
+    Column("state", "State"),
+    Column("protocol_type", "Protocol type", for_people=False),
+    Column("protocol", "Protocol", unknown=_NONE, dropped=3),
+    Column("generation", "Generation", Kind.NUMBER, unknown=_NONE, dropped=4),
+    Column("epoch", "Epoch", Kind.NUMBER, unknown=_NONE, dropped=2),
+    Column("assignment_epoch", "Assignment epoch", Kind.NUMBER, for_people=False),
+    Column("leader", "Leader", for_people=False),
+    Column("state_timestamp_ms", "In state since", Kind.TIMESTAMP_MS, unknown=_NONE, dropped=1),
+    Column("members", "Members", Kind.NUMBER),
+    Column("offsets", "Offsets", Kind.NUMBER, dropped=6),
+    Column("lag", "Lag", Kind.NUMBER),
+    Column("coordinator_partition", "Coordinator partition", Kind.NUMBER, for_people=False),
+    Column("log_dir", "Log dir", for_people=False),
+    Column("is_uncertain", "Uncertain", for_people=False),
+    Column("note", "Note", alert=True, dropped=5),
+)
+_MEMBER_COLUMNS: Final = (
+    Column("group", "Group"),
+    Column("member_id", "Member", dropped=4),
+    Column("instance_id", "Instance", unknown=_NONE, dropped=2),
+    Column("client_id", "Client"),
+    Column("client_host", "Host"),
+    Column("rack_id", "Rack", for_people=False),
+    Column("epoch", "Epoch", Kind.NUMBER, unknown=_NONE, dropped=1),
+    Column("state", "State", unknown=_NONE, for_people=False),
+    Column("subscribed_topics", "Topics", for_people=False),
+    Column("subscribed_regex", "Pattern", for_people=False),
+    Column("assigned", "Assigned", for_people=False),
+    Column("target", "Target", for_people=False),
+)
+_MEMBER_TEXTS: Final = (
+    Column("subscribed_text", "Subscribed", dropped=3),
+    Column("assigned_text", "Assigned"),
+)
+_LOG_COLUMNS: Final = (
+    Column("log_start_offset", "Start", Kind.NUMBER, dropped=8),
+    Column("high_watermark", "HW", Kind.NUMBER, dropped=7),
+    Column("log_end_offset", "End", Kind.NUMBER),
+    Column("lag", "Lag", Kind.NUMBER),
+)
+_OFFSET_COLUMNS: Final = (
+    Column("group", "Group"),
+    Column("topic", "Topic"),
+    Column("partition", "Part", Kind.NUMBER),
+    Column("committed_offset", "Committed", Kind.NUMBER, unknown=_NONE),
+    Column("leader_epoch", "Epoch", Kind.NUMBER, unknown=_NONE, dropped=3),
+    *_LOG_COLUMNS,
+    Column("metadata", "Metadata", unknown="", dropped=1),
+    Column("commit_timestamp_ms", "Committed at", Kind.TIMESTAMP_MS, unknown=_NONE, dropped=5),
+    Column("expires_ms", "Expires", Kind.TIMESTAMP_MS, unknown=_NONE, dropped=2),
+    Column("is_expired", "Expired", for_people=False),
+    Column("topic_id", "Topic id", for_people=False),
+    Column("topic_state", "Topic state", for_people=False),
+    Column("pending", "Pending", for_people=False),
+    Column("is_uncertain", "Uncertain", for_people=False),
+    Column("replica_log_dir", "Replica", for_people=False),
+    Column("note", "Note", alert=True, dropped=6),
+)
+_SHARE_COLUMNS: Final = (
+    Column("group", "Group"),
+    Column("topic", "Topic"),
+    Column("topic_id", "Topic id", for_people=False),
+    Column("partition", "Part", Kind.NUMBER),
+    Column("start_offset", "Start offset", Kind.NUMBER, unknown=_NONE),
+    Column("delivery_complete_count", "Done after it", Kind.NUMBER, dropped=4),
+    Column("leader_epoch", "Epoch", Kind.NUMBER, unknown=_NONE, dropped=1),
+    Column("state_epoch", "State epoch", for_people=False),
+    Column("snapshot_epoch", "Snapshot epoch", for_people=False),
+    Column("write_timestamp_ms", "Snapshot at", Kind.TIMESTAMP_MS, unknown=_NONE, dropped=2),
+    *_LOG_COLUMNS,
+    Column("is_uncertain", "Uncertain", for_people=False),
+    Column("replica_log_dir", "Replica", for_people=False),
+    Column("note", "Note", alert=True, dropped=3),
+)
+
+
+def sections(*, for_people: bool) -> tuple[Section, ...]:
+    """The tables, in their order."""
+    members = (*_MEMBER_COLUMNS, *(_MEMBER_TEXTS if for_people else ()))
+    return (
+        Section("group", "Groups", _GROUP_COLUMNS),
+        Section("member", "Members", members),
+        Section("offset", "Committed offsets", _OFFSET_COLUMNS),
+        Section("share_offset", "Share groups", _SHARE_COLUMNS),
+    )
+
+
+def group_rows(
+    report: GroupsReport, now_ms: int, *, with_members: bool, for_people: bool
+) -> Iterator[Row]:
+    """Yield the rows of all groups: each group, its members and its offsets."""
+    for each in report.groups:
+        yield _group_row(each)
+        if with_members:
+            for member in each.group.members:
+                row = _member_row(each.group, member, report.topic_names)
+                yield {**row, **_member_texts(row)} if for_people else row
+        for offset in each.offsets:
+            yield _offset_row(each.group, offset, now_ms)
+        for share in each.share_offsets:
+            yield _share_row(share)
+    for name in report.unknown:
+        yield unknown_group_row(name, report.offsets_topic)
+
+
+def _group_row(report: GroupReport) -> Row:
+    group, coordinator = report.group, report.coordinator
+    lags = [each.lag for each in report.offsets if each.offsets.committed is not None]
+    lags += [each.lag for each in report.share_offsets]
+    return {
+        "type": "group",
+        "group": group.group_id,
+        "group_type": None if group.type is None else group.type.value,
+        "state": None if group.state is None else group.state.value,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol,
+        "generation": group.generation,
+        "epoch": group.epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "leader": group.leader,
+        "state_timestamp_ms": group.state_timestamp_ms,
+        "members": None if group.state is None else len(group.members),
+        "offsets": len(report.offsets) + len(report.share_offsets),
+        "lag": None if None in lags else sum(lag for lag in lags if lag is not None),
+        "coordinator_partition": None if coordinator is None else coordinator.partition.partition,
+        "log_dir": None if coordinator is None else str(coordinator.replica.log_directory.path),
+        "is_uncertain": report.is_uncertain,
+        "note": _group_note(report),
+    }
+
+
+def _group_note(report: GroupReport) -> str:
+    if report.coordinator is None:
+        return "its records are in a missing partition of __consumer_offsets"
+    notes = []
+    if report.group.state is None:
+        notes.append("its record cannot be decoded")
+    if report.group.type is None:
+        notes.append("the group was deleted, its offsets were not")
+    if report.is_uncertain:
+        notes.append("a later change may be in damaged bytes")
+    return "; ".join(notes)
+
+
+def unknown_group_row(name: str, topic: PartitionCount) -> Row:
+    """The row of a group whose partition of ``__consumer_offsets`` is missing."""
+    from kdump.formats.java.java_text import coordinator_partition
+
+    partition = coordinator_partition(name, topic.count) if topic.count else None
+    columns = dict.fromkeys(column.name for column in _GROUP_COLUMNS)
+    return {
+        "type": "group",
+        **columns,
+        "group": name,
+        "coordinator_partition": partition,
+        "is_uncertain": True,
+        "note": "its records are in a missing partition of __consumer_offsets",
+    }
+
+
+def _member_row(group: Group, member: GroupMember, topic_names: Mapping[str, str]) -> Row:
+    assigned = [_assigned(each, topic_names) for each in member.assigned]
+    target = member.target
+    return {
+        "type": "member",
+        "group": group.group_id,
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rack_id": member.rack_id,
+        "epoch": member.epoch,
+        "state": member.state,
+        "subscribed_topics": member.subscribed_topics and [*member.subscribed_topics],
+        "subscribed_regex": member.subscribed_regex,
+        "assigned": assigned,
+        "target": None if target is None else [_assigned(each, topic_names) for each in target],
+    }
+
+
+def _member_texts(row: Row) -> dict[str, str]:
+    """What people see of a subscription and an assignment."""
+    subscribed = [*(row["subscribed_topics"] or ())]
+    if row["subscribed_regex"] is not None:
+        subscribed.append(f"/{row['subscribed_regex']}/")
+    assigned = [_assigned_text(each) for each in row["assigned"]]
+    return {
+        "subscribed_text": ", ".join(subscribed) or _NONE,
+        "assigned_text": ", ".join(assigned) or _NONE,
+    }
+
+
+def _assigned(
+    each: AssignedPartitions | AssignedTasks, topic_names: Mapping[str, str]
+) -> dict[str, Any]:
+    from kdump.state.group_members import AssignedTasks
+
+    if isinstance(each, AssignedTasks):
+        return {
+            "kind": each.kind,
+            "subtopology": each.subtopology,
+            "partitions": [*each.partitions],
+        }
+    topic = each.topic
+    if topic is None and each.topic_id is not None:
+        topic = topic_names.get(each.topic_id)
+    return {"topic": topic, "topic_id": each.topic_id, "partitions": [*each.partitions]}
+
+
+def _assigned_text(each: Mapping[str, Any]) -> str:
+    numbers = ",".join(map(str, each["partitions"]))
+    if "kind" in each:
+        kind = "" if each["kind"] == "active" else f" ({each['kind']})"
+        return f"{each['subtopology']}_{numbers}{kind}"
+    return f"{each['topic'] or each['topic_id']}-{numbers}"
+
+
+def _offset_row(group: Group, report: OffsetReport, now_ms: int) -> Row:
+    committed, expires_ms = report.offsets.committed, report.expires_ms
+    return {
+        "type": "offset",
+        "group": group.group_id,
+        "topic": report.partition.topic,
+        "partition": report.partition.partition,
+        "committed_offset": None if committed is None else committed.offset,
+        "leader_epoch": None if committed is None else committed.leader_epoch,
+        **_log_fields(report.log),
+        "lag": report.lag,
+        "metadata": None if committed is None else committed.metadata,
+        "commit_timestamp_ms": None if committed is None else committed.commit_timestamp_ms,
+        "expires_ms": expires_ms,
+        "is_expired": expires_ms is not None and expires_ms <= now_ms,
+        "topic_id": None if committed is None else committed.topic_id,
+        "topic_state": report.topic_state,
+        "pending": [_pending(each) for each in report.offsets.pending],
+        "is_uncertain": report.is_uncertain,
+        "note": _offset_note(report, now_ms),
+    }
+
+
+def _log_fields(log: ConsumedLog | None) -> dict[str, Any]:
+    return {
+        "log_start_offset": None if log is None else log.log_start_offset,
+        "high_watermark": None if log is None else log.high_watermark,
+        "log_end_offset": None if log is None else log.end_offset,
+        "replica_log_dir": None if log is None else str(log.replica.log_directory.path),
+    }
+
+
+def _pending(each: PendingOffset) -> dict[str, Any]:
+    return {
+        "producer_id": each.producer_id,
+        "offset": each.committed.offset,
+        "metadata": each.committed.metadata,
+        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
+        "is_undecided": each.is_undecided,
+    }
+
+
+def _offset_note(report: OffsetReport, now_ms: int) -> str:
+    notes = []
+    committed = report.offsets.committed
+    for each in report.offsets.pending:
+        what = "pending in an open transaction"
+        if each.is_undecided:
+            what = "in a transaction whose end may be in damaged bytes"
+        notes.append(f"{each.committed.offset} {what}, producer {each.producer_id}")
+    if report.offsets.unreadable_offset is not None:
+        notes.append("its last record cannot be decoded")
+    elif report.is_uncertain and not report.offsets.pending:
+        notes.append("a later commit may be in damaged bytes")
+    if report.topic_state == "recreated":
+        notes.append("committed for an earlier topic of this name")
+    elif report.topic_state == "unlisted":
+        notes.append("the cluster has no such topic")
+    if report.expires_ms is not None and report.expires_ms <= now_ms:
+        notes.append("expired")
+    log = report.log
+    start = None if log is None else log.log_start_offset
+    if committed is not None and start is not None and committed.offset < start:
+        notes.append("below the start of the log")
+    end = None if log is None else log.end_offset
+    if committed is not None and end is not None and committed.offset > end:
+        notes.append("past the end of the log")
+    return "; ".join(notes)
+
+
+def _share_row(report: ShareOffsetReport) -> Row:
+    state = report.state
+    unknown = -1
+    return {
+        "type": "share_offset",
+        "group": state.group_id,
+        "topic": report.topic,
+        "topic_id": state.topic_id,
+        "partition": state.partition,
+        "start_offset": None if state.start_offset == unknown else state.start_offset,
+        "delivery_complete_count": None
+        if state.delivery_complete_count == unknown
+        else state.delivery_complete_count,
+        "leader_epoch": None if state.leader_epoch == unknown else state.leader_epoch,
+        "state_epoch": None if state.state_epoch == unknown else state.state_epoch,
+        "snapshot_epoch": state.snapshot_epoch,
+        "write_timestamp_ms": state.write_timestamp_ms,
+        **_log_fields(report.log),
+        "lag": report.lag,
+        "is_uncertain": report.is_uncertain,
+        "note": "a later change may be in damaged bytes" if report.is_uncertain else "",
+    }
+
+
+def summary_row(report: GroupsReport, now_ms: int) -> Row:
+    """The totals, for programs."""
+    offsets = [each for group in report.groups for each in group.offsets]
+    share_topic = report.share_topic
+    return {
+        "type": "summary",
+        "groups": len(report.groups),
+        "unknown_groups": [*report.unknown],
+        "offsets": sum(each.offsets.committed is not None for each in offsets),
+        "pending_offsets": sum(len(each.offsets.pending) for each in offsets),
+        "expired_offsets": sum(
+            each.expires_ms is not None and each.expires_ms <= now_ms for each in offsets
+        ),
+        "uncertain_offsets": sum(each.is_uncertain for each in offsets),
+        "share_offsets": sum(len(group.share_offsets) for group in report.groups),
+        "consumer_offsets": _count_row(report.offsets_topic),
+        "share_group_state": None if share_topic is None else _count_row(share_topic),
+    }
+
+
+def _count_row(topic: PartitionCount) -> dict[str, Any]:
+    return {
+        "partitions": topic.count,
+        "is_count_known": topic.is_known,
+        "missing_partitions": [*topic.missing],
+    }
+
+
+def summary_lines(
+    report: GroupsReport, now_ms: int, paths: Sequence[Location], *, is_filtered: bool
+) -> Iterator[str]:
+    """Yield the sentences below the tables: totals, what is missing, what to run next."""
+    offsets = [each for group in report.groups for each in group.offsets]
+    shares = [each for group in report.groups for each in group.share_offsets]
+    yield _totals(report, offsets, shares)
+    yield from _missing_lines(report)
+    pending = [each for each in offsets if each.offsets.pending]
+    if pending:
+        yield (
+            f"{counted(len(pending), 'partition')} with offsets that are not committed yet: find"
+            f" the open transactions with '{shell_command('txns', paths)}'"
+        )
+    unknown = {
+        str(each.partition)
+        for each in offsets
+        if each.log is None and each.topic_state != "unlisted"
+    }
+    if unknown:
+        yield (
+            f"lag unknown for {counted(len(unknown), 'partition')}: no replica in these log"
+            f" directories ({_named(sorted(unknown))})"
+        )
+    apart = {str(each.partition) for each in offsets if each.log and each.log.have_other_ends}
+    if apart:
+        yield (
+            f"replicas of {counted(len(apart), 'partition')} end at different offsets; lag counts"
+            f" to the end of the most advanced one ({_named(sorted(apart))})"
+        )
+    expired = sum(each.expires_ms is not None and each.expires_ms <= now_ms for each in offsets)
+    if expired:
+        yield (
+            f"{counted(expired, 'offset')} expired: a broker deletes them soon after it starts,"
+            " unless offsets.retention.minutes is raised first"
+        )
+    if offsets and not is_filtered:
+        yield (
+            "to move the offsets to another cluster: "
+            f"'{shell_command('groups --output reset-csv', paths)}'"
+        )
+
+
+def _totals(
+    report: GroupsReport, offsets: Sequence[OffsetReport], shares: Sequence[ShareOffsetReport]
+) -> str:
+    committed = sum(each.offsets.committed is not None for each in offsets)
+    text = f"{counted(len(report.groups), 'group')}, {counted(committed, 'committed offset')}"
+    if shares:
+        text += f", {counted(len(shares), 'share partition')}"
+    return text
+
+
+def _missing_lines(report: GroupsReport) -> Iterator[str]:
+    yield from _missing_line("__consumer_offsets", report.offsets_topic, "groups in them")
+    if report.share_topic is not None:
+        yield from _missing_line(
+            "__share_group_state", report.share_topic, "offsets of share groups in them"
+        )
+    for name in report.unknown:
+        yield f"group {name}: unknown, because its partition of __consumer_offsets is missing"
+
+
+def _missing_line(topic: str, found: PartitionCount, what: str) -> Iterator[str]:
+    guess = "" if found.is_known else " (or more: no metadata of the cluster says how many)"
+    if not found.count:
+        yield f"no partition of {topic} in these log directories: all {what} are unknown"
+    elif found.missing:
+        numbers = _named([str(number) for number in found.missing])
+        yield (
+            f"{topic}: partitions {numbers} of {found.count}{guess} are missing: {what} are unknown"
+        )
+    elif guess:
+        yield f"{topic}: {counted(found.count, 'partition')}{guess}"
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMED])
+    more = len(names) - _MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,242 @@
+"""Read the groups of a cluster from its disks.
+
+The partitions of the coordinators' topics are read in splits. Each reduces its part of a
+log to the latest records of its keys; the parts of a log are then joined in order. The ends of the
+logs that groups consume from take a few small reads each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from kdump.engine.engine import run_in_order
+from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engine
+from kdump.engine.job import Split
+from kdump.engine.progress import SILENT, Progress
+from kdump.engine.splits import segment_splits, split_bytes
+from kdump.formats.names import TopicPartition
+from kdump.jobs.loading import Unreadable
+from kdump.log.bounds import checkpointed, find_log_start
+from kdump.log.replicas import Replica, most_advanced
+from kdump.log.valid_windows import Damage, LogPart, valid_windows
+from kdump.processes.worker_pool import usable_cpus
+from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer
+from kdump.state.latest_records import LatestRecords
+from kdump.state.share_groups import ShareRecords
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
+
+_FIRST: Final = TopicPartition(OFFSETS_TOPIC, 0)
+_WHOLE: Final = LogPart()
+
+Records: TypeAlias = LatestRecords | ShareRecords
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSplit(Split):
+    """A part of the log of a coordinator.
+
+    Attributes:
+        partition: of the topic.
+        log_part: the part; its end and start are those of the split.
+        log_start_offset: batches that end below it are not loaded.
+    """
+
+    partition: TopicPartition = _FIRST
+    log_part: LogPart = _WHOLE
+    log_start_offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorPart:
+    """What a part of the log of a coordinator adds up to.
+
+    Attributes:
+        records: the latest records.
+        damage: between its batches; none if it reaches up to the end of a split before the last.
+        end: byte after the last batch or damage.
+    """
+
+    records: Records
+    damage: tuple[Damage, ...]
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsJob:
+    """Reduces a part of the log of a coordinator to the latest record of each key."""
+
+    def run(self, split: CoordinatorSplit, /) -> CoordinatorPart | Unreadable:
+        try:
+            return _read_part(split)
+        except OSError as failure:
+            return Unreadable(failure.filename or str(split.path), failure.strerror or str(failure))
+
+
+def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
+    records = _no_records(split.partition)
+    damage: list[Damage] = []
+    held: Damage | None = None
+    end = split.start
+    with split.path.open_file() as log:
+        for step in valid_windows(log, split.log_part, buffer=new_buffer(WINDOW_BYTES)):
+            if held is not None:
+                damage.append(held)
+                records.add_damage()
+                held = None
+            if isinstance(step, Damage):
+                held = step
+                continue
+            end = int(step.batches.next_position[-1])
+            records.add(_loaded(step, split.log_start_offset), damage.append)
+    if held is not None and split.is_last:
+        damage.append(held)
+        records.add_damage()
+    if held is None and not split.is_last:
+        assert split.end is not None
+        end = split.end
+    return CoordinatorPart(records, tuple(damage), end)
+
+
+def _loaded(window: Window, log_start_offset: int) -> Window:
+    """The batches that reach the start of the log: the others are deleted for a coordinator."""
+    if int(window.batches.base_offset[0]) >= log_start_offset:
+        return window
+    return window.rows(window.batches.last_offset >= log_start_offset)
+
+
+def _no_records(partition: TopicPartition) -> Records:
+    return LatestRecords() if partition.topic == OFFSETS_TOPIC else ShareRecords()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLog:
+    """The log of a coordinator as it was read.
+
+    Attributes:
+        partition: of the topic.
+        replica: which of its replicas was read.
+        replicas: how many there are.
+        records: what its records add up to.
+        damage: in it.
+        unreadable: why not all of it could be read; None if it could.
+    """
+
+    partition: TopicPartition
+    replica: Replica
+    replicas: int
+    records: Records
+    damage: tuple[Damage, ...] = ()
+    unreadable: Unreadable | None = None
+
+
+def read_coordinators(
+    replicas: Mapping[TopicPartition, Sequence[Replica]],
+    options: EngineOptions = DEFAULT_OPTIONS,
+    progress: Progress = SILENT,
+) -> list[GroupLog]:
+    """Read the most advanced replica of each partition of the coordinators' topics.
+
+    Args:
+        replicas: by partition, as a starting broker loads them; other topics are left out.
+        options: of the engine.
+        progress: receives its progress.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
+    topics = (OFFSETS_TOPIC, SHARE_STATE_TOPIC)
+    logs = [_chosen(key, replicas[key]) for key in sorted(replicas) if key.topic in topics]
+    total_bytes = sum(log.replica.partition.data_bytes for log in logs)
+    target_bytes = split_bytes(total_bytes, usable_cpus())
+    splits = [list(_splits(log, target_bytes)) for log in logs]
+    with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
+        results = run_in_order(engine, GroupsJob(), [each for own in splits for each in own])
+        return [
+            _joined(log, [next(results) for _ in own])
+            for log, own in zip(logs, splits, strict=True)
+        ]
+
+
+def _chosen(key: TopicPartition, replicas: Sequence[Replica]) -> GroupLog:
+    try:
+        replica = most_advanced(replicas)
+    except OSError as failure:
+        unreadable = Unreadable(failure.filename or str(key), failure.strerror or str(failure))
+        return GroupLog(key, replicas[0], len(replicas), _no_records(key), unreadable=unreadable)
+    return GroupLog(key, replica, len(replicas), _no_records(key))
+
+
+def _splits(log: GroupLog, target_bytes: int) -> Iterator[CoordinatorSplit]:
+    partition = log.replica.partition
+    if log.unreadable is not None or partition.is_0_7:
+        return
+    checkpoints = log.replica.log_directory.checkpoints
+    start = find_log_start(partition, checkpointed(checkpoints.log_start_offsets, partition)) or 0
+    for segment, following in partition.with_following():
+        if following is not None and following.base_offset <= start:
+            continue
+        part = LogPart(
+            least_offset=segment.base_offset,
+            end_offset=None if following is None else following.base_offset,
+        )
+        try:
+            cut = segment_splits(partition, segment, target_bytes)
+        except OSError:
+            path = partition.segment_path(segment, segment.log_kind)
+            cut = [Split(path, size_bytes=segment.data_bytes, label=partition.path.name)]
+        for each in cut:
+            is_padded = following is None and each.is_last
+            yield CoordinatorSplit(
+                each.path,
+                each.start,
+                each.end,
+                each.size_bytes,
+                each.label,
+                log.partition,
+                replace(part, start=each.start, end=each.end, may_be_padded=is_padded),
+                start,
+            )
+
+
+def _joined(
+    log: GroupLog,
+    results: Iterable[tuple[CoordinatorSplit, CoordinatorPart | Unreadable]],
+) -> GroupLog:
+    """Join the parts of a log; a part that does not begin where the one before ended is read again.
+
+    A cut may lie within a batch, if there is damage before it.
+    """
+    records, damage, unreadable = _no_records(log.partition), [*log.damage], log.unreadable
+    end = 0
+    for split, result in results:
+        part = result
+        if split.is_first:
+            end = 0
+        elif split.start != end:
+            if split.end is not None and split.end <= end:
+                continue
+            part = GroupsJob().run(
+                replace(split, start=end, log_part=replace(split.log_part, start=end))
+            )
+        if isinstance(part, Unreadable):
+            unreadable = unreadable or part
+            records.add_damage()
+            end = split.start if split.end is None else split.end
+            continue
+        end = part.end
+        damage += part.damage
+        _extend(records, part.records)
+    return replace(log, records=records, damage=tuple(damage), unreadable=unreadable)
+
+
+def _extend(records: Records, later: Records) -> None:
+    if isinstance(records, LatestRecords):
+        assert isinstance(later, LatestRecords)
+        records.extend(later)
+    else:
+        assert isinstance(later, ShareRecords)
+        records.extend(later)

@@ -1,0 +1,254 @@
+"""``kdump groups`` says what the official tools said of groups, from disks alone."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
+
+CLUSTER: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
+Answers = list[dict[str, Any]]
+
+
+def groups(*words: str | Path) -> Outcome:
+    return run_kdump(["groups", *map(str, words)], Path.cwd())
+
+
+def answered(*words: str | Path) -> Answers:
+    outcome = groups("--output", "jsonl", *words)
+    assert outcome.stderr == b""
+    assert outcome.exit_status == 0
+    return objects(outcome.stdout)
+
+
+def of_type(name: str, rows: Iterable[Mapping[str, Any]]) -> Answers:
+    return [dict(row) for row in rows if row["type"] == name]
+
+
+@pytest.fixture(scope="module")
+def clean_dirs(fixtures: Path) -> tuple[Path, ...]:
+    return tuple(fixtures / "out" / "clean" / name for name in ("d1", "d2"))
+
+
+@pytest.fixture(scope="module")
+def cluster_dirs(fixtures: Path) -> tuple[Path, ...]:
+    return tuple(fixtures / "states" / "clean" / name for name in CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def clean(clean_dirs: tuple[Path, ...]) -> Answers:
+    return answered("--members", *clean_dirs)
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_dirs: tuple[Path, ...]) -> Answers:
+    return answered("--members", *cluster_dirs)
+
+
+@pytest.fixture(scope="module")
+def clean_manifest(fixtures: Path) -> Any:
+    return json.loads((fixtures / "out" / "manifest.clean.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def cluster_manifest(fixtures: Path) -> Any:
+    return json.loads((fixtures / "states" / "clean" / "manifest.json").read_text())["groups"]
+
+
+def partition_of(row: Mapping[str, Any]) -> str:
+    return f"{row['topic']}-{row['partition']}"
+
+
+def offsets_as_admin_says(rows: Answers) -> dict[str, dict[str, dict[str, Any]]]:
+    found = defaultdict[str, dict[str, dict[str, Any]]](dict)
+    for row in of_type("group", rows):
+        found[row["group"]] = {}
+    for row in of_type("offset", rows):
+        if row["committed_offset"] is not None:
+            found[row["group"]][partition_of(row)] = {
+                "offset": row["committed_offset"],
+                "leaderEpoch": row["leader_epoch"],
+                "metadata": row["metadata"],
+            }
+    for row in of_type("share_offset", rows):
+        found[row["group"]][partition_of(row)] = {
+            "startOffset": row["start_offset"],
+            "leaderEpoch": row["leader_epoch"],
+            "lag": row["lag"],
+        }
+    return dict(found)
+
+
+def test_offsets_of_all_types_of_groups_are_what_the_admin_client_said(
+    clean: Answers, clean_manifest: Any
+) -> None:
+    assert offsets_as_admin_says(clean) == clean_manifest["groupOffsets"]
+
+
+def test_groups_have_the_type_and_state_that_the_admin_client_said(
+    clean: Answers, clean_manifest: Any
+) -> None:
+    said = {
+        each["groupId"]: (each["type"].lower(), each["groupState"].lower(), each["protocol"])
+        for each in clean_manifest["groups"]
+    }
+    assert said == {
+        row["group"]: (row["group_type"], row["state"].lower(), row["protocol_type"])
+        for row in of_type("group", clean)
+    }
+
+
+def members_as_admin_says(rows: Answers) -> dict[str, dict[str, Any]]:
+    found = defaultdict[str, dict[str, Any]](dict)
+    for row in of_type("member", rows):
+        if any("kind" in each for each in row["assigned"]):
+            continue  # tasks of Kafka Streams
+        found[row["group"]][row["member_id"]] = {
+            "clientId": row["client_id"],
+            "host": row["client_host"],
+            "instance": row["instance_id"],
+            "epoch": row["epoch"],
+            "assigned": assigned_partitions(row["assigned"]),
+            "target": assigned_partitions(row["target"]),
+        }
+    return dict(found)
+
+
+def assigned_partitions(assigned: list[dict[str, Any]] | None) -> list[str] | None:
+    if assigned is None:
+        return None
+    return sorted(f"{each['topic']}-{n}" for each in assigned for n in each["partitions"])
+
+
+def described_members(descriptions: Iterable[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The members in answers of the admin client, by group and id."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, description in descriptions:
+        members = {
+            each["consumerId"]: {
+                "clientId": each["clientId"],
+                "host": each["host"],
+                "instance": each.get("groupInstanceId"),
+                "epoch": each.get("memberEpoch"),
+                "assigned": sorted(each["assignment"]["topicPartitions"]),
+                "target": each.get("targetAssignment")
+                and sorted(each["targetAssignment"]["topicPartitions"]),
+            }
+            for each in description["members"]
+        }
+        if members:
+            found[name] = members
+    return found
+
+
+def test_members_and_assignments_are_what_the_admin_client_said(
+    clean: Answers, clean_manifest: Any
+) -> None:
+    expected = described_members(
+        (name, each["describeConsumerGroups"])
+        for name, each in clean_manifest["groupDescriptions"].items()
+        if "describeConsumerGroups" in each
+    )
+    assert expected
+    found = members_as_admin_says(clean)
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_a_share_group_has_its_members(clean: Answers, clean_manifest: Any) -> None:
+    (said,) = clean_manifest["groupDescriptions"]["share-group-1"]["describeShareGroups"]["members"]
+    (member,) = (row for row in of_type("member", clean) if row["group"] == "share-group-1")
+    assert (member["member_id"], member["client_id"], member["epoch"]) == (
+        said["consumerId"],
+        said["clientId"],
+        said["memberEpoch"],
+    )
+    assert assigned_partitions(member["assigned"]) == said["assignment"]["topicPartitions"]
+
+
+def test_a_streams_group_has_its_tasks(clean: Answers, clean_manifest: Any) -> None:
+    description = clean_manifest["groupDescriptions"]["streams-group-1"]["describeStreamsGroups"]
+    (said,) = description["members"]
+    (member,) = (row for row in of_type("member", clean) if row["group"] == "streams-group-1")
+    assert member["member_id"] == said["memberId"]
+    assert member["assigned"] == [
+        {"kind": "active", "subtopology": each["subtopologyId"], "partitions": each["partitions"]}
+        for each in said["assignment"]["activeTasks"]
+    ]
+
+
+def test_an_offset_of_an_open_transaction_is_pending_and_not_committed(clean: Answers) -> None:
+    (row,) = (row for row in of_type("offset", clean) if row["pending"])
+    assert (row["group"], partition_of(row)) == ("eos-group", "multi.part-topic_x-3")
+    assert row["committed_offset"] is None
+    assert [each["offset"] for each in row["pending"]] == [77]
+
+
+def test_lag_in_a_cluster_is_what_the_official_tool_said(
+    cluster: Answers, cluster_manifest: Any
+) -> None:
+    said = {
+        (name, partition): {key: offset.get(key) for key in ("committed_offset", "lag")}
+        | {"log_end_offset": offset["log_end_offset"], "leader_epoch": offset.get("leader_epoch")}
+        for name, each in cluster_manifest.items()
+        for partition, offset in each["offsets"].items()
+        if "committed_offset" in offset
+    }
+    assert said == {
+        (row["group"], partition_of(row)): {
+            key: row[key] for key in ("committed_offset", "lag", "log_end_offset", "leader_epoch")
+        }
+        for row in of_type("offset", cluster)
+        if row["committed_offset"] is not None
+    }
+
+
+def test_share_groups_of_a_cluster_have_delivered_what_the_official_tool_said(
+    cluster: Answers, cluster_manifest: Any
+) -> None:
+    said = {
+        name: each["offsets"] for name, each in cluster_manifest.items() if each["type"] == "Share"
+    }
+    found = offsets_as_admin_says(cluster)
+    assert {name: found[name] for name in said} == said
+
+
+def test_groups_of_a_cluster_are_in_the_state_that_the_official_tool_said(
+    cluster: Answers, cluster_manifest: Any
+) -> None:
+    assert {
+        name: (each["type"].lower(), each["state"], each["protocol_type"])
+        for name, each in cluster_manifest.items()
+    } == {
+        row["group"]: (row["group_type"], row["state"], row["protocol_type"])
+        for row in of_type("group", cluster)
+    }
+
+
+def test_members_of_a_cluster_are_what_the_admin_client_said(
+    cluster: Answers, cluster_manifest: Any
+) -> None:
+    expected = described_members(
+        (name, each["description"]) for name, each in cluster_manifest.items()
+    )
+    found = members_as_admin_says(cluster)
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_only_offsets_of_selected_partitions_are_shown(clean_dirs: tuple[Path, ...]) -> None:
+    rows = answered("--topic", "codec-*", "--partition", "codec-lz4-0", *clean_dirs)
+    assert {partition_of(row) for row in of_type("offset", rows)} == {"codec-lz4-0"}
+
+
+def test_only_selected_groups_are_shown(clean_dirs: tuple[Path, ...]) -> None:
+    rows = answered("--group", "kip848-g*", "--group", "eos-group", *clean_dirs)
+    assert {row["group"] for row in rows if row["type"] != "summary"} == {
+        "kip848-group",
+        "eos-group",
+    }
