@@ -38,7 +38,7 @@ SHARED: Final = ("broker_host", "loader_server", "spark")
 
 
 class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives each process whole files, and all files that share a fixture."""
+    """Scheduler that gives each process whole files, and all files that share a fixture."""
 
     def _split_scope(self, nodeid: str) -> str:
         return _group_of(self.config.rootpath / nodeid.partition("::")[0])
@@ -48,15 +48,15 @@ class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(
     config: pytest.Config, log: Producer | None
 ) -> LoadScopeScheduling | None:
-    """Schedule as above where ``./dev test`` asks for whole files."""
+    """Use this scheduler if ``./dev test`` asks for whole files."""
     return FileScheduling(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they ask for, and start those first that take long.
+    """Mark tests by their fixtures, and start the longest tests first.
 
-    Otherwise one process would be busy with them after all others have finished.
+    Otherwise one process would run them after all others have finished.
     """
     for item in items:
         for marker in suite_parts.implied_markers(getattr(item, "fixturenames", ())):
@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a test of the fast part that is not fast."""
+    """Fail a test of the fast part that is slow."""
     before = suite_parts.cpu_seconds()
     result = yield
     used = suite_parts.cpu_seconds() - before
@@ -79,7 +79,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what was run of each part of the suite, and why the rest was not."""
+    """Print the number of tests run of each part of the suite, and why others were skipped."""
     results = [
         (report.keywords, _reason(report) if outcome == "skipped" else None)
         for outcome in ("passed", "failed", "skipped", "error")
@@ -94,14 +94,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """Return the reason of a skipped test."""
+    """Return the reason why a test was skipped."""
     reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
     return reason.removeprefix("Skipped: ")
 
 
 @functools.cache
 def _group_of(path: Path) -> str:
-    """Return the shared fixture that the tests of a file ask for, or the file."""
+    """Return the shared fixture that the tests of a file use, or the file."""
     text = path.read_text()
     return next((name for name in SHARED if f"{name}: " in text), str(path))
 
@@ -123,7 +123,7 @@ def fixtures(repository_root: Path) -> Path:
 
 @pytest.fixture
 def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """Return a directory in memory, if there is room: a disk is slow to sync and to delete."""
+    """Return a directory in memory if space allows: disks are slow to sync and to delete."""
     with in_memory(tmp_path) as path:
         yield path
 
@@ -149,7 +149,7 @@ def loader_server(java_classpath: str) -> Iterator[LoaderServer]:
 
 @pytest.fixture(scope="session")
 def cache(repository_root: Path) -> Iterator[Path]:
-    """Put the cache into the repository, which keeps the archive of Spark's classes."""
+    """Use a cache in the repository, which keeps the archive of Spark's classes."""
     with pytest.MonkeyPatch.context() as patch:
         folder = repository_root / "build" / "cache"
         patch.setenv("XDG_CACHE_HOME", str(folder))
@@ -158,7 +158,7 @@ def cache(repository_root: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def quick_jvms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limit the compiler of JVMs that kdump does not start itself: they run for seconds only."""
+    """Limit the compiler of JVMs that kdump does not start: they run for a few seconds only."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
@@ -171,14 +171,14 @@ def spark(cache: Path) -> Iterator[SparkEngine]:
 
 @pytest.fixture(scope="session")
 def empty_workspace(tmp_path_factory: pytest.TempPathFactory) -> VirtualDirectory:
-    """Return the directory of a directory without files."""
+    """Return an empty virtual directory."""
     return VirtualDirectory(local(tmp_path_factory.mktemp("empty")))
 
 
 def _or_skip(provide: Callable[[], str], repository_root: Path, testrun_uid: str) -> str:
     """Call ``provide``; skip if the reference is unavailable, and tell the other processes.
 
-    Without a network Maven takes long to fail: one process tries, the others wait for its result.
+    Without a network, Maven takes long to fail: one process tries, the others use its result.
     """
     verdict = repository_root / "build" / f"{provide.__name__}.unavailable"
     verdict.parent.mkdir(exist_ok=True)

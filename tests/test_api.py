@@ -1,4 +1,4 @@
-"""The public Python interface: what its page shows, and that it agrees with the command line."""
+"""The public Python interface: its manual page, and agreement with the command line."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def damaged(tmp_path: Path) -> kdump.LogDir:
     return kdump.open_log_dir(path)
 
 
-def test_the_examples_of_the_page_give_what_it_prints(
+def test_the_examples_of_the_page_print_what_it_shows(
     fixtures: Path, repository_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(fixtures / "out")
@@ -77,7 +77,7 @@ def test_every_public_name_and_column_is_on_the_page(
 
 
 @pytest.mark.slow
-def test_a_type_checker_accepts_a_program_that_uses_it(tmp_path: Path) -> None:
+def test_a_type_checker_accepts_a_program_that_uses_the_interface(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(USER_PROGRAM)
     done = subprocess.run(
@@ -98,7 +98,7 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert not {"numpy", "pyarrow", "click", "kdump.api"} & set(done.stdout.split())
 
 
-def test_verify_gives_what_the_command_line_gives(fixtures: Path, tmp_path: Path) -> None:
+def test_verify_has_the_same_result_as_the_command_line(fixtures: Path, tmp_path: Path) -> None:
     path = fixtures / "out" / "crashed" / "d1"
     shown = run_kdump(["verify", "--output", "jsonl", f"--now={NOW_MS}", str(path)], tmp_path)
     rows = objects(shown.stdout)
@@ -119,7 +119,7 @@ def test_verify_gives_what_the_command_line_gives(fixtures: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("policy", ["broker", "salvage"])
-def test_a_recovery_plan_gives_what_a_dry_run_gives(
+def test_a_recovery_plan_has_the_same_result_as_a_dry_run(
     damaged: kdump.LogDir, policy: str, tmp_path: Path
 ) -> None:
     arguments = ["recover", "--dry-run", "--output", "jsonl", f"--now={NOW_MS}"]
@@ -145,7 +145,7 @@ def test_a_recovery_plan_gives_what_a_dry_run_gives(
     assert contents_of(damaged.path) == before
 
 
-def test_damage_raises_unless_it_is_to_be_skipped(damaged: kdump.LogDir) -> None:
+def test_damage_raises_an_error_unless_it_is_skipped(damaged: kdump.LogDir) -> None:
     partition = damaged.partition("orders", 0)
     for reader in (partition.records(), partition.batches()):
         with pytest.raises(kdump.DamagedLogError):
@@ -155,7 +155,7 @@ def test_damage_raises_unless_it_is_to_be_skipped(damaged: kdump.LogDir) -> None
     assert partition.batches(on_damage="skip").read_all()["base_offset"].to_pylist() == [0, 2]
 
 
-def test_a_segment_gives_its_own_records_and_batches(tmp_path: Path) -> None:
+def test_a_segment_returns_only_its_own_records_and_batches(tmp_path: Path) -> None:
     path = log_directories.write_log_directory(tmp_path / "kafka")
     logs = {0: batch([record(0), record(1)]), 2: batch([record(2)])}
     log_directories.write_partition(path / "orders-0", logs)
@@ -164,7 +164,9 @@ def test_a_segment_gives_its_own_records_and_batches(tmp_path: Path) -> None:
     assert second.batches().read_all()["last_offset"].to_pylist() == [2]
 
 
-def test_what_is_not_there_is_a_usage_problem(damaged: kdump.LogDir, tmp_path: Path) -> None:
+def test_a_missing_directory_or_topic_is_a_usage_problem(
+    damaged: kdump.LogDir, tmp_path: Path
+) -> None:
     with pytest.raises(kdump.UsageProblem, match="no partition orders-1"):
         damaged.partition("orders", 1)
     with pytest.raises(kdump.UsageProblem, match="not a log directory"):
@@ -173,7 +175,7 @@ def test_what_is_not_there_is_a_usage_problem(damaged: kdump.LogDir, tmp_path: P
         damaged.partition("orders", 0).records(columns=["colour"])
 
 
-def test_the_wheel_says_that_it_is_typed(repository_root: Path, tmp_path: Path) -> None:
+def test_the_wheel_is_marked_as_typed(repository_root: Path, tmp_path: Path) -> None:
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=repository_root, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("*.whl")
@@ -193,7 +195,7 @@ def test_the_wheel_says_that_it_is_typed(repository_root: Path, tmp_path: Path) 
     ],
     ids=str,
 )
-def test_a_verification_that_would_check_nothing_or_cannot_be_meant_is_refused(
+def test_a_verification_with_impossible_arguments_is_refused(
     damaged: kdump.LogDir, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(kdump.UsageProblem):
@@ -201,7 +203,7 @@ def test_a_verification_that_would_check_nothing_or_cannot_be_meant_is_refused(
 
 
 @pytest.mark.parametrize("ask", [kdump.verify, kdump.plan_recovery])
-def test_at_least_one_log_directory_has_to_be_named(ask: Callable[[], object]) -> None:
+def test_at_least_one_log_directory_is_required(ask: Callable[[], object]) -> None:
     with pytest.raises(kdump.UsageProblem, match="at least one log directory"):
         ask()
 
@@ -209,7 +211,7 @@ def test_at_least_one_log_directory_has_to_be_named(ask: Callable[[], object]) -
 @pytest.mark.parametrize(
     "arguments", [{"policy": "keep"}, {"topics": "orders"}, {"partitions": ["orders-7"]}], ids=str
 )
-def test_a_plan_of_a_policy_or_a_selection_that_does_not_exist_is_refused(
+def test_a_plan_with_an_unknown_policy_or_selection_is_refused(
     damaged: kdump.LogDir, arguments: dict[str, Any]
 ) -> None:
     with pytest.raises(kdump.UsageProblem):
@@ -217,12 +219,12 @@ def test_a_plan_of_a_policy_or_a_selection_that_does_not_exist_is_refused(
 
 
 @pytest.mark.parametrize("name", ["batches", "records"])
-def test_damage_is_raised_or_skipped_and_nothing_else(damaged: kdump.LogDir, name: str) -> None:
+def test_an_unknown_way_to_handle_damage_is_refused(damaged: kdump.LogDir, name: str) -> None:
     with pytest.raises(kdump.UsageProblem, match="not one of raise, skip"):
         getattr(damaged.partition("orders", 0), name)(on_damage="ignore")
 
 
 @pytest.mark.parametrize("name", ["batches", "records"])
-def test_an_empty_range_of_offsets_has_nothing(damaged: kdump.LogDir, name: str) -> None:
+def test_an_empty_range_of_offsets_has_no_records(damaged: kdump.LogDir, name: str) -> None:
     read = getattr(damaged.partition("orders", 0), name)
     assert read(0, 0, on_damage="skip").read_all().num_rows == 0

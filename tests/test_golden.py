@@ -33,9 +33,9 @@ NAMES = (
     "legacy",
     "recovered",
 )
-"""The directories of ``fixtures/`` for which there are recorded runs."""
+"""The directories of ``fixtures/`` with recorded runs."""
 MORE: Final = "more"
-"""The collection with the partitions that ``fixtures/`` leaves out of some directories."""
+"""The collection with the partitions that some directories of ``fixtures/`` lack."""
 COLLECTIONS: Final = {"": NAMES, MORE: ("clean", "crashed", "legacy", "recovered")}
 
 
@@ -59,11 +59,11 @@ def test_every_file_is_printed_as_the_official_tool_printed_it(
         pytest.fail(f"{len(failures)} of {count} runs differ, such as\n{shown}", pytrace=False)
 
 
-# ---- Records, as the official consumer returned them ----
+# ---- Records of the official consumer ----
 
 
 def consumed_files(collection: Path) -> Iterator[tuple[Path, Path]]:
-    """Return each file of consumed records, and the partition directory that they came from."""
+    """Yield each file of consumed records with the partition directory it was consumed from."""
     for path in sorted(collection.glob("out/expected*/*.jsonl")):
         name = path.parent.name.removeprefix("expected").removeprefix(".") or "clean"
         partition = path.name.split(".")[:-2]
@@ -73,7 +73,7 @@ def consumed_files(collection: Path) -> Iterator[tuple[Path, Path]]:
 
 @pytest.mark.parametrize("collection", COLLECTIONS)
 @pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
-def test_every_record_is_dumped_that_the_official_consumer_returned(
+def test_every_record_of_the_official_consumer_is_dumped(
     fixtures: Path, isolation: str, collection: str
 ) -> None:
     found = consumed_files(fixtures / collection)
@@ -91,7 +91,7 @@ def test_every_record_is_dumped_that_the_official_consumer_returned(
 
 
 def dumped_rows(partition: Path) -> list[Row]:
-    """Dump a partition's segments as JSON lines; each record row is given its batch's row."""
+    """Dump a partition's segments as JSON lines; join each record with its batch."""
     segments = sorted(path.name for path in partition.glob("*.log"))
     if not segments:
         return []
@@ -120,7 +120,7 @@ def data_records(rows: list[Row], log_start: int) -> list[Row]:
 
 
 def committed_only(records: list[Row], rows: list[Row]) -> list[Row]:
-    """Leave out what was aborted, and everything from the first open transaction on."""
+    """Remove aborted records, and everything from the first open transaction on."""
     begun: dict[int, int] = {}
     aborted: list[tuple[int, int, int]] = []
     for row in rows:

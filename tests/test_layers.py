@@ -1,4 +1,4 @@
-"""Imports go down the floors: a room imports no room above it, and none beside it."""
+"""Imports go down the floors: a room imports no room above it or on its own floor."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLOORS: Final = (
     ("jobs",),
     ("cli", "pipeline"),
 )
-"""The rooms from the ground up. A room may import itself and the rooms of the floors below."""
+"""The rooms from the ground up. A room may import itself and the rooms on the floors below."""
 FLOOR_OF: Final = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 
 CODECS: Final = {"crc32c", "lz4", "snappy", "cramjam", "zstandard"}
@@ -55,7 +55,7 @@ PACKAGE: Final = Path(kdump.__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One name that a module imports."""
+    """A name that a module imports."""
 
     path: Path
     line: int
@@ -67,7 +67,7 @@ class Import:
 
     @property
     def room(self) -> str:
-        """The room that imports, or "" for a module beside the rooms."""
+        """The importing room, or "" for a module outside the rooms."""
         parts = self.path.relative_to(PACKAGE).parts
         return parts[0] if len(parts) > 1 else ""
 
@@ -77,7 +77,7 @@ class Import:
 
     @property
     def imported_room(self) -> str:
-        """The room that is imported, or "" for what is none."""
+        """The imported room, or "" for a module outside the rooms."""
         parts = self.name.split(".")
         return parts[1] if parts[0] == "kdump" and len(parts) > 1 and parts[1] in FLOOR_OF else ""
 
@@ -119,7 +119,7 @@ def test_every_package_is_a_room() -> None:
 ARCHITECTURE: Final = PACKAGE.parent / "docs" / "architecture.md"
 
 
-def test_the_page_about_the_architecture_has_the_same_rooms_on_the_same_floors() -> None:
+def test_the_architecture_page_has_the_same_rooms_on_the_same_floors() -> None:
     floors: list[set[str]] = []
     rows = re.findall(
         r"^\| *(\d*) *\| `(\w+)/` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE
@@ -132,7 +132,7 @@ def test_the_page_about_the_architecture_has_the_same_rooms_on_the_same_floors()
     assert floors[::-1] == [set(rooms) for rooms in FLOORS]
 
 
-def test_the_page_about_the_architecture_names_every_module_beside_the_rooms() -> None:
+def test_the_architecture_page_names_every_module_outside_the_rooms() -> None:
     beside = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "__main__.py"}
     text = ARCHITECTURE.read_text(encoding="utf-8")
     assert set(re.findall(r"`(\w+\.py)`", text.partition("Beside the floors")[2])) == beside
@@ -167,7 +167,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
 
 
 def has_an_engine(path: Path) -> bool:
-    """Whether a module has a class that runs jobs, other than the interface."""
+    """Tell whether a module has a class that runs jobs, other than the interface."""
     methods = [
         {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
         for node in parsed(path).body
@@ -180,7 +180,7 @@ IMPLEMENTATIONS: Final = {
     module_of(path) for path in (PACKAGE / "engine").glob("*.py") if has_an_engine(path)
 }
 READ_BY_ENGINE: Final = {"storage", "formats", "processes", "scan", "log"}
-"""What cutting a segment into splits takes; no rule of Kafka's is in these rooms."""
+"""Rooms that splitting a segment needs; none of them has rules of Kafka's."""
 
 
 def test_only_the_choice_of_an_engine_knows_the_engines() -> None:
@@ -193,7 +193,7 @@ def test_only_the_choice_of_an_engine_knows_the_engines() -> None:
     assert importing == {"kdump.engine.engine_choice"}
 
 
-def test_engines_know_nothing_of_kafkas_rules() -> None:
+def test_engines_do_not_import_kafkas_rules() -> None:
     assert not listing(
         found
         for found in IMPORTS
@@ -201,7 +201,7 @@ def test_engines_know_nothing_of_kafkas_rules() -> None:
     )
 
 
-def test_no_name_of_a_module_stands_more_than_twice() -> None:
+def test_no_module_name_is_used_more_than_twice() -> None:
     counts = Counter(path.name for path in MODULES if path.name != "__init__.py")
     assert not {name: count for name, count in counts.items() if count > 2}
 
@@ -212,8 +212,8 @@ ABOVE_THE_ROOMS: Final = {"__main__.py", "api.py"}
 OF_KAFKA_0_7: Final = re.compile(r"0_?7")
 
 
-def test_no_public_class_name_stands_twice() -> None:
-    """Modules about Kafka 0.7 may name what later formats have too, as a message, alike."""
+def test_no_public_class_name_is_used_twice() -> None:
+    """Modules about Kafka 0.7 may use names of later formats, such as a message, again."""
     counts = Counter(
         node.name
         for path in MODULES
@@ -224,7 +224,7 @@ def test_no_public_class_name_stands_twice() -> None:
     assert not {name: count for name, count in counts.items() if count > 1}
 
 
-def test_only_entry_point_and_public_interface_stand_outside_the_rooms_and_use_them() -> None:
+def test_only_the_entry_point_and_public_interface_use_the_rooms_from_outside() -> None:
     assert not listing(
         found
         for found in IMPORTS
@@ -238,7 +238,7 @@ def test_no_room_uses_the_public_interface() -> None:
     )
 
 
-def test_formats_know_nothing_of_how_failures_are_worded() -> None:
+def test_formats_do_not_import_the_wording_of_failures() -> None:
     assert not listing(
         found
         for found in IMPORTS
@@ -246,7 +246,7 @@ def test_formats_know_nothing_of_how_failures_are_worded() -> None:
     )
 
 
-def test_formats_import_only_pure_things_and_codecs() -> None:
+def test_formats_import_only_pure_modules_and_codecs() -> None:
     allowed = ((sys.stdlib_module_names - TOUCHES_THE_SYSTEM) | CODECS) | {"kdump", "numpy"}
     assert not listing(
         found for found in IMPORTS if found.room == "formats" and found.distribution not in allowed
@@ -254,7 +254,7 @@ def test_formats_import_only_pure_things_and_codecs() -> None:
 
 
 DISK_METHODS: Final = {name for name in dir(Path) if not hasattr(PurePath, name)}
-"""What a path can do only with a disk beneath it."""
+"""Methods of a path that need a disk."""
 DISK_MODULES: Final = {"fcntl", "glob", "mmap", "shutil", "tempfile"}
 NOT_OF_THE_DISK: Final = {
     "PathLike",
@@ -272,7 +272,7 @@ NOT_OF_THE_DISK: Final = {
     "sep",
     "strerror",
 }
-"""What `os` has besides the disk."""
+"""Names of `os` that do not use the disk."""
 OTHER_OBJECTS: Final = {
     "group": "click|self",
     "open": r".*\bdirectory|self(\._directory)?",
@@ -281,7 +281,7 @@ OTHER_OBJECTS: Final = {
     "touch": r"self\._order",
     "unlink": r"self\.files",
 }
-"""Objects that are not paths but have a method of the same name, as virtual directories do."""
+"""Objects other than paths that have a method of the same name, such as virtual directories."""
 USES_THE_DISK: Final = {
     "apply": "writes",
     "storage": "reads",
@@ -301,7 +301,7 @@ USES_THE_DISK: Final = {
 
 
 def uses_of_the_disk(path: Path) -> Iterator[str]:
-    """Everything in a module that touches a disk, or could."""
+    """List everything in a module that uses a disk, or could."""
     for node in ast.walk(parsed(path)):
         match node:
             case ast.Import(names=imported):
@@ -320,7 +320,7 @@ def uses_of_the_disk(path: Path) -> Iterator[str]:
                 yield f"{path}:{node.lineno}: Path.{name}"
             case ast.Call(func=ast.Attribute(attr=name) as function) if name in DISK_METHODS:
                 receiver = ast.unparse(function.value)
-                # Only a path is replaced with a single argument.
+                # Only a path's `replace` has a single argument.
                 is_path = name == "replace" and len(node.args) == 1 and not node.keywords
                 if is_path or not re.fullmatch(OTHER_OBJECTS.get(name, ""), receiver):
                     yield f"{path}:{node.lineno}: {receiver}.{name}()"
@@ -346,13 +346,13 @@ def test_modules_that_may_use_the_disk_do(name: str) -> None:
 
 
 @pytest.mark.parametrize("distribution", ["click", "rich"])
-def test_only_the_command_line_knows_terminals(distribution: str) -> None:
+def test_only_the_command_line_uses_terminals(distribution: str) -> None:
     assert not listing(
         found for found in IMPORTS if found.room != "cli" and found.distribution == distribution
     )
 
 
-def test_only_engine_and_tables_know_spark_and_only_once_a_job_begins() -> None:
+def test_only_engine_and_tables_import_spark_and_only_when_a_job_begins() -> None:
     assert not listing(
         found
         for found in IMPORTS

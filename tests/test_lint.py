@@ -1,4 +1,4 @@
-"""Style and types, by the tools that are configured in ``pyproject.toml``."""
+"""Style and types, checked by the tools configured in ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
         pytest.param(["mypy", "--no-error-summary"], id="types"),
     ],
 )
-def test_the_tool_has_nothing_to_say(arguments: list[str], repository_root: Path) -> None:
+def test_the_tool_reports_nothing(arguments: list[str], repository_root: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=repository_root,

@@ -1,4 +1,4 @@
-"""Every command has its page in ``man/``, every option its paragraph, and none speaks of more."""
+"""Every command has a page in ``man/``, every option a paragraph, and no page names others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def command_of(page: str) -> click.Command:
 
 
 def options_of(command: click.Command) -> set[str]:
-    """Return all names of all options that are shown to people, short ones too."""
+    """Return all names, long and short, of all visible options."""
     group = None if command is cli else click.Context(cli, **cli.context_settings)
     context = click.Context(command, parent=group, **command.context_settings)
     own = {
@@ -45,14 +45,14 @@ def options_of(command: click.Command) -> set[str]:
 
 
 def commands_below(command: click.Command) -> list[click.Command]:
-    """Return the commands that a command of several has; they share its page."""
+    """Return the subcommands of a command, which share its page."""
     if isinstance(command, click.Group) and command is not cli:
         return list(command.commands.values())
     return []
 
 
 def words_of(choice: click.Choice[Any]) -> list[str]:
-    """Return the words as a person types them."""
+    """Return the words as they are typed."""
     return [
         item.value for item in choice.shell_complete(click.Context(cli), click.Option(["-x"]), "")
     ]
@@ -82,7 +82,7 @@ def test_every_option_has_its_paragraph(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_paragraph_names_every_word_that_the_option_can_be_given(page: str) -> None:
+def test_the_paragraph_names_every_value_of_the_option(page: str) -> None:
     paragraphs = {name: text for names, text in described_options(page) for name in names}
     unnamed = [
         (option.opts[0], word)
@@ -103,7 +103,7 @@ def test_the_paragraph_names_every_word_that_the_option_can_be_given(page: str) 
         ("kdump-lookup", lookup.COLUMNS),
     ],
 )
-def test_the_page_names_every_field_of_the_answer(page: str, columns: Iterable[Column]) -> None:
+def test_the_page_names_every_field_of_the_output(page: str, columns: Iterable[Column]) -> None:
     # What both commands answer stands in the page of ls.
     text = document_of(page).astext() + document_of("kdump-ls").astext()
     fields = {column.name for column in columns} - {"path"}
@@ -111,16 +111,16 @@ def test_the_page_names_every_field_of_the_answer(page: str, columns: Iterable[C
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_speaks_of_no_option_that_is_not_there(page: str) -> None:
+def test_a_page_names_only_existing_options(page: str) -> None:
     spoken_of = set(re.findall(r"(?<![\w-])(?:--[a-z-]+|-[a-z])\b", document_of(page).astext()))
-    # The first page's examples, and what to do about findings, are of all commands.
+    # The examples and the advice on the first page name options of all commands.
     is_of_all = page in {"kdump", "kdump-explain", "kdump-verify"}
     commands = [command_of(each) for each in (PAGES if is_of_all else [page])]
     assert spoken_of - set().union(*map(options_of, commands)) == set()
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_says_what_it_is_for_and_how_the_command_ends(page: str) -> None:
+def test_a_page_has_a_description_and_exit_statuses(page: str) -> None:
     titles = [title.astext() for title in document_of(page).findall(nodes.title)]
     assert titles[0] == page
     wanted = ["SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "FILES", "EXAMPLES", "SEE ALSO"]
@@ -128,7 +128,7 @@ def test_a_page_says_what_it_is_for_and_how_the_command_ends(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_is_written_for_the_command_that_has_its_name(page: str) -> None:
+def test_a_page_is_titled_with_the_name_of_its_command(page: str) -> None:
     roff = roff_of(MANUAL / f"{page}.rst")
     assert f".SH NAME\n{page} \\- " in roff
 
@@ -142,7 +142,7 @@ def test_the_table_of_exit_statuses_has_every_command() -> None:
 
 @pytest.mark.skipif(shutil.which("man") is None, reason="man is not installed")
 @pytest.mark.parametrize("page", PAGES)
-def test_man_shows_the_page_without_a_warning(page: str, tmp_path: Path) -> None:
+def test_man_formats_the_page_without_a_warning(page: str, tmp_path: Path) -> None:
     built = tmp_path / f"{page}.1"
     built.write_text(roff_of(MANUAL / f"{page}.rst"), encoding="utf-8")
     shown = subprocess.run(

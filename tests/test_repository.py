@@ -1,4 +1,4 @@
-"""What holds for every file of the repository, whatever is in it."""
+"""Rules for every file of the repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MACHINE: Final = re.compile(
     r"|(?:repo1?\.maven|pypi|pythonhosted|index-url|artifactory|nexus)[./ =]",
     re.IGNORECASE,
 )
-"""Places that exist on one machine or in one network only."""
+"""Places that exist only on one machine or in one network."""
 
 
 BANNED_WORDS: Final = re.compile(
@@ -26,9 +26,9 @@ BANNED_WORDS: Final = re.compile(
     r"|foretell\w*|foretold|that\s+(?:is|are)\s+meant|mend(?:s|ed|ing)?)\b",
     re.IGNORECASE,
 )
-"""Phrases that nobody says. There is always a plainer one."""
+"""Banned phrases: there is always a plainer one."""
 PLAIN_ENGLISH: Final = ("kdump", "man", "docs", "bench", "dev", "tests", ".ci")
-"""Where none of them may stand, besides the pages in the root."""
+"""Folders that must not contain them, besides the pages in the root."""
 
 
 def repository_files() -> list[Path]:
@@ -47,7 +47,7 @@ def repository_files() -> list[Path]:
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """Return path and content of what people write; what brokers and tools wrote is left out."""
+    """Yield path and content of files written by people, not by brokers and tools."""
     for path in repository_files():
         name = path.relative_to(ROOT)
         if name.parts[0] != "fixtures" or name.suffix == ".md":
@@ -81,7 +81,7 @@ def test_nothing_names_a_place_on_one_machine() -> None:
     assert not found
 
 
-def test_people_read_plain_english() -> None:
+def test_no_banned_phrase_is_used() -> None:
     here = str(Path(__file__).relative_to(ROOT))
     found = [
         f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {match[0]}"
@@ -98,7 +98,7 @@ def test_no_file_is_large() -> None:
     assert not [path for path in repository_files() if path.stat().st_size > LARGEST_FILE_BYTES]
 
 
-def test_the_version_has_its_heading_in_the_changelog_or_is_yet_to_come() -> None:
+def test_the_version_has_a_heading_in_the_changelog_or_is_unreleased() -> None:
     headings = re.findall(
         r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -106,12 +106,12 @@ def test_the_version_has_its_heading_in_the_changelog_or_is_yet_to_come() -> Non
 
 
 @pytest.mark.parametrize("page", sorted(path.relative_to(ROOT) for path in ROOT.glob("*.md")))
-def test_links_inside_the_repository_lead_somewhere(page: Path) -> None:
+def test_links_inside_the_repository_exist(page: Path) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", text)
     assert not [target for target in targets if not (ROOT / page.parent / target).exists()]
 
 
 @pytest.mark.parametrize("script", ["dev", ".ci/run"])
-def test_the_scripts_can_be_run(script: str) -> None:
+def test_the_scripts_are_executable(script: str) -> None:
     assert (ROOT / script).stat().st_mode & 0o111 == 0o111

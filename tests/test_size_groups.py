@@ -1,4 +1,4 @@
-"""Groups hold all items in order, are as large as allowed, and not larger."""
+"""Groups contain all items in order, and are as large as allowed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_no_group_has_more_items_than_allowed(sizes: list[int], most: int, items
 
 
 @given(SIZES, st.integers(1, 12), st.integers(1, 12))
-def test_there_are_as_many_groups_as_asked_for(sizes: list[int], most: int, least: int) -> None:
+def test_there_are_as_many_groups_as_requested(sizes: list[int], most: int, least: int) -> None:
     groups = list(size_groups(sizes, int, most, least_groups=least))
 
     assert [size for group in groups for size in group] == sizes

@@ -1,4 +1,4 @@
-"""What is typed most often must answer at once: heavy packages wait until they are needed."""
+"""Frequent commands start fast: heavy packages are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAVY: Final = frozenset(
 
 
 def loaded_after(statements: Iterable[str]) -> set[str]:
-    """Run ``statements`` in a fresh interpreter; return the names of all modules it then holds."""
+    """Run ``statements`` in a new interpreter; return the names of all imported modules."""
     program = "\n".join([*statements, "import sys", "print(*sys.modules)"])
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -38,7 +38,7 @@ def test_the_command_line_starts_without_heavy_packages() -> None:
     assert not HEAVY & loaded_after(["import kdump.cli.main"])
 
 
-def test_the_command_line_starts_without_any_command() -> None:
+def test_the_command_line_starts_without_importing_a_command() -> None:
     modules = {f"kdump.cli.commands.{name.replace('-', '_')}" for name in command_names()}
     assert not modules & loaded_after(["import kdump.cli.main"])
 

@@ -1,4 +1,4 @@
-"""Kafka's own tool beside kdump, and files that Kafka's own classes wrote."""
+"""Kafka's own tools and brokers, and files written by Kafka's own classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builders.official import OfficialTool
 def broker_host(
     java_classpath: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerHost]:
-    """Return real brokers, one after the other in one JVM: all but the first start soon."""
+    """Return a host for real brokers, one at a time in one JVM: all but the first start quickly."""
     with BrokerHost(java_classpath, tmp_path_factory.mktemp("brokers") / "log") as running:
         yield running
 
@@ -27,7 +27,7 @@ def broker_host(
 def broker_log_dirs(
     fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[Path]]:
-    """Return a copy of the two directories of a broker that was stopped cleanly."""
+    """Return a copy of a broker's two directories after a clean shutdown."""
     with in_memory(tmp_path_factory.mktemp("broker")) as folder:
         shutil.copytree(fixtures / "out" / "clean", folder / "clean")
         yield [folder / "clean" / name for name in ("d1", "d2")]
@@ -35,7 +35,7 @@ def broker_log_dirs(
 
 @pytest.fixture(scope="session")
 def duel(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Duel]:
-    """Return both tools, ready to run over the same files."""
+    """Return the official tool and kdump, to run over the same files."""
     arena = tmp_path_factory.mktemp("arena")
     with OfficialTool(java_classpath, arena) as official:
         yield Duel(official, arena)
@@ -43,7 +43,7 @@ def duel(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="session")
 def segments(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Files]:
-    """Return two partitions of each kind that ``SegmentWriter`` writes, under ``KIND-NUMBER``."""
+    """Return two partitions of each kind of ``SegmentWriter``, as ``KIND-NUMBER``."""
     return _generated(java_classpath, tmp_path_factory.mktemp("segments"), "SegmentWriter", 30)
 
 
@@ -51,7 +51,7 @@ def segments(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> d
 def internal_topics(
     java_classpath: str, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Files]:
-    """Return eight partitions of each internal topic, under ``TOPIC-NUMBER``."""
+    """Return eight partitions of each internal topic, as ``TOPIC-NUMBER``."""
     folder = tmp_path_factory.mktemp("internal-topics")
     return _generated(java_classpath, folder, "InternalTopicWriter", 40)
 

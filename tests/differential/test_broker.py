@@ -1,8 +1,8 @@
 """A real broker continues with log directories that kdump changed.
 
-A broker writes, with its cleaner switched off, to directories that another broker left; it is
-stopped, one partition is damaged and the marker of the clean stop lost; kdump recovers, compacts
-and retains. A broker is started on that and stopped, and another goes on writing.
+A broker without a cleaner writes to directories of an earlier broker and stops. The clean shutdown
+marker is removed, and one partition damaged. kdump recovers, compacts and applies retention. A
+broker is started on the result and stopped, and another broker continues to write.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Story:
     in_the_end: Glance
 
     def told(self, command: str, topic: str) -> dict[str, Any]:
-        """A command's output about the partition of a topic."""
+        """Return a command's output about the partition of a topic."""
         (row,) = [row for row in self.said[command] if row["topic"] == topic]
         return row
 
@@ -142,7 +142,7 @@ def write(host: BrokerHost) -> int:
         with host.transaction("transactional", commits=commits):
             host.send("transactional", COMPACTED, now_ms, values_of(drawn, KEYS[::3]))
     host.send("none", COMPACTED, now_ms, [(key, None) for key in KEYS[::7]])
-    # The segment of the tombstones is not the active one.
+    # The segment of the tombstones is not the active segment.
     host.send("none", COMPACTED, now_ms, values_of(drawn, KEYS[1::7] * 8))
     for topic in REAL_COMPACTED:
         keys = sorted(key for key in host.read(topic).latest() if key is not None)
@@ -156,7 +156,7 @@ def write(host: BrokerHost) -> int:
 
 
 def now() -> int:
-    """The time in epoch milliseconds, since brokers use the clock."""
+    """Return the current time in epoch milliseconds, since brokers use the clock."""
     return time.time_ns() // 1_000_000
 
 
@@ -226,7 +226,7 @@ def test_a_consumer_gets_the_latest_value_of_each_key_after_compaction(
     assert story.after.consumed[topic].end_offset == story.before.consumed[topic].end_offset
 
 
-def test_a_consumer_gets_nothing_else_of_what_was_compacted(story: Story) -> None:
+def test_a_consumer_gets_only_the_latest_values_of_compacted_partitions(story: Story) -> None:
     before = story.before.consumed[COMPACTED].records
     bound = story.cleaner_offsets[f"{COMPACTED}-0"]
     last = {before[offset][0]: offset for offset in sorted(before) if offset < bound}
@@ -239,12 +239,12 @@ def test_a_consumer_gets_nothing_else_of_what_was_compacted(story: Story) -> Non
     }
 
 
-def test_a_brokers_own_cleaner_finds_nothing_left_to_do(story: Story) -> None:
+def test_a_brokers_own_cleaner_has_nothing_to_clean(story: Story) -> None:
     assert [line for line in story.logged if CLEANING.search(line)] == []
     assert story.max_dirty_percent == 0
 
 
-def test_a_start_and_a_stop_leave_the_files_as_kdump_left_them(story: Story) -> None:
+def test_a_start_and_a_shutdown_do_not_change_kdumps_files(story: Story) -> None:
     left, stopped = (compared(story, contents) for contents in (story.left, story.stopped))
 
     assert stopped.keys() == left.keys()
@@ -268,7 +268,7 @@ def compared(story: Story, contents: dict[str, bytes]) -> dict[str, bytes]:
     return chosen
 
 
-def test_a_consumer_gets_what_retention_left(story: Story) -> None:
+def test_a_consumer_gets_the_records_that_retention_kept(story: Story) -> None:
     for command, topic in (("retain", RETAINED), ("delete-records", SHORTENED)):
         start_offset = story.told(command, topic)["log_start_offset"]
         before, after = story.before.consumed[topic], story.after.consumed[topic]
@@ -295,7 +295,7 @@ def test_a_consumer_gets_every_record_that_salvage_kept(story: Story) -> None:
 
 
 @pytest.mark.parametrize("topic", READ)
-def test_a_log_goes_on_where_it_ended(story: Story, topic: str) -> None:
+def test_new_records_continue_at_the_log_end(story: Story, topic: str) -> None:
     end_offset = story.before.consumed[topic].end_offset
     new = [offset for offset in story.in_the_end.consumed[topic].records if offset >= end_offset]
 
@@ -303,7 +303,7 @@ def test_a_log_goes_on_where_it_ended(story: Story, topic: str) -> None:
     assert len(new) == (2 * len(KEYS) if topic == COMPACTED else 1)
 
 
-def test_a_producer_whose_records_are_all_compacted_away_goes_on_with_its_sequence(
+def test_a_producer_without_remaining_records_continues_its_sequence(
     story: Story,
 ) -> None:
     producer = story.overwritten_producer
@@ -316,11 +316,11 @@ def test_a_producer_whose_records_are_all_compacted_away_goes_on_with_its_sequen
     )
 
 
-def test_a_broker_knows_of_the_producers_what_it_knew(story: Story) -> None:
+def test_a_broker_has_the_same_producer_state(story: Story) -> None:
     assert story.after.producers == story.before.producers
     assert len(story.after.producers) == len(CODECS) + 2
 
 
-def test_no_producer_has_to_begin_anew(story: Story) -> None:
+def test_no_producer_loses_its_sequence(story: Story) -> None:
     assert story.in_the_end.producers.keys() == story.before.producers.keys()
     assert story.in_the_end.consumed[COMPACTED].latest() == dict.fromkeys(KEYS, b"in the end")

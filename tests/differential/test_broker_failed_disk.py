@@ -1,7 +1,7 @@
-"""Two disks after a crash, and one fails: kdump's output about both matches a real broker.
+"""After a crash one of two disks fails: kdump's output about both matches a real broker.
 
-The runbook is followed on the ``crashed`` directories. A checkpoint of the second one is damaged
-so that a broker takes it offline; a broker is started on what recovery leaves.
+The steps of the runbook run on the ``crashed`` directories. A checkpoint of the second one is
+damaged so that a broker takes it offline; a broker is started on the recovered directories.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def story(
     )
 
 
-def test_the_failed_directory_is_named_and_nothing_else(story: Story) -> None:
+def test_only_the_failed_directory_is_reported(story: Story) -> None:
     _, d2 = story.log_dirs
 
     (finding,) = story.severe
@@ -75,7 +75,7 @@ def test_the_failed_directory_is_named_and_nothing_else(story: Story) -> None:
     assert story.recovered.exit_status == 5
 
 
-def test_a_broker_serves_the_other_directory_alone(story: Story) -> None:
+def test_a_broker_serves_only_the_other_directory(story: Story) -> None:
     d1, d2 = ({path.name for path in each.glob("[a-z]*-[0-9]")} for each in story.log_dirs)
 
     assert d1 <= set(story.served["d1"])
@@ -84,7 +84,7 @@ def test_a_broker_serves_the_other_directory_alone(story: Story) -> None:
 
 
 @pytest.mark.parametrize("topic", READ)
-def test_a_consumer_gets_as_many_records_as_were_predicted(story: Story, topic: str) -> None:
+def test_a_consumer_gets_the_predicted_number_of_records(story: Story, topic: str) -> None:
     name, consumed = f"{topic}-0", story.consumed[topic]
 
     assert story.previewed[name]["verdict_kind"] in ("sound", "unclean", "rebuilt")

@@ -1,8 +1,8 @@
-"""A real broker serves after salvage what kdump predicted.
+"""After salvage a real broker serves the records that kdump predicted.
 
-A broker writes topics and is stopped. One gets an empty ``.swap`` beside a log, one a segment of
-another partition, one loses a segment, and in one a bit flips that was flushed. A broker started
-on a copy of that shows what is lost without salvage, another one what it serves after salvage.
+A broker writes topics and stops. One topic gets an empty ``.swap`` beside a log, one gets a segment
+of another partition, one loses a segment, and one gets a flipped bit in flushed data. A broker on a
+copy shows the losses without salvage, another broker the records served after salvage.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DAMAGE: Final = ("error", "severe")
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """What was seen, in the order in which it happened; findings and partitions by topic.
+    """Observations, in the order in which they were made; findings and partitions by topic.
 
-    ``advice`` is the last line of what verify said, ``predicted`` are the verdicts of the preview.
+    ``advice`` is the last line of verify's output, ``predicted`` are the verdicts of the preview.
     """
 
     before: dict[str, Consumed]
@@ -78,7 +78,7 @@ def write(host: BrokerHost) -> None:
         host.create_topic(topic, cleanup_policy="delete", retention_ms="-1", **small)
         host.open_producer(topic)
         for turn in range(40):
-            # Batches of another size in each topic: segments begin at other offsets.
+            # The size of batches depends on the topic, so that segments begin at different offsets.
             pairs: list[tuple[bytes | None, bytes | None]] = [
                 (b"%d" % each, b"%s %d %d " % (topic.encode(), turn, each) * 3)
                 for each in range(20 + 3 * number)
@@ -109,7 +109,7 @@ def logs(log_dirs: list[Path], topic: str) -> list[Path]:
 
 
 def findings(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
-    """Verify's findings of damage in each topic."""
+    """Return verify's findings of damage in each topic."""
     found = of_type(rows_of("verify", *log_dirs), "finding")
     return {
         topic: [
@@ -124,12 +124,14 @@ def findings(log_dirs: list[Path]) -> dict[str, list[dict[str, Any]]]:
 
 
 def missing(before: Consumed, after: Consumed) -> list[int]:
-    """Return the offsets that are no longer served; all others have the same records."""
+    """Return the offsets that are no longer served; check that all others have the same records."""
     assert all(before.records[offset] == record for offset, record in after.records.items())
     return sorted(before.records.keys() - after.records.keys())
 
 
-def test_a_broker_loses_what_an_incomplete_swap_is_said_to_lose(story: Story) -> None:
+def test_a_broker_loses_the_records_that_verify_reports_for_an_incomplete_swap(
+    story: Story,
+) -> None:
     (finding,) = [row for row in story.found[SWAPPED] if row["code"] == "swap-incomplete"]
     lost = missing(story.before[SWAPPED], story.unsalvaged)
 
@@ -138,12 +140,12 @@ def test_a_broker_loses_what_an_incomplete_swap_is_said_to_lose(story: Story) ->
     assert f"(offsets {lost[0]}–{lost[-1]})" in finding["loss"]  # noqa: RUF001 - a range
 
 
-def test_nothing_is_lost_where_the_swap_was_salvaged(story: Story) -> None:
+def test_nothing_is_lost_if_the_swap_was_salvaged(story: Story) -> None:
     assert story.after[SWAPPED] == story.before[SWAPPED]
     assert story.left[SWAPPED] == []
 
 
-def test_the_segment_of_another_partition_goes_and_nothing_else(story: Story) -> None:
+def test_only_the_segment_of_another_partition_is_removed(story: Story) -> None:
     (aside,) = story.salvaged[INVADED]["set_aside"]
 
     assert aside["kind"] == "foreign"
@@ -151,7 +153,7 @@ def test_the_segment_of_another_partition_goes_and_nothing_else(story: Story) ->
     assert story.left[INVADED] == []
 
 
-def test_a_hole_is_named_by_its_offsets(story: Story) -> None:
+def test_a_missing_segment_is_reported_with_its_offsets(story: Story) -> None:
     (gap,) = [row for row in story.found[HOLED] if row["code"] == "segment-gap"]
     (noted,) = story.salvaged[HOLED]["set_aside"]
     lost = missing(story.before[HOLED], story.after[HOLED])
@@ -167,14 +169,14 @@ def test_a_hole_is_named_by_its_offsets(story: Story) -> None:
     assert story.left[HOLED] == []
 
 
-def test_a_flushed_bad_batch_is_found_by_verify_alone(story: Story) -> None:
+def test_a_flushed_damaged_batch_is_found_only_by_verify(story: Story) -> None:
     assert [row["code"] for row in story.found[FLIPPED]] == ["batch-checksum"]
     assert story.predicted[FLIPPED] in ("sound", "unclean")
     assert "kdump recover --policy salvage" in story.advice
     assert f"--partition {FLIPPED}-0 " in story.advice
 
 
-def test_after_salvage_exactly_the_flushed_bad_batch_is_missing(story: Story) -> None:
+def test_after_salvage_only_the_flushed_damaged_batch_is_missing(story: Story) -> None:
     (aside,) = story.salvaged[FLIPPED]["set_aside"]
     lost = missing(story.before[FLIPPED], story.after[FLIPPED])
 

@@ -1,7 +1,7 @@
 """kdump's predictions of a broker's start match a real broker.
 
-Each case changes a copy of the two directories that a broker left cleanly. kdump says what
-happens to it; a broker is started on the same files.
+Each case changes a copy of a broker's two directories after a clean shutdown. kdump predicts the
+result of a start, and a broker is started on the same files.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Start:
     """The result of a start.
 
     Attributes:
-        starts: whether the broker does.
-        offline: names of the log directories that it does without.
-        stray: names of the partitions' directories that it renames to ``-stray``.
-        unserved: those that it loads, and does not serve.
+        starts: whether the broker starts.
+        offline: names of the log directories that are offline.
+        stray: names of the partition directories that the broker renames to ``-stray``.
+        unserved: names of partitions that it loads but does not serve.
     """
 
     starts: bool
@@ -57,7 +57,7 @@ def write(directory: Path, content: str, name: str = names.META_PROPERTIES) -> N
 
 
 def with_property(directory: Path, key: str, value: str) -> None:
-    """Return ``meta.properties`` another value for ``key``."""
+    """Set another value for ``key`` in ``meta.properties``."""
     content = (directory / names.META_PROPERTIES).read_text()
     write(directory, re.sub(rf"(?m)^{key}=.*$", f"{key}={value}", content))
 
@@ -179,7 +179,7 @@ def malformed_cleaner_offsets(d1: Path, d2: Path) -> None:
 
 
 def partitions_that_are_not_the_brokers(d1: Path, d2: Path) -> None:
-    """Everything that does not prevent a start, together."""
+    """Apply all changes that do not prevent a start."""
     shutil.copytree(d2 / "codec.mixed-0", d1 / "codec.mixed-0")
     (d1 / "codec.mixed-0" / names.PARTITION_METADATA).unlink()
     shutil.copytree(d2 / "1-2-3-0", d2 / "1-2-3-7")
@@ -244,7 +244,7 @@ def log_dirs(fixtures: Path, tmp_path: Path) -> list[Path]:
 
 
 def predicted(said: list[dict[str, Any]]) -> Start:
-    """The sentence that kdump prints."""
+    """Return the sentence that kdump prints."""
     findings = [row for row in of_type(said, "finding") if row["severity"] == "severe"]
     partitions = of_type(said, "partition")
     offline = [
@@ -270,7 +270,7 @@ def predicted(said: list[dict[str, Any]]) -> Start:
 
 
 def happened(host: BrokerHost, log_dirs: list[Path], expected: Start) -> Start:
-    """The broker's behaviour."""
+    """Start a broker, and return its behaviour."""
     try:
         with host.broker(log_dirs):
             if not expected.starts:
@@ -307,7 +307,7 @@ def test_a_broker_starts_as_predicted(
     assert happened(host, log_dirs, expected) == expected
 
 
-def test_a_broker_serves_what_was_repaired(host: BrokerHost, log_dirs: list[Path]) -> None:
+def test_a_broker_serves_repaired_directories(host: BrokerHost, log_dirs: list[Path]) -> None:
     d1, d2 = log_dirs
     before = (d2 / names.META_PROPERTIES).read_text()
     empty_meta_properties(d1, d2)

@@ -1,7 +1,7 @@
 """``kdump dump-segment`` prints what ``kafka-dump-log`` prints, for valid and damaged files.
 
-The files come from Kafka's own classes. What is owed where the official tool dies or reports
-damage is said in :func:`builders.golden.differences`.
+The files come from Kafka's own classes. :func:`builders.golden.differences` describes what kdump
+must print if the official tool fails or reports damage.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_internal_topics_are_decoded_as_the_official_tool_decodes_them(
 
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("kind", ["plain", "magic-1", "control", "checkpoint"])
-def test_decoders_cope_with_records_that_are_of_another_topic(
+def test_decoders_report_records_of_another_topic_as_the_official_tool_does(
     duel: Duel, segments: dict[str, Files], kind: str, decoder: str
 ) -> None:
     no_differences(
@@ -188,7 +188,7 @@ def test_decoders_cope_with_records_that_are_of_another_topic(
 
 @pytest.mark.parametrize("option", ["--key-decoder-class", "--value-decoder-class"])
 @pytest.mark.parametrize("name", CLASSES)
-def test_decoder_classes_go_by_their_own_names(
+def test_decoders_can_be_selected_by_kafkas_class_names(
     duel: Duel, segments: dict[str, Files], option: str, name: str
 ) -> None:
     java_name = f"org.apache.kafka.tools.api.{name}"
@@ -204,7 +204,7 @@ def test_decoder_classes_go_by_their_own_names(
 
 @pytest.mark.parametrize("round_number", range(3))
 @pytest.mark.parametrize("kind", KINDS)
-def test_damaged_files_are_printed_up_to_where_the_official_tool_dies(
+def test_damaged_files_are_printed_at_least_as_far_as_by_the_official_tool(
     duel: Duel, segments: dict[str, Files], kind: str, round_number: int
 ) -> None:
     no_differences(
@@ -225,7 +225,7 @@ def test_damaged_files_of_other_seeds(
 def damaged_differences(
     duel: Duel, partitions: Sequence[tuple[str, Files]], numbers: range
 ) -> Iterator[tuple[str, Verdict]]:
-    """Damage each partition in the ways with these numbers; return what then differs."""
+    """Damage each partition in the ways with these numbers; return the differences."""
     for name, files in partitions:
         for number in numbers:
             label, after = damage.damaged(random.Random(f"{name} {number}"), files)
@@ -234,7 +234,7 @@ def damaged_differences(
 
 
 @pytest.mark.parametrize("internal_topic", TOPICS)
-def test_damaged_internal_topics_are_decoded_up_to_where_the_official_tool_dies(
+def test_damaged_internal_topics_are_decoded_at_least_as_far_as_by_the_official_tool(
     duel: Duel, internal_topics: dict[str, Files], internal_topic: str
 ) -> None:
     found = []
@@ -268,7 +268,7 @@ def test_damaged_internal_topics_are_decoded_up_to_where_the_official_tool_dies(
         "other.checkpoint",
     ],
 )
-def test_odd_names_and_empty_files_end_the_same_way(duel: Duel, name: str) -> None:
+def test_odd_names_and_empty_files_have_the_same_outcome(duel: Duel, name: str) -> None:
     files = {name: b""}
     runs = [("--files", f"case/{name}"), ("--print-data-log", "--files", f"case/{name}")]
     no_differences([(name, verdict) for verdict in duel.compare(files, *runs)])

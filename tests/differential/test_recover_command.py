@@ -1,4 +1,4 @@
-"""The command leaves whole log directories as Kafka's own loader does."""
+"""``kdump recover`` leaves whole log directories as Kafka's own loader does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.differential
 def recover(
     path: Path, settings: IndexSettings, *, now_ms: int, producer_id_expiration_ms: int | None
 ) -> dict[TopicPartition, Refusal | None]:
-    """Recover a log directory by the command, after a dry run that must predict all of it."""
+    """Run ``kdump recover``, after a dry run that must predict all changes."""
     args = [
         *("recover", str(path), "--now", str(now_ms), "--output", "json"),
         *("--config", f"index.interval.bytes={settings.interval_bytes}"),

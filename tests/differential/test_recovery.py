@@ -1,8 +1,8 @@
-"""The target state is what Kafka's own loader leaves, byte for byte, and so are refusals.
+"""Target states and refusals equal those of Kafka's own loader, byte for byte.
 
-Partitions of all sorts are generated, settled by Kafka once, and then damaged the way crashes,
-bad disks and people do it. Producer snapshots are compared to the byte, too: kdump writes their
-entries in the order of Kafka's hash maps.
+Random partitions are loaded by Kafka once, and then damaged as by crashes, bad disks and people.
+Producer snapshots are compared byte for byte, too: kdump writes their entries in the order of
+Kafka's hash maps.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_clean_directory_is_left_as_kafka_leaves_it(
 
 
 @pytest.mark.parametrize("interval_bytes", [0, 300])
-def test_the_index_interval_decides_alike(
+def test_the_index_interval_has_the_same_effect(
     loader_server: LoaderServer, quick_path: Path, interval_bytes: int
 ) -> None:
     arena = Arena(loader_server, quick_path, IndexSettings(interval_bytes=interval_bytes))
@@ -62,7 +62,7 @@ def test_the_index_interval_decides_alike(
     no_differences(arena.compare())
 
 
-def test_indexes_that_are_full_are_refused_alike(
+def test_full_indexes_are_refused_as_by_kafka(
     loader_server: LoaderServer, quick_path: Path
 ) -> None:
     arena = Arena(loader_server, quick_path, DEFAULTS)
@@ -72,7 +72,7 @@ def test_indexes_that_are_full_are_refused_alike(
     no_differences(arena.compare())
 
 
-def test_producers_expire_by_the_clock_alike(loader_server: LoaderServer, quick_path: Path) -> None:
+def test_producers_expire_at_the_same_time(loader_server: LoaderServer, quick_path: Path) -> None:
     arena = Arena(loader_server, quick_path, DEFAULTS, EXPIRING)
     arena.generate(random.Random(8), 40, clean=False)
 
@@ -89,7 +89,7 @@ def test_the_whole_directory_is_left_as_the_log_manager_leaves_it(
     no_differences(arena.compare(whole=True))
 
 
-def test_the_snapshot_of_an_empty_log_appears_and_disappears_with_kafka_too(
+def test_the_snapshot_of_an_empty_log_alternates_as_in_kafka(
     loader_server: LoaderServer, fixtures: Path, quick_path: Path
 ) -> None:
     name = "delete-records-all-0"

@@ -1,7 +1,7 @@
 """``kdump retain`` deletes what a real broker with the same configuration deletes.
 
-kdump previews what would go from directories that a broker left; a broker is started on them with
-some configuration, and applies retention.
+kdump previews retention on the directories of a broker. A broker is started on them with the same
+configuration, and applies retention.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPACTED: Final = "compacted by default"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How many segments each partition loses, by its name."""
+    """Return the number of deleted segments by partition."""
 
     broker: Mapping[str, int]
     with_file: Mapping[str, int]
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def old_ms() -> str:
-    """The retention with which records before the cutoff are deleted."""
+    """Return the retention that deletes records before the cutoff."""
     return str(max(1, time.time_ns() // 1_000_000 - CUTOFF_MS))
 
 
@@ -47,7 +47,7 @@ def old_ms() -> str:
 def outcomes(
     broker_host: BrokerHost, fixtures: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Outcome]:
-    """Let brokers of several configurations apply retention, after kdump predicted it."""
+    """Preview retention, and let brokers of several configurations apply it."""
     found = {}
     with in_memory(tmp_path_factory.mktemp("retention")) as folder:
         for name, static, dynamic in (
@@ -79,7 +79,7 @@ def outcome_of(
     file.write_text("".join(f"{word}\n" for word in words_of({**PROPERTIES, **static})))
     with_file = previewed(*log_dirs, "--server-properties", file)
     without_file = previewed(*log_dirs)
-    # Otherwise the cleaner applies retention to some of the logs too early.
+    # Without this, the cleaner applies retention to some of the logs too early.
     with host.broker(log_dirs, *words_of(static), "log.cleaner.enable=false"):
         return Outcome(host.retain(), with_file, without_file)
 
@@ -98,7 +98,7 @@ def previewed(*args: str | Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", [STATIC, DYNAMIC, COMPACTED])
-def test_with_its_file_what_goes_is_what_the_broker_deletes(
+def test_with_the_brokers_file_the_same_segments_are_deleted(
     outcomes: dict[str, Outcome], name: str
 ) -> None:
     outcome = outcomes[name]
@@ -107,7 +107,7 @@ def test_with_its_file_what_goes_is_what_the_broker_deletes(
 
 
 @pytest.mark.parametrize("name", [STATIC, DYNAMIC, COMPACTED])
-def test_without_its_file_nothing_goes_that_the_broker_keeps(
+def test_without_the_brokers_file_no_segment_is_deleted_that_the_broker_keeps(
     outcomes: dict[str, Outcome], name: str
 ) -> None:
     outcome = outcomes[name]

@@ -1,7 +1,7 @@
-"""After salvage Kafka loads everything, as after a crash, without cutting a byte from a log.
+"""After salvage Kafka loads every log, as after a crash, without truncating any.
 
-Damaged partitions of all sorts are salvaged; every valid batch that was in them, found without
-any of kdump's own reading, is in the logs afterwards, or is reported as set aside.
+Random damaged partitions are salvaged. Every valid batch in them, found without kdump's own
+decoders, is in the logs afterwards or is reported as quarantined.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _account_for_batches(
 
 @pytest.mark.parametrize("clean", [False, True], ids=["unclean", "clean"])
 @pytest.mark.parametrize("seed", [1, *SLOW_SEEDS])
-def test_kafka_loads_all_that_salvaging_leaves(
+def test_kafka_loads_salvaged_partitions_without_truncation(
     loader_server: LoaderServer, quick_path: Path, seed: int, clean: bool
 ) -> None:
     arena = Arena(loader_server, quick_path, SETTINGS)
@@ -83,7 +83,7 @@ def test_kafka_loads_all_that_salvaging_leaves(
 
     outcomes = salvage(arena.ours)
 
-    # As after a crash with no recovery point.
+    # Load as after a crash without recovery points.
     (arena.ours / names.RECOVERY_POINT_CHECKPOINT).unlink()
     (arena.ours / names.CLEAN_SHUTDOWN_MARKER).unlink(missing_ok=True)
     starts = (OffsetEntry(name, outcome.log_start_offset) for name, outcome in outcomes.items())

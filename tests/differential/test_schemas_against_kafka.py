@@ -1,4 +1,4 @@
-"""Records of every type and version of Kafka's own topics, compared with Kafka's parsers."""
+"""Records of every type and version in Kafka's internal topics, compared with Kafka's parsers."""
 
 from __future__ import annotations
 

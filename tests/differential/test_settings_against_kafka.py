@@ -56,7 +56,7 @@ def server(java_classpath: str) -> Iterator[JavaServer]:
 
 
 def ask(server: JavaServer, **places: Configs) -> dict[str, str]:
-    """Kafka's result for properties in several places; ``refused`` is its reason to refuse them."""
+    """Return Kafka's result for properties of several sources; ``refused`` is its reason."""
     return server.ask_words(
         f"{place}:{base64.b64encode(f'{name}={value}'.encode()).decode()}"
         for place, configs in places.items()
@@ -73,7 +73,7 @@ def is_accepted(given: Configs, broker: Configs) -> bool:
 
 
 def text_of(value: Value | None) -> str:
-    """A value as Kafka writes it."""
+    """Format a value as Kafka does."""
     if value is None:
         return "null"
     if isinstance(value, frozenset):
@@ -84,7 +84,7 @@ def text_of(value: Value | None) -> str:
 
 
 def known_to_kafka(said: Mapping[str, str]) -> dict[str, str]:
-    """The values of properties that kdump reads; all limits below 0 are the same."""
+    """Return the values that kdump reads; all negative limits are the same."""
     found = {}
     for name in TOPIC_NAMES:
         value = said[name]
@@ -104,19 +104,19 @@ def known_to_kdump(settings: Settings) -> dict[str, str]:
 @pytest.mark.parametrize("name", TOPIC_NAMES)
 @FREELY
 @given(value=VALUES)
-def test_a_topics_value_is_refused_where_kafka_refuses_it(
+def test_a_topics_value_is_refused_if_kafka_refuses_it(
     server: JavaServer, name: str, value: str
 ) -> None:
     said = ask(server, topic={name: value})
 
-    # Kafka accepts digits of other scripts, too; typed by hand they are a mistake.
+    # Kafka also accepts digits of other scripts; on a command line they are a mistake.
     assert is_accepted({name: value}, {}) is ("refused" not in said and value.isascii())
 
 
 @pytest.mark.parametrize("name", BROKER_NAMES)
 @FREELY
 @given(value=VALUES)
-def test_a_brokers_value_is_refused_where_no_broker_starts_with_it(
+def test_a_brokers_value_is_refused_if_no_broker_starts_with_it(
     server: JavaServer, name: str, value: str
 ) -> None:
     said = ask(server, file={name: value})
@@ -129,7 +129,7 @@ def test_a_brokers_value_is_refused_where_no_broker_starts_with_it(
 
 @FREELY
 @given(file=st.dictionaries(st.sampled_from(BROKER_NAMES), VALUES, max_size=5))
-def test_a_whole_file_is_refused_where_no_broker_starts_with_it(
+def test_a_whole_file_is_refused_if_no_broker_starts_with_it(
     server: JavaServer, file: dict[str, str]
 ) -> None:
     assert is_accepted({}, file) is ("refused" not in ask(server, file=file))
@@ -142,7 +142,7 @@ def test_a_whole_file_is_refused_where_no_broker_starts_with_it(
     every=st.dictionaries(st.sampled_from(DYNAMIC_NAMES), LEGAL, max_size=6),
     file=st.dictionaries(st.sampled_from(BROKER_NAMES), LEGAL, max_size=8),
 )
-def test_of_all_places_the_value_counts_that_counts_for_kafka(
+def test_sources_have_the_same_precedence_as_in_kafka(
     server: JavaServer,
     topic: dict[str, str],
     broker: dict[str, str],
@@ -150,7 +150,7 @@ def test_of_all_places_the_value_counts_that_counts_for_kafka(
     file: dict[str, str],
 ) -> None:
     for place in (broker, every):
-        # A value that a broker would not apply cannot have been stored: it was refused before.
+        # A broker never stores a value that it refuses.
         for name in [name for name in place if not is_accepted({}, {name: place[name]})]:
             del place[name]
     if not is_accepted({}, every | broker):

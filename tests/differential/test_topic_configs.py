@@ -1,4 +1,4 @@
-"""A topic's configuration is refused where Kafka's own class refuses it, and only there."""
+"""A topic's configuration is refused if and only if Kafka's own class refuses it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ VALUES = (
 )
 
 
-def test_it_is_refused_where_kafka_refuses_it(java_classpath: str) -> None:
+def test_a_value_is_refused_if_and_only_if_kafka_refuses_it(java_classpath: str) -> None:
     asked = [(name, value) for name in RULES for value in VALUES]
     done = subprocess.run(
         ["java", "-cp", java_classpath, "TopicConfigs"],

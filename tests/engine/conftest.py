@@ -1,4 +1,4 @@
-"""The work that the engines are tested with."""
+"""Splits for the tests of engines."""
 
 from __future__ import annotations
 

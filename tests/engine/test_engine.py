@@ -67,7 +67,7 @@ def test_a_shuffle_has_the_same_results_on_every_engine(
     for engine in engines:
         counts, buckets = engine.shuffle(job, work, 7)
         assert counts == [job.counting.run(split) for split in work]
-        # What is in a bucket is in the order of the splits, and nothing is in two.
+        # A bucket has the order of the splits, and no element is in two buckets.
         for bucket in buckets:
             assert bucket == sorted(bucket, key=order.__getitem__)
         assert sorted(itertools.chain(*buckets), key=order.__getitem__) == shuffled
@@ -79,7 +79,7 @@ def test_a_shuffle_on_spark_has_several_buckets(work: list[Split], spark: SparkE
     assert len(buckets) > 1
 
 
-def test_a_split_that_cannot_be_mapped_is_named(work: list[Split], engines: list[Engine]) -> None:
+def test_an_error_names_the_split_that_failed(work: list[Split], engines: list[Engine]) -> None:
     gone = Split(local("gone/00000000000000000000.log"), 4096, None, 1)
     for each in engines:
         with pytest.raises(JobFailedError, match="from byte 4096: No such file or directory"):
@@ -103,7 +103,7 @@ def test_the_parts_of_a_file_add_up_to_the_file(work: list[Split]) -> None:
 
 
 class Backwards:
-    """An engine that finishes the last split first."""
+    """Engine that finishes the last split first."""
 
     name = "backwards"
 
@@ -117,7 +117,7 @@ class Backwards:
         raise AssertionError
 
 
-def test_results_can_be_had_in_the_order_of_the_splits(work: list[Split]) -> None:
+def test_results_can_be_returned_in_the_order_of_the_splits(work: list[Split]) -> None:
     ordered = [split for split, _ in run_in_order(Backwards(), CountBatches(), work)]
     assert ordered == work
 
@@ -130,7 +130,7 @@ def test_without_work_no_engine_starts(choice: EngineChoice, cache: Path) -> Non
 
 
 class Recorder(Silent):
-    """Records the progress."""
+    """Progress that records its calls."""
 
     is_shown = True
 

@@ -16,7 +16,7 @@ from kdump.storage.local_disk import local
 pytestmark = pytest.mark.slow
 
 
-def test_little_work_is_done_in_this_process(work: list[Split]) -> None:
+def test_small_work_runs_in_this_process(work: list[Split]) -> None:
     with LocalEngine() as engine:
         assert {process for _, process in engine.run(TellProcess(), work)} == {os.getpid()}
 
@@ -33,7 +33,7 @@ def test_workers_start_if_the_work_is_worth_it(
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_results_are_the_same_however_workers_start(
+def test_results_do_not_depend_on_how_workers_start(
     work: list[Split], method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_engine, "start_method", lambda: method)
@@ -56,7 +56,7 @@ def test_a_failure_names_the_file_and_the_byte(work: list[Split], processes: int
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_an_unexpected_failure_has_its_trace(work: list[Split], processes: int) -> None:
+def test_an_unexpected_failure_has_its_stack_trace(work: list[Split], processes: int) -> None:
     with (
         LocalEngine(processes) as engine,
         pytest.raises(JobFailedError, match="ZeroDivisionError: no bytes a second") as caught,

@@ -39,7 +39,7 @@ def test_a_failure_names_the_file_and_the_byte(work: list[Split], spark: SparkEn
     )
 
 
-def test_an_unexpected_failure_has_its_trace(work: list[Split], spark: SparkEngine) -> None:
+def test_an_unexpected_failure_has_its_stack_trace(work: list[Split], spark: SparkEngine) -> None:
     with pytest.raises(JobFailedError, match="ZeroDivisionError: no bytes a second") as caught:
         list(spark.run(FailOn(work[-1].path), work))
     assert "builders/jobs.py" in caught.value.trace
@@ -64,7 +64,7 @@ def test_a_split_that_kills_every_worker_is_named(work: list[Split], spark: Spar
 
 
 @pytest.mark.slow
-def test_a_job_that_was_closed_early_does_not_delay_the_next(
+def test_a_job_closed_early_does_not_delay_the_next_job(
     work: list[Split], spark: SparkEngine
 ) -> None:
     with contextlib.closing(spark.run(TellProcess(), work)) as results:
@@ -91,7 +91,7 @@ def test_an_existing_context_is_used_and_not_stopped(work: list[Split], spark: S
         ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
     ],
 )
-def test_tasks_also_run_again_on_a_local_master(asked: str | None, url: str) -> None:
+def test_failed_tasks_run_again_on_a_local_master(asked: str | None, url: str) -> None:
     assert spark_session.master_url(asked) == url
 
 
@@ -102,7 +102,7 @@ def test_given_properties_override_those_of_kdump() -> None:
 
 
 @pytest.mark.parametrize("java_home", [True, False], ids=["in JAVA_HOME", "on the path"])
-def test_without_java_one_line_says_so(
+def test_a_missing_java_is_reported_in_one_line(
     java_home: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -155,17 +155,17 @@ def test_a_java_that_does_not_start_spark_is_reported_in_one_line(
         ("local[0,4]", "at least one core"),
     ],
 )
-def test_a_master_that_spark_does_not_know_is_refused_at_once(url: str, problem: str) -> None:
+def test_an_unknown_kind_of_master_is_refused_immediately(url: str, problem: str) -> None:
     with pytest.raises(UsageProblem, match=f"--master {re.escape(url)}: .*{re.escape(problem)}"):
         spark_cluster.find_master(url)
 
 
-def test_a_port_without_a_listener_is_reported_at_once() -> None:
+def test_a_port_without_a_listener_is_reported_immediately() -> None:
     with closed_port() as port, pytest.raises(KdumpError, match="Connection refused"):
         spark_cluster.find_master(f"spark://127.0.0.1:{port}")
 
 
-def test_one_master_of_several_is_enough() -> None:
+def test_one_reachable_master_of_several_is_enough() -> None:
     with closed_port() as closed, socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         spark_cluster.find_master(f"spark://127.0.0.1:{closed},127.0.0.1:{port}")
@@ -173,14 +173,14 @@ def test_one_master_of_several_is_enough() -> None:
 
 @contextlib.contextmanager
 def closed_port() -> Iterator[int]:
-    """Return a port that stays without a listener."""
+    """Return a port that has no listener during the test."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]
 
 
 class ClusterLog:
-    """A JVM that has only a log."""
+    """Fake JVM that has only a log."""
 
     def __init__(self, *lines: str) -> None:
         self.lines = lines
@@ -193,7 +193,7 @@ class ClusterLog:
         self.was_stopped.set()
 
 
-def test_a_server_that_is_no_master_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_not_a_master_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_cluster, "_REGISTER_SECONDS", 0)
     java = ClusterLog("INFO ClientEndpoint: Connecting to master spark://h:1...")
 
@@ -206,7 +206,7 @@ def test_a_server_that_is_no_master_is_not_waited_for(monkeypatch: pytest.Monkey
 
 
 class Cluster:
-    """A Spark context of a cluster that only knows its executors."""
+    """Fake Spark context of a cluster that only knows its executors."""
 
     def __init__(self, executors: int) -> None:
         self._jsc = self
@@ -228,7 +228,7 @@ class Cluster:
         return 1 + self.executors
 
 
-def test_executors_that_end_at_once_are_not_waited_for() -> None:
+def test_executors_that_end_immediately_are_not_waited_for() -> None:
     ended = "Executor updated: app-1/{} is now EXITED (Command exited with code 1)"
     java = cast("Any", ClusterLog(*map(ended.format, range(2))))
     spark_cluster.check_executors("spark://h:1", Cluster(1), java, 1.0)
@@ -245,7 +245,7 @@ def test_executors_that_end_at_once_are_not_waited_for() -> None:
     ],
     ids=["without room", "an executor starts", "another cluster"],
 )
-def test_a_cluster_without_executors_is_reported_after_a_while(
+def test_a_cluster_without_executors_is_reported_after_a_timeout(
     url: str, lines: tuple[str, ...], patience_seconds: float
 ) -> None:
     java = cast("Any", ClusterLog(*lines))
@@ -255,7 +255,7 @@ def test_a_cluster_without_executors_is_reported_after_a_while(
 
 
 @pytest.mark.slow
-def test_a_python_that_workers_do_not_have_is_reported_with_the_machine(cache: Path) -> None:
+def test_a_python_missing_on_a_worker_is_reported_with_the_machine(cache: Path) -> None:
     output = in_a_fresh_process(WITHOUT_PYTHON).stdout
     assert re.fullmatch(
         r'the Spark job failed: Cannot run program "/gone/python": .*No such file.* \(on \S+\)\n',
@@ -339,7 +339,7 @@ except KdumpError as failure:
 """
 
 
-def test_without_pyspark_one_line_says_so() -> None:
+def test_a_missing_pyspark_is_reported_in_one_line() -> None:
     output = in_a_fresh_process(NO_PYSPARK).stdout
     assert output == (
         "pyspark cannot be imported (import of pyspark halted; None in sys.modules): "
@@ -361,7 +361,7 @@ print("pyspark" in sys.modules, "py4j" in sys.modules)
 
 
 @pytest.mark.slow
-def test_pyspark_is_not_imported_before_it_is_used() -> None:
+def test_pyspark_is_imported_only_when_it_is_used() -> None:
     assert in_a_fresh_process(NOTHING_OF_SPARK).stdout.split() == ["False", "False"]
 
 
@@ -379,7 +379,7 @@ with open_engine(options, total_bytes=0) as engine:
 
 
 @pytest.mark.slow
-def test_a_run_on_spark_prints_nothing_of_its_own(cache: Path) -> None:
+def test_spark_itself_prints_nothing(cache: Path) -> None:
     done = in_a_fresh_process(WHOLE_RUN)
     assert (done.stdout, done.stderr) == ("any True\n", "")
 

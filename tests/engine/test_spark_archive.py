@@ -50,7 +50,7 @@ def kept(archive: ClassArchive) -> ClassArchive:
         (JAVA, Spark(Path("/other"), SPARK.version)),
     ],
 )
-def test_every_java_and_every_spark_has_an_archive_of_its_own(
+def test_each_java_and_spark_version_has_its_own_archive(
     archive: ClassArchive, java: Java, spark: Spark
 ) -> None:
     assert find(java, spark) != archive
@@ -65,11 +65,13 @@ def test_every_java_and_every_spark_has_an_archive_of_its_own(
         ({}, None),
     ],
 )
-def test_the_cache_is_the_users_own(environment: dict[str, str], folder: Path | None) -> None:
+def test_the_cache_folder_follows_the_environment(
+    environment: dict[str, str], folder: Path | None
+) -> None:
     assert class_archive.cache_folder(environment) == folder
 
 
-def test_a_finished_archive_is_not_made_again(archive: ClassArchive) -> None:
+def test_a_complete_archive_is_not_created_again(archive: ClassArchive) -> None:
     assert spark_archive._is_missing(archive)
     part = archive.path.with_suffix(".1.part")
     part.touch()
@@ -77,7 +79,7 @@ def test_a_finished_archive_is_not_made_again(archive: ClassArchive) -> None:
     assert not spark_archive._is_missing(archive)
 
 
-def test_an_archive_is_not_made_twice_at_the_same_time(archive: ClassArchive) -> None:
+def test_an_archive_is_not_created_twice_at_the_same_time(archive: ClassArchive) -> None:
     part = archive.path.with_suffix(".123.part")
     part.touch()
     assert not spark_archive._is_missing(archive)
@@ -93,7 +95,7 @@ def test_without_java_there_is_no_archive_and_no_error(
     assert not list(archive.path.parent.iterdir())
 
 
-def test_an_archive_of_ones_own_is_used(kept: ClassArchive) -> None:
+def test_an_archive_of_the_user_is_used(kept: ClassArchive) -> None:
     assert kept.is_usable()
     assert kept.is_intact()
 
@@ -110,7 +112,7 @@ def test_an_archive_that_others_can_write_to_is_not_used(
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
-def test_an_archive_in_a_directory_of_others_is_neither_used_nor_made(
+def test_an_archive_in_a_directory_writable_by_others_is_neither_used_nor_created(
     kept: ClassArchive, mode: int
 ) -> None:
     kept.path.parent.chmod(mode)
@@ -119,7 +121,7 @@ def test_an_archive_in_a_directory_of_others_is_neither_used_nor_made(
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707])
-def test_every_directory_on_the_path_counts(
+def test_every_directory_on_the_path_must_be_private(
     archive: ClassArchive, tmp_path: Path, mode: int
 ) -> None:
     tmp_path.chmod(mode)
@@ -144,7 +146,7 @@ def test_an_archive_of_another_user_is_not_used(
     assert not kept.is_usable()
 
 
-def test_links_in_a_circle_are_not_private(tmp_path: Path) -> None:
+def test_a_circle_of_links_is_not_private(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     assert not class_archive.is_private(tmp_path / "a" / "file")
@@ -157,14 +159,14 @@ def test_a_pipe_in_place_of_an_archive_is_not_opened(kept: ClassArchive) -> None
 
 
 @pytest.mark.parametrize("content", [b"", b"class", b"classeS", b"classes+"])
-def test_a_changed_archive_is_noticed(kept: ClassArchive, content: bytes) -> None:
+def test_a_changed_archive_is_detected(kept: ClassArchive, content: bytes) -> None:
     kept.path.chmod(0o600)
     kept.path.write_bytes(content)
     assert not kept.is_intact()
 
 
 def fake_java(folder: Path, condition: str) -> Java:
-    """A Java that ends under a condition, and otherwise is Spark's gateway."""
+    """Write a Java that fails under a condition, and otherwise starts Spark's gateway."""
     program = folder / "java"
     program.write_text(
         "#!/bin/sh\n"
@@ -178,7 +180,7 @@ def fake_java(folder: Path, condition: str) -> Java:
 
 
 def started(java: Java, kept: ClassArchive, home: Path) -> None:
-    """Start a gateway with an archive, in one attempt."""
+    """Start a gateway with an archive, without a second attempt."""
     spark = Spark(home, "0")
     command = gateway_command(java, spark, heap="64m", archive=kept, archive_to=None)
     process = JavaProcess(command, spark_home=home, archive=kept)
@@ -227,7 +229,7 @@ with open_engine(EngineOptions(EngineChoice.SPARK), total_bytes=0) as engine:
 
 
 @pytest.mark.slow
-def test_the_archive_is_made_used_and_replaced_when_it_is_damaged(
+def test_the_archive_is_created_used_and_replaced_if_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -237,7 +239,7 @@ def test_the_archive_is_made_used_and_replaced_when_it_is_damaged(
     assert (made.stdout, made.stderr) == ("", "")
     archive = next((tmp_path / "kdump").glob("*.jsa"))
     assert str(archive) in in_a_fresh_process(MAPPED).stdout
-    # A JVM crashes on this one.
+    # This content makes a JVM crash.
     archive.chmod(0o600)
     with archive.open("r+b") as file:
         file.seek(archive.stat().st_size // 3)

@@ -1,4 +1,4 @@
-"""Spark's own cluster on one machine: executors are other processes than the driver."""
+"""Spark's own cluster on one machine: executors and driver are different processes."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ def segment() -> LargeSegment:
 def found(
     segment: LargeSegment, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Any]]:
-    """The results of a program with its own cluster of two nodes."""
+    """Return the results of a program with its own cluster of two nodes."""
     folder = tmp_path_factory.mktemp("cluster")
     partition = large_segments.write(folder, segment, index=segment.index())
-    # The nodes keep their files where Spark is, and that is not ours to fill.
+    # The nodes write their files to Spark's installation by default.
     home = folder / "spark"
     home.mkdir()
     assert pyspark.__file__ is not None
@@ -88,7 +88,7 @@ def found(
     shutil.rmtree(home / "work")
 
 
-def test_workers_are_other_processes_and_import_kdump_afresh(found: dict[str, Any]) -> None:
+def test_workers_are_separate_processes_that_import_kdump_themselves(found: dict[str, Any]) -> None:
     assert found["nodes"] == ["0", "1"]
     assert found["processes"] >= 3
     assert found["kdump"] == [str(Path(splits.__file__).parents[1] / "__init__.py")]
@@ -106,6 +106,6 @@ def test_relative_paths_start_where_kdump_was_started(
     assert found["relative"] == segment.count
 
 
-def test_a_directory_that_one_node_lacks_is_named(found: dict[str, Any]) -> None:
+def test_a_directory_missing_on_one_node_is_named(found: dict[str, Any]) -> None:
     assert found["failure"].startswith(f"{0:020d}.log")
     assert found["failure"].endswith(": No such file or directory")

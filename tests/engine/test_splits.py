@@ -33,7 +33,7 @@ def assert_cut_at_batches(parts: list[Split], segment: LargeSegment) -> None:
 
 
 @pytest.mark.parametrize("is_indexed", [True, False], ids=["by the index", "by headers"])
-def test_a_large_segment_is_cut_at_batches_into_parts_of_equal_size(
+def test_a_large_segment_is_split_at_batches_into_parts_of_equal_size(
     tmp_path: Path, segment: LargeSegment, is_indexed: bool
 ) -> None:
     partition = large_segments.write(
@@ -46,7 +46,7 @@ def test_a_large_segment_is_cut_at_batches_into_parts_of_equal_size(
     assert max(sizes) - min(sizes) < TARGET // 4
 
 
-def test_a_segment_slightly_larger_than_a_split_stays_whole(
+def test_a_segment_slightly_larger_than_a_split_is_not_split(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     partition = large_segments.write(tmp_path, segment, index=segment.index())
@@ -56,7 +56,7 @@ def test_a_segment_slightly_larger_than_a_split_stays_whole(
     ]
 
 
-def test_without_index_entries_headers_lead_to_the_cuts(
+def test_without_index_entries_batch_headers_give_the_split_points(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     third = len(segment.log) // 3
@@ -66,7 +66,9 @@ def test_without_index_entries_headers_lead_to_the_cuts(
     assert len(parts) == round(len(segment.log) / TARGET)
 
 
-def test_entries_that_point_to_no_batch_are_ignored(tmp_path: Path, segment: LargeSegment) -> None:
+def test_entries_that_do_not_point_to_a_batch_are_ignored(
+    tmp_path: Path, segment: LargeSegment
+) -> None:
     astray = [(number, position + 7) for number, position in enumerate(segment.positions)]
     parts = cut(large_segments.write(tmp_path, segment, index=offset_index_bytes(astray)))
     assert_cut_at_batches(parts, segment)
@@ -83,12 +85,12 @@ def test_an_entry_with_an_offset_below_its_batch_is_ignored(
     assert [part.start for part in wrong] == [part.start for part in alone]
 
 
-def test_a_random_index_does_no_harm(tmp_path: Path, segment: LargeSegment) -> None:
+def test_a_random_index_still_gives_valid_splits(tmp_path: Path, segment: LargeSegment) -> None:
     parts = cut(large_segments.write(tmp_path, segment, index=b"\xff\x07" * 4001))
     assert_cut_at_batches(parts, segment)
 
 
-def test_a_batch_inside_a_value_is_not_a_cut(tmp_path: Path) -> None:
+def test_a_batch_inside_a_value_is_not_a_split_point(tmp_path: Path) -> None:
     inner = batches.batch([batches.record(0, value=b"inner" * 10)])
     outer = [batches.batch([batches.record(number, value=inner * 50)]) for number in range(200)]
     positions = [0, *itertools.accumulate(map(len, outer))][:-1]
@@ -98,7 +100,7 @@ def test_a_batch_inside_a_value_is_not_a_cut(tmp_path: Path) -> None:
     assert_cut_at_batches(parts, segment)
 
 
-def test_after_damage_cuts_are_where_the_index_points_to_valid_batches(
+def test_after_damage_split_points_are_valid_batches_from_the_index(
     tmp_path: Path, segment: LargeSegment
 ) -> None:
     torn = bytearray(segment.log)

@@ -1,4 +1,4 @@
-"""Nothing in the current directory runs, and no file is left in it."""
+"""kdump runs no code from the current directory, and leaves no files in it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ spark.stop()
 
 
 class HostileDirectory:
-    """A directory of modules that leave a mark when they are imported."""
+    """Write a directory of modules that create a file when they are imported."""
 
     def __init__(self, path: Path, scar: Path) -> None:
         self.path = path
@@ -78,7 +78,7 @@ class HostileDirectory:
         self.before = sorted(path.iterdir())
 
     def run(self, program: str, *args: str | Path, **variables: str) -> str:
-        """Run a program of Python's here; return what it says."""
+        """Run a Python program in this directory; return its output."""
         done = subprocess.run(
             [sys.executable, "-P", "-c", program, *args],
             cwd=self.path,
@@ -117,7 +117,7 @@ def test_spark_runs_nothing_in_the_current_directory(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_jvms")
-def test_a_cluster_runs_nothing_in_it_and_finds_relative_paths(
+def test_a_cluster_runs_nothing_in_the_current_directory_and_finds_relative_paths(
     hostile: HostileDirectory, log_dir: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "spark"
@@ -133,17 +133,17 @@ def test_a_cluster_runs_nothing_in_it_and_finds_relative_paths(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("quick_jvms")
-def test_the_data_source_runs_nothing_in_it_in_the_users_own_session(
+def test_the_data_source_runs_nothing_in_the_current_directory(
     hostile: HostileDirectory, log_dir: Path
 ) -> None:
     assert "\n6\n" in "\n" + hostile.run(DATA_SOURCE, log_dir)
 
 
-def test_new_workers_import_nothing_from_it(hostile: HostileDirectory) -> None:
+def test_new_workers_import_nothing_from_the_current_directory(hostile: HostileDirectory) -> None:
     assert hostile.run(NEW_WORKERS) == "2\n"
 
 
-def test_started_as_a_module_kdump_imports_nothing_more_from_it(
+def test_python_m_kdump_imports_nothing_else_from_the_current_directory(
     tmp_path: Path, log_dir: Path
 ) -> None:
     (tmp_path / "lz4.py").write_text("raise ImportError('hostile')")
@@ -166,7 +166,7 @@ def test_relative_entries_of_the_environment_are_not_passed_on(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", "/absolute::relative:")
     monkeypatch.setenv("PATH", ":/bin:.")
-    # Python makes such entries absolute when it starts.
+    # Python makes relative entries absolute when it starts.
     here = [str(tmp_path), str(tmp_path / "relative")]
     monkeypatch.setattr(sys, "path", ["", *here, "/absolute", *sys.path])
     variables = isolation.child_environment()
@@ -188,7 +188,7 @@ def test_java_is_not_taken_from_the_current_directory(
         spark_installation.find_java(variables)
 
 
-def test_the_jvm_has_a_directory_of_its_own_which_goes_with_it(tmp_path: Path) -> None:
+def test_the_jvm_has_its_own_directory_which_is_deleted_with_it(tmp_path: Path) -> None:
     java = JavaProcess(["/bin/sleep", "60"], spark_home=tmp_path)
     try:
         folder = Path(f"/proc/{java._process.pid}/cwd").readlink()

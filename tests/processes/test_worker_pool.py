@@ -1,4 +1,4 @@
-"""Workers start in a safe way, answer through their pipes, and leave no processes or files."""
+"""Workers start safely, answer through their pipes, and leave no processes or files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_each_worker_answers_through_its_own_pipe(method: StartMethod) -> None:
             os.kill(worker, 0)
 
 
-def test_how_a_worker_ended_is_known() -> None:
+def test_the_exit_of_a_worker_is_reported() -> None:
     with WorkerPool(_die, 1, "fork") as pool:
         (pipe,) = pool.pipes
         pipe.send(3)
@@ -46,7 +46,7 @@ def test_how_a_worker_ended_is_known() -> None:
         assert pool.how_it_ended(pipe) == "the worker process ended with exit status 3"
 
 
-def test_only_the_cpus_that_this_process_may_run_on_count() -> None:
+def test_only_cpus_that_this_process_may_use_are_counted() -> None:
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
@@ -96,7 +96,7 @@ with LocalEngine(2) as engine:
 """
 
 
-def test_workers_start_where_temporary_files_have_long_names(
+def test_workers_start_with_a_long_temporary_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of a socket has at most 107 bytes."""
