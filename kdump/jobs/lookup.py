@@ -177,6 +177,13 @@ class _Lookup:
         self.malformed: list[tuple[Location, str]] = []
         self.log_start = find_log_start(partition, split.log_start) or 0
         self.log_end = self.search.log_end_offset() if partition.segments else self.log_start
+        self.is_discarded = self.log_end < self.log_start
+        if self.is_discarded:
+            self.notes.append(
+                f"{names.LOG_START_OFFSET_CHECKPOINT} has offset {self.log_start}, but the log ends"
+                f" at {self.log_end}: a starting broker deletes all its records"
+            )
+            self.log_end = self.log_start
         self.bound: Bound | None = None
         self.last_stable_offset: int | None = None
         self.epochs = self._read_epochs()
@@ -221,6 +228,8 @@ class _Lookup:
         except (FormatError, ValueError) as problem:
             self.malformed.append((self.split.path / path.name, str(problem)))
             return EpochHistory()
+        if self.is_discarded:
+            history.clear()
         # A leader of the next epoch may not have written anything yet.
         history.truncate_from_end(self.log_end + 1)
         history.truncate_from_start(self.log_start)
@@ -268,6 +277,8 @@ class _Lookup:
                     " and a topic without remote storage has none"
                 )
                 return Found()
+            case _ if self.is_discarded:
+                found = None
             case SpecialTime.MAX:
                 found = self.search.with_max_timestamp()
             case _:

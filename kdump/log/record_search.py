@@ -35,6 +35,8 @@ _VERIFIED_BYTES: Final = LIMIT_BYTES // 2
 """After so many bytes, time indexes of other segments count without a look at their batches."""
 _TAIL_BYTES: Final = LIMIT_BYTES // 4
 """Checksums at the end of the log are verified if its last batches have no more bytes."""
+_NEAR_BYTES: Final = 64 << 10
+"""All headers after the batch of a time index's last entry are read if they are so near."""
 _RESERVED_BYTES: Final = 32 << 10
 """Left for what is read after the batch of the answer."""
 _AFTER_DAMAGE_BYTES: Final = 64 << 10
@@ -216,14 +218,26 @@ class RecordSearch:
             return entry.timestamp
         with self._opened(segment) as log:
             seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
+            start, known = 0, NO_TIMESTAMP
             if self._holds(entry, seekable):
                 start = seekable.last_indexed_position()
-                known = NO_TIMESTAMP if entry is None else entry.timestamp
+                if entry is not None:
+                    known = entry.timestamp
+                    start = self._checked_from(seekable, entry, start)
             else:
                 self.unused_indexes.add(path.name)
-                start, known = 0, NO_TIMESTAMP
             times = map(_time_of, self._spans(log, segment, following, start))
             return max(known, max(times, default=NO_TIMESTAMP))
+
+    @staticmethod
+    def _checked_from(log: HeaderSeekableLog, entry: TimeIndexEntry, last: int) -> int:
+        """Where headers are read from to find a larger time than that of the last entry.
+
+        From the last entry of the offset index at ``last``, because entries of both are written
+        together; from the batch of the time index entry itself if that is near.
+        """
+        first = log.position_of(log.base_offset + entry.relative_offset)
+        return min(first, last) if log.log.size_bytes - first <= _NEAR_BYTES else last
 
     @staticmethod
     def _holds(entry: TimeIndexEntry | None, log: HeaderSeekableLog) -> bool:
