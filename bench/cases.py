@@ -139,6 +139,17 @@ _LISTINGS: Final = tuple(
 )
 
 
+_LOOKUPS: Final = tuple(
+    Case(
+        f"kdump lookup {' '.join(asked)}, 1 GiB segment",
+        ("lookup", "--partition", "topic-0", *asked, "{data}/clean-11-kb"),
+        data=_partitions("clean-11-kb", _LARGE, 8, is_clean=True),
+        seconds=0.3,
+    )
+    for asked in (("--offset", "5000000"), ("--timestamp", "max"))
+)
+
+
 def _checked(name: str, folder: str, shape: str, ratio: float) -> Case:
     """Verify eight partitions of a segment each, compared with their checksums alone."""
     log = f"{{data}}/{folder}/topic-%d/{0:020d}.log"
@@ -314,4 +325,12 @@ _GROWING: Final = tuple(
     if (command, things) != ("rebuild-index", "producers")
 )
 
-CASES: Final = (*_DUMPS, *_LISTINGS, *_VERIFICATIONS, *_RECOVERIES, *_COMPACTIONS, *_GROWING)
+CASES: Final = (
+    *_DUMPS,
+    *_LISTINGS,
+    *_LOOKUPS,
+    *_VERIFICATIONS,
+    *_RECOVERIES,
+    *_COMPACTIONS,
+    *_GROWING,
+)

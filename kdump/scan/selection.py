@@ -149,7 +149,10 @@ def _has_key(columns: RecordColumns, key: bytes) -> Flags:
 def with_rows(columns: RecordColumns, mask: Flags) -> RecordColumns:
     """Return only the records in ``mask``, and only the batches with one or with a problem."""
     kept = {name: getattr(columns, name)[mask] for name in _PER_RECORD}
-    rows = np.union1d(kept["batch"], np.array(list(columns.problems), np.int64))
+    is_kept = np.zeros(columns.batches.count, np.bool_)
+    is_kept[kept["batch"]] = True
+    is_kept[list(columns.problems)] = True
+    rows = np.flatnonzero(is_kept)
     kept["batch"] = np.searchsorted(rows, kept["batch"])
     problems = {
         int(np.searchsorted(rows, row)): problem for row, problem in columns.problems.items()

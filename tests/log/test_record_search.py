@@ -38,7 +38,8 @@ class Written:
 def write_segment(path: Path, base: int, batches: Sequence[bytes], every: int = 1) -> None:
     """Write a segment with the indexes that a broker writes, an entry for some of the batches."""
     segment = Segment(path, base)
-    offsets, times = [], []
+    offsets: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
     position, latest = 0, (-1, base)
     for number, each in enumerate(batches):
         header = decode_header(each)
