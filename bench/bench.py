@@ -15,6 +15,7 @@ import fnmatch
 import os
 import platform
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -231,10 +232,13 @@ def _programs(cases: Iterable[Case], classpath: str | None) -> dict[Program, lis
     }
     quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"
     try:
-        if Program.DUMP_TOOL in wanted:
+        if wanted & {Program.DUMP_TOOL, Program.DUMP_AND_GREP}:
             jars = classpath or kafka_jars.jars_classpath()
             tool = "org.apache.kafka.tools.DumpLogSegments"
-            found[Program.DUMP_TOOL] = ["java", quiet, "-Dfile.encoding=UTF-8", "-cp", jars, tool]
+            dump = ["java", quiet, "-Dfile.encoding=UTF-8", "-cp", jars, tool]
+            found[Program.DUMP_TOOL] = dump
+            piped = f'log=$1; shift; {shlex.join(dump)} --print-data-log --files "$log"'
+            found[Program.DUMP_AND_GREP] = ["sh", "-c", piped + ' | grep -a "$@"', "sh"]
         if wanted & {Program.LOADER, Program.CLEANER}:
             threads = f"-Drecovery.threads={os.cpu_count()}"
             java = ["java", quiet, threads, "-cp", kafka_jars.programs_classpath()]

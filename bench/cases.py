@@ -14,6 +14,8 @@ class Program(enum.Enum):
     """A program that kdump is compared with; the value is its name in the table."""
 
     DUMP_TOOL = "kafka-dump-log"
+    DUMP_AND_GREP = "kafka-dump-log | grep"
+    """``--print-data-log`` of a segment, into ``grep``; takes the segment and the pattern."""
     LOADER = "Kafka's loading"
     """``LogManager``, which loads and recovers a log directory, and shuts down."""
     CLEANER = "Kafka's cleaner"
@@ -102,6 +104,7 @@ _1_KB: Final = "1-kb-batches,27,9,text,none"
 _ZSTD: Final = "zstd,27,97,text,zstd"
 _LZ4: Final = "lz4,27,97,text,lz4"
 _LARGE: Final = "one-gib,1024,97,text,none"
+_EIGHT_HUNDRED: Final = "eight-hundred-mb,800,97,text,none"
 _LARGE_1_KB: Final = "one-gib-1-kb,1024,9,text,none"
 _UNFLUSHED: Final = "unflushed-11-kb,394,97,text,none"
 _UNFLUSHED_1_KB: Final = "unflushed-1-kb,209,9,text,none"
@@ -126,6 +129,26 @@ _DUMPS: Final = (
         ("dump-segment", "--print-data-log", _log("one-gib")),
         data=_segment(_LARGE),
     ),
+)
+
+
+def _searched(name: str, *pattern: str, is_compared: bool = True) -> Case:
+    """Search a segment of 800 MB, compared with grep over its dump."""
+    log = _log("eight-hundred-mb")
+    return Case(
+        f"kdump grep, 800 MB, {name}",
+        ("grep", "--engine", "local", *pattern, log),
+        Other(Program.DUMP_AND_GREP, (log, *pattern)) if is_compared else None,
+        _segment(_EIGHT_HUNDRED),
+        ratio=0.2 if is_compared else None,
+        worker_peak_mib=150,
+    )
+
+
+_SEARCHES: Final = (
+    _searched("a string in no record", "-F", "order-4711"),
+    _searched("a regular expression", "-e", "key-00001[0-9]*7"),
+    _searched("all records match", "", is_compared=False),
 )
 
 _LISTINGS: Final = tuple(
@@ -329,6 +352,8 @@ CASES: Final = (
     *_DUMPS,
     *_LISTINGS,
     *_LOOKUPS,
+    *_SEARCHES,
+    *_LISTINGS,
     *_VERIFICATIONS,
     *_RECOVERIES,
     *_COMPACTIONS,
