@@ -13,6 +13,7 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import OFFSET, TIME, NumberParameter, max_record_bytes_option
 from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.output.events import write_line
 from kdump.cli.output.grep_output import GrepForm, print_found
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.cli.output.value_text import escape_controls
@@ -281,6 +282,8 @@ def _find_at(
             for problem in directory.problems:
                 if problem.path.name in directory.unreadable:
                     diagnostics.report(problem.path, problem.error)
+            for name in directory.refused:
+                write_line(f"kdump: {path / name}: not a partition name: not searched", sys.stderr)
             for partition in directory.partitions:
                 loaded = as_loaded(partition, diagnostics)
                 key = partition.topic_partition

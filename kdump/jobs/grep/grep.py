@@ -11,7 +11,6 @@ from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, open_engi
 from kdump.engine.job import describe_failure
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.range_splits import RangeSplit, RecordRange, range_splits
-from kdump.engine.splits import SMALLEST_SPLIT_BYTES
 from kdump.jobs.grep.search import GrepJob, SearchResult
 from kdump.log.partition import Partition
 from kdump.log.valid_windows import Damage
@@ -20,8 +19,8 @@ from kdump.state.open_transactions import last_stable_offset, usable_snapshots
 from kdump.storage.location import Location
 from kdump.tables.kafka_log.found_partitions import FoundPartition
 
-_SPLIT_BYTES: Final = SMALLEST_SPLIT_BYTES
-"""Small, because a result may be much larger than its split, and waits for its turn."""
+_SPLIT_BYTES: Final = 4 << 20
+"""Smaller than elsewhere: a result may be larger than its split, and waits for its turn."""
 
 
 @dataclass(frozen=True, slots=True)

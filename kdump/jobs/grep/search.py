@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from kdump.dump import kafka07 as dump_0_7
+from kdump.dump.contents import Utf8Contents
 from kdump.dump.log_text import message_lines, timestamp_type
 from kdump.dump.record_lines import join_lines
 from kdump.dump.segment_rows import message_row, record_row
@@ -38,7 +39,7 @@ from kdump.tables.kafka_log.visible_windows import visible_windows
 
 Row = dict[str, Any]
 
-RESULT_BYTES: Final = 16 << 20
+RESULT_BYTES: Final = 12 << 20
 """A result ends soon after this much: results wait in memory until they are shown in order."""
 _ROW_BYTES: Final = 1500
 """What a row takes besides its key and value."""
@@ -80,7 +81,7 @@ class SearchResult:
     def size_bytes(self) -> int:
         """About how much memory it takes."""
         problems = len(self.damages) + len(self.not_decoded)
-        contents = sum(len(row[name] or "") for row in self.rows for name in ("key", "value"))
+        contents = sum(len(row.get(name) or "") for row in self.rows for name in ("key", "value"))
         return len(self.text) + contents + len(self.rows) * _ROW_BYTES + problems * _DAMAGE_BYTES
 
 
@@ -102,7 +103,7 @@ class GrepJob:
     times: Selection = field(default_factory=Selection)
     is_committed: bool = False
     most: int | None = None
-    text: TextOptions = field(default_factory=TextOptions)
+    text: TextOptions = field(default_factory=lambda: TextOptions(Utf8Contents()))
 
     def run(self, split: RangeSplit) -> SearchResult:
         """Search a split, up to the limit of a result."""
@@ -158,8 +159,7 @@ class _Search:
         self.job = job
         self.split = split
         self.left = job.most
-        line_start = f"{split.path}:".encode("utf-8", "surrogateescape")
-        self.text = replace(job.text, line_start=line_start)
+        self.line_start = f"{split.path}:".encode("utf-8", "surrogateescape")
         self.selection = replace(
             job.times, from_offset=split.from_offset, to_offset=split.to_offset
         )
@@ -242,9 +242,7 @@ class _Search:
         kept = columns if flags.all() else with_rows(columns, flags)
         batches = kept.batches
         if self.job.shown is Shown.LINES:
-            heads = [""] * batches.count
-            text = join_lines(kept, heads, self.text, lambda _position, _problem: None)
-            return SearchResult(matches, bytes(java_utf8_bytes(text)))
+            return SearchResult(matches, self._record_lines(kept))
         kinds = map(timestamp_type, batches.magic.tolist(), batches.attributes.tolist())
         of_batch = list(zip(batches.position.tolist(), kinds, strict=True))
         rows = [
@@ -252,6 +250,21 @@ class _Search:
             for record, batch in enumerate(kept.batch.tolist())
         ]
         return SearchResult(matches, rows=tuple(rows))
+
+    def _record_lines(self, columns: RecordColumns) -> bytes:
+        start = self.line_start
+        if java_utf8_bytes(start) is start:
+            return self._joined_lines(columns, start)
+        # The bytes of a path stay as they are, those of keys and values do not.
+        each = np.arange(columns.count)
+        lines = (self._joined_lines(with_rows(columns, each == n), b"") for n in each.tolist())
+        return b"".join(start + line for line in lines)
+
+    def _joined_lines(self, columns: RecordColumns, line_start: bytes) -> bytes:
+        options = replace(self.job.text, line_start=line_start)
+        heads = [""] * columns.batches.count
+        text = join_lines(columns, heads, options, lambda _position, _problem: None)
+        return bytes(java_utf8_bytes(text))
 
     def _in_sets(self, sets: Sequence[MessageSet]) -> Iterator[SearchResult]:
         """Search messages of magic 0 and 1."""
@@ -293,7 +306,9 @@ class _Search:
                 line
                 for each, message in found
                 for line in message_lines(
-                    replace(each, messages=[message]), self.text, lambda _position, _problem: None
+                    replace(each, messages=[message]),
+                    self.job.text,
+                    lambda _position, _problem: None,
                 )
             ]
             return SearchResult(len(found), self._lines(lines))
@@ -306,8 +321,7 @@ class _Search:
         return SearchResult(len(found))
 
     def _lines(self, lines: Iterable[str]) -> bytes:
-        start = self.text.line_start
-        return b"".join(start + line.encode() + b"\n" for line in lines)
+        return b"".join(self.line_start + line.encode() + b"\n" for line in lines)
 
     def parts_0_7(self) -> Iterator[SearchResult]:
         """Search a log of Kafka 0.7, whose offsets are positions in all that was written."""
@@ -344,7 +358,7 @@ class _Search:
 
     def _shown_0_7(self, found: Sequence[kafka07.Message], position: int) -> SearchResult:
         if self.job.shown is Shown.LINES:
-            lines = [dump_0_7.record_line(message, self.text.contents) for message in found]
+            lines = [dump_0_7.record_line(message, self.job.text.contents) for message in found]
             return SearchResult(len(found), self._lines(lines))
         if self.job.shown is Shown.ROWS:
             rows = tuple(dump_0_7.record_row(message, position) for message in found)
