@@ -50,7 +50,7 @@ def described(path: Path) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.parametrize("target", [KeptUpTo(2), NewBytes(b"other"), JoinedFrom(())])
-def test_what_changes_keeps_owner_group_mode_and_time(tmp_path: Path, target: TargetFile) -> None:
+def test_a_changed_file_keeps_owner_group_mode_and_time(tmp_path: Path, target: TargetFile) -> None:
     log = write_files(tmp_path, {f"{ZERO}.log": b"1234"}) / f"{ZERO}.log"
     set_aside(log, 0o604)
     if os.geteuid() == 0:
@@ -192,7 +192,7 @@ def test_without_enough_space_nothing_is_started(
     assert original_of(tmp_path) == before
 
 
-def test_an_owner_that_cannot_be_set_is_noticed_before_anything_changes(
+def test_an_owner_that_cannot_be_set_is_detected_before_anything_changes(
     tmp_path: Path,
 ) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234", "old": b""})
@@ -266,7 +266,7 @@ def directories(draw: st.DrawFn) -> dict[str, bytes]:
 
 @st.composite
 def target_files(draw: st.DrawFn, files: dict[str, bytes]) -> dict[str, TargetFile]:
-    """Anything that can be said of these files, by the rules that it goes by."""
+    """Generate any valid target state of these files."""
     target: dict[str, TargetFile] = {}
     free = [name for name in draw(st.permutations(NAMES)) if not name.endswith(".deleted")]
     for name in sorted(files):

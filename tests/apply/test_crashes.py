@@ -1,4 +1,4 @@
-"""A run that is stopped anywhere can be finished and undone."""
+"""A run interrupted at any operation can be finished and undone."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ def test_a_plan_reaches_its_target_state_and_its_undo_the_original(
 
 
 @cases
-def test_without_undo_data_nothing_but_the_target_state_is_left(
-    quick_path: Path, case: Case
-) -> None:
+def test_without_undo_data_only_the_target_state_remains(quick_path: Path, case: Case) -> None:
     bench = Bench(quick_path, case)
 
     assert bench.apply(keep_undo=False) is None
@@ -58,7 +56,7 @@ def test_without_undo_data_nothing_but_the_target_state_is_left(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
-def test_a_run_that_is_stopped_anywhere_is_finished_by_the_next(
+def test_a_run_interrupted_at_any_operation_is_finished_by_the_next(
     quick_path: Path, case: Case, unsynced: bool
 ) -> None:
     bench = Bench(quick_path, case)
@@ -75,7 +73,7 @@ def test_a_run_that_is_stopped_anywhere_is_finished_by_the_next(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
-def test_a_run_that_is_stopped_anywhere_can_be_undone(
+def test_a_run_interrupted_at_any_operation_can_be_undone(
     quick_path: Path, case: Case, unsynced: bool
 ) -> None:
     bench = Bench(quick_path, case)
@@ -94,7 +92,7 @@ def test_a_run_that_is_stopped_anywhere_can_be_undone(
 
 @pytest.mark.parametrize("unsynced", [False, True], ids=["kept", "lost"])
 @cases
-def test_an_undo_that_is_stopped_anywhere_is_finished_by_the_next_run(
+def test_an_undo_interrupted_at_any_operation_is_finished_by_the_next_run(
     quick_path: Path, case: Case, unsynced: bool
 ) -> None:
     bench = Bench(quick_path, case)

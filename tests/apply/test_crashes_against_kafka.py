@@ -1,4 +1,4 @@
-"""A broker that is started after kdump was stopped loses nothing that it would have kept."""
+"""A broker started after an interrupted run keeps what it would have kept without the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ STATES_OF_A_CASE: Final = 24
 
 
 class Gallery:
-    """Log directories in which states of the same partition stand beside each other."""
+    """Log directories with several states of the same partition."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class Gallery:
         return refused
 
     def log_start(self, partition: Path) -> int:
-        """Where Kafka lets a log begin that it loads after a clean shutdown."""
+        """Return the log start offset that Kafka uses after a clean shutdown."""
         path = partition.parent / names.LOG_START_OFFSET_CHECKPOINT
         starts = dict(decode_offset_checkpoint(path.read_bytes()))
         first = min(int(log.stem) for log in partition.glob("*.log"))
@@ -80,7 +80,7 @@ def kept_batches(partition: Path) -> set[bytes]:
 
 
 def batches_of(log: bytes) -> Iterator[bytes]:
-    """The valid ones: salvage removes the others on purpose."""
+    """Return the valid batches: salvage removes the others on purpose."""
     for start, end in pairwise([*batch_positions(log), len(log)]):
         checksum = int.from_bytes(log[start + CRC_POSITION : start + ATTRIBUTES_POSITION])
         if checksum == crc32c.crc32c(log[start + ATTRIBUTES_POSITION : end]):
@@ -88,7 +88,7 @@ def batches_of(log: bytes) -> Iterator[bytes]:
 
 
 @pytest.mark.differential
-def test_wherever_kdump_is_stopped_kafka_keeps_what_it_would_have_kept(
+def test_after_an_interruption_kafka_keeps_what_it_would_have_kept(
     quick_path: Path, loader_server: LoaderServer
 ) -> None:
     gallery = Gallery(quick_path / "gallery")

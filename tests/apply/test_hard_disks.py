@@ -1,4 +1,4 @@
-"""Full, unreadable and read-only disks: kdump loses nothing there."""
+"""Full, unreadable and read-only disks: kdump loses no data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def all_but_lock(log_dir: Path) -> dict[str, Seen]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Return a file system of its own, of two megabytes."""
+    """Mount a file system of two megabytes."""
     path = tmp_path / "disk"
     path.mkdir()
     with mounted("-t", "tmpfs", "-o", "size=2m", "kdump-test", at=path):
@@ -68,7 +68,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path, *, but_pages: int) -> Path:
-    """Take all the space but a few pages."""
+    """Fill the disk except for a few pages."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         with contextlib.suppress(OSError):  # that there is no space left
@@ -101,7 +101,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_directory_unchanged(
     log_dir = small_disk / "logs"
     bad_batch_in_the_middle(log_dir)
     before = all_but_lock(log_dir)
-    # What is free before is gone when it is needed.
+    # Space that is free at first is used up later.
     real = os.statvfs(small_disk)
     monkeypatch.setattr(os, "statvfs", lambda _: real)
     statuses = []
@@ -120,7 +120,7 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_directory_unchanged(
     assert statuses[-1] & 8 == 0
 
 
-def test_on_a_full_disk_files_that_go_anyway_are_deleted_first(small_disk: Path) -> None:
+def test_on_a_full_disk_leftover_files_are_deleted_first(small_disk: Path) -> None:
     root = plain_directory(small_disk / "logs", ("a", "b"))
     first, *_, last = sorted((root / "a-0").glob("*.log"))
     fill(small_disk, but_pages=0)
@@ -168,7 +168,7 @@ def test_on_a_full_disk_nothing_is_deleted_that_an_undo_needs(small_disk: Path) 
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_stopped_during_early_removals_only_files_that_go_anyway_are_gone(
+def test_an_interruption_during_early_removals_affects_only_leftover_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     root = plain_directory(tmp_path / "logs")
@@ -213,7 +213,7 @@ def test_an_undo_on_a_full_disk_changes_nothing_and_takes_no_space(small_disk: P
     assert seen_by_broker(log_dir) == before
 
 
-# ---- Full, and not stopped cleanly ----
+# ---- Full after an unclean shutdown ----
 
 
 def with_leftovers(log_dir: Path) -> Path:
@@ -285,7 +285,7 @@ def test_with_an_undo_a_full_disk_is_left_unchanged(small_disk: Path) -> None:
 
 @pytest.fixture(scope="module")
 def recovered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return what a recovery leaves that has all the room it wants."""
+    """Return the files after a recovery with enough space."""
     log_dir = with_leftovers(tmp_path_factory.mktemp("roomy") / "logs")
     assert recover("--no-undo", "--now", str(NOW_MS), log_dir).exit_status == 1
     return seen_by_broker(log_dir)
@@ -293,14 +293,14 @@ def recovered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("at", range(13))
-def test_stopped_during_early_removals_the_next_run_reaches_the_same_end(
+def test_after_an_interruption_during_early_removals_the_next_run_has_the_same_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, recovered: dict[str, bytes]
 ) -> None:
     log_dir = with_leftovers(tmp_path / "logs")
     attic = tmp_path / "attic"
     attic.mkdir()
     files = VolatileFiles(log_dir, attic, stop_after=at)
-    # There is room when half of the leftovers are gone.
+    # There is enough space once half of the leftover files are deleted.
     rooms = itertools.chain([0] * 5, itertools.repeat(1 << 30))
     monkeypatch.setattr("kdump.apply.disk_space.free_bytes_at", lambda _: next(rooms))
     monkeypatch.setattr("kdump.jobs.execution.apply_plan", partial(apply_plan, files=files))
@@ -348,12 +348,12 @@ def test_a_read_error_in_a_segment_leaves_its_partition_and_the_others_are_repai
             assert now[name] == seen
     assert tree_of(log_dir / "other-0") != others
     assert not (log_dir / names.CLEAN_SHUTDOWN_MARKER).exists()
-    # When the disk gives it after all, nothing has been lost.
+    # If the disk returns the data later, nothing has been lost.
     assert recover(log_dir).exit_status & 8 == 0
     assert (log_dir / names.CLEAN_SHUTDOWN_MARKER).exists()
 
 
-# ---- Not to be written ----
+# ---- Read-only ----
 
 
 def as_nobody(args: list[str]) -> Outcome:
@@ -406,7 +406,7 @@ def test_a_directory_without_write_permission_is_left_unchanged_with_advice(
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
 @pytest.mark.parametrize("args", [(), ("--no-undo",)], ids=["with an undo", "without"])
 @pytest.mark.parametrize("pattern", [f"{PARTITION}/*.log", PARTITION])
-def test_missing_write_permission_is_noticed_before_anything_changes(
+def test_missing_write_permission_is_detected_before_anything_changes(
     quick_path: Path, pattern: str, args: tuple[str, ...]
 ) -> None:
     log_dir = quick_path / "logs"

@@ -1,4 +1,4 @@
-"""No journal, whoever wrote it, changes anything outside of its log directory."""
+"""No journal, even a forged one, changes anything outside its log directory."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def kdump(*args: str | Path) -> Outcome:
 
 
 def seen(log_dir: Path) -> dict[str, Any]:
-    """All that is there, but for the lock."""
+    """Return everything in the directory except the lock."""
     tree = tree_of(log_dir.parent)
     return {name: each for name, each in tree.items() if not name.endswith((".lock", "logs", "."))}
 
 
 def require_refused(log_dir: Path, journal: Path, *commands: tuple[str, ...]) -> str:
-    """No command may change anything, each names the journal; return the last error."""
+    """Check that every command names the journal and changes nothing; return the last error."""
     before = seen(log_dir)
     said = ""
     for command in commands:
@@ -173,11 +173,11 @@ def test_the_number_in_a_journal_must_be_that_of_its_file_name(log_dir: Path) ->
     assert "run 1" in require_refused(log_dir, log_dir / ".kdump-7.applied", *UNDO)
 
 
-# ---- Who may write one ----
+# ---- Owners of journals ----
 
 
 def exit_status_as(user: int, work: Callable[[], object]) -> int:
-    """Do something in a child process that has the rights of ``user`` alone."""
+    """Run a function in a child process with only the rights of ``user``."""
     child = os.fork()
     if not child:
         status = 1
@@ -265,7 +265,7 @@ def test_a_journal_of_the_owner_of_a_directory_creates_no_file_of_root(log_dir: 
         assert seen(log_dir) == before
 
 
-# ---- What is in a journal's place ----
+# ---- Other files in place of a journal ----
 
 
 @pytest.mark.parametrize("state", RunState)
@@ -302,7 +302,7 @@ def test_a_directory_with_the_name_of_a_journal_is_ignored(log_dir: Path) -> Non
     }
 
 
-# ---- What is in its files' place ----
+# ---- Other files in place of its files ----
 
 
 def replaced_by_link(log_dir: Path) -> Path:
@@ -389,7 +389,9 @@ def test_a_file_is_not_copied_for_users_who_may_not_read_it(log_dir: Path) -> No
     assert seen(log_dir) == before
 
 
-def test_contradicting_records_stay_in_the_directory_and_are_all_previewed(log_dir: Path) -> None:
+def test_contradicting_records_change_only_the_directory_and_are_all_previewed(
+    log_dir: Path,
+) -> None:
     checkpoint = "recovery-point-offset-checkpoint"
     forge(
         log_dir,
@@ -438,7 +440,7 @@ def test_everything_that_another_command_would_finish_is_previewed(log_dir: Path
     assert f"  write {PARTITION}/moved: 1 B" in said
 
 
-# ---- Anything ----
+# ---- Random journals ----
 
 
 def leaves(said: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -475,7 +477,7 @@ def value_at(said: Any, path: tuple[Any, ...]) -> Any:
 
 
 def alike(said: dict[str, Any], path: tuple[Any, ...]) -> st.SearchStrategy[Any]:
-    """Values of the same type that stand elsewhere in the journal."""
+    """Return values of the same type from other places in the journal."""
     kind = type(value_at(said, path))
     return st.sampled_from(
         [value for other in leaves(said) if type(value := value_at(said, other)) is kind]
@@ -585,11 +587,11 @@ def test_every_truncated_journal_is_an_error(log_dir: Path) -> None:
             read_journal(journal)
 
 
-# ---- The way out ----
+# ---- Advice ----
 
 
 def advised(said: str) -> list[str]:
-    """The command that a message advises."""
+    """Return the command that a message advises."""
     (command,) = re.findall(r"'(kdump undo --discard .*?)' (?:removes|discards)", said)
     return shlex.split(command)[1:]
 

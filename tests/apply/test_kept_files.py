@@ -1,4 +1,4 @@
-"""Undo data is checked before the first change, so that no undo stops half-way."""
+"""Undo data is checked before the first change, so that no undo stops halfway."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def log_dir(quick_path: Path) -> Path:
 
 
 def repair(log_dir: Path) -> None:
-    """Let a run keep files as they were, some bytes, and what it leaves out of a log."""
+    """Run a repair whose undo data has whole files, byte ranges, and ranges removed from a log."""
     left = (CopiedFrom(BIG, 0, 1000),)
     plan = plan_of(
         log_dir,
@@ -197,7 +197,7 @@ def test_truncated_new_content_is_not_renamed_into_place(log_dir: Path) -> None:
     assert original_of(log_dir) == before
 
 
-# ---- Runs that keep no undo ----
+# ---- Runs without undo data ----
 
 
 def test_a_stale_journal_without_undo_data_says_how_to_discard_it(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_a_stale_journal_without_undo_data_says_how_to_discard_it(tmp_path: Path
     assert kdump("recover", "--dry-run", log_dir).exit_status & 8 == 0
 
 
-# ---- What is shown ----
+# ---- Previews ----
 
 
 @pytest.mark.parametrize("state", [RunState.APPLYING, RunState.UNDOING])

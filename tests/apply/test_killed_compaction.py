@@ -1,4 +1,4 @@
-"""A compaction that is killed is finished by the next run; or a broker can be started."""
+"""A killed compaction is finished by the next run, or a broker can be started."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def original(quick_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_next_run_reaches_the_same_end(original: Path, killable: KillableKdump) -> None:
+def test_the_next_run_has_the_same_result(original: Path, killable: KillableKdump) -> None:
     whole = original.with_name("whole")
     shutil.copytree(original, whole)
     assert run_kdump(["compact", str(whole), *ARGS], Path.cwd()).exit_status == 0

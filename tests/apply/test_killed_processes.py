@@ -27,7 +27,7 @@ def kdump(*args: str | Path) -> int:
 
 
 def without_lock(seen: dict[str, Seen]) -> dict[str, Seen]:
-    """Leave out what a lock leaves that was killed, or takes away that was given back."""
+    """Ignore lock files, which a killed run leaves and a finished run deletes."""
     return {name: each for name, each in seen.items() if name != names.LOCK_FILE}
 
 

@@ -1,4 +1,4 @@
-"""A retention run that is killed is finished by the next run; or a broker can be started."""
+"""A killed retention run is finished by the next run, or a broker can be started."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ commands = pytest.mark.parametrize(
             14,
         ),
     ],
-    ids=["some goes", "all goes", "delete-records"],
+    ids=["some segments", "all segments", "delete-records"],
 )
 
 
@@ -52,7 +52,7 @@ def original(quick_path: Path) -> Path:
 
 
 @commands
-def test_the_next_run_reaches_the_same_end(
+def test_the_next_run_has_the_same_result(
     original: Path, killable: KillableKdump, command: str, args: tuple[str, ...], start: int
 ) -> None:
     whole = original.with_name("whole")
@@ -67,7 +67,7 @@ def test_the_next_run_reaches_the_same_end(
 
 
 def log_start(root: Path) -> int:
-    """Where a broker that has stopped let the log begin."""
+    """Return the log start offset of a stopped broker."""
     lines = lines_of(root, names.LOG_START_OFFSET_CHECKPOINT)
     return lines.get(ORDERS, logs_of(root / ORDERS)[0])
 

@@ -36,7 +36,7 @@ def test_the_lock_is_exclusive_and_its_file_is_deleted_afterwards(tmp_path: Path
     assert not (tmp_path / ".lock").exists()
 
 
-def test_a_lock_file_that_a_crash_left_is_locked_and_deleted(tmp_path: Path) -> None:
+def test_a_lock_file_left_by_a_crash_is_locked_and_deleted(tmp_path: Path) -> None:
     (tmp_path / ".lock").touch(mode=0o640)
     os.utime(tmp_path / ".lock", ns=(1, 2))
 
@@ -48,7 +48,7 @@ def test_a_lock_file_that_a_crash_left_is_locked_and_deleted(tmp_path: Path) -> 
     assert not (tmp_path / ".lock").exists()
 
 
-def test_the_lock_file_stays_if_requested(tmp_path: Path) -> None:
+def test_the_lock_file_is_kept_on_request(tmp_path: Path) -> None:
     with hold_locks([tmp_path]):
         assert leftover_of(tmp_path) is None
         assert leave_behind(tmp_path)
@@ -108,7 +108,7 @@ def test_a_lock_file_that_its_holder_deletes_meanwhile_is_not_used(
         assert is_locked_for_others(tmp_path)
 
 
-def test_whoever_locks_the_directory_while_the_lock_is_released_keeps_it(
+def test_a_lock_taken_during_the_release_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lockf = fcntl.lockf
@@ -181,7 +181,7 @@ def test_a_foreign_file_that_appears_as_the_lock_keeps_its_owner(
     log_dir.mkdir()
     os.chown(log_dir, 4711, 4711)
     foreign.touch()
-    # It comes to be there between the look and the opening.
+    # The file appears between the check and the open.
     looks: list[Path] = []
 
     def look(path: Path) -> None:

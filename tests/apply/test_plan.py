@@ -1,4 +1,4 @@
-"""A plan is the difference to the target state, in an order that is safe at every point."""
+"""A plan has the differences to the target state, in an order that is safe at every point."""
 
 from __future__ import annotations
 
@@ -50,14 +50,16 @@ def test_making_a_plan_changes_nothing(tmp_path: Path) -> None:
     assert tree_of(tmp_path) == before
 
 
-def test_an_invalid_swap_goes_before_the_cleaned_that_makes_it_invalid(tmp_path: Path) -> None:
+def test_an_invalid_swap_is_removed_before_the_cleaned_file_that_makes_it_invalid(
+    tmp_path: Path,
+) -> None:
     leftovers = [f"{FIVE}.log.swap", f"{FIVE}.index.cleaned", f"{ZERO}.log.deleted"]
     write_files(tmp_path, dict.fromkeys(leftovers, b"x"))
     plan = plan_of(tmp_path, dict.fromkeys(leftovers, Gone()))
     assert told(plan) == [f"remove {name}" for name in leftovers]
 
 
-def test_segments_that_a_swap_replaces_go_before_it_is_renamed(tmp_path: Path) -> None:
+def test_segments_that_a_swap_replaces_are_removed_before_its_rename(tmp_path: Path) -> None:
     files = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index", "snapshot")]
     write_files(tmp_path, dict.fromkeys([*files, f"{ZERO}.log.swap", f"{ZERO}.index.swap"], b"x"))
     plan = plan_of(
@@ -113,7 +115,7 @@ def test_segments_can_be_removed_at_both_ends_of_a_log(tmp_path: Path) -> None:
     assert told(plan) == [f"remove {bases[at]}.log" for at in (0, 1, 5, 4)]
 
 
-def test_an_empty_segment_is_created_before_the_segments_that_it_replaces_go(
+def test_an_empty_segment_is_created_before_the_segments_that_it_replaces_are_removed(
     tmp_path: Path,
 ) -> None:
     gone = [f"{base}.{kind}" for base in (ZERO, FIVE) for kind in ("log", "index")]
@@ -130,7 +132,7 @@ def test_an_empty_segment_is_created_before_the_segments_that_it_replaces_go(
     ]
 
 
-def test_an_empty_segment_before_the_removed_ones_is_created_after_they_are_gone(
+def test_an_empty_segment_before_removed_segments_is_created_after_their_removal(
     tmp_path: Path,
 ) -> None:
     write_files(tmp_path, {f"{FIVE}.log": b"1234", f"{NINE}.log": b""})
@@ -222,7 +224,7 @@ def test_the_parts_of_a_split_segment_are_replaced_together(tmp_path: Path) -> N
     assert plan.lost_bytes == 0
 
 
-def test_a_staged_segment_replaces_those_up_to_the_next_that_stays(tmp_path: Path) -> None:
+def test_a_staged_segment_replaces_those_up_to_the_next_kept_segment(tmp_path: Path) -> None:
     ready = {f"{ZERO}.log.cleaned": b"ab", f"{ZERO}.index.cleaned": b""}
     old = {f"{base}.{kind}": b"old" for base in (ZERO, FIVE) for kind in ("log", "index")}
     write_files(tmp_path, {**ready, **old, f"{NINE}.log": b"z"})
@@ -259,7 +261,7 @@ def test_the_clean_shutdown_marker_is_written_last_if_partitions_change(tmp_path
     assert told(plan_of(tmp_path, {}, root)) == ["create recovery-point-offset-checkpoint: 4 bytes"]
 
 
-def test_a_plan_says_what_is_lost_and_what_space_it_needs(tmp_path: Path) -> None:
+def test_a_plan_reports_losses_and_the_space_that_it_needs(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"x" * 9000, f"{FIVE}.log": b"y" * 500, "old": b"z"})
     plan = plan_of(
         tmp_path,
@@ -269,13 +271,13 @@ def test_a_plan_says_what_is_lost_and_what_space_it_needs(tmp_path: Path) -> Non
     assert plan.needed_bytes == 1000 + 70
 
 
-def test_zeroes_after_an_index_are_no_loss(tmp_path: Path) -> None:
+def test_zeroes_after_an_index_are_not_a_loss(tmp_path: Path) -> None:
     partition = write_files(tmp_path, {f"{ZERO}.index": b"12345678"})
     os.truncate(partition / f"{ZERO}.index", 10 << 20)
     assert plan_of(tmp_path, {f"{ZERO}.index": KeptUpTo(8)}).lost_bytes <= 4096
 
 
-def test_rows_name_the_same_fields_for_every_operation(tmp_path: Path) -> None:
+def test_rows_have_the_same_fields_for_every_operation(tmp_path: Path) -> None:
     write_files(tmp_path, {f"{ZERO}.log": b"1234"})
     assert list(plan_of(tmp_path, {f"{ZERO}.log": KeptUpTo(2)}).rows()) == [
         {

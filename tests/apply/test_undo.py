@@ -46,7 +46,7 @@ def test_runs_are_undone_one_after_the_other(log_dir: Path) -> None:
         assert original_of(log_dir) == states.pop()
 
 
-def test_an_older_run_is_not_taken_back_before_the_newer_one(log_dir: Path) -> None:
+def test_an_older_run_is_not_undone_before_the_newer_one(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
     apply(log_dir, {"b": Gone()})
     with pytest.raises(KdumpError, match="run 2 came after 1; undo that one first"):
@@ -54,7 +54,7 @@ def test_an_older_run_is_not_taken_back_before_the_newer_one(log_dir: Path) -> N
 
 
 @pytest.mark.parametrize("undo_id", ["1", "x", "01"])
-def test_what_is_not_kept_cannot_be_taken_back_or_given_up(log_dir: Path, undo_id: str) -> None:
+def test_a_run_without_undo_data_cannot_be_undone_or_discarded(log_dir: Path, undo_id: str) -> None:
     for use in (undo, discard):
         with pytest.raises(KdumpError, match=f"there is no undo {undo_id}"):
             use(log_dir, undo_id)
@@ -62,7 +62,7 @@ def test_what_is_not_kept_cannot_be_taken_back_or_given_up(log_dir: Path, undo_i
         undo(log_dir)
 
 
-def test_given_up_nothing_is_left_of_a_run(log_dir: Path) -> None:
+def test_discarding_removes_all_undo_data_of_a_run(log_dir: Path) -> None:
     before = original_of(log_dir)
     apply(log_dir, {LOG: KeptUpTo(6)})
     apply(log_dir, {"b": Gone(), "c": NewBytes(b"d")})
@@ -102,7 +102,7 @@ def test_a_changed_directory_is_not_undone(
     assert original_of(log_dir) == before
 
 
-def test_a_change_of_content_alone_is_noticed_in_small_files(log_dir: Path) -> None:
+def test_a_change_of_content_alone_is_detected_in_small_files(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
     apply_plan(plan_of(log_dir, {"b": NewBytes(b"B")}), keep_undo=False, command="x")
     with pytest.raises(KdumpError, match="orders-0/b has changed"):
@@ -118,7 +118,7 @@ def test_other_partitions_and_the_lock_may_change(log_dir: Path) -> None:
     assert (log_dir / "orders-0" / LOG).read_bytes() == b"12345678"
 
 
-def test_a_copy_of_the_directory_can_be_taken_back_as_well(log_dir: Path, tmp_path: Path) -> None:
+def test_a_run_can_be_undone_in_a_copy_of_the_directory(log_dir: Path, tmp_path: Path) -> None:
     before = seen_by_broker(log_dir)
     apply(log_dir, {LOG: KeptUpTo(6), "b": Gone()})
     shutil.copytree(log_dir, tmp_path / "copy")
@@ -126,7 +126,7 @@ def test_a_copy_of_the_directory_can_be_taken_back_as_well(log_dir: Path, tmp_pa
     assert seen_by_broker(tmp_path / "copy") == before
 
 
-def test_a_cut_file_with_another_hard_link_is_not_written_through(
+def test_a_truncated_file_with_another_hard_link_is_not_written_through(
     log_dir: Path, tmp_path: Path
 ) -> None:
     before = original_of(log_dir)
@@ -137,7 +137,7 @@ def test_a_cut_file_with_another_hard_link_is_not_written_through(
     assert original_of(log_dir) == before
 
 
-def test_a_lock_file_that_a_crash_had_left_is_there_again(log_dir: Path) -> None:
+def test_a_lock_file_left_by_a_crash_is_restored(log_dir: Path) -> None:
     (log_dir / names.LOCK_FILE).touch()
     before = original_of(log_dir)
     with hold_locks([log_dir]):
@@ -148,7 +148,7 @@ def test_a_lock_file_that_a_crash_had_left_is_there_again(log_dir: Path) -> None
     assert original_of(log_dir) == before
 
 
-def test_what_would_be_done_is_said_beforehand(log_dir: Path) -> None:
+def test_an_undo_can_be_previewed(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6), "d": NewBytes(b"")}, command="kdump verify --repair")
     run, restored = preview_undo(log_dir)
     assert (run.command, run.is_interrupted, run.files) == ("kdump verify --repair", False, 2)
@@ -159,7 +159,7 @@ def test_what_would_be_done_is_said_beforehand(log_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}\n", b'{"kdump":1,"size_bytes":0,"crc32c":1}\n'])
-def test_a_damaged_journal_is_refused_and_can_be_given_up(log_dir: Path, damage: bytes) -> None:
+def test_a_damaged_journal_is_refused_and_can_be_discarded(log_dir: Path, damage: bytes) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
     (log_dir / ".kdump-1.applied").write_bytes(damage)
     with pytest.raises(KdumpError, match=r"\.kdump-1\.applied: is damaged"):
@@ -180,7 +180,7 @@ def test_files_with_odd_names_are_restored(log_dir: Path) -> None:
     assert original_of(log_dir) == before
 
 
-def test_with_nothing_interrupted_there_is_nothing_to_finish(log_dir: Path) -> None:
+def test_without_an_interrupted_run_there_is_nothing_to_finish(log_dir: Path) -> None:
     apply(log_dir, {LOG: KeptUpTo(6)})
     before = original_of(log_dir)
     assert finish_interrupted(log_dir) is None

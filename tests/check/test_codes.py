@@ -1,4 +1,4 @@
-"""The codes of findings: one table, one place that looks for each, and no meaning in a text."""
+"""The codes of findings: one table, one module for each, and no decision by a text."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ IN_TWO_MODULES: Final = {
     # In the root of a log directory and in a partition.
     *("partition-twice", "foreign-file", "kdump-file", "file-unreadable"),
 }
-"""Codes of what is looked for in two places."""
+"""Codes that are checked in two places."""
 
 
 def modules_by_code() -> dict[str, set[str]]:
-    """The modules of the checks that can make a finding of each code."""
+    """Return the modules of checks that can make a finding of each code."""
     found: dict[str, set[str]] = defaultdict(set)
     for path, tree in TREES.items():
         if not path.startswith(("check/", "jobs/")) or path == "check/invariants.py":
@@ -51,7 +51,7 @@ def modules_by_code() -> dict[str, set[str]]:
 
 
 def names_used(tree: ast.AST, imported: set[str]) -> Iterator[str]:
-    """Names of invariants that are used otherwise than for their code."""
+    """Return names of invariants that are used for other purposes than their code."""
     codes_only = {
         id(node.value)
         for node in ast.walk(tree)
@@ -71,7 +71,7 @@ def names_used(tree: ast.AST, imported: set[str]) -> Iterator[str]:
             yield node.attr
 
 
-def test_each_code_is_looked_for_in_one_module() -> None:
+def test_each_code_is_checked_in_one_module() -> None:
     found = modules_by_code()
     assert found.keys() == INVARIANTS.keys()
     assert {code for code, modules in found.items() if len(modules) > 1} == IN_TWO_MODULES
@@ -101,7 +101,7 @@ def test_nothing_is_decided_by_the_words_of_a_message() -> None:
 
 
 def decides_by_words(node: ast.AST) -> bool:
-    """Whether an error's or a finding's sentence is compared, or searched for a word."""
+    """Tell whether the text of an error or a finding is compared or searched."""
     if isinstance(node, ast.Compare):
         return any(
             isinstance(each, ast.Attribute) and each.attr == "what"
@@ -116,7 +116,7 @@ def decides_by_words(node: ast.AST) -> bool:
     )
 
 
-def test_every_remedy_is_that_of_some_code() -> None:
+def test_every_remedy_belongs_to_a_code() -> None:
     assert {each.remedy for each in INVARIANTS.values()} == set(Remedy)
 
 

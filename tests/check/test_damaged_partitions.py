@@ -1,4 +1,4 @@
-"""Verify finds whatever makes Kafka cut, drop or refuse something, and reports nothing else.
+"""Verify finds all damage that makes Kafka truncate, delete or refuse data, and nothing else.
 
 Partitions are generated, loaded once by Kafka, damaged, and loaded by Kafka again.
 """
@@ -184,7 +184,7 @@ def test_damage_that_makes_kafka_lose_or_refuse_data_is_found(trial: Trial, leve
     assert not missed
 
 
-def test_the_verdict_says_what_kafka_does(trial: Trial) -> None:
+def test_the_verdict_predicts_what_kafka_does(trial: Trial) -> None:
     _, verdicts = found(trial.damaged, Level.QUICK)
     wrong = {}
     hit = set(trial.hit)

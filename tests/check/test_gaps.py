@@ -61,7 +61,7 @@ def found(
         ("compact,delete", Severity.INFO),
     ],
 )
-def test_a_missing_segment_is_as_bad_as_the_policy_says(
+def test_the_severity_of_a_missing_segment_depends_on_the_policy(
     tmp_path: Path, policy: str | None, severity: Severity
 ) -> None:
     path = log_directory(tmp_path / "d1", with_gap())
@@ -97,7 +97,7 @@ def test_batches_that_lost_records_show_that_a_log_was_compacted(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("missing", "code"), [(1, "offset-gap"), (3, "offset-gap")])
-def test_a_missing_batch_is_as_bad_as_a_missing_segment(
+def test_a_missing_batch_is_as_severe_as_a_missing_segment(
     tmp_path: Path, missing: int, code: str
 ) -> None:
     each = [of_producer(offset, sequence=offset) for offset in range(6)]
@@ -111,7 +111,7 @@ def test_a_missing_batch_is_as_bad_as_a_missing_segment(
 
 
 @pytest.mark.parametrize("policy", ["delete", None])
-def test_the_producers_that_wrote_into_a_gap_are_named(tmp_path: Path, policy: str | None) -> None:
+def test_producers_with_records_in_a_gap_are_named(tmp_path: Path, policy: str | None) -> None:
     path = log_directory(tmp_path / "d1", with_gap())
 
     (gap,), _ = found(path, "producer-sequence-gap", policy=policy)

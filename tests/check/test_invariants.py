@@ -606,7 +606,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])
-def test_a_violated_invariant_is_found_and_nothing_else(case: Case, tmp_path: Path) -> None:
+def test_only_the_violated_invariant_is_found(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path / "logs")
     found = findings_in(tmp_path / "logs")
     assert case.code in {each.code for each in found}
@@ -616,7 +616,7 @@ def test_a_violated_invariant_is_found_and_nothing_else(case: Case, tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])
-def test_it_is_found_from_its_level_on(case: Case, tmp_path: Path) -> None:
+def test_a_violated_invariant_is_found_at_its_level_and_above(case: Case, tmp_path: Path) -> None:
     case.write(tmp_path / "logs")
     seen = [
         case.code in {each.code for each in findings_in(tmp_path / "logs", level=level)}
@@ -625,7 +625,7 @@ def test_it_is_found_from_its_level_on(case: Case, tmp_path: Path) -> None:
     assert seen == [level >= case.level for level in Level]
 
 
-def test_every_code_has_a_way_to_make_it_appear() -> None:
+def test_every_code_has_a_violation() -> None:
     assert {case.code for case in CASES} | ELSEWHERE == set(INVARIANTS)
 
 

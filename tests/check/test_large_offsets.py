@@ -1,4 +1,4 @@
-"""Offsets up to the greatest that Kafka can give are valid, and one more is not."""
+"""Offsets up to Kafka's largest are valid, and one more is not."""
 
 from __future__ import annotations
 

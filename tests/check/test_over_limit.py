@@ -98,7 +98,7 @@ def test_compact_reads_it_with_a_higher_limit(compactable: Path) -> None:
     assert table["key"].to_pylist() == [b"large", b"k", b"other"]
 
 
-def test_a_large_message_of_magic_1_is_read(tmp_path: Path) -> None:
+def test_a_large_uncompressed_message_is_read_without_a_higher_limit(tmp_path: Path) -> None:
     """A message that is not compressed needs no limit but that of its file."""
     log = (
         write_partition(tmp_path / "orders-0", {0: message(0, value=bytes(5 << 20), magic=1)})

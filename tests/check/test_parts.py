@@ -65,7 +65,7 @@ def test_parts_have_the_findings_of_the_whole(first: int, second: int, tmp_path:
 
 
 @pytest.mark.parametrize("code", ["batch-offset-order", "producer-sequence-repeat"])
-def test_offsets_and_epochs_that_go_back_between_two_parts_are_found(
+def test_offsets_and_epochs_that_decrease_between_two_parts_are_found(
     code: str, tmp_path: Path
 ) -> None:
     model = LogModel()
@@ -113,7 +113,7 @@ def test_a_part_begins_where_the_previous_one_ended(
     size = sum(map(len, content))
     cut = data.draw(st.integers(0, size))
     first = check_part(scope_of(log), 0, cut, Level.DEFAULT, NOW_MS)
-    # Whatever the cut, a part ends with a batch.
+    # A part always ends with a batch.
     assert first.end >= cut
     second = check_part(scope_of(log), first.end, None, Level.DEFAULT, NOW_MS)
     parts: list[SegmentPart] = [first, second]

@@ -1,4 +1,4 @@
-"""A directory has the same findings checked whole, split up, or by many workers."""
+"""A directory has the same findings if it is checked whole, in splits, or by many workers."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def test_a_split_segment_has_the_findings_of_the_whole(
     whole, *whole_sums = verified(log_dir, IN_HERE)
     monkeypatch.setattr(pipeline, "split_bytes", lambda *_: SPLIT_BYTES)
     cut_up, *cut_sums = verified(log_dir, IN_HERE)
-    # What is damage and what is not, byte by byte, cannot depend on where the cuts are.
+    # The damaged bytes cannot depend on the split points.
     assert cut_sums == whole_sums
     assert Counter(cut_up) == Counter(whole)

@@ -1,4 +1,4 @@
-"""If offsets are missing, a transaction index is believed as far as a broker believes it."""
+"""If offsets are missing, a transaction index is trusted as far as a broker trusts it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGAN, LOST, NEXT = 0, 5, 10
 
 
 def codes(path: Path, begins: int) -> set[str]:
-    """Verify a log whose first segment begins a transaction, and whose second one aborts it."""
+    """Verify a log whose first segment begins a transaction that the second segment aborts."""
     logs = {
         0: of_producer(BEGAN, transactional=True),
         NEXT: joined([of_producer(NEXT, sequence=9, transactional=True), marker(NEXT + 1)]),

@@ -21,7 +21,7 @@ def lines(*args: str | Path) -> list[str]:
 
 
 def write(path: Path, *, flushed: int = 0) -> Path:
-    """An unclean directory with two partitions of two segments, flushed up to an offset."""
+    """Write an unclean directory with two partitions of two segments, flushed up to an offset."""
     write_log_directory(path, clean=False)
     for name in ("orders-0", "other-0"):
         logs = {
@@ -129,7 +129,7 @@ def damage_the_recovery_points(path: Path) -> None:
 
 
 def previewed(*args: str | Path) -> list[str]:
-    """What verify names after "to preview a repair"."""
+    """Return the command that verify suggests to preview a repair."""
     found = [line for line in lines("verify", *args) if line.startswith("to preview a repair")]
     return [word for line in found for word in shlex.split(line) if word in map(str, args)]
 
@@ -155,7 +155,7 @@ def test_a_directory_with_deleted_partitions_only_is_previewed_too(tmp_path: Pat
 
 
 def test_damage_of_a_directory_is_not_counted_for_its_first_partition(log_dir: Path) -> None:
-    flip(log_dir)  # back to what it was
+    flip(log_dir)  # restored
     damage_the_recovery_points(log_dir)
 
     assert not any(SALVAGE in line for line in lines("verify", log_dir))

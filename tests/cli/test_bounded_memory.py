@@ -1,4 +1,4 @@
-"""kdump's memory stays small, whatever a file contains or claims."""
+"""kdump's memory stays small for any content of a file."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def dump(
     name: str = NAME,
     command: str = "dump-segment",
 ) -> Run:
-    """Run kdump in a process of its own over a file of that content."""
+    """Run kdump in a separate process over a file with this content."""
     (tmp_path / name).write_bytes(content)
     output = tmp_path / "output"
     with output.open("wb") as stdout:
@@ -83,7 +83,7 @@ def dump(
 
 
 def packed_zeroes(codec: Codec, head: bytes, zeroes: int) -> bytes:
-    """Compress ``head`` and that many zeroes, without ever holding them."""
+    """Compress ``head`` and many zeroes, without holding them in memory."""
     target = io.BytesIO()
     block = bytes(MIB)
     match codec:
@@ -112,7 +112,7 @@ def packed_zeroes(codec: Codec, head: bytes, zeroes: int) -> bytes:
 
 
 def batch_of(codec: Codec, body: bytes, count: int) -> bytes:
-    """A batch whose checksum holds, around a compressed ``body``."""
+    """Make a batch with a valid checksum around a compressed ``body``."""
     tail = struct.pack(">hiqqqhii", codec, count - 1, 0, 0, -1, -1, -1, count) + body
     return struct.pack(">qiibI", 0, len(tail) + 9, 0, 2, crc32c.crc32c(tail)) + tail
 

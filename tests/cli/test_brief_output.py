@@ -65,7 +65,7 @@ def test_lines_fit_on_a_narrow_terminal(many: Path, line: str) -> None:
     lines = run_on_terminal(line.split(), many, 60)
 
     assert lines
-    # A path stays whole, and has a line of its own where that is too long.
+    # A path is never split; if it is too long, it has a line of its own.
     assert [each for each in lines if len(each) > 60 and " " in each.strip()] == []
 
 
@@ -85,7 +85,7 @@ def test_columns_that_do_not_fit_are_named(many: Path) -> None:
     assert last == "terminal too narrow for: TOPIC ID (--output json has all columns)"
 
 
-def test_a_long_name_takes_a_line_of_its_own(tmp_path: Path) -> None:
+def test_a_long_name_has_a_line_of_its_own(tmp_path: Path) -> None:
     root = write_partitions(tmp_path / "d", 1)
     name = "a" * 100
     (root / "events-0").rename(root / f"{name}-0")

@@ -1,4 +1,4 @@
-"""The commands of kdump are the modules of one package: a file more is a command more."""
+"""The commands of kdump are the modules of one package: each file adds a command."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_similar_name_is_suggested(tmp_path: Path) -> None:
     assert outcome.stderr.startswith(b"kdump: no command 'say-helo'; did you mean 'say-hello'?")
 
 
-def test_a_name_with_an_underscore_is_no_command(tmp_path: Path) -> None:
+def test_a_name_with_an_underscore_is_not_a_command(tmp_path: Path) -> None:
     assert run_kdump(["dump_segment"], tmp_path).exit_status == 16
 
 
@@ -67,7 +67,7 @@ def test_a_command_has_the_name_of_its_file(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", command_names())
-def test_the_line_about_a_command_is_a_sentence(name: str) -> None:
+def test_the_summary_of_a_command_is_a_sentence(name: str) -> None:
     summary = summaries()[name]
     assert summary[0].isupper()
     assert summary.endswith(".")

@@ -76,7 +76,7 @@ def test_a_run_does_what_the_dry_run_previewed(root: Path) -> None:
     assert done[-1]["freed_bytes"] == freed_bytes
 
 
-def test_a_compacted_directory_is_sound_clean_and_compacted(root: Path) -> None:
+def test_a_compacted_directory_is_valid_clean_and_compacted(root: Path) -> None:
     expected = last_values(root / "users-0")
     del expected[None]
 
@@ -185,14 +185,14 @@ def with_tombstone(path: Path) -> Path:
 
 
 def compact_twice(root: Path, *topics: str) -> dict[bytes | None, bytes | None]:
-    """Compact, and again a month later as if for the first time; give what is left."""
+    """Compact, and again a month later as if for the first time; return the remaining records."""
     for now_ms in (NOW_MS, NOW_MS + 30 * 86_400_000):
         (root / names.CLEANER_OFFSET_CHECKPOINT).unlink(missing_ok=True)
         run_kdump(["compact", str(root), *topics, f"--now={now_ms}"], root)
     return last_values(root / "users-0")
 
 
-def test_no_tombstone_is_deleted_by_a_mere_default(tmp_path: Path) -> None:
+def test_no_tombstone_is_deleted_by_a_default_retention(tmp_path: Path) -> None:
     known = "--config=delete.retention.ms=86400000"
 
     assert b"key" in compact_twice(with_tombstone(tmp_path / "a"), *EVERY_TOPIC)
@@ -201,7 +201,7 @@ def test_no_tombstone_is_deleted_by_a_mere_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log.swap", ".log.deleted"])
-def test_a_partition_with_leftovers_is_refused(root: Path, suffix: str) -> None:
+def test_a_partition_with_leftover_files_is_refused(root: Path, suffix: str) -> None:
     (root / "users-0" / f"{0:020d}{suffix}").write_bytes(b"")
     before = tree_of(root / "users-0")
 
@@ -300,7 +300,7 @@ def test_the_manual_names_every_field(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_directory_of_a_real_broker_is_compacted_and_sound(
+def test_the_directory_of_a_real_broker_is_compacted_and_valid(
     fixtures: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(fixtures / "out" / "clean", tmp_path, dirs_exist_ok=True)
@@ -311,7 +311,7 @@ def test_the_directory_of_a_real_broker_is_compacted_and_sound(
 
     found = run_kdump(["compact", "d1", "d2", "--all-compacted", "--no-undo"], tmp_path)
 
-    # Of one partition deleted segments were not gone yet when the broker stopped.
+    # One partition still has segments that the broker was deleting when it stopped.
     assert found.exit_status == 4
     assert found.stdout.count(b"left unchanged") == 1
     for path, values in before.items():

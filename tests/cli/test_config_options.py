@@ -1,4 +1,4 @@
-"""The configuration of each topic is that of the cluster that its log directory belongs to."""
+"""Topics use the configuration of the cluster that their log directory belongs to."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def of_orders(said: Sequence[dict[str, object]], field: str) -> dict[object, obj
 
 
 def indexed(root: Path) -> bool:
-    """Whether the index of the first segment has entries."""
+    """Tell whether the index of the first segment has entries."""
     return file(root / "orders-0", 0, FileKind.OFFSET_INDEX).stat().st_size > 0
 
 
 @IN_TURN
-def test_retain_uses_the_retention_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+def test_retain_uses_the_retention_of_the_directorys_cluster(tmp_path: Path, order: int) -> None:
     roots = clusters(tmp_path, "retention.ms", "1000", "-1", None)
 
     now = f"--now={BASE_TIMESTAMP_MS + 10**12}"
@@ -68,7 +68,7 @@ def test_retain_uses_the_retention_of_the_own_cluster(tmp_path: Path, order: int
 
 
 @IN_TURN
-def test_compact_uses_the_policy_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+def test_compact_uses_the_policy_of_the_directorys_cluster(tmp_path: Path, order: int) -> None:
     roots = clusters(tmp_path, "cleanup.policy", "compact", "delete", None)
 
     by_name = rows_of("compact", *roots[::order], "--topic=orders", "--dry-run")
@@ -81,7 +81,9 @@ def test_compact_uses_the_policy_of_the_own_cluster(tmp_path: Path, order: int) 
 
 
 @IN_TURN
-def test_recover_uses_the_index_interval_of_the_own_cluster(tmp_path: Path, order: int) -> None:
+def test_recover_uses_the_index_interval_of_the_directorys_cluster(
+    tmp_path: Path, order: int
+) -> None:
     model = LogModel(is_clean=False)
     roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None, model=model)
     for root in roots:
@@ -93,9 +95,7 @@ def test_recover_uses_the_index_interval_of_the_own_cluster(tmp_path: Path, orde
 
 
 @IN_TURN
-def test_verify_predicts_a_start_with_the_index_size_of_the_own_cluster(
-    tmp_path: Path, order: int
-) -> None:
+def test_verify_uses_the_index_size_of_the_directorys_cluster(tmp_path: Path, order: int) -> None:
     roots = clusters(tmp_path, "segment.index.bytes", "8", "4096", None)
 
     said = rows_of("verify", *roots[::order])
@@ -110,7 +110,7 @@ def test_verify_predicts_a_start_with_the_index_size_of_the_own_cluster(
     [("rebuild-index",), ("verify", "--repair")],
     ids=" ".join,
 )
-def test_indexes_are_rebuilt_with_the_interval_of_the_own_cluster(
+def test_indexes_are_rebuilt_with_the_interval_of_the_directorys_cluster(
     tmp_path: Path, command: tuple[str, ...], order: int
 ) -> None:
     roots = clusters(tmp_path, "index.interval.bytes", "0", "4096", None)

@@ -56,7 +56,7 @@ def test_a_dry_run_changes_nothing_at_all(root: Path) -> None:
     ("offset", "left", "line"),
     [(5, [0, 12], {"orders-0": 5}), (12, [12], {}), (13, [12], {"orders-0": 13})],
 )
-def test_the_log_begins_at_the_offset_and_the_directory_stays_clean(
+def test_the_log_starts_at_the_offset_and_the_directory_stays_clean(
     root: Path, offset: int, left: list[int], line: dict[str, int]
 ) -> None:
     assert delete(root, offset).exit_status == 0
@@ -112,7 +112,7 @@ def test_nothing_after_the_high_watermark_is_deleted_unless_it_is_assumed(root: 
     assert lines_of(root, names.LOG_START_OFFSET_CHECKPOINT) == {"orders-0": END_OFFSET}
 
 
-def test_what_a_broker_refuses_is_refused(root: Path) -> None:
+def test_offsets_that_a_broker_refuses_are_refused(root: Path) -> None:
     second_partition(root, "__consumer_offsets-0", {})
     before = contents_of(root)
 
@@ -148,7 +148,7 @@ def test_nothing_is_deleted_from_a_topic_with_an_unknown_policy(root: Path) -> N
 
 
 @pytest.mark.parametrize("policy", ["compact", "delete"])
-def test_the_metadata_on_another_disk_says_the_policy(
+def test_the_policy_is_read_from_the_metadata_on_another_disk(
     root: Path, tmp_path: Path, policy: str
 ) -> None:
     other = tmp_path / "other"

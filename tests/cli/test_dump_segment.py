@@ -49,7 +49,7 @@ def offsets(path: Path, *options: str) -> list[int]:
     return [row["offset"] for row in rows(path, *options) if row["type"] == "record"]
 
 
-# ---- Which files ----
+# ---- Files ----
 
 
 def test_files_may_be_named_with_commas_and_as_arguments(segment: Path) -> None:
@@ -115,7 +115,9 @@ def test_a_malformed_checkpoint_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe"])
-def test_a_file_without_any_property_is_no_meta_properties(tmp_path: Path, content: bytes) -> None:
+def test_a_file_without_properties_is_not_a_meta_properties_file(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / "meta.properties"
     path.write_bytes(content)
     outcome = dump(path)
@@ -131,7 +133,7 @@ def test_a_log_of_kafka_0_7_is_read(tmp_path: Path) -> None:
     assert [row["offset"] for row in found] == [1_000, 1_000 + len(message_07(b"first"))]
 
 
-# ---- Which records ----
+# ---- Selected records ----
 
 
 def test_a_range_of_offsets(segment: Path) -> None:
@@ -187,7 +189,7 @@ def test_text_shows_only_batches_with_a_selected_record(segment: Path) -> None:
 def test_a_valid_index_is_used(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     size = segment.stat().st_size // 10
     write_index(segment, [(14, 4 * size), (23, 7 * size)])
-    # What stands in front of the indexed batch is not read: it may as well be nothing at all.
+    # Bytes before the indexed batch are not read, so their content does not matter.
     data = segment.read_bytes()
     segment.write_bytes(bytes(7 * size) + data[7 * size :])
     assert offsets(segment, "--from-offset", "25") == [25, 26, 27, 28, 29]
@@ -236,7 +238,7 @@ def test_an_unknown_decoder_is_a_usage_error(segment: Path) -> None:
         assert outcome.stderr.count(b"\n") == 1
 
 
-def test_a_decoder_that_fails_is_damage_of_that_record_alone(tmp_path: Path) -> None:
+def test_a_decoder_that_fails_is_damage_of_only_that_record(tmp_path: Path) -> None:
     path = tmp_path / NAME
     path.write_bytes(batch([record(0, b"k", b"zz"), record(1, b"k", b"6b")]))
     outcome = dump(path, "--value-decoder-class", "binascii:unhexlify")
@@ -353,7 +355,7 @@ def test_bytes_that_are_not_text_are_base64_and_marked(tmp_path: Path) -> None:
     assert second["value"] is None
 
 
-# ---- Forms ----
+# ---- Output formats ----
 
 
 def test_json_is_one_array_of_what_jsonl_has(segment: Path) -> None:
@@ -400,7 +402,7 @@ def test_a_wrong_checksum_exits_4(segment: Path) -> None:
     assert outcome.exit_status == DAMAGE_LEFT
 
 
-def test_zeroes_are_reported_with_place_expected_and_found(segment: Path) -> None:
+def test_zeroes_are_reported_with_location_expected_and_found(segment: Path) -> None:
     size = segment.stat().st_size
     with segment.open("ab") as file:
         file.write(bytes(1_000))

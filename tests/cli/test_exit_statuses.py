@@ -95,7 +95,7 @@ NOTHING: Final[Happening] = lambda root: None  # noqa: E731 - a happening like t
         ("rebuild-index", lose_an_index, 1, 1),
     ],
 )
-def test_a_preview_says_whether_there_is_something_to_do_and_whether_records_are_lost(
+def test_the_status_of_a_preview_reports_changes_and_losses(
     command: str, happening: Happening, previewed: int, done: int, log_dir: Path
 ) -> None:
     happening(log_dir)
@@ -104,7 +104,7 @@ def test_a_preview_says_whether_there_is_something_to_do_and_whether_records_are
 
 
 @pytest.mark.slow
-def test_damage_left_outweighs_repairs(log_dir: Path) -> None:
+def test_remaining_damage_overrides_the_status_of_repairs(log_dir: Path) -> None:
     shutil.copytree(partition(log_dir), log_dir / "orders-1")
     lose_an_index(log_dir)
     (log_dir / "orders-1" / names.PARTITION_METADATA).unlink()
@@ -121,7 +121,7 @@ def test_a_warning_is_damage_with_strict(strict: bool, expected: int, log_dir: P
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_lock_file_of_a_crash_stays_if_there_is_nothing_to_do(
+def test_the_lock_file_of_a_crash_is_kept_if_there_is_nothing_to_do(
     command: str, log_dir: Path
 ) -> None:
     (log_dir / names.LOCK_FILE).touch()
@@ -180,7 +180,7 @@ def leave_a_swap_of_an_unknown_segment(root: Path) -> None:
 
 
 def copy_after(happening: Happening) -> Happening:
-    """Make a copy of the directory after something happened to it."""
+    """Copy the directory, and change the copy."""
 
     def happen(root: Path) -> None:
         happening(root)
@@ -331,7 +331,7 @@ CELLS["recover --dry-run"][1] = ((*COMMANDS["recover"], *DENSE, "--dry-run", "."
 
 
 def table() -> dict[str, dict[int, str]]:
-    """What the table in the manual has for each command, by status."""
+    """Return the table in the manual for each command, by status."""
     lines = MANUAL.read_text().splitlines()
     (begin,) = (at for at, line in enumerate(lines) if line.startswith("    Command  "))
     starts = [4, *(lines[begin].index(f" {status} ") + 1 for status in (0, 1)), 0]

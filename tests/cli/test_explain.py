@@ -74,12 +74,12 @@ def test_codes_are_completed() -> None:
     ]
 
 
-def test_every_code_has_its_paragraphs_and_no_other_has() -> None:
+def test_every_code_and_no_other_has_its_paragraphs() -> None:
     assert set(EXPLANATIONS) == set(INVARIANTS)
 
 
 @pytest.mark.parametrize("code", EXPLANATIONS)
-def test_an_explanation_says_what_it_means_what_a_broker_does_and_what_to_do(code: str) -> None:
+def test_an_explanation_has_the_meaning_the_brokers_behaviour_and_the_remedy(code: str) -> None:
     meaning, broker, first = EXPLANATIONS[code]
 
     assert not meaning.startswith(("Broker:", "First:"))
@@ -95,7 +95,7 @@ COMMANDS: Final = {
 
 
 @pytest.mark.parametrize("words", sorted(COMMANDS), ids=" ".join)
-def test_a_command_that_is_named_has_the_options_that_are_named(words: Sequence[str]) -> None:
+def test_named_commands_have_the_named_options(words: Sequence[str]) -> None:
     command: click.Command | None = cli
     options = [word for word in words if word.startswith("--")]
     for word in words:

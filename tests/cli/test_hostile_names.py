@@ -1,4 +1,4 @@
-"""Odd names of directories and files: no trace, nothing raw on a terminal."""
+"""Odd names of directories and files: no stack trace, and escaped output on a terminal."""
 
 from __future__ import annotations
 
@@ -144,14 +144,14 @@ def require_harmless(command: str, outcome: Outcome) -> None:
     assert 0 <= outcome.exit_status < 32, (command, outcome.stderr)
     assert b"Traceback" not in outcome.stderr
     assert not FOR_PEOPLE.search(outcome.stderr), (command, outcome.stderr)
-    # These give pipes what there is; on a terminal they escape it.
+    # These write raw names to pipes, and escape them on a terminal.
     if "csv" not in command and "dump-segment" not in command:
         assert not FOR_PEOPLE.search(outcome.stdout), (command, outcome.stdout)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("put", [put_directory, put_file, put_root_file])
-def test_no_command_fails_with_a_trace_on_all_odd_names_together(
+def test_no_command_prints_a_stack_trace_on_all_odd_names_together(
     tmp_path: Path, damaged: Path, put: Callable[[Path, bytes], None]
 ) -> None:
     log_dir = shutil.copytree(damaged, tmp_path / "logs")
@@ -166,7 +166,7 @@ def test_no_command_fails_with_a_trace_on_all_odd_names_together(
 @given(name=hostile_names, what=st.sampled_from([put_directory, put_file, put_root_file]))
 @example(name=b"old crash-0", what=put_directory)
 @example(name=b"crash\xff-0", what=put_directory)
-def test_no_command_fails_with_a_trace_on_an_odd_name(
+def test_no_command_prints_a_stack_trace_on_an_odd_name(
     damaged: Path, name: bytes, what: Callable[[Path, bytes], None]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +179,7 @@ def test_no_command_fails_with_a_trace_on_an_odd_name(
 
 @pytest.mark.parametrize("name", [b"old crash-0", b"crash\xff-0", b"x-00", b"two\nlines-0"])
 @pytest.mark.parametrize("command", WRITING)
-def test_a_directory_that_kafka_cannot_have_named_is_found_and_left_unchanged(
+def test_a_directory_with_an_impossible_name_is_reported_and_left_unchanged(
     tmp_path: Path, damaged: Path, name: bytes, command: str
 ) -> None:
     log_dir = shutil.copytree(damaged, tmp_path / "logs")
@@ -199,7 +199,7 @@ def test_a_directory_that_kafka_cannot_have_named_is_found_and_left_unchanged(
 
 @pytest.mark.parametrize("name", [b"old crash-0", b"crash\xff-0", b"\x1b[31m-0", b"two\nlines-0"])
 @pytest.mark.parametrize("command", ["verify", "info", "ls", "rebuild-index", "snapshot rebuild"])
-def test_no_command_fails_with_a_trace_on_an_odd_path(
+def test_no_command_prints_a_stack_trace_on_an_odd_path(
     tmp_path: Path, damaged: Path, name: bytes, command: str
 ) -> None:
     log_dir = shutil.copytree(damaged, tmp_path / "logs")

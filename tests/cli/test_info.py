@@ -1,4 +1,4 @@
-"""``kdump info`` shows what a directory is, and its totals."""
+"""``kdump info`` shows the kind of a directory and its totals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def log_dir(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_log_directory_is_summed_up(log_dir: Path) -> None:
+def test_a_log_directory_has_totals(log_dir: Path) -> None:
     (log_dir / "notes.txt").write_bytes(b"")
     total = sum(file.stat().st_size for file in log_dir.glob("*/*"))
     assert only_row(log_dir) == {
@@ -79,7 +79,7 @@ def test_a_log_directory_is_summed_up(log_dir: Path) -> None:
     }
 
 
-def test_a_clean_one_has_the_brokers_epoch(tmp_path: Path) -> None:
+def test_a_clean_directory_has_the_brokers_epoch(tmp_path: Path) -> None:
     row = only_row(write_log_directory(tmp_path / "logs"))
     assert (row["is_clean"], row["broker_epoch"], row["has_lock_file"]) == (True, 301, False)
 
@@ -179,7 +179,7 @@ def test_a_missing_directory_cannot_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["clean/d1", "clean-mv39/logs", "clean-mv39/meta", "legacy/logs"])
-def test_directories_of_real_brokers_are_sound_with_deep(fixtures: Path, name: str) -> None:
+def test_directories_of_real_brokers_are_valid_with_deep(fixtures: Path, name: str) -> None:
     row = only_row("--deep", fixtures / "out" / name)
     assert row["batches"] > 0
     assert row["refused"] == row["foreign"] == []

@@ -137,7 +137,7 @@ def test_partitions_are_in_the_order_of_their_numbers(log_dir: Path) -> None:
         ),
     ],
 )
-def test_rows_are_sorted_and_what_is_unknown_comes_last(
+def test_rows_are_sorted_with_unknown_values_last(
     log_dir: Path, args: list[str], order: list[tuple[str, int]]
 ) -> None:
     assert listed(ls(*args, log_dir)) == order
@@ -180,7 +180,7 @@ def test_a_copy_of_a_partition_is_listed_under_any_name(tmp_path: Path) -> None:
     assert (row["directory"], row["topic"], row["log_end_offset"]) == ("copy", None, 6)
 
 
-def test_a_directory_without_partitions_is_empty_and_sound(tmp_path: Path) -> None:
+def test_a_directory_without_partitions_is_empty_and_valid(tmp_path: Path) -> None:
     outcome = ls(write_log_directory(tmp_path / "logs"))
     assert (objects(outcome.stdout), outcome.exit_status) == ([], 0)
 
@@ -250,7 +250,7 @@ class TestWhatCannotBeRead:
         row = next(row for row in rows(outcome) if row["directory"] == "orders-10")
         assert row["segments"] is None
 
-    def test_a_log_that_is_a_dead_link_is_foreign(self, log_dir: Path) -> None:
+    def test_a_log_that_is_a_dangling_link_is_foreign(self, log_dir: Path) -> None:
         log = log_dir / "orders-0" / "00000000000000000000.log"
         log.unlink()
         log.symlink_to("gone")
@@ -274,7 +274,7 @@ def test_a_directory_of_0_7_is_listed(tmp_path: Path) -> None:
     assert (row["topic"], row["partition"], row["log_end_offset"]) == ("my_topic", 0, 100)
 
 
-def test_nothing_is_touched(log_dir: Path) -> None:
+def test_ls_changes_no_file(log_dir: Path) -> None:
     def state() -> str:
         digest = hashlib.sha256()
         for file in sorted(log_dir.rglob("*")):

@@ -113,6 +113,6 @@ def test_a_copy_that_becomes_stray_does_not_count(disks: tuple[Path, Path]) -> N
     assert "partition-twice" not in [row.get("code") for row in said]
 
 
-def test_a_directory_that_is_named_twice_has_its_partitions_once(disks: tuple[Path, Path]) -> None:
+def test_a_directory_given_twice_has_its_partitions_once(disks: tuple[Path, Path]) -> None:
     said = rows("verify", disks[0], f"{disks[0]}/../d1", disks[0] / "orders-0")
     assert "partition-twice" not in [row.get("code") for row in said]

@@ -1,4 +1,4 @@
-"""Everything that takes long is in a phase, which a terminal shows."""
+"""Every long operation is in a phase, which a terminal shows."""
 
 from __future__ import annotations
 

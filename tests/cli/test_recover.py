@@ -40,7 +40,7 @@ def crashed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def damaged(tmp_path: Path) -> Path:
-    """Return the same with a damaged batch in the active segment, and a leftover file."""
+    """Return that directory with a damaged batch in the active segment and a leftover file."""
     model = LogModel()
     model.segments[12][1] = with_flipped_bit(model.segments[12][1])
     root = unclean(model, tmp_path)
@@ -66,7 +66,7 @@ def with_flipped_bit(content: bytes) -> bytes:
 
 
 def second_partition(root: Path, name: str = "payments-0") -> Path:
-    """Write another partition beside the first, with the same content."""
+    """Write another partition with the content of the first."""
     other = root / name
     other.mkdir()
     for each in (root / "orders-0").iterdir():
@@ -92,14 +92,14 @@ def verify(root: Path) -> int:
     return run_kdump(["verify", str(root)], Path.cwd()).exit_status
 
 
-def test_a_clean_directory_is_not_touched(clean: Path) -> None:
+def test_a_clean_directory_is_unchanged(clean: Path) -> None:
     before = tree_of(clean)
 
     outcome = recover(clean)
 
     assert (outcome.exit_status, outcome.stderr) == (0, b"")
     after = tree_of(clean)
-    del before["."], after["."]  # the lock came and went
+    del before["."], after["."]  # The lock file was created and deleted.
     assert after == before
 
 
@@ -153,7 +153,7 @@ def test_a_run_does_what_its_dry_run_previewed(damaged: Path) -> None:
     assert without(predicted) == without(done)
 
 
-def test_the_operations_are_all_that_changes(damaged: Path) -> None:
+def test_only_the_listed_operations_change_files(damaged: Path) -> None:
     before = contents_of(damaged)
     said = rows("--no-undo", damaged)
 
@@ -243,7 +243,7 @@ def test_a_refused_partition_is_unchanged_and_the_others_are_repaired(damaged: P
     assert not (damaged / "orders-0" / "00000000000000000012.log.cleaned").exists()
 
 
-def test_repaired_and_left_add_up(damaged: Path) -> None:
+def test_repaired_and_unchanged_partitions_add_up(damaged: Path) -> None:
     write_refused(damaged, "payments-0")
     assert recover(damaged).exit_status == 5
 
@@ -267,7 +267,7 @@ def test_only_selected_partitions_are_repaired(damaged: Path, selection: str) ->
     assert not (damaged / names.CLEAN_SHUTDOWN_MARKER).exists()
 
 
-def test_a_clean_directory_stays_clean_if_nothing_is_to_be_done_to_what_matches(
+def test_a_clean_directory_stays_clean_if_the_selection_needs_no_change(
     clean: Path,
 ) -> None:
     before = contents_of(clean)
@@ -289,7 +289,7 @@ def test_a_single_partition_is_refused_with_the_path_to_name(clean: Path) -> Non
     assert str(clean).encode() in outcome.stderr
 
 
-def test_a_directory_that_is_not_kafkas_is_not_touched(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_kafkas_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     before = tree_of(tmp_path)
 
@@ -325,7 +325,7 @@ def test_a_locked_directory_is_refused(damaged: Path) -> None:
     assert contents_of(damaged) == before
 
 
-def test_topics_with_remote_storage_are_left_by_name(damaged: Path) -> None:
+def test_topics_with_remote_storage_are_left_unchanged_and_named(damaged: Path) -> None:
     before = tree_of(damaged / "orders-0")
 
     said = rows("--config", "remote.storage.enable=true", damaged)
@@ -370,7 +370,7 @@ def test_a_malformed_checkpoint_is_rewritten(crashed: Path) -> None:
     assert (crashed / names.LOG_START_OFFSET_CHECKPOINT).read_bytes() == b"0\n0\n"
 
 
-def test_a_directory_with_a_name_that_brokers_refuse_keeps_it_from_being_clean(
+def test_a_partition_with_a_refused_name_prevents_the_clean_marker(
     crashed: Path,
 ) -> None:
     (crashed / "orders-0.bak").mkdir()
@@ -380,7 +380,7 @@ def test_a_directory_with_a_name_that_brokers_refuse_keeps_it_from_being_clean(
     assert not (crashed / names.CLEAN_SHUTDOWN_MARKER).exists()
 
 
-def test_partitions_of_deleted_topics_are_left(crashed: Path) -> None:
+def test_partitions_of_deleted_topics_are_unchanged(crashed: Path) -> None:
     deleted = second_partition(crashed, f"payments-0.{'0' * 32}-delete")
     before = tree_of(deleted)
 
@@ -467,7 +467,7 @@ def test_people_see_the_losses_and_how_to_undo(damaged: Path) -> None:
     assert advice == ["records were lost in 1 partition", f"to undo: kdump undo {damaged} 1"]
 
 
-def test_zeroes_that_were_never_written_are_cut_and_nothing_is_lost(crashed: Path) -> None:
+def test_preallocated_space_is_truncated_without_loss(crashed: Path) -> None:
     log = file(crashed / "orders-0", 12, FileKind.LOG)
     before = log.read_bytes()
     log.write_bytes(before + bytes(5000))

@@ -22,7 +22,7 @@ from kdump.storage.local_disk import local
 pytestmark = pytest.mark.slow
 
 RESTARTED_MS = 1_795_240_020_000
-"""About when the broker started again; a day later than some producers' last batch."""
+"""About when the broker restarted: a day after some producers' last batch."""
 AS_THEN = (
     *("--now", str(RESTARTED_MS)),
     *("--config", "producer.id.expiration.ms=86400000"),
@@ -52,13 +52,13 @@ def compared(directory: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("before", "after", "log_dirs"), RUNS)
-def test_the_directories_of_a_killed_broker_end_as_its_next_start_left_them(
+def test_recovered_directories_equal_those_of_the_brokers_next_start(
     fixtures: Path, tmp_path: Path, before: str, after: str, log_dirs: tuple[str, ...]
 ) -> None:
     shutil.copytree(fixtures / "out" / before, tmp_path, dirs_exist_ok=True)
     killed = tree_of(tmp_path)
 
-    # Each topic's own index.interval.bytes is in the cluster's metadata, in one of them.
+    # One directory has the cluster's metadata with each topic's index.interval.bytes.
     outcome = run_kdump(["recover", *log_dirs, *AS_THEN], tmp_path)
 
     assert (outcome.exit_status, outcome.stderr) == (1, b"")

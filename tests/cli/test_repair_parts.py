@@ -51,27 +51,27 @@ def partition(log_dir: Path) -> Path:
 
 
 def test_lost_indexes_are_rebuilt(log_dir: Path, partition: Path) -> None:
-    sound = contents_of(log_dir)
+    valid = contents_of(log_dir)
     for kind in INDEXES:
         file(partition, 0, kind).unlink()
 
     assert kdump("rebuild-index", "--no-undo", *DENSE, partition).exit_status == 1
 
-    assert contents_of(log_dir) == sound
+    assert contents_of(log_dir) == valid
 
 
-def test_only_the_named_segment_gets_indexes(log_dir: Path, partition: Path) -> None:
-    sound = contents_of(log_dir)
+def test_only_the_given_segment_gets_indexes(log_dir: Path, partition: Path) -> None:
+    valid = contents_of(log_dir)
     for base_offset in (0, 12):
         file(partition, base_offset, FileKind.OFFSET_INDEX).unlink()
 
     kdump("rebuild-index", "--no-undo", *DENSE, file(partition, 12, FileKind.LOG))
 
-    missing = sound.keys() - contents_of(log_dir).keys()
+    missing = valid.keys() - contents_of(log_dir).keys()
     assert missing == {"orders-0/00000000000000000000.index"}
 
 
-def test_valid_indexes_are_not_touched(log_dir: Path) -> None:
+def test_valid_indexes_are_unchanged(log_dir: Path) -> None:
     before = tree_of(log_dir / "orders-0")
 
     assert kdump("rebuild-index", *DENSE, log_dir).exit_status == 0
@@ -102,7 +102,7 @@ def test_a_file_that_is_not_a_log_is_refused(partition: Path) -> None:
 @pytest.mark.parametrize(
     "command", [("rebuild-index",), ("resolve",), ("snapshot", "rebuild")], ids=" ".join
 )
-def test_topics_with_remote_storage_are_left_by_name(
+def test_topics_with_remote_storage_are_left_unchanged_and_named(
     log_dir: Path, partition: Path, command: tuple[str, ...]
 ) -> None:
     file(partition, 0, FileKind.OFFSET_INDEX).unlink()
@@ -147,8 +147,8 @@ def test_a_run_does_what_its_dry_run_previewed_and_can_be_undone(
 # resolve
 
 
-def test_leftovers_are_resolved_and_nothing_else(log_dir: Path, partition: Path) -> None:
-    sound = contents_of(log_dir)
+def test_only_leftover_files_are_resolved(log_dir: Path, partition: Path) -> None:
+    valid = contents_of(log_dir)
     (partition / "00000000000000000012.log.cleaned").write_bytes(b"half")
     (partition / "00000000000000000000.log.deleted").write_bytes(b"old")
     (partition / "00000000000000000099.index").write_bytes(b"")
@@ -160,7 +160,7 @@ def test_leftovers_are_resolved_and_nothing_else(log_dir: Path, partition: Path)
         "00000000000000000000.log.deleted": "deleted",
         "00000000000000000099.index": "deleted",
     }
-    assert contents_of(log_dir) == sound
+    assert contents_of(log_dir) == valid
 
 
 def test_deleted_topics_are_removed_only_on_request(log_dir: Path, partition: Path) -> None:
@@ -181,13 +181,13 @@ def test_deleted_topics_are_removed_only_on_request(log_dir: Path, partition: Pa
 
 def test_lost_snapshots_are_rebuilt(log_dir: Path, partition: Path) -> None:
     kdump("snapshot", "rebuild", "--no-undo", log_dir)
-    sound = contents_of(log_dir)
+    valid = contents_of(log_dir)
     for offset in (12, END_OFFSET):
         file(partition, offset, FileKind.PRODUCER_SNAPSHOT).unlink()
 
     assert kdump("snapshot", "rebuild", "--no-undo", partition).exit_status == 1
 
-    assert contents_of(log_dir) == sound
+    assert contents_of(log_dir) == valid
 
 
 # checkpoint
@@ -249,7 +249,7 @@ def test_a_line_is_set_and_removed(log_dir: Path, checkpoint: str, name: str) ->
     ],
 )
 @pytest.mark.parametrize("checkpoint", CHECKPOINTS)
-def test_harmful_and_meaningless_lines_are_refused(
+def test_harmful_and_useless_lines_are_refused(
     log_dir: Path, checkpoint: str, line: str, why: str
 ) -> None:
     before = contents_of(log_dir)
@@ -278,13 +278,13 @@ def test_setting_a_line_of_a_damaged_checkpoint_is_refused_until_it_is_rebuilt(
 
 
 def test_damaged_checkpoints_are_rebuilt_from_the_logs(log_dir: Path) -> None:
-    sound = contents_of(log_dir)
+    valid = contents_of(log_dir)
     (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"rubbish")
     (log_dir / names.LOG_START_OFFSET_CHECKPOINT).unlink()
 
     assert kdump("checkpoint", "rebuild", "--no-undo", log_dir).exit_status == 1
 
-    assert contents_of(log_dir) == sound
+    assert contents_of(log_dir) == valid
     assert kdump("checkpoint", "rebuild", log_dir).exit_status == 0
 
 

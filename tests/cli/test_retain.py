@@ -135,7 +135,7 @@ def test_explain_says_why_each_segment_is_kept_and_when_it_expires(root: Path) -
     assert logs_of(root / "orders-0") == [END_OFFSET]
 
 
-def test_a_timestamp_in_the_future_is_reported_as_holding_back(root: Path) -> None:
+def test_a_timestamp_in_the_future_is_reported_as_holding_retention_back(root: Path) -> None:
     args = (f"--now={BASE_TIMESTAMP_MS - 5}", "--config=retention.ms=0")
 
     outcome = run("retain", root, *ALL, *args)
@@ -231,7 +231,7 @@ def test_a_topic_without_own_configuration_loses_nothing_by_defaults(root: Path)
     assert contents_of(root) == before
 
 
-def test_with_the_brokers_file_its_defaults_apply(root: Path, tmp_path: Path) -> None:
+def test_the_defaults_of_the_brokers_file_apply(root: Path, tmp_path: Path) -> None:
     write_metadata_log(root, [topic_record("orders", 1)])
     file = tmp_path / "server.properties"
     file.write_text("node.id=7\n")
@@ -393,7 +393,7 @@ def test_the_requested_space_is_freed_oldest_first(root: Path) -> None:
     [("payments-0", 1), ("payments-0", 0), ("orders-0", BASE_TIMESTAMP_MS + 10**9)],
     ids=["too old", "zeroed", "too young"],
 )
-def test_the_segment_with_the_oldest_records_is_deleted_whatever_its_time_index(
+def test_the_segment_with_the_oldest_records_is_deleted_despite_a_wrong_time_index(
     name: str, timestamp_ms: int, root: Path
 ) -> None:
     second_partition(root, "payments-0", REPLICATED)

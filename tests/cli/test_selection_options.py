@@ -89,7 +89,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def directories(command: str, log_dir: Path) -> list[Path]:
-    """What to name: a copy, too, if a command compares directories."""
+    """Return the paths to give: also a copy if a command compares directories."""
     if command != "diff":
         return [log_dir]
     return [log_dir, shutil.copytree(log_dir, log_dir.parent / "copy")]
@@ -146,7 +146,7 @@ def test_the_help_of_a_partition_glob_without_a_number_says_what_a_name_is(log_d
     assert b"a partition's name is TOPIC-PARTITION" in outcome.stderr
 
 
-def test_checkpoint_lines_of_other_partitions_stay_when_some_are_rebuilt(log_dir: Path) -> None:
+def test_rebuilding_some_checkpoint_lines_keeps_those_of_other_partitions(log_dir: Path) -> None:
     path = log_dir / names.RECOVERY_POINT_CHECKPOINT
     path.write_bytes(offset_checkpoint({("orders", 0): 99, ("gone", 0): 5, ("payments", 0): 99}))
 
@@ -155,7 +155,7 @@ def test_checkpoint_lines_of_other_partitions_stay_when_some_are_rebuilt(log_dir
     assert path.read_bytes() == offset_checkpoint({("orders", 0): 99, ("payments", 0): END_OFFSET})
 
 
-def test_a_checkpoint_that_cannot_be_read_is_not_rebuilt_in_part(log_dir: Path) -> None:
+def test_an_unreadable_checkpoint_is_not_rebuilt_partially(log_dir: Path) -> None:
     (log_dir / names.RECOVERY_POINT_CHECKPOINT).write_bytes(b"malformed")
     before = contents_of(log_dir)
 

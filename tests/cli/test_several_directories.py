@@ -93,7 +93,7 @@ def _second_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_second_fails")
 @pytest.mark.parametrize("command", WRITING)
-def test_one_that_fails_does_not_hide_what_was_done_to_the_others(
+def test_a_failed_directory_does_not_hide_changes_to_the_others(
     log_dirs: list[Path], command: str
 ) -> None:
     before = original_of(log_dirs[1])

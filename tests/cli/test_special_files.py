@@ -60,7 +60,7 @@ def each_with_one(places: Sequence[str], commands: Sequence[str]) -> list[tuple[
 
 @pytest.fixture(autouse=True)
 def _nothing_waits() -> Iterator[None]:
-    """Fail a test that waits for somebody to write into a FIFO."""
+    """Fail a test that waits for a writer to a FIFO."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TimeoutError("something waits")
@@ -101,7 +101,7 @@ def put_socket(path: Path) -> None:
 def put_device(path: Path) -> None:
     path.unlink(missing_ok=True)
     try:
-        # A terminal of one's own is the one device that answers only when somebody types.
+        # A pseudo-terminal is the one device that blocks until somebody types.
         os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(5, 0))
     except PermissionError:
         pytest.skip("devices can only be made by root")
@@ -133,7 +133,9 @@ def test_reading_commands_report_them_in_a_partition(
 
 
 @pytest.mark.parametrize(("name", "command"), each_with_one(IN_PARTITION, WRITING))
-def test_a_partition_with_one_is_unchanged(log_dir: Path, name: str, command: str) -> None:
+def test_a_partition_with_a_special_file_is_unchanged(
+    log_dir: Path, name: str, command: str
+) -> None:
     put_fifo(log_dir / PARTITION / name)
     had_lock = (log_dir / names.LOCK_FILE).exists()
     before = {path: path.read_bytes() for path in log_dir.glob(f"{PARTITION}/*") if path.is_file()}
@@ -147,7 +149,7 @@ def test_a_partition_with_one_is_unchanged(log_dir: Path, name: str, command: st
 
 
 @pytest.mark.parametrize(("name", "command"), each_with_one(IN_ROOT, [*READING, *WRITING]))
-def test_in_the_root_they_are_reported_and_never_opened(
+def test_special_files_in_the_root_are_reported_and_never_opened(
     log_dir: Path, name: str, command: str
 ) -> None:
     put_fifo(log_dir / name)
@@ -174,7 +176,9 @@ def test_retention_leaves_such_a_partition_unchanged(tmp_path: Path, name: str) 
 @pytest.mark.parametrize(
     "name", [f"{PARTITION}/{names.PARTITION_METADATA}", names.META_PROPERTIES, names.LOCK_FILE]
 )
-def test_no_kind_is_opened(log_dir: Path, name: str, put: Callable[[Path], None]) -> None:
+def test_no_kind_of_special_file_is_opened(
+    log_dir: Path, name: str, put: Callable[[Path], None]
+) -> None:
     put(log_dir / name)
     for command in ("verify", "recover --dry-run", "recover"):
         assert kdump(command, log_dir).exit_status & (
@@ -183,13 +187,13 @@ def test_no_kind_is_opened(log_dir: Path, name: str, put: Callable[[Path], None]
 
 
 @pytest.mark.parametrize("command", ["verify", "dump-segment", "rebuild-index"])
-def test_one_given_as_a_path_is_not_opened(log_dir: Path, command: str) -> None:
+def test_a_special_file_given_as_a_path_is_not_opened(log_dir: Path, command: str) -> None:
     path = log_dir / PARTITION / log_name(120)
     put_fifo(path)
     assert kdump(command, path).exit_status == ExitStatus.OPERATIONAL_ERROR
 
 
-def test_a_foreign_one_changes_nothing(tmp_path: Path) -> None:
+def test_a_foreign_special_file_changes_nothing(tmp_path: Path) -> None:
     log_dir = clean_directory(tmp_path / "logs")
     # By a relative name: a socket's name has room for some hundred bytes only.
     with contextlib.chdir(log_dir), socket.socket(socket.AF_UNIX) as listener:

@@ -97,7 +97,7 @@ def test_without_any_stream_a_file_is_not_mistaken_for_one(log_dir: Path) -> Non
     assert {path: path.read_bytes() for path in log_dir.rglob("*") if path.is_file()} == before
 
 
-def test_a_terminal_that_is_gone_ends_the_command_without_a_trace(log_dir: Path) -> None:
+def test_a_closed_terminal_ends_the_command_without_a_stack_trace(log_dir: Path) -> None:
     reader, writer = pty.openpty()
     os.close(reader)
     done = subprocess.run(
@@ -113,7 +113,7 @@ def test_a_terminal_that_is_gone_ends_the_command_without_a_trace(log_dir: Path)
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 @pytest.mark.parametrize("form", ["text", "table", "jsonl", "junit"])
-def test_names_are_printed_whatever_the_encoding_of_the_locale(
+def test_names_are_printed_with_any_encoding_of_the_locale(
     tmp_path: Path, form: str, encoding: str
 ) -> None:
     log_dir = tmp_path / "Größe 大"

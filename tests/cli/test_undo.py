@@ -39,7 +39,7 @@ def damaged(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def original(damaged: Path) -> dict[str, Any]:
-    """Return what was in it."""
+    """Return its content before the repair."""
     return dict(original_of(damaged))
 
 
@@ -59,7 +59,7 @@ def bad_batch_wanted(path: Path) -> Any:
     return recovery_target(path)
 
 
-def test_everything_is_as_it_was_and_each_file_is_named(
+def test_an_undo_restores_everything_and_names_each_file(
     repaired: Path, original: dict[str, Any]
 ) -> None:
     found = rows(repaired)
@@ -78,7 +78,7 @@ def test_people_see_sizes_and_names(repaired: Path) -> None:
     assert ["remove", "-", ".kafka_cleanshutdown"] in lines
 
 
-def test_a_dry_run_says_the_same_and_does_nothing(repaired: Path) -> None:
+def test_a_dry_run_prints_the_same_and_changes_nothing(repaired: Path) -> None:
     before = tree_of(repaired)
     predicted = rows("--dry-run", repaired)
     assert tree_of(repaired) == before
@@ -97,7 +97,7 @@ def test_the_list_has_a_line_for_each_run(repaired: Path) -> None:
     assert tree_of(repaired) == before
 
 
-def test_discarded_it_cannot_be_undone(repaired: Path) -> None:
+def test_a_discarded_run_cannot_be_undone(repaired: Path) -> None:
     before = tree_of(repaired)
     assert [row["undo"] for row in rows("--discard", "--dry-run", repaired)] == ["1"]
     assert tree_of(repaired) == before

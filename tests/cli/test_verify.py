@@ -48,7 +48,7 @@ def said(*args: str | Path) -> list[dict[str, Any]]:
     return objects(outcome.stdout)
 
 
-def test_a_sound_directory_ends_with_0(log_dir: Path) -> None:
+def test_a_valid_directory_ends_with_0(log_dir: Path) -> None:
     outcome = verify(log_dir)
     assert (outcome.exit_status, outcome.stderr) == (0, b"")
     assert outcome.stdout.decode().splitlines()[0] == (
@@ -247,13 +247,13 @@ CLEAN = (
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [[], ["--quick"], ["--deep"]], ids=["default", "quick", "deep"])
 @pytest.mark.parametrize("directories", CLEAN, ids=[each[0] for each in CLEAN])
-def test_clean_directories_of_a_real_broker_are_sound(
+def test_clean_directories_of_a_real_broker_are_valid(
     fixtures: Path, directories: tuple[str, ...], level: list[str]
 ) -> None:
     paths = [fixtures / "out" / each for each in directories]
     rows = said(*level, *paths)
     found = {row["code"] for row in rows if row["type"] == "finding" and row["severity"] != "info"}
-    # Of the old formats nobody knows whether topics are compacted, and their offsets leap.
+    # Old formats do not show whether topics are compacted, and their offsets have gaps.
     assert found == ({"segment-gap"} if directories[0].startswith("legacy") else set())
     total = sum(file.stat().st_size for path in paths for file in path.rglob("*") if file.is_file())
     assert rows[-1]["total_bytes"] == total

@@ -1,4 +1,4 @@
-"""``kdump verify --repair`` applies the minimal repair, and reports what is left."""
+"""``kdump verify --repair`` applies the minimal repair, and reports remaining findings."""
 
 from __future__ import annotations
 
@@ -96,24 +96,24 @@ DERIVED: dict[str, Breaking] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("what", DERIVED)
 def test_derived_files_are_rebuilt_as_before(clean: Path, what: str) -> None:
-    sound = contents_of(clean)
+    valid = contents_of(clean)
     DERIVED[what](clean)
     broken = contents_of(clean)
-    assert broken != sound
+    assert broken != valid
 
     outcome = repair("--no-undo", clean)
 
     assert (outcome.exit_status, outcome.stderr) == (1, b"")
-    assert contents_of(clean) == sound
+    assert contents_of(clean) == valid
 
 
-def test_a_sound_directory_is_not_touched(clean: Path) -> None:
+def test_a_valid_directory_is_unchanged(clean: Path) -> None:
     before = tree_of(clean)
 
     assert repair(clean).exit_status == 0
 
     after = tree_of(clean)
-    del before["."], after["."]  # the lock came and went
+    del before["."], after["."]  # The lock file was created and deleted.
     assert after == before
 
 
@@ -200,14 +200,14 @@ def test_flushed_data_is_repaired_only_with_a_policy_and_the_directory_stays_cle
     assert contents_of(root) == before
 
 
-def test_leftover_files_are_resolved_and_then_what_they_hid_is_repaired(clean: Path) -> None:
-    sound = contents_of(clean)
+def test_leftover_files_are_resolved_before_other_damage_is_repaired(clean: Path) -> None:
+    valid = contents_of(clean)
     (partition(clean) / "00000000000000000000.log.cleaned").write_bytes(b"half")
     DERIVED["offset index"](clean)
 
     assert repair("--no-undo", clean).exit_status == 1
 
-    assert contents_of(clean) == sound
+    assert contents_of(clean) == valid
 
 
 def test_options_that_require_repair_are_refused_without_it(clean: Path) -> None:
@@ -216,7 +216,7 @@ def test_options_that_require_repair_are_refused_without_it(clean: Path) -> None
     assert repair("--output", "junit", clean).exit_status == 16
 
 
-def test_a_preview_counts_a_topic_id_that_no_topic_has_as_left(clean: Path) -> None:
+def test_a_preview_counts_an_unknown_topic_id_as_remaining(clean: Path) -> None:
     write_metadata_log(clean, [topic_record("orders", 4711)])
     DERIVED["offset index"](clean)
 
@@ -224,7 +224,7 @@ def test_a_preview_counts_a_topic_id_that_no_topic_has_as_left(clean: Path) -> N
     assert repair(clean).exit_status == 1 | 4
 
 
-def test_a_dry_run_says_that_more_may_follow(clean: Path) -> None:
+def test_a_dry_run_reports_that_more_repairs_may_follow(clean: Path) -> None:
     flip(file(partition(clean), 0, FileKind.OFFSET_INDEX), 7)
 
     assert said("--dry-run", clean)[-1] == {"type": "dry_run", "rounds": 1}

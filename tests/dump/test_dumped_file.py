@@ -23,7 +23,7 @@ def test_an_absolute_name_is_not_resolved(tmp_path: Path, monkeypatch: pytest.Mo
     assert DumpedFile.named("/x/a.log").absolute_name == "/x/a.log"
 
 
-def test_the_base_offset_stands_before_the_first_dot() -> None:
+def test_the_base_offset_is_the_text_before_the_first_dot() -> None:
     assert DumpedFile.named("d.1/00000000000000000042.index.swap").base_offset == 42
 
 
@@ -49,7 +49,7 @@ def test_the_stage_is_the_end_of_the_name(name: str, stage: FileStage) -> None:
     assert DumpedFile.named(name).stage is stage
 
 
-def test_a_neighbour_is_in_the_same_stage(tmp_path: Path) -> None:
+def test_a_neighbour_has_the_same_suffix(tmp_path: Path) -> None:
     (tmp_path / "7.log").touch()
     swap = tmp_path / "7.log.swap"
     swap.touch()
@@ -57,7 +57,7 @@ def test_a_neighbour_is_in_the_same_stage(tmp_path: Path) -> None:
     assert file.neighbour(FileKind.LOG) == local(swap)
 
 
-def test_a_neighbour_may_be_one_stage_on(tmp_path: Path) -> None:
+def test_a_neighbour_may_have_the_suffix_of_the_next_stage(tmp_path: Path) -> None:
     swap = tmp_path / "7.log.swap"
     swap.touch()
     file = DumpedFile.named(str(tmp_path / "7.index.cleaned"))

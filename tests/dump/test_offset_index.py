@@ -117,7 +117,7 @@ def test_entries_are_printed_without_a_log(segment: Segment) -> None:
     )
 
 
-def test_a_partial_entry_is_ignored_and_told(segment: Segment) -> None:
+def test_a_partial_entry_is_ignored_and_reported(segment: Segment) -> None:
     whole = dump(segment)
     file = segment.file(".index")
     segment.write(".index", file.path.local_path.read_bytes() + b"\1\2\3")
@@ -176,7 +176,7 @@ def test_rows_are_checked_against_the_log_too(segment: Segment) -> None:
     assert said.report.damaged
 
 
-def test_many_positions_are_read_as_each_by_itself(tmp_path: Path) -> None:
+def test_many_positions_are_read_together_as_one_by_one(tmp_path: Path) -> None:
     log = tmp_path / "0.log"
     log.write_bytes(b"".join(batches(100)))
     with local(log).open_file() as source:

@@ -45,7 +45,7 @@ def test_an_open_transaction_has_its_first_offset(tmp_path: Path) -> None:
     assert "currentTxnFirstOffset: OptionalLong[36] " in text
 
 
-def test_of_a_corrupt_snapshot_only_the_reason_is_printed(tmp_path: Path) -> None:
+def test_only_the_reason_is_printed_for_a_corrupt_snapshot(tmp_path: Path) -> None:
     text, said = dump(tmp_path, b"\0\2" + encode([ENTRY])[2:])
     assert text == ""
     assert said.lines == [

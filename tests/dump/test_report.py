@@ -25,7 +25,7 @@ def filled(blocks: list[list[tuple[int, int]]]) -> Pairs:
     return pairs
 
 
-def test_nothing_seen_is_nothing_reported() -> None:
+def test_an_empty_report_prints_nothing() -> None:
     said = Said()
     assert said.finish() == []
     assert not said.report.damaged
@@ -96,7 +96,7 @@ def test_no_mismatches_are_not_damage() -> None:
     assert not said.report.damaged
 
 
-def test_a_problem_is_reported_at_once_on_one_line() -> None:
+def test_a_problem_is_reported_immediately_on_one_line() -> None:
     said = Said()
     said.report.problem(
         DumpProblem(local("a.log"), 17, "batch length is impossible", "14 or more", "3")
@@ -115,7 +115,7 @@ def test_a_problem_of_a_whole_file_names_no_byte() -> None:
 
 @pytest.mark.slow
 @given(PAIRS)
-def test_pairs_come_back_as_they_arrived(blocks: list[list[tuple[int, int]]]) -> None:
+def test_pairs_are_returned_in_insertion_order(blocks: list[list[tuple[int, int]]]) -> None:
     assert list(filled(blocks).as_arrived()) == [pair for block in blocks for pair in block]
 
 

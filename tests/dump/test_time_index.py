@@ -56,13 +56,13 @@ def test_verifying_prints_no_entries(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_the_records_of_compressed_batches_are_looked_at(tmp_path: Path, codec: Codec) -> None:
+def test_records_of_compressed_batches_are_checked(tmp_path: Path, codec: Codec) -> None:
     segment = Segment(tmp_path)
     segment.write_indexed(batches(3, codec=codec))
     assert dump(segment)[1].lines == []
 
 
-def test_messages_of_magic_1_are_looked_at(tmp_path: Path) -> None:
+def test_messages_of_magic_1_are_checked(tmp_path: Path) -> None:
     segment = Segment(tmp_path)
     messages = [
         message_set.encode_message(offset, b"k", b"v", magic=1, timestamp=100 + offset)
@@ -77,7 +77,7 @@ def test_messages_of_magic_1_are_looked_at(tmp_path: Path) -> None:
     ]
 
 
-def test_the_header_of_a_batch_is_not_believed(tmp_path: Path) -> None:
+def test_the_timestamps_in_batch_headers_are_not_trusted(tmp_path: Path) -> None:
     segment = Segment(tmp_path)
     segment.write_indexed([*batches(1), batch([record(3)], max_timestamp=T0 + 999)])
     text, said = dump(segment)
@@ -86,7 +86,7 @@ def test_the_header_of_a_batch_is_not_believed(tmp_path: Path) -> None:
     assert said.report.damaged
 
 
-def test_a_timestamp_that_does_not_rise_is_out_of_order(segment: Segment) -> None:
+def test_a_timestamp_that_does_not_increase_is_out_of_order(segment: Segment) -> None:
     file = segment.write(".timeindex", time_index_bytes([(T0 + 8, 8), (T0 + 5, 5)]))
     assert dump(segment)[1].lines == [
         f"Found out of order timestamp in :{file.name}",
@@ -103,14 +103,14 @@ def test_an_offset_within_a_batch_is_not_found(segment: Segment) -> None:
     ]
 
 
-def test_a_search_begins_where_the_offset_index_says(segment: Segment) -> None:
+def test_a_search_begins_at_the_position_in_the_offset_index(segment: Segment) -> None:
     segment.write(".index", offset_index_bytes([(5, 3 * SIZE)]))
     lines = dump(segment)[1].lines
     assert "Indexed offset: 5, found log offset: 11" in lines
     assert "Indexed offset: 8, found log offset: 11" in lines
 
 
-def test_a_search_may_begin_where_no_batch_does(segment: Segment) -> None:
+def test_a_search_may_begin_inside_a_batch(segment: Segment) -> None:
     segment.write(".index", offset_index_bytes([(8, 4 * SIZE - 10)]))
     segment.write(".timeindex", time_index_bytes([(T0 + 5, 5), (T0 + 8, 8)]))
     assert dump(segment)[1].lines[1:] == ["Indexed offset: 8, found log offset: -1"]
@@ -192,7 +192,7 @@ def test_padding_fails_the_sanity_check(segment: Segment) -> None:
     assert "byte 36: last entry of the time index is earlier than the first" in said.lines[0]
 
 
-def test_a_partial_entry_is_ignored_and_told(segment: Segment) -> None:
+def test_a_partial_entry_is_ignored_and_reported(segment: Segment) -> None:
     whole = dump(segment)
     segment.write(".timeindex", segment.file(".timeindex").path.local_path.read_bytes() + b"\0")
     text, said = dump(segment)

@@ -30,7 +30,7 @@ def test_only_the_first_byte_of_the_version_is_printed(tmp_path: Path) -> None:
     assert dump(tmp_path, b"\0\5" + encode([ABORTED])[2:])[0] == LINE
 
 
-def test_an_entry_of_an_unknown_version_is_left_out_and_told(tmp_path: Path) -> None:
+def test_an_entry_of_an_unknown_version_is_skipped_and_reported(tmp_path: Path) -> None:
     unknown = b"\1\0" + encode([ABORTED])[2:]
     text, said = dump(tmp_path, encode([ABORTED]) + unknown + encode([ABORTED]))
     assert text == LINE * 2
@@ -39,7 +39,7 @@ def test_an_entry_of_an_unknown_version_is_left_out_and_told(tmp_path: Path) -> 
     assert said.report.damaged
 
 
-def test_a_partial_entry_is_ignored_and_told(tmp_path: Path) -> None:
+def test_a_partial_entry_is_ignored_and_reported(tmp_path: Path) -> None:
     text, said = dump(tmp_path, encode([ABORTED]) + b"\0")
     assert text == LINE
     assert "byte 34: index ends in a partial entry" in said.lines[0]

@@ -227,7 +227,7 @@ def test_a_bare_snappy_block_is_read_too() -> None:
     assert in_chunks(Codec.SNAPPY, snappy.compress(TEXT)) == TEXT
 
 
-def test_a_snappy_length_that_the_block_cannot_hold_is_refused_before_memory_is_yielded() -> None:
+def test_a_snappy_length_that_the_block_cannot_hold_is_refused_before_memory_is_allocated() -> None:
     with pytest.raises(FormatError, match=r"claims more than it can hold .* found 4294967295"):
         whole(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + bytes(1000), limit_bytes=1 << 40)
 

@@ -140,13 +140,13 @@ TAILS = {
 
 @pytest.mark.parametrize(("tail", "reason"), TAILS.values(), ids=TAILS)
 def test_a_walk_tells_how_it_ended(tail: bytes, reason: StopReason) -> None:
-    sound = message_07(b"one") + message_07(b"two")
-    found, stop = messages_and_stop(sound + tail)
+    valid = message_07(b"one") + message_07(b"two")
+    found, stop = messages_and_stop(valid + tail)
     assert payloads(found) == [b"one", b"two"]
-    assert (stop.position, stop.reason) == (len(sound), reason)
+    assert (stop.position, stop.reason) == (len(valid), reason)
     assert stop.problem is not None
-    assert stop.problem.position == len(sound)
-    assert str(valid_part(sound + tail)) == str(stop)
+    assert stop.problem.position == len(valid)
+    assert str(valid_part(valid + tail)) == str(stop)
 
 
 def test_a_walk_continues_after_a_wrong_checksum() -> None:

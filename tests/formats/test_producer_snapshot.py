@@ -108,7 +108,7 @@ def test_a_negative_count_is_refused() -> None:
     )
 
 
-def test_a_count_beyond_the_bytes_is_refused_before_memory_is_yielded() -> None:
+def test_a_count_beyond_the_bytes_is_refused_before_memory_is_allocated() -> None:
     data = producer_snapshot.encode([])[:6] + struct.pack(">i", 2**31 - 1) + bytes(3)
     assert message_of(data) == (
         "Snapshot failed schema validation: Tried to allocate a collection of size 2147483647, "

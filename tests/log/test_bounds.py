@@ -34,26 +34,26 @@ def checkpoints(start: int | None = None, recovery: int | None = None) -> Checkp
 
 class TestEnd:
     @pytest.mark.parametrize("is_clean", [True, False])
-    def test_the_batches_say_where_it_is(self, tmp_path: Path, is_clean: bool) -> None:
+    def test_the_log_end_comes_from_the_batches(self, tmp_path: Path, is_clean: bool) -> None:
         partition = listed(write_partition(tmp_path / "p", {0: b"".join(batches(2))}))
         for recovery in (2, 99):
             bounds = read_bounds(partition, checkpoints(recovery=recovery), is_clean=is_clean)
             assert (bounds.recovery_point, bounds.log_end_offset) == (recovery, 6)
 
-    def test_after_a_clean_stop_a_log_without_segments_ends_at_its_recovery_point(
+    def test_after_a_clean_shutdown_a_log_without_segments_ends_at_its_recovery_point(
         self, tmp_path: Path
     ) -> None:
         partition = listed(write_partition(tmp_path / "p"))
         bounds = read_bounds(partition, checkpoints(recovery=9), is_clean=True)
         assert bounds.log_end_offset == 9
 
-    def test_a_checkpoint_below_the_active_segment_is_not_believed(self, tmp_path: Path) -> None:
+    def test_a_checkpoint_below_the_active_segment_is_not_trusted(self, tmp_path: Path) -> None:
         logs = {0: b"".join(batches(2)), 6: batch([record(6)])}
         partition = listed(write_partition(tmp_path / "p", logs))
         bounds = read_bounds(partition, checkpoints(recovery=5), is_clean=True)
         assert bounds.log_end_offset == 7
 
-    def test_what_is_torn_or_set_aside_does_not_count(self, tmp_path: Path) -> None:
+    def test_a_torn_batch_or_preallocated_space_is_not_counted(self, tmp_path: Path) -> None:
         whole, torn = batches(2)
         for name, tail in (("torn", torn[:-1]), ("padded", bytes(4096))):
             partition = listed(write_partition(tmp_path / name, {0: whole + tail}))
@@ -80,7 +80,7 @@ class TestEnd:
         assert read_bounds(listed(path)).log_end_offset == 9
 
     @pytest.mark.parametrize("entry", [(5, 3), (5, 2**31 - 1), (5, -1), (4000, 0)])
-    def test_an_index_entry_that_does_not_hold_is_not_followed(
+    def test_an_invalid_index_entry_is_not_followed(
         self, tmp_path: Path, entry: tuple[int, int]
     ) -> None:
         index = offset_index(entry)
@@ -163,7 +163,7 @@ class TestLatestTime:
         assert read_bounds(listed(path)).latest_timestamp_ms == 9_000
 
     @pytest.mark.parametrize("entry", [(5_000, 1), (9_000, 2), (9_000, 99), (9_000, -1)])
-    def test_a_time_index_that_names_another_batch_is_not_believed(
+    def test_a_time_index_that_names_another_batch_is_not_trusted(
         self, tmp_path: Path, entry: tuple[int, int]
     ) -> None:
         early = batch([record(at, timestamp=8_000 - at) for at in range(2)])
@@ -184,14 +184,14 @@ class TestLatestTime:
 
 
 class TestCheckpointLines:
-    def test_a_partition_that_is_to_be_deleted_has_none(self, tmp_path: Path) -> None:
+    def test_a_deleted_partition_has_none(self, tmp_path: Path) -> None:
         path = write_partition(tmp_path / "p", {0: b"".join(batches(1))})
         known = checkpoints(start=1, recovery=2)
         bounds = read_bounds(listed(path, PartitionState.DELETE), known, is_clean=True)
         assert (bounds.log_start_offset, bounds.log_end_offset) == (0, 3)
         assert bounds.recovery_point is None
 
-    def test_a_partition_on_its_way_has_the_plain_names(self, tmp_path: Path) -> None:
+    def test_a_future_partition_has_the_plain_names(self, tmp_path: Path) -> None:
         path = write_partition(tmp_path / "p", {0: b"".join(batches(1))})
         bounds = read_bounds(listed(path, PartitionState.FUTURE), checkpoints(recovery=2))
         assert bounds.recovery_point == 2

@@ -40,7 +40,7 @@ def test_batches_of_all_segments_are_counted(tmp_path: Path) -> None:
     )
 
 
-def test_how_many_messages_a_wrapper_holds_is_unknown(tmp_path: Path) -> None:
+def test_the_number_of_messages_in_a_wrapper_is_unknown(tmp_path: Path) -> None:
     log = message(0, magic=0) + wrapped_values([b"a", b"b"], first_offset=1) + batch([record(3)])
     contents, _ = survey(write_partition(tmp_path / "p", {0: log}))
     assert contents.formats == {"magic 0": 1, "magic 1": 1, "magic 2": 1}
@@ -61,7 +61,7 @@ def test_kafka_0_7_is_a_format_of_its_own(tmp_path: Path) -> None:
     assert (wrapped.codecs, wrapped.records) == ({"gzip": 1}, None)
 
 
-def test_a_codec_that_there_is_not_is_counted_as_unknown(tmp_path: Path) -> None:
+def test_a_codec_that_does_not_exist_is_counted_as_unknown(tmp_path: Path) -> None:
     log = batch([record(0)], attributes=0x07)
     contents, _ = survey(write_partition(tmp_path / "p", {0: log}))
     assert contents.codecs == {"unknown": 1}
@@ -78,7 +78,7 @@ def test_zeroes_are_padding_only_at_the_end_of_the_log(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_that_is_gone_is_a_problem_and_no_damage(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_problem_but_not_damage(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "p", {0: b"".join(batches(1))})
     partition = read_partition(local(path), TopicPartition("orders", 0))
     (path / "00000000000000000000.log").unlink()
@@ -87,7 +87,7 @@ def test_a_file_that_is_gone_is_a_problem_and_no_damage(tmp_path: Path) -> None:
     assert [problem.is_damage for problem in problems] == [False]
 
 
-def test_a_damaged_batch_is_a_problem_and_does_not_count(tmp_path: Path) -> None:
+def test_a_damaged_batch_is_a_problem_and_not_counted(tmp_path: Path) -> None:
     first, second, third = batches(3)
     log = first + second[:-1] + bytes([second[-1] ^ 1]) + third
     path = write_partition(tmp_path / "p", {0: log})

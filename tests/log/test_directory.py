@@ -76,7 +76,7 @@ class TestKind:
         (ROOT / name).write_bytes(b"")
         assert directory_kind(local(ROOT)) is DirectoryKind.PARTITION
 
-    def test_names_alone_are_nothing_of_kafkas(self) -> None:
+    def test_names_alone_do_not_make_a_log_directory(self) -> None:
         (ROOT / "some-1").mkdir()
         (ROOT / ".lock").write_bytes(b"")
         (ROOT / "notes.txt").write_bytes(b"")
@@ -89,7 +89,7 @@ class TestKind:
         assert directory_kind(local(ROOT)) is DirectoryKind.NOT_KAFKA
         assert log_directories_below(local(ROOT)) == [local(ROOT / "d1"), local(ROOT / "d2")]
 
-    def test_a_directory_that_is_not_there_is_an_os_error(self) -> None:
+    def test_a_missing_directory_is_an_os_error(self) -> None:
         with pytest.raises(FileNotFoundError):
             directory_kind(local(ROOT / "gone"))
 
@@ -112,19 +112,19 @@ class TestLogDirectory:
         assert found.checkpoints.cleaner_offsets == {}
         assert found.problems == ()
 
-    def test_the_marker_says_that_it_was_left_cleanly(self) -> None:
+    def test_a_directory_with_the_marker_is_clean(self) -> None:
         write_log_directory(ROOT)
         found = read_log_directory(local(ROOT))
         assert (found.is_clean, found.has_lock_file) == (True, False)
         assert found.clean_shutdown == CleanShutdown(0, 301)
 
-    def test_without_the_marker_it_was_not(self) -> None:
+    def test_a_directory_without_the_marker_is_not_clean(self) -> None:
         write_log_directory(ROOT, clean=False)
         found = read_log_directory(local(ROOT))
         assert (found.is_clean, found.has_lock_file) == (False, True)
         assert found.clean_shutdown is None
 
-    def test_a_marker_that_cannot_be_read_still_counts(self) -> None:
+    def test_an_unreadable_marker_still_counts(self) -> None:
         write_log_directory(ROOT)
         (ROOT / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"garbage")
         found = read_log_directory(local(ROOT))
@@ -176,7 +176,7 @@ class TestLogDirectory:
         assert found.refused == ("lost+found",)
         assert found.foreign == ("notes.txt",)
 
-    def test_only_partitions_that_are_asked_for_are_listed(self) -> None:
+    def test_only_selected_partitions_are_listed(self) -> None:
         write_log_directory(ROOT)
         for name in ("a-0", "b-0"):
             write_partition(ROOT / name)

@@ -1,4 +1,4 @@
-"""What is said of the versions that wrote a directory includes the one that did."""
+"""The reported versions include the version that wrote the directory."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def test_a_directory_shows_its_generation(fixtures: Path, version: str) -> None:
         (Generation((0, 9)) & Generation((0, 10), (3, 9)), "0.10 to 3.9"),
     ],
 )
-def test_a_range_is_said_in_words(generation: Generation, text: str) -> None:
+def test_a_range_of_versions_is_described_in_words(generation: Generation, text: str) -> None:
     assert str(generation) == text

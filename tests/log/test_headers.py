@@ -44,7 +44,7 @@ def test_the_times_are_those_of_the_header(scratch: Path) -> None:
     assert span.max_timestamp_ms == BASE_TIMESTAMP_MS + 1
 
 
-def test_with_log_append_time_all_records_have_the_largest(scratch: Path) -> None:
+def test_with_log_append_time_all_records_have_the_largest_timestamp(scratch: Path) -> None:
     (span,) = spans(scratch, batch([record(0)], attributes=0x08, max_timestamp=99))
     assert span.first_timestamp_ms == span.max_timestamp_ms == 99
 
@@ -55,7 +55,7 @@ def test_a_delete_horizon_hides_the_first_time(scratch: Path) -> None:
     assert span.max_timestamp_ms == BASE_TIMESTAMP_MS
 
 
-def test_a_time_that_there_is_not_is_none(scratch: Path) -> None:
+def test_a_missing_timestamp_is_none(scratch: Path) -> None:
     (span,) = spans(scratch, batch([record(0, timestamp=-1)]))
     assert (span.first_timestamp_ms, span.max_timestamp_ms) == (None, None)
 
@@ -65,7 +65,7 @@ def test_messages_of_magic_0_have_no_time(scratch: Path) -> None:
     assert [(span.last_offset, span.max_timestamp_ms) for span in found] == [(5, None), (6, None)]
 
 
-def test_a_wrapper_of_magic_1_does_not_say_its_first_time(scratch: Path) -> None:
+def test_the_first_timestamp_of_a_wrapper_of_magic_1_is_unknown(scratch: Path) -> None:
     plain, wrapper = spans(
         scratch, message(0, timestamp=7) + wrapped_values([b"a", b"b"], first_offset=1)
     )
@@ -75,17 +75,17 @@ def test_a_wrapper_of_magic_1_does_not_say_its_first_time(scratch: Path) -> None
 
 
 @pytest.mark.parametrize("tail", [b"", b"\0", bytes(100), b"\xff" * 100], ids=repr)
-def test_what_is_no_batch_ends_it(scratch: Path, tail: bytes) -> None:
+def test_bytes_that_are_not_a_batch_end_the_search(scratch: Path, tail: bytes) -> None:
     assert len(spans(scratch, batch([record(0)]) + tail)) == 1
 
 
-def test_a_torn_batch_ends_it(scratch: Path) -> None:
+def test_a_torn_batch_ends_the_search(scratch: Path) -> None:
     first, second = batches(2)
     for size in range(len(second)):
         assert len(spans(scratch, first + second[:size])) == 1
 
 
-def test_offsets_that_fall_back_end_it(scratch: Path) -> None:
+def test_decreasing_offsets_end_the_search(scratch: Path) -> None:
     assert len(spans(scratch, batch([record(5), record(6)]) + batch([record(6)]))) == 1
     assert spans(scratch, batch([record(5)]), least_offset=6) == []
 
@@ -95,7 +95,7 @@ def test_offsets_that_fall_back_end_it(scratch: Path) -> None:
     [(0, ">q"), (8, ">i"), (16, ">b"), (23, ">i")],
     ids=["base offset", "length", "magic", "last offset delta"],
 )
-def test_a_header_that_cannot_be_ends_it(scratch: Path, position: int, field: str) -> None:
+def test_an_impossible_header_ends_the_search(scratch: Path, position: int, field: str) -> None:
     log = bytearray(batch([record(0)]))
     struct.pack_into(field, log, position, -1)
     assert spans(scratch, bytes(log)) == []
@@ -103,7 +103,7 @@ def test_a_header_that_cannot_be_ends_it(scratch: Path, position: int, field: st
 
 @pytest.mark.slow
 @given(data=st.binary(max_size=200), position=st.integers(0, 250))
-def test_any_bytes_are_a_batch_within_them_or_none(
+def test_random_bytes_give_a_batch_within_them_or_none(
     scratch: Path, data: bytes, position: int
 ) -> None:
     scratch.write_bytes(data)

@@ -1,4 +1,4 @@
-"""The last entry of an index is found, however much padding follows it."""
+"""The last entry of an index is found before any amount of padding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COUNTS = st.one_of(st.integers(0, 5), st.integers(300, 600), st.integers(1000, 5
 
 
 @given(COUNTS, COUNTS, st.integers(0, 7))
-def test_the_last_offset_entry_stands_before_the_padding(
+def test_the_last_offset_entry_is_found_before_the_padding(
     count: int, padding: int, trailing_bytes: int
 ) -> None:
     entries = [(3 * slot, 256 * (slot + 1)) for slot in range(count)]
@@ -47,7 +47,7 @@ def test_the_last_offset_entry_stands_before_the_padding(
 
 
 @given(COUNTS, COUNTS)
-def test_the_last_time_entry_stands_before_the_padding(count: int, padding: int) -> None:
+def test_the_last_time_entry_is_found_before_the_padding(count: int, padding: int) -> None:
     entries = [(256 * (slot + 1), 3 * slot) for slot in range(count)]
     found = last_time_entry(Bytes(time_index(*entries, padding=padding)))
     assert found == (entries[-1] if entries else None)

@@ -58,7 +58,7 @@ def test_sizes_are_of_the_logs_and_of_all_files() -> None:
         ("00000000000000000005-0000000001.checkpoint.deleted", LeftoverKind.DELETED),
     ],
 )
-def test_what_kafka_left_over_has_a_kind(name: str, kind: LeftoverKind) -> None:
+def test_leftover_files_have_a_kind(name: str, kind: LeftoverKind) -> None:
     write_partition(PATH, {0: b""}, others={name: b"12345"})
     partition = read()
     assert partition.leftovers == (Leftover(name, kind, 5),)
@@ -91,14 +91,14 @@ def test_other_files_and_directories_are_foreign() -> None:
     assert partition.leftovers == ()
 
 
-def test_links_that_lead_nowhere_or_in_circles_are_foreign() -> None:
+def test_dangling_and_circular_links_are_foreign() -> None:
     write_partition(PATH)
     (PATH / "circle").symlink_to("circle")
     (PATH / file_name(0, FileKind.LOG)).symlink_to("/gone")
     assert read().foreign == (file_name(0, FileKind.LOG), "circle")
 
 
-def test_a_link_to_a_file_is_that_file() -> None:
+def test_a_link_to_a_file_is_listed_as_that_file() -> None:
     write_partition(PATH)
     Path("/elsewhere").write_bytes(b"1234")
     (PATH / file_name(0, FileKind.LOG)).symlink_to("/elsewhere")
@@ -119,7 +119,7 @@ def test_segments_of_0_7_keep_their_names() -> None:
     )
 
 
-def test_the_small_files_are_read_when_asked_for() -> None:
+def test_small_files_are_read_on_request() -> None:
     write_partition(PATH)
     partition = read()
     metadata = partition.read_metadata()

@@ -1,4 +1,4 @@
-"""A partition of Kafka 0.7: the newest segment is cut at its last valid message, or salvaged."""
+"""Kafka 0.7: the newest segment is truncated after its last valid message, or salvaged."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def messages_of(directory: Path) -> dict[int, bytes]:
     return found
 
 
-def test_the_newest_segment_is_cut_at_its_last_valid_message(tmp_path: Path) -> None:
+def test_the_newest_segment_is_truncated_after_its_last_valid_message(tmp_path: Path) -> None:
     at = len(MESSAGES[0]) + len(MESSAGES[1])
     listed = partition(tmp_path, LOG, damaged_at(at + 12))
 
@@ -71,7 +71,7 @@ def test_older_segments_are_not_checked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [b"\0" * 40, b"\0\0", b"\0\0\0\x30\1\0abc"])
-def test_an_incomplete_message_at_the_end_is_cut(tmp_path: Path, tail: bytes) -> None:
+def test_an_incomplete_message_at_the_end_is_truncated(tmp_path: Path, tail: bytes) -> None:
     assert repair_0_7(partition(tmp_path, LOG + tail)).files == {FIRST: KeptUpTo(len(LOG))}
 
 

@@ -1,4 +1,4 @@
-"""Resolved leftover files are as the loader leaves them, and nothing else changes."""
+"""Leftover files are resolved as by the loader, and nothing else changes."""
 
 from __future__ import annotations
 

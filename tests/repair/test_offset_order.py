@@ -1,4 +1,4 @@
-"""The longest sequence of batches with increasing offsets stays."""
+"""The longest sequence of batches with increasing offsets is kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ spans = st.lists(
 
 
 def batches(*found: tuple[int, int]) -> ValidBatches:
-    """Batches of these offsets, a hundred bytes each."""
+    """Make batches with these offsets, a hundred bytes each."""
     count = len(found)
     first, last = np.array(found, np.int64).reshape(count, 2).T
     ones = np.ones(count, np.int64)
@@ -52,7 +52,7 @@ def rises(found: Spans) -> bool:
 
 
 def most(found: Spans) -> int:
-    """How many can stay, by trying all choices."""
+    """Return how many batches can be kept, by trying all choices."""
     choices = itertools.product([False, True], repeat=len(found))
     rows = (list(itertools.compress(found, choice)) for choice in choices)
     return max(len(row) for row in rows if rises(row))
@@ -66,7 +66,7 @@ def test_kept_batches_increase_and_no_more_can_be_kept(found: Spans) -> None:
     assert len(row) == most(found)
 
 
-def test_of_two_batches_with_the_same_offsets_the_one_next_to_its_neighbour_stays() -> None:
+def test_of_two_batches_with_the_same_offsets_the_one_next_to_its_neighbour_is_kept() -> None:
     assert kept([(0, 4), (10, 14), (10, 14), (15, 19)]) == [(0, 4), (10, 14), (15, 19)]
     keep = increasing_batches({0: batches((0, 4), (10, 14), (10, 14), (15, 19))}, {})[0]
     assert keep.tolist() == [True, False, True, True]
@@ -78,7 +78,7 @@ def test_a_batch_within_its_segment_is_preferred() -> None:
     assert (keep[0].tolist(), keep[20].tolist()) == ([True, False], [True, True])
 
 
-def test_logs_are_in_the_order_of_their_offsets() -> None:
+def test_logs_are_ordered_by_their_offsets() -> None:
     logs = {0: batches((50, 54)), 50: batches((0, 4)), 70: batches()}
 
     assert log_order(logs) == [50, 0, 70]

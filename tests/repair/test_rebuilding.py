@@ -148,7 +148,7 @@ def test_a_valid_partition_does_not_change(tmp_path: Path) -> None:
     assert not rebuild_leader_epochs(partition, LoadContext()).files
 
 
-def test_epochs_that_contradict_no_batch_stay(tmp_path: Path) -> None:
+def test_epochs_that_do_not_contradict_a_batch_are_kept(tmp_path: Path) -> None:
     directory = write_partition(
         tmp_path / "orders-0",
         {0: joined(batches(4))},

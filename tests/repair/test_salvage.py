@@ -1,4 +1,4 @@
-"""Salvage keeps every valid batch, quarantines the rest, and leaves what Kafka loads."""
+"""Salvage keeps every valid batch, quarantines the rest, and leaves logs that Kafka loads."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def applied(path: Path, outcome: Recovered) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("context", [{}, {"recovery_point": 36}, {"is_clean": True}])
-def test_only_the_damaged_batch_is_removed_wherever_it_is(
+def test_only_the_damaged_batch_is_removed_at_any_position(
     tmp_path: Path, context: dict[str, Any]
 ) -> None:
     logs = three_segments()
@@ -85,7 +85,7 @@ def test_only_the_damaged_batch_is_removed_wherever_it_is(
     assert outcome.log_end_offset == 36
 
 
-def test_a_wrong_length_costs_only_its_own_batch(tmp_path: Path) -> None:
+def test_a_wrong_length_loses_only_its_own_batch(tmp_path: Path) -> None:
     each = batches(6)
     starts = positions(each)
     for shift, bit in ((3, 0x40), (2, 0x01), (0, 0x40)):
@@ -109,7 +109,7 @@ def test_a_length_past_other_batches_hides_none_of_them(tmp_path: Path) -> None:
     assert applied(path, salvaged(path))[FIRST] == joined(each[:1], each[2:])
 
 
-def test_zeroes_at_the_end_are_cut_after_a_clean_shutdown_too(tmp_path: Path) -> None:
+def test_zeroes_at_the_end_are_truncated_even_after_a_clean_shutdown(tmp_path: Path) -> None:
     log = joined(batches(4))
     path = partition(tmp_path, {0: log + bytes(17)})
 
@@ -119,7 +119,7 @@ def test_zeroes_at_the_end_are_cut_after_a_clean_shutdown_too(tmp_path: Path) ->
     assert verdict(outcome, Policy.SALVAGE).kind is VerdictKind.UNCLEAN
 
 
-def test_zeroes_are_cut_and_not_quarantined(tmp_path: Path) -> None:
+def test_zeroes_are_truncated_and_not_quarantined(tmp_path: Path) -> None:
     each = batches(4)
     log = joined(each[:2], bytes(3000), each[2:])
     path = partition(tmp_path, {0: log + bytes(4096)})
@@ -130,7 +130,7 @@ def test_zeroes_are_cut_and_not_quarantined(tmp_path: Path) -> None:
     assert [aside.file for aside in outcome.report.quarantined] == [None, None]
 
 
-def test_space_that_was_never_written_is_cut_as_a_broker_does_it(tmp_path: Path) -> None:
+def test_preallocated_space_is_truncated_as_by_a_broker(tmp_path: Path) -> None:
     path = partition(tmp_path, {0: joined(batches(4)) + bytes(4096)})
     listed = read_lone_partition(local(path), path.name)
 
@@ -337,7 +337,7 @@ def test_a_log_is_joined_from_its_valid_ranges(tmp_path: Path) -> None:
     )
 
 
-def test_truncating_cuts_flushed_data_too(tmp_path: Path) -> None:
+def test_policy_truncate_also_truncates_flushed_data(tmp_path: Path) -> None:
     logs = three_segments()
     at = positions(logs[0])[1]
     path = partition(tmp_path, {0: changed(joined(logs[0]), at + CRC_START), 12: joined(logs[12])})

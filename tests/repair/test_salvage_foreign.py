@@ -210,7 +210,7 @@ def test_an_undecided_range_is_reported(
     assert "too little shows which belong to the partition (perhaps lost: offsets" in found.sentence
 
 
-def test_a_segment_of_another_partition_over_its_own_does_not_stay(tmp_path: Path) -> None:
+def test_a_segment_of_another_partition_over_its_own_is_removed(tmp_path: Path) -> None:
     own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), [[3] * 40] * 3)
     foreign = whole(tmp_path / "foreign-0", Writer(8, 0, b"foreign"), [[3] * 40, [3] * 44])
     own[log_name(120)] = foreign[log_name(120)]
@@ -229,7 +229,7 @@ def test_a_segment_of_another_partition_over_its_own_does_not_stay(tmp_path: Pat
     )
 
 
-def test_a_batch_that_a_log_is_named_after_stays(tmp_path: Path) -> None:
+def test_a_batch_whose_offset_names_the_log_is_kept(tmp_path: Path) -> None:
     own = whole(tmp_path / "own-0", Writer(7, 0, b"own"), [[1]] * 6)
     own[log_name(4)] += own[log_name(0)]
     path = written(tmp_path / "logs" / "orders-0", own)

@@ -1,4 +1,4 @@
-"""The verdict says what loading would do."""
+"""The verdict describes what loading would do."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_truncation_without_a_valid_batch_is_counted_in_bytes(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("size_bytes", [1, 100, 100_000])
-def test_zeroes_after_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: int) -> None:
+def test_zeroes_after_the_last_batch_are_not_a_loss(tmp_path: Path, size_bytes: int) -> None:
     log = TWO_SEGMENTS[12]
     found = judged(tmp_path, {**TWO_SEGMENTS, 12: log + bytes(size_bytes)})
 
@@ -87,7 +87,7 @@ def test_zeroes_after_the_last_batch_are_no_loss(tmp_path: Path, size_bytes: int
     )
 
 
-def test_zeroes_are_no_loss_beside_repairs(tmp_path: Path) -> None:
+def test_zeroes_are_not_a_loss_beside_repairs(tmp_path: Path) -> None:
     path = write_partition(tmp_path / "orders-0", {0: TWO_SEGMENTS[0] + bytes(100)})
     (path / f"{0:020d}.index").unlink()
 
@@ -152,7 +152,7 @@ def test_indexes_that_are_rebuilt_are_named(tmp_path: Path) -> None:
     )
 
 
-def test_a_refusal_says_why_and_where(tmp_path: Path) -> None:
+def test_a_refusal_has_its_reason_and_location(tmp_path: Path) -> None:
     path = write_partition(
         tmp_path / "orders-0", TWO_SEGMENTS, others={"leader-epoch-checkpoint": b"1\n0\n"}
     )
@@ -163,7 +163,7 @@ def test_a_refusal_says_why_and_where(tmp_path: Path) -> None:
     assert found.sentence.endswith("(KafkaStorageException, leader-epoch-checkpoint)")
 
 
-def test_zeroes_that_took_the_place_of_records_are_a_loss(tmp_path: Path) -> None:
+def test_zeroes_in_place_of_records_are_a_loss(tmp_path: Path) -> None:
     each = batches(4)
     log = joined(each[:1], bytes(len(each[1])), each[2:])
     path = write_partition(tmp_path / "orders-0", {0: log})

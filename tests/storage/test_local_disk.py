@@ -34,7 +34,7 @@ def test_a_hole_worth_skipping_is_listed_with_the_file(tmp_path: Path) -> None:
     assert listed(tmp_path)["file"].hole_bytes == 4 * MIB
 
 
-def test_a_link_is_listed_as_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_is_listed_as_its_target(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     (tmp_path / "file").write_bytes(b"12345")
     (tmp_path / "to-file").symlink_to("file")
@@ -45,7 +45,7 @@ def test_a_link_is_listed_as_what_it_leads_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["nothing", "link", "file/inside"])
-def test_a_link_that_leads_nowhere_is_listed_as_broken(tmp_path: Path, target: str) -> None:
+def test_a_dangling_link_is_listed_as_broken(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "link").symlink_to(target)
     entry = listed(tmp_path)["link"]
@@ -77,7 +77,7 @@ def test_a_directory_is_not_opened(tmp_path: Path) -> None:
         local(tmp_path).open_file()
 
 
-def test_nothing_has_no_kind_and_no_status(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_kind_and_no_status(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for name in ("missing", "file/below", "a\0null"):
         assert local(tmp_path / name).kind() is None
@@ -85,7 +85,7 @@ def test_nothing_has_no_kind_and_no_status(tmp_path: Path) -> None:
         local(tmp_path / "missing").status()
 
 
-def test_an_open_file_gives_ranges_and_says_how_far_it_was_read(tmp_path: Path) -> None:
+def test_an_open_file_returns_ranges_and_the_number_of_bytes_read(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     with local(tmp_path / "file").open_file() as file:
         buffer = bytearray(6)

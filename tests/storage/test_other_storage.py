@@ -61,7 +61,7 @@ def files_below(location: Location) -> Iterator[Location]:
 
 
 def listed(location: Location) -> object:
-    """What is listed of a log directory, without its location."""
+    """Return the listing of a log directory, without its location."""
     found = read_log_directory(location)
     partitions = [
         dataclasses.replace(
@@ -79,7 +79,7 @@ def listed(location: Location) -> object:
 
 
 def scanned(location: Location) -> list[str]:
-    """What a scan of every log says."""
+    """Return the result of a scan of every log."""
     found = []
     for log in files_below(location):
         if log.name.endswith(".log"):
@@ -91,7 +91,7 @@ def scanned(location: Location) -> list[str]:
 
 
 def dumped(location: Location) -> list[object]:
-    """The text and the rows of every file, and what is wrong with them."""
+    """Return the dump of every file as text and rows, with its problems."""
     said: list[object] = []
     for path in files_below(location):
         kind = DumpKind.of(path.name)
@@ -106,7 +106,7 @@ def dumped(location: Location) -> list[object]:
 
 
 def checked(location: Location, processes: int = 1) -> list[object]:
-    """Every finding, and the summary without its duration."""
+    """Return every finding, and the summary without its duration."""
     found = read_log_directory(location)
     request = VerifyRequest(
         [VerifyTarget(each, found) for each in found.partitions],
@@ -151,11 +151,11 @@ def test_a_pickled_location_reads_the_same_in_another_process(legacy: Path) -> N
 
 
 @pytest.mark.slow
-def test_workers_open_what_their_splits_name(legacy: Path) -> None:
+def test_workers_open_the_locations_of_their_splits(legacy: Path) -> None:
     assert checked(MemoryStorage.copied(legacy), processes=2) == checked(local(legacy))
 
 
-def test_what_writes_refuses_another_storage(legacy: Path) -> None:
+def test_commands_that_write_refuse_another_storage(legacy: Path) -> None:
     in_memory = MemoryStorage.copied(legacy)
     with (
         pytest.raises(NotLocalError, match="is not on a local disk"),
