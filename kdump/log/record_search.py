@@ -268,6 +268,8 @@ class RecordSearch:
 
     def _start(self, log: StoredFile, segment: Segment, offset: int | None) -> int:
         """As ``HeaderSeekableLog.indexed_position``; 0 in doubt, noting the index."""
+        if not log.size_bytes:
+            return 0
         seekable = HeaderSeekableLog.of_segment(self.partition, segment, log)
         position = seekable.indexed_position(offset)
         if position is None:

@@ -128,3 +128,22 @@ def test_every_engine_has_the_same_answers(fixtures: Path) -> None:
     )
     assert here == in_workers
     assert pickle.loads(pickle.dumps(LookupJob(request.question))) == LookupJob(request.question)
+
+
+@pytest.mark.parametrize("version", ["0.9.0.1", "0.10.2.2", "1.1.1", "2.0.1"])
+def test_what_a_consumer_of_an_old_broker_read_is_found(version: str, fixtures: Path) -> None:
+    """Indexes of these brokers differ, and the first ones have no time index."""
+    root = fixtures / "old" / version
+    state = "recovered"
+    rng = random.Random(2)
+    consumed: dict[str, list[dict[str, Any]]] = {}
+    for line in (root / f"expected-{state}.read_uncommitted.jsonl").read_text().splitlines():
+        said = json.loads(line)
+        if "o" in said:
+            consumed.setdefault(f"{said['t']}-{said['p']}", []).append(said)
+    directories = directories_of([root / state])
+    for name, records in consumed.items():
+        said = rng.choice(records)
+        (found,) = answers(directories, name, Question(offset=said["o"]))
+        time = -1 if said["ts"] is None else said["ts"]
+        assert offset_time_and_epoch(found)[:2] == (said["o"], time), name

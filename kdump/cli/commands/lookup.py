@@ -239,28 +239,50 @@ def _record_fields(record: FoundRecord | None) -> Row:
 
 def _show(rows: Sequence[Row], output: OutputFormat) -> None:
     """Write the answers: one as a block, several as a table; people see notes below."""
-    is_for_people = output in (OutputFormat.TEXT, OutputFormat.TABLE)
-    is_block = is_for_people and len(rows) == 1
-    shown = rows
-    columns: Sequence[Column] = COLUMNS
-    if is_block:
-        columns = [dataclasses.replace(each, for_people=each.name != "notes") for each in COLUMNS]
-        shown = [{name: value for name, value in rows[0].items() if _is_worth_a_line(name, value)}]
-    with open_output(output, columns, vertical=is_block) as out:
-        out.rows(shown)
-    if is_for_people:
-        for line in _note_lines(rows):
+    if output not in (OutputFormat.TEXT, OutputFormat.TABLE):
+        with open_output(output, COLUMNS) as out:
+            out.rows(rows)
+    elif len(rows) == 1:
+        block = [dataclasses.replace(each, for_people=each.name != "notes") for each in COLUMNS]
+        with open_output(output, block, vertical=True) as out:
+            out.row({name: rows[0][name] for name in rows[0] if _is_worth_a_line(rows[0], name)})
+        for note in rows[0]["notes"]:
+            write_line(note)
+    else:
+        with open_output(output, COLUMNS) as out:
+            # The directory is in other columns.
+            out.rows({**row, "file": _name_of(row["file"])} for row in rows)
+        for line in (*_note_lines(rows), *_disagreements(rows)):
             write_line(line)
 
 
-def _is_worth_a_line(name: str, value: object) -> bool:
+def _name_of(file: str | None) -> str | None:
+    return None if file is None else file.rpartition("/")[2]
+
+
+def _is_worth_a_line(row: Row, name: str) -> bool:
+    value = row[name]
+    if name == "record_offset":
+        return value is not None and value != row["offset"]
+    if name == "is_most_advanced":
+        return False
     return name == "offset" or not (value is None or value is False or value == [])
 
 
+def _disagreements(rows: Iterable[Row]) -> Iterator[str]:
+    """Say for which partitions the replicas have different answers, and which one should lead."""
+    by_partition: dict[str, list[Row]] = {}
+    for row in rows:
+        by_partition.setdefault(f"{row['topic']}-{row['partition']}", []).append(row)
+    for name, replicas in by_partition.items():
+        answers = {(row["offset"], row["timestamp_ms"], row["leader_epoch"]) for row in replicas}
+        leader = next((row["log_dir"] for row in replicas if row["is_most_advanced"]), None)
+        if len(answers) > 1:
+            advice = "" if leader is None else f"; the most advanced one is in {leader}"
+            yield f"{name}: the replicas have different answers{advice}"
+
+
 def _note_lines(rows: Sequence[Row]) -> Iterator[str]:
-    if len(rows) == 1:
-        yield from rows[0]["notes"]
-        return
     for row in rows:
         for note in row["notes"]:
             yield f"{row['topic']}-{row['partition']} in {row['log_dir']}: {note}"
