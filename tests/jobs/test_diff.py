@@ -301,6 +301,12 @@ def test_a_follower_that_starts_over_loses_all_its_records(quick_path: Path) -> 
     assert pair.left_only.lost_records == 3
 
 
+def test_batches_before_the_log_start_do_not_count(quick_path: Path) -> None:
+    log = plain([b"%d" % offset for offset in range(12)])
+    _, pair = two(quick_path, Model(log, start=9), Model(plain([b"0", b"1"]), start=0))
+    assert pair.left_only.records == 3
+
+
 def test_the_result_can_be_pickled_and_is_that_of_the_job(quick_path: Path) -> None:
     models = [Model(plain([b"a", b"b"])), Model(plain([b"a", b"c"]))]
     paths = [write(quick_path / str(n), each, random.Random(n)) for n, each in enumerate(models)]

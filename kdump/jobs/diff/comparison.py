@@ -185,58 +185,63 @@ class Comparison:
 
     def _match(self, taken: list[Batches | None]) -> None:
         """Count the batches that need not be decoded; have all others decoded."""
-        same = {
-            (number, other): _same_batches(mine, taken[other])
-            for number, mine in enumerate(taken)
-            if mine is not None
-            for other in range(len(taken))
-            if other != number
-        }
-        for number, batches in enumerate(taken):
-            if batches is None:
-                continue
-            others = {other: same[number, other] for other in range(len(taken)) if other != number}
-            is_known = self._count_known(number, batches, others)
-            self._logs[number].expand(batches.rows(~is_known))
+        found = [
+            None if batches is None else self._candidates(number, batches, taken)
+            for number, batches in enumerate(taken)
+        ]
+        decided = [None if each is None else each.is_known.copy() for each in found]
+        for each, is_known in zip(found, decided, strict=True):
+            for other, same in {} if each is None else each.same.items():
+                candidates = found[other]
+                if candidates is not None and is_known is not None:
+                    # All logs must treat a batch alike.
+                    is_known[same.is_same] &= candidates.is_known[same.row[same.is_same]]
+        for number, (batches, each, is_known) in enumerate(zip(taken, found, decided, strict=True)):
+            if batches is not None and each is not None and is_known is not None:
+                self._count(number, batches, each, is_known)
+                self._logs[number].expand(batches.rows(~is_known))
 
-    def _count_known(
-        self, number: int, batches: Batches, same: Mapping[int, _SameBatches]
-    ) -> Flags:
-        """Count those batches that every other log has, or cannot have; returns which."""
+    def _candidates(
+        self, number: int, batches: Batches, taken: Sequence[Batches | None]
+    ) -> _Candidates:
+        """Find the batches that every other log has, or cannot have."""
         columns = batches.window.batches
         first, last = batches.first_offset, columns.last_offset
-        lacks = {other: self._cannot_have(other, first, last) for other in same}
-        start = self._logs[number].start_offset
-        is_known = (first >= start) | (last < start)
+        is_known = first >= self._logs[number].start_offset
         must_count = np.zeros(len(first), np.bool_)
-        for other, (is_ended, is_unreadable) in lacks.items():
-            start = self._logs[other].start_offset
-            is_known &= (first >= start) | (last < start)
-            is_known &= same[other].is_same | is_ended | is_unreadable | (last < start)
+        found: dict[int, _SameBatches] = {}
+        for other, theirs in enumerate(taken):
+            if other == number:
+                continue
+            log = self._logs[other]
+            is_before = last < log.start_offset
+            is_ended, is_unreadable = self._is_ended(other, first), inside(log.recent, first, last)
+            found[other] = _same_batches(batches, theirs, is_ended, is_unreadable)
+            is_known &= (first >= log.start_offset) | is_before
+            is_known &= found[other].is_same | is_ended | is_unreadable | is_before
             must_count |= is_ended | is_unreadable
         # The header of a compressed set has no count.
         can_count = (columns.magic >= 2) & (self._on_records is None)
-        is_known &= can_count | ~must_count
-        is_first_holder = np.ones(len(first), np.bool_)
-        for other in same:
-            if other < number:
-                is_first_holder &= ~same[other].is_same
+        return _Candidates(is_known & (can_count | ~must_count), found)
+
+    def _count(self, number: int, batches: Batches, found: _Candidates, is_known: Flags) -> None:
+        """Count those batches that are not decoded."""
+        columns = batches.window.batches
         counts, is_marker = columns.records_count, is_control(columns)
-        for other, (is_ended, is_unreadable) in lacks.items():
+        is_first_holder = np.ones(len(counts), np.bool_)
+        for other, same in found.same.items():
+            if other < number:
+                is_first_holder &= ~same.is_same
+        for other, same in found.same.items():
             only = self.only[number, other]
-            at = is_known & is_ended
-            only.add(first[at], counts[at], is_marker[at])
-            only.unreadable_records += int(counts[is_known & is_unreadable].sum())
-            is_lost = is_known & (is_ended | is_unreadable) & is_first_holder
+            at = is_known & same.is_ended
+            only.add(batches.first_offset[at], counts[at], is_marker[at])
+            only.unreadable_records += int(counts[is_known & same.is_unreadable].sum())
+            is_lost = is_known & (same.is_ended | same.is_unreadable) & is_first_holder
             self.lost_if_leading[other] += int(counts[is_lost].sum())
             if other > number:
-                is_common = is_known & same[other].is_same
-                self._note_same(self.partings[number, other], columns, same[other], is_common)
-        return is_known
-
-    def _cannot_have(self, number: int, first: Column, last: Column) -> tuple[Flags, Flags]:
-        """Which batches lie past the end of a log, and which where damage took the offsets."""
-        return self._is_ended(number, first), inside(self._logs[number].recent, first, last)
+                is_common = is_known & same.is_same
+                self._note_same(self.partings[number, other], columns, same, is_common)
 
     @staticmethod
     def _note_same(
@@ -357,27 +362,50 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _SameBatches:
-    """Which batches another log has, too.
+    """What another log has of some batches.
 
     Attributes:
-        is_same: whether it has each of the batches.
+        is_same: whether it has each of them.
+        row: where, if it has.
         epoch: the leader epoch there; -1 if it has none.
+        is_ended: whether it ends before the batch.
+        is_unreadable: whether damage took the offsets of the batch from it.
     """
 
     is_same: Flags
+    row: Column
     epoch: Column
+    is_ended: Flags
+    is_unreadable: Flags
 
 
-def _same_batches(mine: Batches, theirs: Batches | None) -> _SameBatches:
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """Batches that perhaps need not be decoded.
+
+    Attributes:
+        is_known: whether every other log has the batch, or cannot have it.
+        same: what the other logs have, by their numbers.
+    """
+
+    is_known: Flags
+    same: Mapping[int, _SameBatches]
+
+
+def _same_batches(
+    mine: Batches, theirs: Batches | None, is_ended: Flags, is_unreadable: Flags
+) -> _SameBatches:
     left = mine.window.batches
     if theirs is None:
-        return _SameBatches(np.zeros(left.count, np.bool_), np.full(left.count, -1, np.int64))
+        nothing = np.full(left.count, -1, np.int64)
+        return _SameBatches(nothing >= 0, nothing, nothing, is_ended, is_unreadable)
     right = theirs.window.batches
-    at = np.searchsorted(right.base_offset, left.base_offset).clip(max=right.count - 1)
+    row = np.searchsorted(right.base_offset, left.base_offset).clip(max=right.count - 1)
     is_same = np.ones(left.count, np.bool_)
     for name in ("base_offset", "last_offset_delta", "size_bytes", "magic", "crc"):
-        is_same &= getattr(left, name) == getattr(right, name)[at]
-    return _SameBatches(is_same, np.where(is_same, _epochs(right)[at], -1))
+        is_same &= getattr(left, name) == getattr(right, name)[row]
+    epoch = np.where(is_same, _epochs(right)[row], -1)
+    return _SameBatches(is_same, row, epoch, is_ended, is_unreadable)
 
 
 def _epochs(batches: BatchColumns) -> Column:

@@ -125,7 +125,7 @@ class ReplicaLog:
         self.damages: list[Damage] = []
         self.damage_count = 0
         self.epochs = EpochHistory()
-        self._read_from = read_from
+        self._read_from = max(read_from, start_offset)
         self._largest_record_bytes = largest_record_bytes
         self._read_batches = self._read(partition)
         self._batches: Batches | None = None
