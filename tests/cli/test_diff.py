@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from builders.compactable_directories import NOW_MS, plain_directory
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
 
@@ -100,3 +103,81 @@ def test_replicas_that_were_in_sync_are_the_same(rows: list[dict[str, Any]]) -> 
         "__cluster_metadata-0",
         *("div-a-0", "div-a-1", "div-a-2", "div-txn-0", "lag-prefix-0", "lag-prefix-1"),
     }
+
+
+def test_a_compacted_replica_is_the_same_as_its_original(tmp_path: Path) -> None:
+    original = plain_directory(tmp_path / "original", ("users",))
+    compacted = shutil.copytree(original, tmp_path / "compacted")
+    words = ["--topic", "users", "--config", "cleanup.policy=compact", "--now", str(NOW_MS)]
+    assert run_kdump(["compact", *words, str(compacted)], tmp_path).exit_status == 0
+    (row,) = rows_of(original, compacted)
+    assert row["verdict"] == "same"
+    assert row["right_compacted_records"] > 0
+    assert row["left_compacted_records"] == 0
+
+
+def test_records_that_are_missing_where_nothing_was_compacted_are_a_difference(
+    tmp_path: Path,
+) -> None:
+    original = plain_directory(tmp_path / "original", ("users",))
+    compacted = shutil.copytree(original, tmp_path / "compacted")
+    words = ["--topic", "users", "--config", "cleanup.policy=compact", "--now", str(NOW_MS)]
+    run_kdump(["compact", *words, str(compacted)], tmp_path)
+    run_kdump(["checkpoint", "set", str(compacted), "cleaner-offset", "users-0=0"], tmp_path)
+    (row,) = rows_of(original, compacted)
+    assert row["verdict"] == "diverged"
+    assert row["right_missing_ranges"]
+
+
+def test_the_copies_of_two_disks_are_a_side_of_their_own(cluster: Path, tmp_path: Path) -> None:
+    copies = [shutil.copytree(cluster / name, tmp_path / name) for name in ("b2-d1", "b2-d2")]
+    found = rows_of("b2-d1", "b2-d2", *copies, "--topic", "late-clean", cwd=cluster)
+    assert [(name_of(row), row["verdict"]) for row in found] == [
+        (f"late-clean-{number}", "same") for number in range(3)
+    ]
+
+
+def test_two_partitions_are_compared_whatever_their_names_are(
+    cluster: Path, tmp_path: Path
+) -> None:
+    left = shutil.copytree(cluster / "b1-d1" / "div-a-0", tmp_path / "no name")
+    right = shutil.copytree(cluster / "b3-d1" / "div-a-0", tmp_path / "x\x1b[31m-0")
+    (row,) = rows_of(left, right)
+    assert (row["verdict"], row["common_end_offset"], row["topic"]) == ("diverged", 24, None)
+    shown = diff(left, right).stdout.decode()
+    assert "\x1b" not in shown
+
+
+def test_a_replica_that_cannot_be_read_is_not_missing(cluster: Path, tmp_path: Path) -> None:
+    shutil.copytree(cluster / "b1-d1" / "div-a-0", tmp_path / "b" / "div-a-0")
+    (log,) = (tmp_path / "b" / "div-a-0").glob("*.log")
+    log.unlink()
+    os.mkfifo(log)
+    outcome = diff(tmp_path / "b", cluster / "b3-d1", "--partition", "div-a-0")
+    assert b"FIFO" in outcome.stderr
+    assert b"missing" not in outcome.stdout
+    assert outcome.exit_status == 8
+
+
+def test_one_broker_alone_cannot_be_compared(cluster: Path) -> None:
+    outcome = diff("b2-d1", "b2-d2", cwd=cluster)
+    assert outcome.exit_status == 16
+    assert b"diff requires replicas of two brokers" in outcome.stderr
+
+
+def test_partitions_that_a_broker_need_not_have_are_no_difference(cluster: Path) -> None:
+    outcome = diff("b1-d1", "b3-d1", "--topic", "late-clean", cwd=cluster)
+    assert outcome.exit_status == 0
+    assert b"as they should be" in outcome.stdout
+
+
+def test_the_records_that_are_listed_are_those_that_a_consumer_loses(cluster: Path) -> None:
+    outcome = diff(
+        *("b1-d1", "b3-d1", "--partition", "div-a-0", "--records", "--output", "jsonl"), cwd=cluster
+    )
+    records = [row for row in objects(outcome.stdout) if row["type"] == "record"]
+    values = {
+        side: [r["value"] for r in records if r["side"] == side] for side in ("left", "right")
+    }
+    assert (len(values["left"]), len(values["right"])) == (7, 5)
+    assert all(value.startswith(f"{side} clean") for side in values for value in values[side])

@@ -162,13 +162,20 @@ def _write_for_people(
 ) -> None:
     """Write what differs; records are not held."""
     from kdump.cli.output.diff_output import (
+        MISSING,
         PARTITION_COLUMNS,
         RECORD_COLUMNS,
         deserves_attention,
     )
     from kdump.cli.output.events import write_line
 
-    shown = list(filter(deserves_attention, rows))
+    shown = [
+        {name: value for name, value in row.items() if value is not None}
+        if row["verdict"] == MISSING
+        else row
+        for row in rows
+        if deserves_attention(row)
+    ]
     if shown:
         with open_output(output, PARTITION_COLUMNS) as out:
             out.rows(shown)

@@ -74,12 +74,13 @@ def missing_sides(
     """Yield the sides without a replica of a partition that deserve to be reported.
 
     With each comes whether the cluster's metadata says that its broker has a replica; None if it
-    does not know the partition. Of three sides or more, those that should not have a replica are
-    left out.
+    does not know the partition. Left out are sides whose replica cannot be read, and of three sides
+    or more those that should not have a replica.
     """
     topic = None if image is None or paired.key is None else image.topics.get(paired.key.topic)
     for number, side in enumerate(sides):
-        if number in paired.replicas:
+        unreadable = {key for each in side.directories for key in each.unreadable}
+        if number in paired.replicas or paired.key in unreadable:
             continue
         is_assigned = None
         if topic is not None and paired.key is not None and side.node_id is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kdump.formats import names
 from kdump.formats.names import PartitionState, TopicPartition
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
@@ -27,6 +28,12 @@ class NamedDirectory:
     partitions: tuple[Partition, ...]
     log_directory: LogDirectory | None
     is_partition: bool = False
+
+    @property
+    def unreadable(self) -> set[TopicPartition]:
+        """The partitions whose directories cannot be listed."""
+        found = () if self.log_directory is None else self.log_directory.unreadable
+        return {names.parse_partition_directory_name(name).topic_partition for name in found}
 
     def live_partitions(self) -> dict[TopicPartition | None, Partition]:
         """The partitions to compare: the live ones, and one that was named itself."""
@@ -62,8 +69,10 @@ def sides_of(directories: Sequence[NamedDirectory]) -> list[Side]:
     one side, unless one is a copy of another one: has the same ``directory.id``, or without these
     a live partition of the same name. Then the copies are a side of their own. Directories that do
     not name a broker are a side each, and so are single partitions, except that those in one
-    directory belong together.
+    directory belong together, unless they are the only two.
     """
+    if len(directories) == 2 and all(each.is_partition for each in directories):
+        return [Side((each,)) for each in directories]
     sides: list[list[NamedDirectory]] = []
     for directory in directories:
         for side in sides:
