@@ -42,6 +42,12 @@ def varlong(data: Bytes, position: Column) -> tuple[Column, Column]:
     return ((raw >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(raw & 1), following
 
 
+def unsigned_varint(data: Bytes, position: Column) -> tuple[Column, Column]:
+    """Return the unsigned 32-bit integer at each ``position``, and the position after it."""
+    raw, following = _unsigned(data, position, MAX_VARINT_BYTES)
+    return raw & 0xFFFF_FFFF, following
+
+
 def _unsigned(data: Bytes, position: Column, most_bytes: int) -> tuple[Column, Column]:
     byte = data[position]
     is_more = byte >= 0x80

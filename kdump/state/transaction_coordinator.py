@@ -19,6 +19,7 @@ from kdump.formats.names import TopicPartition
 from kdump.formats.schemas.transaction import TRANSACTION_LOG
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
+from kdump.state.transaction_records import rows_that_matter
 
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 
@@ -158,7 +159,8 @@ class CoordinatorLogReader:
             for message in records.messages:
                 self._take(message.key, message.value, message.offset)
             return
-        for row, offset in enumerate(records.offset.tolist()):
+        rows = rows_that_matter(records)
+        for row, offset in zip(rows.tolist(), records.offset[rows].tolist(), strict=True):
             self._take(records.key(row), records.value(row), offset)
 
     def take_damage(self) -> None:

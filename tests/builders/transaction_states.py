@@ -97,6 +97,14 @@ def columns_of(log: Sequence[Pair]) -> Iterator[RecordColumns]:
         yield from read_records(window)
 
 
+def joined_columns_of(log: Sequence[Pair]) -> Iterator[RecordColumns]:
+    """The same in one batch."""
+    rows = [record(offset, key=key, value=value) for offset, (key, value) in enumerate(log)]
+    for window in read_windows(BytesSource(batch(rows) if rows else b"")):
+        if window.batches.count:
+            yield from read_records(window)
+
+
 def _parts(rows: list[tuple[int, Pair]]) -> Iterator[list[tuple[int, Pair]]]:
     for at in range(0, len(rows), 5):
         yield rows[at : at + 5]

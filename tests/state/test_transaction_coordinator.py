@@ -10,13 +10,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders.java_server import JavaServer
-from builders.transaction_states import Pair, columns_of, key_of, value_of
+from builders.transaction_states import Pair, columns_of, joined_columns_of, key_of, value_of
+from kdump.state import transaction_records
 from kdump.state.transaction_coordinator import (
     CoordinatorLog,
     CoordinatorLogReader,
     CoordinatorState,
     CoordinatorTransaction,
 )
+from kdump.state.transaction_records import rows_that_matter
 
 STATES = list(CoordinatorState)
 
@@ -145,3 +147,30 @@ def test_transactions_are_those_that_kafka_loads(kafka: JavaServer, log: list[Pa
         assert {
             each.transactional_id: in_kafkas_words(each) for each in at_the_stop.transactions
         } == loaded
+
+
+@settings(max_examples=60)
+@given(log=st.lists(pairs, max_size=40), repeats=st.integers(3, 6))
+def test_records_that_a_later_one_replaces_need_not_be_decoded(
+    log: list[Pair], repeats: int
+) -> None:
+    long = log * repeats
+    reader = CoordinatorLogReader()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction_records, "_FEW", 0)
+        columns = joined_columns_of(long)
+        for each in columns:
+            reader.take(each)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction_records, "_FEW", len(long))
+        assert reader.log() == read(long)
+
+
+def test_of_usual_records_only_the_last_of_each_id_is_decoded() -> None:
+    log: list[Pair] = [
+        (key_of(f"tx-{number % 3}"), value_of(version=number % 2, state=number % 6))
+        for number in range(200)
+    ]
+    log[50] = (key_of("tx-1"), None)
+    (columns,) = joined_columns_of(log)
+    assert rows_that_matter(columns).tolist() == [197, 198, 199]
