@@ -101,6 +101,7 @@ class PartitionTransactions:
         log_end_offset: after the last valid batch; None if unknown.
         high_watermark: from the checkpoints; None if unknown.
         stability: its last stable offset.
+        has_damage: whether there is damage that may hide markers.
         open_transactions: by first offset.
     """
 
@@ -112,6 +113,7 @@ class PartitionTransactions:
     log_end_offset: int | None = None
     high_watermark: int | None = None
     stability: Stability = UNKNOWN
+    has_damage: bool = False
     open_transactions: tuple[OpenTransaction, ...] = ()
 
     @property
@@ -119,6 +121,12 @@ class PartitionTransactions:
         """Whether everything up to the end of the log is known to be stable."""
         end = self.log_end_offset
         return end is not None and self.stability.last_stable_offset == end
+
+    @property
+    def is_only_unmarked(self) -> bool:
+        """Whether the last stable offset is unknown only because there is no high watermark."""
+        is_read = self.log_end_offset is not None and not self.has_damage
+        return is_read and self.stability.last_stable_offset is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +453,7 @@ def _judged(
         log_end_offset=result.log_end_offset,
         high_watermark=high_watermark,
         stability=stability(result.log, result.log_start_offset, high_watermark),
+        has_damage=result.log.has_damage,
         open_transactions=tuple(
             OpenTransaction(
                 txn, is_certain, result.sizes.get(txn.producer_id), judge(txn, is_certain)

@@ -97,16 +97,20 @@ def command(
         report = txns(request, engine.options, engine.progress)
     for problem in report.problems:
         diagnostics.report_problem(problem.path, problem.what, is_damage=problem.is_damage)
-    shown = ShownTransactions(report, selection, id_globs, only_hanging=hanging)
+    shown = ShownTransactions(
+        report,
+        selection,
+        id_globs,
+        only_hanging=hanging,
+        is_for_people=output in (OutputFormat.TEXT, OutputFormat.TABLE),
+    )
     with open_sections(output, SECTIONS) as out:
-        is_for_people = output in (OutputFormat.TEXT, OutputFormat.TABLE)
-        _write(shown, out, only_pinned=is_for_people)
+        _write(shown, out)
         out.summary(summary_row(shown), summary_lines(shown, now_ms))
     return diagnostics.status
 
 
-def _write(shown: ShownTransactions, out: SectionedOutput, *, only_pinned: bool) -> None:
-    """Write the rows; ``only_pinned`` leaves out partitions that are stable up to their end."""
+def _write(shown: ShownTransactions, out: SectionedOutput) -> None:
     from kdump.cli.output.txns_output import open_transaction_row, partition_row, transaction_row
 
     if not shown.only_hanging:
@@ -116,6 +120,4 @@ def _write(shown: ShownTransactions, out: SectionedOutput, *, only_pinned: bool)
         if each.judgement.is_hanging or not shown.only_hanging:
             out.row(open_transaction_row(partition, each))
     if not shown.only_hanging:
-        for partition in shown.partitions():
-            if not only_pinned or not partition.is_stable:
-                out.row(partition_row(partition))
+        out.rows(map(partition_row, shown.listed_partitions()))

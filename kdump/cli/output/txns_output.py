@@ -82,6 +82,9 @@ SECTIONS: Final = (
     ),
 )
 
+_MOST_PARTITIONS: Final = 8
+"""So many partitions of a transaction are listed for people; JSON has all of them."""
+
 
 def transaction_row(
     shown: ShownTransactions, number: int, transaction: CoordinatorTransaction
@@ -93,6 +96,10 @@ def transaction_row(
         number: the partition of ``__transaction_state`` that has it.
         transaction: what its coordinator knows.
     """
+    partitions = list(map(str, transaction.partitions))
+    if shown.is_for_people and len(partitions) > _MOST_PARTITIONS:
+        more = len(partitions) - _MOST_PARTITIONS
+        partitions = [*partitions[:_MOST_PARTITIONS], f"and {more} more"]
     return {
         "type": "transaction",
         "transactional_id": transaction.transactional_id,
@@ -102,7 +109,7 @@ def transaction_row(
         "start_time_ms": transaction.start_time_ms,
         "last_change_ms": transaction.last_change_ms,
         "timeout_ms": transaction.timeout_ms,
-        "partitions": list(map(str, transaction.partitions)),
+        "partitions": partitions,
         "open_partitions": list(map(str, shown.open_partitions(transaction))),
         "missing_partitions": list(map(str, shown.missing_partitions(transaction))),
         "previous_producer_id": transaction.previous_producer_id,
@@ -206,22 +213,27 @@ def partition_row(partition: PartitionTransactions) -> Row:
 
 def reason(partition: PartitionTransactions) -> str:
     """What pins the last stable offset of a partition, for people."""
-    if partition.stability.pinned_by is Pin.TRANSACTION:
-        first = next(each for each in partition.open_transactions if each.is_certain)
-        transaction = first.judgement.transaction
-        of = f"producer {first.txn.producer_id}"
-        if transaction is not None:
-            of = f"{transaction.transactional_id} ({of})"
-        return f"open transaction of {of}{_HANGING[first.judgement.is_hanging]}"
+    first = next((each for each in partition.open_transactions if each.is_certain), None)
+    if partition.stability.pinned_by is Pin.TRANSACTION and first is not None:
+        return _transaction_words(first)
     if partition.stability.pinned_by is Pin.UNREPLICATED_TRANSACTION:
-        return "a transaction whose marker is past the high watermark"
+        return "transaction whose marker is past the high watermark"
     if partition.stability.pinned_by is Pin.HIGH_WATERMARK:
-        return "the high watermark"
+        is_clean = partition.replica.log_directory.is_clean
+        mark = "high watermark" if is_clean else "high watermark before an unclean shutdown"
+        if first is None:
+            return mark
+        return f"{mark}; then {_transaction_words(first)} at {first.txn.first_offset}"
     if partition.log_end_offset is None:
         return "unknown: the log cannot be read"
-    if partition.high_watermark is None:
-        return "unknown: no high watermark in the checkpoint"
-    return "unknown: damage may hide a marker"
+    if partition.has_damage:
+        return "unknown: damage may hide a marker"
+    return "unknown: no high watermark in the checkpoint"
 
 
-_HANGING: Final = {True: ", which hangs", False: "", None: ""}
+def _transaction_words(each: OpenTransaction) -> str:
+    transaction = each.judgement.transaction
+    of = f"producer {each.txn.producer_id}"
+    if transaction is not None:
+        of = f"{transaction.transactional_id} ({of})"
+    return f"{'hanging ' if each.judgement.is_hanging else ''}transaction of {of}"

@@ -53,9 +53,10 @@ def summary_lines(shown: ShownTransactions, now_ms: int) -> Iterator[str]:
         yield from _about_left([each for each in opened if _is_left(each)])
         yield from _about_ongoing(shown, now_ms)
         yield from _about_replicas(shown)
+        yield from _about_high_watermarks(shown)
     undecided = [each for each in opened if each[1].judgement.is_hanging is None]
     yield from _about_undecided(shown, undecided)
-    yield from _about_missing(shown)
+    yield from _about_missing(shown, is_needed=bool(undecided or shown.id_globs))
 
 
 def _counts(shown: ShownTransactions, opened: Sequence[OpenHere]) -> str:
@@ -63,8 +64,9 @@ def _counts(shown: ShownTransactions, opened: Sequence[OpenHere]) -> str:
     ids = shown.transactions()
     ongoing = sum(each.state.is_open for _, each in ids)
     where = f" in {counted(len(partitions), 'partition')}" if partitions else ""
+    at = f", {ongoing} with a transaction at the coordinator" if ids else ""
     return (
-        f"{counted(len(ids), 'transactional id')}, {ongoing} with a transaction at the coordinator;"
+        f"{counted(len(ids), 'transactional id')}{at};"
         f" {counted(len(opened), 'open transaction')}{where}"
     )
 
@@ -169,6 +171,15 @@ def _about_replicas(shown: ShownTransactions) -> Iterator[str]:
         yield f"replicas end at different offsets: {names}; the most advanced one was read"
 
 
+def _about_high_watermarks(shown: ShownTransactions) -> Iterator[str]:
+    unmarked = sum(each.is_only_unmarked for each in shown.partitions())
+    if unmarked:
+        yield (
+            f"{counted(unmarked, 'partition has', 'partitions have')} no high watermark in the"
+            " checkpoint, so the last stable offset is unknown"
+        )
+
+
 def _about_undecided(shown: ShownTransactions, undecided: Sequence[OpenHere]) -> Iterator[str]:
     if not undecided:
         return
@@ -177,7 +188,11 @@ def _about_undecided(shown: ShownTransactions, undecided: Sequence[OpenHere]) ->
     yield f"unknown whether {count}: in {names}"
 
 
-def _about_missing(shown: ShownTransactions) -> Iterator[str]:
+def _about_missing(shown: ShownTransactions, *, is_needed: bool) -> Iterator[str]:
+    """Name the coordinators' partitions that are missing.
+
+    If their number is unknown, say so only if that leaves a question open (``is_needed``).
+    """
     coordinators = shown.report.coordinators
     missing = coordinators.missing
     if missing:
@@ -187,7 +202,7 @@ def _about_missing(shown: ShownTransactions) -> Iterator[str]:
             f" {counted(coordinators.partitions_count or 0, 'partition')} of"
             f" {TRANSACTION_STATE_TOPIC}: {names}; name the log directories of other brokers too"
         )
-    elif coordinators.partitions_count is None:
+    elif coordinators.partitions_count is None and is_needed:
         yield (
             f"unknown how many partitions {TRANSACTION_STATE_TOPIC} has: no log directory has the"
             " cluster's metadata; name the directory with __cluster_metadata-0 too"

@@ -22,6 +22,7 @@ class ShownTransactions:
         selection: the partitions.
         id_globs: for transactional ids; none selects all.
         only_hanging: whether to show only the transactions that hang.
+        is_for_people: whether to leave out what only programs want.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class ShownTransactions:
         id_globs: tuple[str, ...],
         *,
         only_hanging: bool,
+        is_for_people: bool,
     ) -> None:
         self.report = report
         self.selection = selection
         self.id_globs = id_globs
         self.only_hanging = only_hanging
+        self.is_for_people = is_for_people
         self._read = {each.topic_partition for each in report.partitions}
         self._open_in = defaultdict[int, set[TopicPartition]](set)
         for partition, each in self._open():
@@ -67,6 +70,14 @@ class ShownTransactions:
         concerned = {each for _, txn in self.transactions() for each in txn.partitions}
         concerned |= {partition.topic_partition for partition, _ in self.open_transactions()}
         return [each for each in self.report.partitions if each.topic_partition in concerned]
+
+    def listed_partitions(self) -> list[PartitionTransactions]:
+        """Those to list; people see no partition that nothing is known to pin."""
+        return [
+            each
+            for each in self.partitions()
+            if not self.is_for_people or not (each.is_stable or each.is_only_unmarked)
+        ]
 
     def open_partitions(self, transaction: CoordinatorTransaction) -> list[TopicPartition]:
         """The partitions in which the producer of a transactional id has one open."""
