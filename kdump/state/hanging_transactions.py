@@ -8,7 +8,7 @@ hangs if it is open in a partition, and its coordinator does not have that parti
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -112,25 +112,3 @@ def _is_hanging(is_ongoing: bool | None, is_old: bool) -> bool | None:
     if not is_old:
         return False
     return None if is_ongoing is None else not is_ongoing
-
-
-def inferred_partitions_count(logs: Mapping[int, CoordinatorLog]) -> int | None:
-    """How many partitions ``__transaction_state`` has, if its own records say it.
-
-    They do if its partitions are there from 0 on without a gap, and every transactional id is in
-    the partition where it belongs with so many.
-    """
-    count = len(logs)
-    if sorted(logs) != list(range(count)) or not any(log.transactions for log in logs.values()):
-        return None
-    is_consistent = all(
-        coordinator_partition(transactional_id, count) == number
-        for number, transactional_id in _ids(logs)
-    )
-    return count if is_consistent else None
-
-
-def _ids(logs: Mapping[int, CoordinatorLog]) -> Iterable[tuple[int, str]]:
-    return (
-        (number, each.transactional_id) for number, log in logs.items() for each in log.transactions
-    )

@@ -189,6 +189,9 @@ class CoordinatorLogReader:
         self._next_offset = offset + 1
         transactional_id = None
         try:
+            if key is None:
+                self._take_unreadable(UnreadableRecord(offset, None, "the record has no key"))
+                return
             transactional_id = _read_key(key)
             if transactional_id is None:
                 self._unknown_versions += 1
@@ -197,6 +200,8 @@ class CoordinatorLogReader:
         except _UnknownVersion:
             self._unknown_versions += 1
         except FormatError as problem:
+            if transactional_id is None:
+                self._uncertain_before = offset
             self._take_unreadable(UnreadableRecord(offset, transactional_id, problem.what))
         else:
             self._unreadable_ids.discard(transactional_id)
@@ -208,9 +213,7 @@ class CoordinatorLogReader:
     def _take_unreadable(self, record: UnreadableRecord) -> None:
         self._is_complete = False
         self._unreadable = self._unreadable or record
-        if record.transactional_id is None:
-            self._uncertain_before = record.offset
-        else:
+        if record.transactional_id is not None:
             self._unreadable_ids.add(record.transactional_id)
 
 
@@ -218,14 +221,12 @@ class _UnknownVersion(Exception):
     """A value of a version that a coordinator ignores."""
 
 
-def _read_key(key: bytes | None) -> str | None:
+def _read_key(key: bytes) -> str | None:
     """The transactional id of a record; None if a coordinator ignores the record.
 
     Raises:
         FormatError: no coordinator can read the key.
     """
-    if key is None:
-        raise FormatError("the record has no key")
     cursor = Cursor(key)
     if cursor.int16() != TRANSACTION_LOG.id:
         return None

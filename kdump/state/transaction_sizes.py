@@ -30,8 +30,8 @@ class TransactionSize:
         records: in these batches, likewise.
         size_bytes: of these batches, likewise.
         pinned_bytes: of the log, from the batch at its first offset to the end: what consumers of
-            committed records cannot read, and the log cleaner cannot compact; None if damage may
-            hide that batch.
+            committed records cannot read, and the log cleaner cannot compact; None if that batch
+            is not there.
         start_timestamp: base timestamp of the first batch; None if that batch is not there.
     """
 
@@ -52,7 +52,7 @@ def transaction_sizes(
     Raises:
         OSError: a segment cannot be read.
     """
-    if not txns:
+    if not txns or not partition.segments:
         return {}
     measured = _Measured(txns)
     has_damage = False
@@ -62,7 +62,8 @@ def transaction_sizes(
             on_damage(found)
         else:
             measured.add(found.batches, found.bytes_before)
-    return measured.sizes(_end_position(partition), has_damage=has_damage)
+    start = partition.segments[0].base_offset
+    return measured.sizes(start, _end_position(partition), has_damage=has_damage)
 
 
 class _Part(NamedTuple):
@@ -110,17 +111,18 @@ class _Measured:
             position = bytes_before + int(batches.position[row])
             self._start[each] = position, int(batches.base_timestamp[row])
 
-    def sizes(self, end_position: int, *, has_damage: bool) -> dict[int, TransactionSize]:
-        """The sizes by producer id; ``end_position`` is that of the whole log."""
+    def sizes(
+        self, log_start_offset: int, end_position: int, *, has_damage: bool
+    ) -> dict[int, TransactionSize]:
+        """The sizes by producer id, given where the whole log begins and ends."""
         found = {}
         for at, (producer_id, sums) in enumerate(
             zip(self._ids.tolist(), self._sums.T.tolist(), strict=True)
         ):
-            start = self._start.get(at)
-            # Records before the log start offset may be gone; the rest is pinned from there.
-            position, timestamp = (0, None) if start is None else start
-            is_hidden = has_damage and start is None
-            pinned_bytes = None if is_hidden else max(0, end_position - position)
+            position, timestamp = self._start.get(at, (None, None))
+            if position is None and not has_damage and self._first[at] < log_start_offset:
+                position = 0  # the first batches are gone, and all of the log is pinned
+            pinned_bytes = None if position is None else max(0, end_position - position)
             batches, records, size_bytes = (None, None, None) if has_damage else sums
             found[producer_id] = TransactionSize(
                 batches, records, size_bytes, pinned_bytes, timestamp

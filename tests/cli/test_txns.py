@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,9 @@ import pytest
 
 from builders.in_process import run_kdump
 from builders.json_answers import Row, objects
+from builders.log_directories import write_log_directory, write_partition
+from builders.recovery import of_producer
+from builders.transaction_states import key_of, log_of, value_of
 
 CLUSTER_DISKS = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 CHANGED_LATER = ("div-", "lag-prefix", "late-clean", "expanded")
@@ -199,6 +205,143 @@ def test_an_ongoing_transaction_pins_the_offsets_that_it_is_going_to_commit(
     assert (row["transactional_id"], row["records"]) == ("hang-1", 1)
     assert (row["is_ongoing"], row["is_hanging"]) == (True, False)
     assert row["end_command"].endswith(" forceTerminateTransaction --transactionalId hang-1")
+
+
+def text(root: Path, *args: str) -> list[str]:
+    outcome = run_kdump(["txns", *args], root)
+    assert outcome.exit_status == 0
+    return outcome.stdout.decode().splitlines()
+
+
+def test_people_see_the_command_that_ends_each_hanging_transaction(cluster: Path) -> None:
+    commands = [
+        line.strip() for line in text(cluster, *CLUSTER_DISKS) if line.startswith("  kafka-")
+    ]
+    assert commands == [
+        "kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic txn-hang"
+        f" --partition {partition} --start-offset {offset}"
+        for partition, offset in ((0, 8), (1, 6), (2, 3))
+    ]
+
+
+def test_people_are_warned_where_the_coordinator_has_committed(cluster: Path) -> None:
+    (line,) = [line for line in text(cluster, *CLUSTER_DISKS) if "before you abort" in line]
+    assert line.startswith("before you abort in txn-hang-1: ")
+
+
+def test_people_see_what_pins_each_last_stable_offset(cluster: Path) -> None:
+    lines = text(cluster, *CLUSTER_DISKS)
+    begin = lines.index("Last stable offsets below the end of the log:")
+    pinned = [line.split() for line in lines[begin + 2 : begin + 8]]
+    assert [(words[0], words[1], words[3]) for words in pinned] == [
+        ("__consumer_offsets", "3", "35"),
+        ("txn-hang", "0", "8"),
+        ("txn-hang", "1", "6"),
+        ("txn-hang", "2", "3"),
+        ("txn-pending", "0", "0"),
+        ("txn-pending", "1", "0"),
+    ]
+    assert " ".join(pinned[1][6:]) == "hanging transaction of producer 3"
+    assert " ".join(pinned[4][6:]) == "transaction of ongoing-1 (producer 1008)"
+
+
+def test_only_hanging_transactions_are_shown_on_request(cluster: Path) -> None:
+    rows = txns(cluster, "--hanging", *CLUSTER_DISKS)
+    assert {row["type"] for row in rows} == {"open_transaction", "summary"}
+    assert all(row["is_hanging"] for row in of_type(rows, "open_transaction"))
+    assert len(of_type(rows, "open_transaction")) == 3
+
+
+def test_a_producer_that_may_still_write_does_not_hang(cluster: Path) -> None:
+    # The producers wrote last at ...029, ...030 and ...528.
+    soon = ("--hanging", "--now", str(1795285020029 + 60_001), "--max-transaction-timeout")
+    for minutes, partitions in (("1", [1]), ("0", [0, 1, 2]), ("2", [])):
+        rows = txns(cluster, *soon, minutes, *CLUSTER_DISKS)
+        assert [row["partition"] for row in of_type(rows, "open_transaction")] == partitions
+
+
+def test_a_transactional_id_selects_its_transactions_and_partitions(cluster: Path) -> None:
+    rows = txns(cluster, "--transactional-id", "ongoing-[o]*", *CLUSTER_DISKS)
+    assert [row["transactional_id"] for row in of_type(rows, "transaction")] == ["ongoing-offsets"]
+    places = [(row["topic"], row["partition"]) for row in of_type(rows, "open_transaction")]
+    assert places == [("__consumer_offsets", 3), ("txn-pending", 0)]
+    assert [(row["topic"], row["partition"]) for row in of_type(rows, "partition")] == places
+
+
+def test_an_unknown_transactional_id_is_looked_for_in_its_partition(cluster: Path) -> None:
+    *_, last = text(cluster, "--transactional-id", "nobody", *CLUSTER_DISKS)
+    assert last == "nobody: not in __transaction_state-1: its coordinator does not know it"
+
+
+def test_a_topic_selects_the_transactions_that_concern_it(cluster: Path) -> None:
+    rows = txns(cluster, "--topic", "txn-pending", *CLUSTER_DISKS)
+    found = [row["transactional_id"] for row in of_type(rows, "transaction")]
+    assert found == ["ongoing-1", "ongoing-offsets"]
+    assert {row["topic"] for row in of_type(rows, "open_transaction")} == {"txn-pending"}
+
+
+def test_a_partition_of_a_transaction_that_is_on_no_disk_is_named(cluster: Path) -> None:
+    rows = txns(cluster, "b2-d1")
+    (row,) = [row for row in of_type(rows, "transaction") if row["state"] == "Ongoing"]
+    assert row["open_partitions"] == ["txn-pending-1"]
+    assert row["missing_partitions"] == ["txn-pending-0"]
+
+
+def test_hostile_names_cannot_reach_the_terminal_or_the_shell(tmp_path: Path) -> None:
+    name = "a'\n\x1b[31m; $(id)"
+    root = write_log_directory(tmp_path / "d1")
+    value = value_of(producer_id=7, partitions=[("orders", [0])])
+    write_partition(root / "__transaction_state-0", {0: log_of([(key_of(name), value)])})
+    write_partition(root / "orders-0", {0: of_producer(0, 7, transactional=True)})
+
+    assert "\x1b" not in "".join(text(tmp_path, "d1"))
+
+    (row,) = of_type(txns(tmp_path, "d1"), "open_transaction")
+    command = row["end_command"].replace("kafka-transactions.sh", "printf '%s|'")
+    printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
+    assert printed.decode().split("|")[-2] == name
+
+
+def test_a_file_of_another_kind_is_reported(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1")
+    path = write_partition(root / "orders-0", {0: b""})
+    os.mkfifo(path / f"{9:020d}.log")
+    outcome = run_kdump(["txns", "d1"], tmp_path)
+    assert outcome.exit_status == 8
+    assert b"FIFO" in outcome.stderr
+
+
+def test_a_record_that_no_coordinator_can_read_is_damage(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1")
+    log = [(key_of("a"), value_of()), (key_of("b"), value_of(state=4, partitions=None))]
+    write_partition(root / "__transaction_state-0", {0: log_of(log)})
+    outcome = run_kdump(["txns", "d1"], tmp_path)
+    assert outcome.exit_status == 4
+    assert b"d1/__transaction_state-0: offset 1: null partitions in state CompleteCommit" in (
+        outcome.stderr
+    )
+
+
+def test_without_the_checkpoint_of_high_watermarks_nothing_is_guessed(tmp_path: Path) -> None:
+    root = write_log_directory(tmp_path / "d1")
+    write_partition(root / "orders-0", {0: of_producer(0, 7)})
+    (row,) = of_type(txns(tmp_path, "d1"), "partition")
+    assert (row["last_stable_offset"], row["high_watermark"], row["pinned_by"]) == (None,) * 3
+    assert row["log_end_offset"] == 1
+
+
+def test_without_the_metadata_it_is_unknown_how_many_coordinators_there_are(
+    cluster: Path, tmp_path: Path
+) -> None:
+    for name in CLUSTER_DISKS:
+        ignored = shutil.ignore_patterns("__cluster_metadata-0")
+        shutil.copytree(cluster / name, tmp_path / name, ignore=ignored)
+    rows = txns(tmp_path, *CLUSTER_DISKS)
+    (summary,) = of_type(rows, "summary")
+    assert summary["coordinator_partitions"] is None
+    hanging = {row["producer_id"]: row["is_hanging"] for row in of_type(rows, "open_transaction")}
+    # Producer 4 has a transactional id, whose transaction does not have the partition.
+    assert hanging == {3: None, 4: True, 5: False, 1008: False}
 
 
 def test_without_the_coordinators_partition_nothing_is_said_to_hang(cluster: Path) -> None:

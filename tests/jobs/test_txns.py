@@ -21,15 +21,8 @@ from builders.transactional_logs import (
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.engine.spark import SparkEngine
 from kdump.formats.names import FileKind, OffsetFileName
-from kdump.jobs.txns import (
-    PartitionTransactions,
-    TxnsJob,
-    TxnsReport,
-    TxnsRequest,
-    TxnsResult,
-    TxnsSplit,
-    txns,
-)
+from kdump.jobs.partition_transactions import TxnsJob, TxnsResult, TxnsSplit
+from kdump.jobs.txns import PartitionTransactions, TxnsReport, TxnsRequest, txns
 from kdump.log.directory import read_log_directory
 from kdump.log.selection import PartitionSelection
 from kdump.state.stability import Pin

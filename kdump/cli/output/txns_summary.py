@@ -17,6 +17,8 @@ from kdump.state.transaction_coordinator import (
 )
 from kdump.words import counted
 
+_PATTERN: Final = frozenset("*?[")
+_LONGEST_NAME: Final = 60
 _MOST_LISTED: Final = 10
 """So many commands and names are listed for people; JSON has all of them."""
 
@@ -56,6 +58,7 @@ def summary_lines(shown: ShownTransactions, now_ms: int) -> Iterator[str]:
         yield from _about_high_watermarks(shown)
     undecided = [each for each in opened if each[1].judgement.is_hanging is None]
     yield from _about_undecided(shown, undecided)
+    yield from _about_ids(shown)
     yield from _about_missing(shown, is_needed=bool(undecided or shown.id_globs))
 
 
@@ -127,18 +130,25 @@ def _about_ongoing(shown: ShownTransactions, now_ms: int) -> Iterator[str]:
     """Say when the open transactions of coordinators end."""
     ongoing = [each for _, each in shown.transactions() if each.state.is_open and each.is_certain]
     for each in islice(ongoing, _MOST_LISTED):
-        yield f"{each.transactional_id}: {_end(each, now_ms)}"
+        name = _shortened(each.transactional_id)
+        yield f"{name}: {_end(each, now_ms)}"
         elsewhere = _not_open(shown, each)
         if elsewhere:
             yield (
-                f"{each.transactional_id}: not open in {_listed(map(str, elsewhere))}: it wrote"
-                " nothing there, or the end of that log is missing"
+                f"{name}: not open in {_listed(map(str, elsewhere))}: it wrote nothing there, or"
+                " the end of that log is missing"
             )
         missing = shown.missing_partitions(each)
         if missing:
-            yield f"{each.transactional_id}: not in LOG_DIR: {_listed(map(str, missing))}"
+            yield f"{name}: not in LOG_DIR: {_listed(map(str, missing))}"
     if len(ongoing) > _MOST_LISTED:
         yield f"and {len(ongoing) - _MOST_LISTED} more transactions at coordinators"
+
+
+def _shortened(transactional_id: str) -> str:
+    if len(transactional_id) <= _LONGEST_NAME:
+        return transactional_id or "''"
+    return f"{transactional_id[: _LONGEST_NAME - 3]}..."
 
 
 def _end(transaction: CoordinatorTransaction, now_ms: int) -> str:
@@ -186,6 +196,20 @@ def _about_undecided(shown: ShownTransactions, undecided: Sequence[OpenHere]) ->
     count = counted(len(undecided), "open transaction hangs", "open transactions hang")
     names = _listed(str(partition.topic_partition) for partition, _ in undecided)
     yield f"unknown whether {count}: in {names}"
+
+
+def _about_ids(shown: ShownTransactions) -> Iterator[str]:
+    """Name the selected ids that no coordinator has, if they are no patterns."""
+    coordinators = shown.report.coordinators
+    found = {each.transactional_id for _, each in shown.report.transactions()}
+    for glob in shown.id_globs:
+        if _PATTERN.isdisjoint(glob) and glob not in found:
+            number = coordinators.partition_of(glob)
+            where = f"{TRANSACTION_STATE_TOPIC}-{'?' if number is None else number}"
+            if number is None or number in coordinators.missing:
+                yield f"{_shortened(glob)}: unknown: its records would be in {where}"
+            else:
+                yield f"{_shortened(glob)}: not in {where}: its coordinator does not know it"
 
 
 def _about_missing(shown: ShownTransactions, *, is_needed: bool) -> Iterator[str]:
