@@ -51,6 +51,8 @@ from kdump.formats.schema import (
 from kdump.formats.uuids import format_uuid
 
 MAX_STRING_BYTES: Final = 0x7FFF
+_CONTINUED: Final = 0x80
+"""The bit of a varint's byte that another byte follows."""
 
 UNKNOWN_TAGGED_FIELDS: Final = "_unknownTaggedFields"
 """The key under which a decoded struct keeps the tagged fields that its schema does not know."""
@@ -115,6 +117,10 @@ def read_unsigned_varint(cursor: Cursor) -> int:
         FormatError: it ends early.
     """
     start = cursor.position
+    if start < cursor.end and cursor.data[start] < _CONTINUED:
+        # Nearly all of them are one byte.
+        cursor.position = start + 1
+        return cursor.data[start]
     try:
         return _int32(cursor.unsigned_varint())
     except FormatError:
@@ -265,7 +271,13 @@ def _bytes_reader(name: str, read_length: Callable[[Cursor], int], *, nullable: 
 
 
 def _read_uuid(cursor: Cursor) -> str:
-    return format_uuid(uuid.UUID(bytes=cursor.take(16, "uuid")))
+    return _uuid_text(cursor.take(16, "uuid"))
+
+
+@lru_cache(maxsize=1 << 14)
+def _uuid_text(data: bytes) -> str:
+    """The text of a UUID; cached, because a log names the same ones again and again."""
+    return format_uuid(uuid.UUID(bytes=data))
 
 
 _FIXED_READERS: Final[Mapping[Scalar, _Read]] = {
