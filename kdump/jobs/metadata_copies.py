@@ -15,12 +15,12 @@ from typing import Final
 import numpy as np
 
 from kdump.formats.errors import FormatError
-from kdump.formats.names import FileKind
+from kdump.formats.names import QUORUM_STATE, FileKind
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.valid_windows import Damage, segment_part, valid_windows
+from kdump.log.valid_windows import Damage, OnDamage, segment_part, valid_windows
 from kdump.phases import phase
 from kdump.scan.batches import Column
 from kdump.state.metadata_entities import Voter
@@ -79,6 +79,7 @@ class MetadataCopy:
         cluster_id: likewise.
         quorum_epoch: the epoch in ``quorum-state``; None if it cannot be read.
         outline: its batches.
+        problems: what is damaged in it, with the file.
     """
 
     log_dir: Location
@@ -88,6 +89,7 @@ class MetadataCopy:
     cluster_id: str | None
     quorum_epoch: int | None
     outline: LogOutline
+    problems: tuple[str, ...]
 
     @property
     def end(self) -> LogEnd:
@@ -113,10 +115,13 @@ def read_copies(directories: Iterable[LogDirectory]) -> list[MetadataCopy]:
 def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
     properties = directory.meta_properties
     directory_id = None if properties is None else properties.directory_id
+    problems = []
     try:
         quorum_state = partition.read_quorum_state()
-    except FormatError:
+    except FormatError as error:
         quorum_state = None
+        problems.append(f"{partition.path / QUORUM_STATE}: {error}")
+    outline = _read_outline(partition, lambda damage: problems.append(str(damage)))
     return MetadataCopy(
         log_dir=directory.path,
         partition=partition,
@@ -124,17 +129,18 @@ def _read_copy(directory: LogDirectory, partition: Partition) -> MetadataCopy:
         directory_id=None if directory_id is None else format_uuid(directory_id),
         cluster_id=None if properties is None else properties.cluster_id,
         quorum_epoch=None if quorum_state is None else quorum_state.leader_epoch,
-        outline=_read_outline(partition),
+        outline=outline,
+        problems=tuple(problems),
     )
 
 
-def _read_outline(partition: Partition) -> LogOutline:
+def _read_outline(partition: Partition, on_damage: OnDamage) -> LogOutline:
     snapshots = tuple(LogEnd(each.epoch, each.end_offset) for each in partition.metadata_snapshots)
     covered = max((each.offset for each in snapshots), default=0)
     parts = [
         columns
         for segment, following in partition.with_following()
-        for columns in _headers(partition, segment, following)
+        for columns in _headers(partition, segment, following, on_damage)
     ]
     base_offset, last_offset, epoch, crc = (
         np.concatenate([part[index] for part in parts]) if parts else _EMPTY for index in range(4)
@@ -158,12 +164,13 @@ def _read_outline(partition: Partition) -> LogOutline:
 
 
 def _headers(
-    partition: Partition, segment: Segment, following: Segment | None
+    partition: Partition, segment: Segment, following: Segment | None, on_damage: OnDamage
 ) -> Iterator[tuple[Column, Column, Column, Column]]:
     path = partition.segment_path(segment, FileKind.LOG)
     with path.open_file() as source:
         for step in valid_windows(source, segment_part(segment, following)):
             if isinstance(step, Damage):
+                on_damage(step)
                 continue
             batches = step.batches
             yield (

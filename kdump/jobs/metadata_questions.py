@@ -89,28 +89,52 @@ def _committed(copy: MetadataCopy, end: int, on_problem: OnProblem) -> MetadataI
     return replay.image_at(MetadataPoint(end - 1)) if end else replay.image()
 
 
-def metadata_history(
-    copy: MetadataCopy, point: MetadataPoint, on_problem: OnProblem
-) -> tuple[int, Iterator[MetadataEvent]]:
-    """The offset at which the history of a copy begins, and the events up to a point.
+@dataclass(slots=True)
+class HistoryReading:
+    """The history of a copy, while it is read.
 
-    The events come as the log is read.
-
-    Raises:
-        OSError: a file cannot be read.
+    Attributes:
+        begin: offset at which it begins.
+        end: offset that was reached.
+        unknown: ranges of offsets, the ends exclusive, that damage makes unreadable; a later
+            snapshot has what they led to.
     """
-    replay = CopyReplay(copy.partition, on_problem)
-    with phase(f"reading {copy.partition.path}"):
-        replay.begin_with_oldest()
-    return replay.start.offset, _events(replay, point)
 
+    begin: int
+    end: int
+    unknown: list[tuple[int, int]]
+    _replay: CopyReplay
+    _point: MetadataPoint
 
-def _events(replay: CopyReplay, point: MetadataPoint) -> Iterator[MetadataEvent]:
-    history = MetadataHistory.after(replay.image())
-    with phase(f"reading {replay.partition.path}") as step:
-        for batch, changes in replay.changes(point):
-            yield from history.events_of(changes)
-            step.step(len(batch.records))
+    @classmethod
+    def of(cls, copy: MetadataCopy, point: MetadataPoint, on_problem: OnProblem) -> HistoryReading:
+        """The history of a copy up to a point.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        replay = CopyReplay(copy.partition, on_problem)
+        with phase(f"reading {copy.partition.path}"):
+            replay.begin_with_oldest()
+        return cls(replay.start.offset, replay.start.offset, [], replay, point)
+
+    def events(self) -> Iterator[MetadataEvent]:
+        """Yield the events as the log is read.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        replay = self._replay
+        with phase(f"reading {replay.partition.path}") as step:
+            while True:
+                history = MetadataHistory.after(replay.image())
+                for batch, changes in replay.changes(self._point):
+                    yield from history.events_of(changes)
+                    step.step(len(batch.records))
+                self.end = replay.end.offset
+                if not replay.resume():
+                    return
+                self.unknown.append((self.end, replay.start.offset))
 
 
 @dataclass(frozen=True, slots=True)

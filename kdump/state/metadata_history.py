@@ -213,14 +213,17 @@ def _assignment_event(old: PartitionRegistration, new: PartitionRegistration) ->
 def _election_of(old: PartitionRegistration, new: PartitionRegistration) -> tuple[str, str | None]:
     """The event of a new leader epoch, and whether the election was clean.
 
-    Follows ``PartitionChangeBuilder.electLeader``: an election is unclean if the new leader was
-    neither in sync nor an eligible leader replica.
+    Follows ``PartitionChangeBuilder.electLeader``: after an unclean election the leader is alone in
+    the ISR, and recovering. Metadata versions before 3.2 have no recovery state: there it is
+    unclean if the leader was not in sync. Where a reassignment ends, the new leader may become in
+    sync with the same record.
     """
     if new.leader == NO_LEADER:
         return "leaderless", None
     was_in_sync = new.leader in old.isr or new.leader in old.elr
+    is_alone = new.isr == (new.leader,) and new.replicas == old.replicas
     is_recovering = new.leader_recovery_state == _RECOVERING != old.leader_recovery_state
-    is_unclean = is_recovering or (new.leader != old.leader and not was_in_sync)
+    is_unclean = is_recovering or (is_alone and new.leader != old.leader and not was_in_sync)
     return "elected", UNCLEAN if is_unclean else CLEAN
 
 

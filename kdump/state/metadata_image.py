@@ -182,6 +182,8 @@ def changes_between(left: MetadataImage, right: MetadataImage) -> Iterator[Metad
         before, after = left.of(kind), right.of(kind)
         keys = [key for key in before if before[key] != after.get(key)]
         keys += [key for key in after if key not in before]
+        if kind is EntityKind.QUORUM_LEADER and not (before and after):
+            continue  # A snapshot does not say who was elected before.
         changes = [_difference(kind, key, left, right) for key in keys]
         yield from sorted(changes, key=_place)
 

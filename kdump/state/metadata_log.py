@@ -7,7 +7,7 @@ damage can be applied: reading ends there, as the log of a starting node does (`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -20,8 +20,9 @@ from kdump.formats.names import FileKind, MetadataSnapshotName
 from kdump.formats.schemas import metadata
 from kdump.log.partition import MetadataSnapshotFile, Partition
 from kdump.log.valid_windows import Damage
+from kdump.scan.batches import BatchColumns
 from kdump.scan.records import RecordColumns
-from kdump.scan.selection import Selection
+from kdump.scan.selection import Selection, with_rows
 from kdump.scan.walk import MessageSet, Skipped, walk_segment
 from kdump.state.metadata_image import LogEnd, MetadataBatch, MetadataRecord
 from kdump.storage.location import Location
@@ -36,15 +37,7 @@ TYPE_IDS: Final = {each.name: each.id for each in metadata.RECORD_TYPES.values()
 
 
 class MetadataDamage(Exception):
-    """A file of the copy cannot be read to its end.
-
-    Attributes:
-        damage: what is wrong, and where.
-    """
-
-    def __init__(self, damage: Damage) -> None:
-        super().__init__(str(damage))
-        self.damage = damage
+    """A file of the copy cannot be read to its end; the message says which, where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +69,10 @@ class MetadataReading:
         is_complete = False
         for step in _steps_in(path, 0):
             if isinstance(step, Damage):
-                raise MetadataDamage(step)
+                raise MetadataDamage(str(step))
+            damage = _first_damage(step, path)
+            if damage is not None:
+                raise MetadataDamage(str(damage[1]))
             for batch in self._batches(step):
                 for record in batch.records:
                     if record.name == _SNAPSHOT_HEADER:
@@ -84,7 +80,7 @@ class MetadataReading:
                     is_complete |= record.name == _SNAPSHOT_FOOTER
                 yield MetadataBatch(end.offset, end, timestamp_ms, batch.records)
         if not is_complete:
-            raise MetadataDamage(_missing(path, snapshot.size_bytes, "the end of the snapshot"))
+            raise MetadataDamage(f"{path}: the end of the snapshot is missing")
 
     def log(self, partition: Partition, start: LogEnd) -> Iterator[MetadataBatch]:
         """Yield the batches of the log from the offset of ``start`` on.
@@ -104,16 +100,20 @@ class MetadataReading:
                 continue
             path = partition.segment_path(segment, FileKind.LOG)
             if segment.base_offset > expected:
-                raise MetadataDamage(skipped or _gap(path, expected, segment.base_offset))
+                gap = _gap(path, expected, segment.base_offset)
+                raise MetadataDamage(str(skipped or gap))
             for step in _steps_in(path, start.offset):
                 if isinstance(step, Damage):
                     skipped = step
                     continue
-                gap = _gap_in(step, expected, path)
-                if gap is not None:
-                    raise MetadataDamage(skipped or gap)
-                expected = int(step.batches.last_offset[-1]) + 1
-                yield from self._batches(step, start.offset)
+                usable, damage = _usable(step, expected, path)
+                if usable.batches.count:
+                    expected = int(usable.batches.last_offset[-1]) + 1
+                    yield from self._batches(usable, start.offset)
+                if damage is not None:
+                    # Records that are missing are those between the bytes that were skipped.
+                    raise MetadataDamage(str(skipped or damage))
+                skipped = None
             if skipped is not None:
                 self._report(skipped, segment.log_bytes, is_last=following is None)
 
@@ -121,7 +121,7 @@ class MetadataReading:
         """Report damage after which no record is missing, or after which there is nothing."""
         # Where nothing comes before it, it is not the end of a log.
         if is_last and (skipped.start == 0 or skipped.end != size_bytes):
-            raise MetadataDamage(skipped)
+            raise MetadataDamage(str(skipped))
         self.on_torn_tail(skipped)
 
     def _batches(self, columns: RecordColumns, first_offset: int = 0) -> Iterator[MetadataBatch]:
@@ -182,40 +182,48 @@ def _steps_in(path: Location, first_offset: int) -> Iterator[RecordColumns | Dam
     """Yield the records of a file from an offset on, and the bytes that are not batches.
 
     Raises:
-        MetadataDamage: a batch is damaged.
+        MetadataDamage: there are messages of an old format.
         OSError: the file cannot be read.
     """
     selection = Selection(from_offset=first_offset)
     with path.open_file() as source:
         for step in walk_segment(source, with_records=True, selection=selection, follow_bad=True):
-            if isinstance(step, RecordColumns):
-                _require_valid(step, path)
-                if step.batches.count:
-                    yield step
+            if isinstance(step, RecordColumns) and step.batches.count:
+                yield step
             elif isinstance(step, Skipped):
                 yield Damage(str(path), step.start, step.end, step.problem)
             elif isinstance(step, MessageSet):
-                batches = step.window.batches
-                start, end = int(batches.position[0]), int(batches.next_position[0])
                 what = "a message of an old format, which no metadata log has"
-                raise MetadataDamage(Damage(str(path), start, end, what))
+                raise MetadataDamage(str(_damage_at(step.window.batches, 0, path, what)))
 
 
-def _require_valid(columns: RecordColumns, path: Location) -> None:
+def _usable(
+    columns: RecordColumns, expected: int, path: Location
+) -> tuple[RecordColumns, Damage | None]:
+    """The records before the first damaged batch, or before a gap; and the damage."""
+    found = [
+        each for each in (_first_damage(columns, path), _first_gap(columns, expected, path)) if each
+    ]
+    if not found:
+        return columns, None
+    row, damage = min(found, key=lambda each: each[0])
+    return with_rows(replace(columns, problems={}), columns.batch < row), damage
+
+
+def _first_damage(columns: RecordColumns, path: Location) -> tuple[int, Damage] | None:
+    """The row of the first damaged batch, and what is wrong with it."""
     batches = columns.batches
-    if columns.problems:
-        row = min(columns.problems)
-        problem: FormatError | str = columns.problems[row]
-    elif not batches.is_valid.all():
-        row, problem = int(np.argmin(batches.is_valid)), "its checksum is wrong"
-    else:
-        return
-    start, end = int(batches.position[row]), int(batches.next_position[row])
-    raise MetadataDamage(Damage(str(path), start, end, problem))
+    problems: dict[int, FormatError | str] = {**columns.problems}
+    if not batches.is_valid.all():
+        problems[int(np.argmin(batches.is_valid))] = "its checksum is wrong"
+    if not problems:
+        return None
+    row = min(problems)
+    return row, _damage_at(batches, row, path, problems[row])
 
 
-def _gap_in(columns: RecordColumns, expected: int, path: Location) -> Damage | None:
-    """The first place where a batch does not follow the one before it."""
+def _first_gap(columns: RecordColumns, expected: int, path: Location) -> tuple[int, Damage] | None:
+    """The row of the first batch that does not follow the one before it."""
     batches = columns.batches
     if columns.is_continued:
         return None
@@ -226,15 +234,16 @@ def _gap_in(columns: RecordColumns, expected: int, path: Location) -> Damage | N
     if not is_gap.any():
         return None
     row = int(np.argmax(is_gap))
-    start, end = int(batches.position[row]), int(batches.next_position[row])
     what = f"offset {int(follows[row])} should be here, not {int(batches.base_offset[row])}"
-    return Damage(str(path), start, end, what)
+    return row, _damage_at(batches, row, path, what)
 
 
-def _gap(path: Location, expected: int, found: int) -> Damage:
-    what = f"offsets {expected} to {found - 1} are missing before this file"
-    return Damage(str(path), 0, 0, what)
+def _damage_at(
+    batches: BatchColumns, row: int, path: Location, problem: FormatError | str
+) -> Damage:
+    start, end = int(batches.position[row]), int(batches.next_position[row])
+    return Damage(str(path), start, end, problem)
 
 
-def _missing(path: Location, size_bytes: int, what: str) -> Damage:
-    return Damage(str(path), size_bytes, size_bytes, f"{what} is missing")
+def _gap(path: Location, expected: int, found: int) -> str:
+    return f"{path}: offsets {expected} to {found - 1} are missing before this file"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from kdump.errors import UsageProblem
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.log.partition import MetadataSnapshotFile, Partition
 from kdump.state.metadata_image import (
     LOG_BEGIN,
@@ -44,6 +44,12 @@ class MetadataPoint:
         return f"offset {self.offset}" if self.time_ms is None else f"time {self.time_ms}"
 
 
+class UnknownMetadataError(KdumpError):
+    """Damage makes the metadata at a point unknown."""
+
+    exit_status = ExitStatus.DAMAGE_LEFT
+
+
 END: MetadataPoint = MetadataPoint()
 
 
@@ -56,12 +62,14 @@ class CopyReplay:
         on_problem: takes what is damaged; each is reported once.
         type_names: the types of records to replay; None for all.
         start: where the log is read from: the end of the snapshot that was loaded.
+        is_cut: whether damage ended the reading.
     """
 
     partition: Partition
     on_problem: OnProblem
     type_names: Collection[str] | None = None
     start: LogEnd = LOG_BEGIN
+    is_cut: bool = False
     _replay: MetadataReplay = field(default_factory=MetadataReplay)
 
     def image_at(self, point: MetadataPoint) -> MetadataImage:
@@ -69,6 +77,7 @@ class CopyReplay:
 
         Raises:
             UsageProblem: the copy does not reach back to the point, or ends before it.
+        UnknownMetadataError: the log is damaged before the point.
             OSError: a file cannot be read.
         """
         self._begin(self._snapshots_before(point))
@@ -76,6 +85,11 @@ class CopyReplay:
             pass
         image = self.image()
         if point.offset is not None and image.end.offset < point.offset:
+            if self.is_cut:
+                raise UnknownMetadataError(
+                    f"{self.partition.path}: the metadata at offset {point.offset} is unknown: the"
+                    f" log is damaged after offset {image.end.offset - 1}; name another copy"
+                )
             raise UsageProblem(
                 f"{self.partition.path}: offset {point.offset} is past the end of the metadata,"
                 f" {image.end.offset}"
@@ -99,6 +113,25 @@ class CopyReplay:
         # The snapshot of offset 0, which a formatted controller has, comes before the beginning.
         candidates.sort(key=lambda each: (0, True) if each is None else (each.end_offset, False))
         self._begin(candidates)
+
+    def resume(self) -> bool:
+        """Load the next snapshot after the damage that ended the reading, if there is one.
+
+        Raises:
+            OSError: a file cannot be read.
+        """
+        reached = self._replay.end.offset
+        later = [each for each in self.partition.metadata_snapshots if each.end_offset > reached]
+        if not self.is_cut or not later:
+            return False
+        self.is_cut = False
+        self._begin([*later])
+        return self.start.offset > reached
+
+    @property
+    def end(self) -> LogEnd:
+        """Where the replayed records end."""
+        return self._replay.end
 
     def image(self) -> MetadataImage:
         """The metadata as it is now."""
@@ -126,7 +159,8 @@ class CopyReplay:
                 self._replay.end, self._replay.timestamp_ms = end, batch.timestamp_ms
                 yield batch, changes
         except MetadataDamage as damaged:
-            self.on_problem(f"{damaged.damage}; the metadata is read up to here")
+            self.on_problem(str(damaged))
+            self.is_cut = True
 
     @property
     def _begins_at_zero(self) -> bool:
@@ -173,11 +207,12 @@ class CopyReplay:
             try:
                 self._replay.take_batches(self._reading().snapshot(self.partition, snapshot))
             except MetadataDamage as damaged:
-                self.on_problem(f"{damaged.damage}; the snapshot is not used")
+                self.on_problem(str(damaged))
                 continue
             self.start = LogEnd(snapshot.epoch, snapshot.end_offset)
             return
         self._replay = MetadataReplay(on_fault=self._on_fault)
+        self.start = LOG_BEGIN
 
     def _reading(self) -> MetadataReading:
         return MetadataReading(

@@ -61,6 +61,8 @@ def identity_row(change: MetadataChange) -> dict[str, Any]:
         case EntityKind.CONFIG:
             name = key
             topic = key.removeprefix(_TOPIC_CONFIG) if key.startswith(_TOPIC_CONFIG) else None
+        case EntityKind.QUORUM_LEADER | EntityKind.NEXT_PRODUCER_ID:
+            name = kind.value
         case _:
             name = str(key)
     return {"entity": kind.value, "name": name, "topic": topic, "partition": partition}

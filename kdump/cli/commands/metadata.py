@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -42,14 +43,31 @@ class PointParameter(click.ParamType[Point]):
         if isinstance(value, tuple):
             return value
         offset = parse_integer(str(value))
+        if offset is not None and offset >= 0:
+            return offset, None
+        time_ms = None
         if offset is None:
-            return None, TIME.convert(value, param, ctx)
-        if offset < 0:
-            self.fail(f"{offset} is not an offset", param, ctx)
-        return offset, None
+            with contextlib.suppress(click.BadParameter):
+                time_ms = TIME.convert(value, param, ctx)
+        if time_ms is None:
+            self.fail(
+                f"{str(value)!r} is not an offset, nor a time in ISO 8601, such as"
+                f" 2026-11-21T05:00:00Z",
+                param,
+                ctx,
+            )
+        return None, time_ms
 
 
 _POINT: Final = PointParameter()
+EVENTS: Final = (
+    *("created", "recreated", "deleted"),
+    *("added", "reassigning", "reassigned", "reassignment_cancelled"),
+    *("elected", "leaderless", "recovered", "isr_changed", "directories_changed"),
+    *("reconfigured", "registered", "unregistered", "fenced", "unfenced", "shutting_down"),
+    *("changed", "removed", "enabled", "disabled", "renewed"),
+)
+"""All words for events in :mod:`kdump.state.metadata_history`."""
 
 
 @click.group("metadata")
@@ -203,6 +221,7 @@ def _is_selected(row: Row, selection: PartitionSelection) -> bool:
 @click.option(
     "--event",
     "words",
+    type=click.Choice(EVENTS),
     metavar="EVENT",
     multiple=True,
     help="Only events of this kind, such as deleted, elected or fenced; may be repeated.",
@@ -222,7 +241,7 @@ def history(
     """
     from kdump.cli.output.metadata_output import EVENT_COLUMNS, history_lines
     from kdump.jobs.metadata_copies import committed_end
-    from kdump.jobs.metadata_questions import metadata_history
+    from kdump.jobs.metadata_questions import HistoryReading
     from kdump.state.metadata_replay import MetadataPoint
 
     problems = _Problems()
@@ -231,19 +250,20 @@ def history(
         return problems.status
     with phase(f"reading {copies[0].partition.path}"):
         committed, _ = committed_end(copies)
-    begin, events = metadata_history(copies[0], MetadataPoint(*to), problems.report)
+    reading = HistoryReading.of(copies[0], MetadataPoint(*to), problems.report)
     summary: dict[str, Any] = {
         "type": "summary",
         "path": str(copies[0].partition.path),
-        "begin_offset": begin,
-        "end_offset": copies[0].end.offset,
+        "begin_offset": reading.begin,
+        "end_offset": reading.end,
+        "unknown": [],
         "committed_end_offset": committed,
         "events": 0,
         "uncommitted_events": 0,
     }
 
     def rows() -> Iterator[Row]:
-        for event in events:
+        for event in reading.events():
             row = _event_row(event, committed)
             if _is_selected(row, selection) and (not words or row["event"] in words):
                 summary["events"] += 1
@@ -251,6 +271,10 @@ def history(
                 yield row
 
     _write(output, EVENT_COLUMNS, rows())
+    summary["end_offset"] = reading.end
+    summary["unknown"] = [
+        {"begin_offset": begin, "end_offset": end} for begin, end in reading.unknown
+    ]
     _write_summary(output, summary, history_lines(summary))
     return problems.status
 
@@ -413,6 +437,9 @@ def _copies(paths: Sequence[Location], problems: _Problems) -> list[MetadataCopy
         except OSError as failure:
             problems.diagnostics.report(directory.path, failure)
     copies.sort(key=lambda copy: copy.end, reverse=True)
+    for copy in copies:
+        for problem in copy.problems:
+            problems.report(problem)
     if not copies and not problems.status & ExitStatus.OPERATIONAL_ERROR:
         named = " ".join(map(str, paths))
         raise UsageProblem(

@@ -268,6 +268,8 @@ def show_lines(shown: ShownMetadata, metadata: Mapping[str, Any]) -> Iterator[st
 
 def committed_line(committed_end: int | None, end_offset: int) -> str:
     """Say what is committed."""
+    if not end_offset:
+        return "there are no records"
     if committed_end is not None and committed_end >= end_offset:
         return "all of it is committed"
     later = counted(end_offset - (committed_end or 0), "record")
@@ -303,9 +305,12 @@ def history_lines(summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield the summary of ``history`` for people."""
     begin, end = summary["begin_offset"], summary["end_offset"]
     events = counted(summary["events"], "event")
-    yield f"{summary['path']}: {events} in offsets {begin} to {end - 1}"
+    yield f"{summary['path']}: {events} from offset {begin} on, before offset {end}"
     if begin:
         yield f"what happened before offset {begin} is not in this copy any more"
+    for gap in summary["unknown"]:
+        first, last = gap["begin_offset"], gap["end_offset"] - 1
+        yield f"what happened in offsets {first} to {last} is unknown: the log is damaged there"
     if summary["uncommitted_events"]:
         yield committed_line(summary["committed_end_offset"], end)
 
@@ -319,14 +324,14 @@ def difference_lines(summary: Mapping[str, Any]) -> Iterator[str]:
         case None:
             yield f"{left}: before offset {left_end} and before offset {right_end}"
         case "same":
-            yield f"{left} and {right} have the same records, up to offset {left_end - 1}"
+            yield f"{left} and {right} have the same records, before offset {left_end}"
         case "prefix":
             shorter, longer = (left, right) if left_end < right_end else (right, left)
             missing = counted(abs(left_end - right_end), "record")
             yield f"{shorter} lacks the last {missing} of {longer}, from offset {common} on"
         case _:
             yield (
-                f"{left} (to offset {left_end - 1}) and {right} (to offset {right_end - 1}) have"
+                f"{left} (before offset {left_end}) and {right} (before offset {right_end}) have"
                 f" diverged at offset {common}, after epoch {summary['common_epoch']}"
             )
     if summary["differing_offset"] is not None:
