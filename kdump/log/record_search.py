@@ -224,7 +224,7 @@ class RecordSearch:
                 if entry is not None:
                     known = entry.timestamp
                     start = self._checked_from(seekable, entry, start)
-            else:
+            elif entry is not None or not _may_lack_times(segment):
                 self.unused_indexes.add(path.name)
             times = map(_time_of, self._spans(log, segment, following, start))
             return max(known, max(times, default=NO_TIMESTAMP))
@@ -324,6 +324,11 @@ def _is_plausible(entry: TimeIndexEntry, segment: Segment, following: Segment | 
     offset = segment.base_offset + entry.relative_offset
     is_inside = following is None or offset < following.base_offset
     return entry.timestamp >= 0 and entry.relative_offset >= 0 and is_inside
+
+
+def _may_lack_times(segment: Segment) -> bool:
+    """Whether a time index may be empty although records have times: nothing was due yet."""
+    return segment.time_index_bytes is not None and segment.data_bytes <= _NEAR_BYTES
 
 
 def _is_padding(log: StoredFile, position: int) -> bool:

@@ -332,3 +332,15 @@ def test_an_empty_batch_that_compaction_left_is_skipped(tmp_path: Path) -> None:
     found = RecordSearch(partition_at(log.parent)).at_or_after(1)
     assert found is not None
     assert found.record.offset == 2
+
+
+def test_an_empty_time_index_of_a_small_log_is_not_named(tmp_path: Path) -> None:
+    """A broker writes its first entry only after some kilobytes."""
+    log = small_log(tmp_path / "orders-0", three_batches())
+    for index in log.parent.glob("*index"):
+        index.write_bytes(b"")
+    search = RecordSearch(partition_at(log.parent))
+    found = search.with_max_timestamp()
+    assert found is not None
+    assert found.record.offset == 29
+    assert not search.unused_indexes
