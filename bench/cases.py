@@ -350,10 +350,9 @@ _GROWING: Final = tuple(
 
 CASES: Final = (
     *_DUMPS,
-    *_LISTINGS,
-    *_LOOKUPS,
     *_SEARCHES,
     *_LISTINGS,
+    *_LOOKUPS,
     *_VERIFICATIONS,
     *_RECOVERIES,
     *_COMPACTIONS,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -326,3 +329,39 @@ def start_offsets(directories: list[str]) -> dict[str, int]:
         for row in objects(outcome.stdout)
         if row["type"] == "partition"
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_broker_of_a_cluster_has_the_records_that_consumers_got(
+    isolation: str, fixtures: Path
+) -> None:
+    state = fixtures / "states" / "clean"
+    expected, offsets_of = dict[str, str](), dict[str, range]()
+    for topic, each in json.loads((state / "manifest.json").read_text())["topics"].items():
+        for number, partition in each["partitions"].items():
+            # The replicas of some topics were made to part after the manifest was written.
+            if partition["leader"] == 3 and isolation in partition and "div-" not in topic:
+                name = f"{topic}-{number}"
+                expected[name] = partition[isolation].get("sha256", hashlib.sha256().hexdigest())
+                earliest, latest = (partition[end]["offset"] for end in ("earliest", "latest"))
+                offsets_of[name] = range(earliest, latest)
+    found = {name: hashlib.sha256() for name in expected}
+    words = ["-v", "-F", "in no record", "--isolation-level", isolation, "--output", "jsonl"]
+    for row in objects(grep(state, *words, "b3-d1").stdout):
+        name = Path(row.get("path", "")).parent.name
+        if row["type"] == "record" and row["offset"] in offsets_of.get(name, ()):
+            line = (row["offset"], *(in_base64(row, part) for part in PARTS), row["timestamp_ms"])
+            found[name].update("\t".join(map(str, line)).encode() + b"\n")
+    assert {name: each.hexdigest() for name, each in found.items()} == expected
+    assert len(expected) > 30
+
+
+PARTS = ("key", "value")
+
+
+def in_base64(row: dict[str, Any], part: str) -> str:
+    content = row[part]
+    if content is None:
+        return "-"
+    return content if row[f"{part}_encoding"] == "base64" else b64encode(content.encode()).decode()

@@ -325,3 +325,32 @@ def ranges_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for base in (0, 600)
     }
     return write_partition(tmp_path_factory.mktemp("logs") / "orders-0", logs)
+
+
+SMALL = [
+    batch([record(n), record(n + 1)], codec=codec)
+    for n, codec in ((0, Codec.NONE), (2, Codec.ZSTD))
+]
+
+
+def test_a_log_that_was_cut_at_any_byte_is_searched_up_to_its_last_whole_batch(
+    folder: Path,
+) -> None:
+    ends = list(itertools.accumulate(map(len, SMALL), initial=0))
+    for cut in range(ends[-1] + 1):
+        split = split_of(b"".join(SMALL)[:cut], folder)
+        found = GrepJob(RecordPatterns(), Shown.ROWS).run(split)
+        whole = sum(end <= cut for end in ends) - 1
+        assert offsets_in(iter([found])) == list(range(2 * whole))
+        assert [damage.start for damage in found.damages] == ([] if cut in ends else [ends[whole]])
+
+
+def test_a_changed_byte_never_makes_a_search_fail(folder: Path) -> None:
+    log = b"".join(SMALL)
+    job = GrepJob(RecordPatterns(Patterns((b"value",))), Shown.LINES)
+    for at in range(len(log)):
+        changed = bytearray(log)
+        changed[at] ^= 0x55
+        found = job.run(split_of(bytes(changed), folder))
+        assert found.failure is None
+        assert found.matches <= 4
