@@ -63,9 +63,9 @@ def truncation_as_follower(follower: LoadedReplica, leader: LoadedReplica) -> Tr
     of_leader.assign(max(follower.latest_epoch, leader.latest_epoch) + 1, leader.log_end_offset)
     end = follower.log_end_offset
     if history.latest_epoch is None:
-        if follower.high_watermark is None:
+        if follower.high_watermark is None and follower.log_start_offset < end:
             return None
-        end = min(max(follower.high_watermark, follower.log_start_offset), end)
+        end = min(max(follower.high_watermark or 0, follower.log_start_offset), end)
     while history.latest_epoch is not None and end >= leader.log_start_offset:
         last_epoch = history.latest_epoch
         answer = of_leader.end_offset_for(last_epoch, leader.log_end_offset)

@@ -15,10 +15,12 @@ import pytest
 from builders.batches import BASE_TIMESTAMP_MS, batch, record
 from builders.log_directories import write_partition
 from builders.message_sets import message, wrapper
+from builders.verified import with_body
 from kdump.broker.loader.loader import LoadContext
 from kdump.formats import names
 from kdump.formats.checkpoints import encode_leader_epoch_checkpoint
 from kdump.formats.compression import Codec
+from kdump.formats.record_batch import encode_record
 from kdump.jobs.diff.diff import (
     DiffJob,
     DiffSplit,
@@ -365,3 +367,20 @@ def test_records_that_only_one_has_are_listed_with_their_offsets(quick_path: Pat
 
     compare_replicas(split_of(paths, models), on_records=take)
     assert sorted(listed) == [(0, 1, 1, b"b"), (1, 0, 1, b"X"), (1, 0, 4, b"e"), (1, 0, 5, b"f")]
+
+
+@pytest.mark.parametrize("claimed", [4, 1, 900], ids=["twice", "before", "after"])
+def test_records_with_impossible_offsets_are_unreadable(claimed: int, quick_path: Path) -> None:
+    """Offsets of a batch must rise from its first to its last; a valid checksum does not say so."""
+    bodies = [record(4), replace(record(4), offset=claimed)]
+    body = b"".join(encode_record(each, 4, each.timestamp) for each in bodies)
+    forged = with_body(batch([record(4), record(5)]), body)
+    batches = [batch([record(first), record(first + 1)]) for first in range(0, 10, 2)]
+    logs = [b"".join(batches), b"".join([*batches[:2], forged, *batches[3:]])]
+    paths = [write_partition(quick_path / str(number), {0: log}) for number, log in enumerate(logs)]
+    found = compare_replicas(split_of(paths, [Model({}), Model({})]))
+    assert isinstance(found, PartitionDiff)
+    (pair,) = found.pairs
+    assert pair.parting.offset is None
+    assert found.replicas[1].damage_count == 1
+    assert found.replicas[1].unreadable[0].end == 6

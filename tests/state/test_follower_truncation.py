@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
 
@@ -39,6 +40,7 @@ def test_epochs_that_the_leader_does_not_have_are_truncated() -> None:
 def test_a_follower_without_epochs_truncates_to_its_high_watermark() -> None:
     assert truncation_as_follower(replica(20, high_watermark=7), replica(30)) == Truncation(7)
     assert truncation_as_follower(replica(20), replica(30)) is None
+    assert truncation_as_follower(replica(0), replica(30)) == Truncation(0)
 
 
 def test_a_follower_that_ends_before_the_leader_begins_starts_over() -> None:
@@ -93,3 +95,38 @@ def words_of(replica: LoadedReplica) -> list[str]:
     epochs = " ".join(f"{entry.epoch}:{entry.start_offset}" for entry in replica.leader_epochs)
     bounds = f"{replica.log_start_offset} {replica.log_end_offset} {replica.high_watermark}"
     return [epochs, bounds]
+
+
+@dataclass
+class Copy:
+    """A replica of a simulated partition: its records by their epochs, from offset 0 on."""
+
+    records: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def loaded(self) -> LoadedReplica:
+        history = EpochHistory()
+        for offset, (epoch, _) in enumerate(self.records):
+            history.assign(epoch, offset)
+        return LoadedReplica(0, len(self.records), 0, history.entries)
+
+    def follow(self, leader: Copy, count: int) -> None:
+        """Truncate as predicted, and fetch some records."""
+        truncation = truncation_as_follower(self.loaded, leader.loaded)
+        assert truncation is not None
+        kept = self.records[: truncation.end_offset]
+        assert kept == leader.records[: len(kept)]
+        self.records = leader.records[: len(kept) + count]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_what_a_follower_keeps_is_what_the_leader_has(seed: int) -> None:
+    # Any replica may be elected, also one that is behind.
+    rng = random.Random(seed)
+    copies = [Copy() for _ in range(3)]
+    for epoch in range(30):
+        leader = rng.choice(copies)
+        leader.records += [(epoch, rng.randrange(1 << 30)) for _ in range(rng.randrange(6))]
+        for copy in copies:
+            if copy is not leader and rng.random() < 0.6:
+                copy.follow(leader, rng.randrange(9))

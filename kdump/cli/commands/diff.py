@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -163,8 +164,8 @@ def _write_for_people(
     """Write what differs; records are not held."""
     from kdump.cli.output.diff_output import (
         MISSING,
-        PARTITION_COLUMNS,
         RECORD_COLUMNS,
+        columns_for_people,
         deserves_attention,
     )
     from kdump.cli.output.events import write_line
@@ -177,7 +178,7 @@ def _write_for_people(
         if deserves_attention(row)
     ]
     if shown:
-        with open_output(output, PARTITION_COLUMNS) as out:
+        with open_output(output, columns_for_people(report.side_names)) as out:
             out.rows(shown)
         write_line("")
     if listed.splits:
@@ -232,7 +233,8 @@ def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics
         return
     for replica in result.replicas:
         for damage in replica.damages:
-            diagnostics.report(replica.path, str(damage))
+            where = replica.path / PurePath(damage.path).name
+            diagnostics.report(where, f"bytes {damage.start} to {damage.end}: {damage.problem}")
         if (more := replica.damage_count - len(replica.damages)) > 0:
             diagnostics.report(replica.path, f"{counted(more, 'more damaged range')}")
         if replica.refusal is not None:

@@ -267,6 +267,9 @@ class DiffReport:
         if len(self.side_names) > 2:
             compared += ", each two replicas"
         yield f"{compared}: {verdicts}" if verdicts else compared
+        if len(self.side_names) == 2:
+            left, right = self.side_names
+            yield f"left is {left}, right is {right}"
         if self.unassigned:
             yield (
                 f"{self.unassigned} missing as they should be: the cluster's metadata names no"
@@ -303,6 +306,13 @@ def notes(found: PartitionDiff) -> Iterator[str]:
             f"{paths}: these are replicas of different topics with one name (topic IDs"
             f" {', '.join(sorted(topic_ids))}): no broker would truncate one to the other"
         )
+
+
+def columns_for_people(side_names: Sequence[str]) -> list[Column]:
+    """Return the columns of partitions; with two sides, every row has the same."""
+    if len(side_names) > 2:
+        return list(PARTITION_COLUMNS)
+    return [each for each in PARTITION_COLUMNS if each.name not in ("left", "right")]
 
 
 def deserves_attention(row: Row) -> bool:
