@@ -159,6 +159,24 @@ def test_a_replica_that_cannot_be_read_is_not_missing(cluster: Path, tmp_path: P
     assert outcome.exit_status == 8
 
 
+def test_a_replica_that_a_broker_would_truncate_while_loading_is_not_elected(
+    fixtures: Path, tmp_path: Path
+) -> None:
+    crashed = fixtures / "out" / "crashed" / "d1"
+    damaged = shutil.copytree(crashed, tmp_path / "damaged")
+    log = damaged / "crash-none-0" / f"{100:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[81920:86016] = bytes(4096)
+    log.write_bytes(content)
+    (row,) = rows_of(damaged, crashed, "--topic", "crash-none")
+    assert (row["verdict"], row["left_unreadable_records"]) == ("same", 22)
+    assert row["left_loaded_end_offset"] < row["left_end_offset"]
+    assert row["suggested_leader"] == row["elected_leader"] == str(crashed)
+    outcome = diff(damaged, crashed, "--topic", "crash-none")
+    assert b"a starting broker would truncate it" in outcome.stderr
+    assert outcome.exit_status == 4
+
+
 def test_one_broker_alone_cannot_be_compared(cluster: Path) -> None:
     outcome = diff("b2-d1", "b2-d2", cwd=cluster)
     assert outcome.exit_status == 16

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +14,16 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
-from kdump.cli.options.selection_options import nothing_selected, selection_options
+from kdump.cli.options.selection_options import (
+    nothing_selected,
+    selection_options,
+    selection_words,
+)
 from kdump.cli.output.rendering import Output, OutputFormat, Row, open_output, output_option
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
 from kdump.phases import phase
 from kdump.storage.location import Location
-from kdump.words import counted
+from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
     from kdump.cli.output.diff_output import DiffReport
@@ -83,11 +88,11 @@ def command(
     for result in results:
         _report_damage(result, diagnostics)
     rows = _rows(paired, sides, results, settings, report)
-    listed = _RecordList(report, largest_record_bytes)
-    if records:
-        listed.splits += [
-            split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
-        ]
+    words = shlex.join(["diff", "--records", *selection_words(selection)])
+    listed = _RecordList(report, largest_record_bytes, records, shell_command(words, paths))
+    listed.splits += [
+        split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
+    ]
     if output in (OutputFormat.TEXT, OutputFormat.TABLE):
         _write_for_people(output, rows, listed, report)
     else:
@@ -102,11 +107,15 @@ class _RecordList:
     Attributes:
         report: makes the rows.
         largest_record_bytes: larger records of compressed batches are not decoded.
-        splits: the partitions.
+        is_wanted: whether they were asked for.
+        command: the command that asks for them.
+        splits: the partitions that have any.
     """
 
     report: DiffReport
     largest_record_bytes: int
+    is_wanted: bool
+    command: str
     splits: list[DiffSplit] = field(default_factory=list)
 
     def write(self, output: Output | SectionedOutput) -> None:
@@ -150,11 +159,12 @@ def _write_for_programs(
     from kdump.cli.output.sections import Section, open_sections
 
     sections = [Section("partition", "Partitions", PARTITION_COLUMNS)]
-    if listed.splits:
+    if listed.is_wanted and listed.splits:
         sections.append(Section("record", "Records", RECORD_COLUMNS))
     with open_sections(output, sections) as out:
         out.rows(rows)
-        listed.write(out)
+        if listed.is_wanted:
+            listed.write(out)
         out.summary(report.summary(), report.lines())
 
 
@@ -181,12 +191,14 @@ def _write_for_people(
         with open_output(output, columns_for_people(report.side_names)) as out:
             out.rows(shown)
         write_line("")
-    if listed.splits:
+    if listed.is_wanted and listed.splits:
         with open_output(output, RECORD_COLUMNS) as out:
             listed.write(out)
         write_line("")
     for line in report.lines():
         write_line(line)
+    if listed.splits and not listed.is_wanted:
+        write_line(f"list the records that differ: {listed.command}")
 
 
 def _named_directories(paths: Sequence[Location], diagnostics: Diagnostics) -> list[NamedDirectory]:

@@ -17,6 +17,7 @@ from kdump.jobs.diff.comparison import OnlyOnOne
 from kdump.jobs.diff.diff import DiffSplit, NotCompared, PairResult, PartitionDiff, ReplicaResult
 from kdump.jobs.diff.record_rows import RecordRows
 from kdump.jobs.diff.replica_log import OffsetRanges
+from kdump.log.replicas import ReplicaEnd
 from kdump.state.follower_truncation import Truncation
 from kdump.words import counted
 
@@ -347,14 +348,21 @@ def _best(replicas: Sequence[ReplicaResult]) -> int:
         range(len(replicas)),
         key=lambda number: (
             replicas[number].lost_if_leading,
-            -replicas[number].last.leader_epoch,
-            -replicas[number].last.offset,
+            -_standing(replicas[number]).leader_epoch,
+            -_standing(replicas[number]).offset,
         ),
     )
 
 
 def _elected(replicas: Sequence[ReplicaResult]) -> int:
-    return max(range(len(replicas)), key=lambda number: replicas[number].last)
+    return max(range(len(replicas)), key=lambda number: _standing(replicas[number]))
+
+
+def _standing(replica: ReplicaResult) -> ReplicaEnd:
+    """What decides an election: the end of the log as a broker loads it, if one does."""
+    if replica.loaded is None:
+        return ReplicaEnd(-2, -1)
+    return ReplicaEnd(replica.loaded.latest_epoch, replica.loaded.log_end_offset)
 
 
 def _ranges(ranges: OffsetRanges) -> list[dict[str, int]]:

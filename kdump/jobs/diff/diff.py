@@ -77,7 +77,7 @@ class ReplicaResult:
         end_offset: after the last valid batch.
         loaded: as a broker has it after loading; None if no broker loads it.
         refusal: why no broker loads it.
-        last: its last leader epoch and end offset, which decide an election.
+        last: the leader epoch of its last batch, and its end.
         epochs_differ_at: the first offset at which the leader epochs that a broker would have
             contradict the batches; None if they do not.
         unreadable: the first ranges of offsets that damage took.
