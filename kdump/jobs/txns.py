@@ -22,7 +22,7 @@ from kdump.jobs.partition_transactions import (
 from kdump.log.directory import LogDirectory
 from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
 from kdump.log.selection import PartitionSelection
-from kdump.phases import phase
+from kdump.phases import during, phase
 from kdump.state.cluster import read_newest_image
 from kdump.state.hanging_transactions import (
     DEFAULT_MAX_TIMEOUT_MS,
@@ -160,6 +160,7 @@ class TxnsReport:
 # ---- Dividing the work, and merging the results
 
 
+@during("finding transactions")
 def txns(
     request: TxnsRequest,
     options: EngineOptions = DEFAULT_OPTIONS,
