@@ -94,6 +94,8 @@ class LogDirectory:
         meta_properties: None if the file is missing or not readable.
         checkpoints: the offset checkpoints.
         partitions: by topic, number and state.
+        identities: what the names of all directories of partitions say: the partition and its
+            state, also of those that were not to be listed.
         unreadable: names of the partitions whose directories cannot be listed.
         refused: names of directories that stop a broker from starting, or that no partition can
             have. They are neither listed nor changed.
@@ -109,6 +111,7 @@ class LogDirectory:
     meta_properties: MetaProperties | None
     checkpoints: Checkpoints
     partitions: tuple[Partition, ...]
+    identities: tuple[tuple[TopicPartition, PartitionState], ...]
     unreadable: tuple[str, ...]
     refused: tuple[str, ...]
     foreign: tuple[str, ...]
@@ -205,7 +208,7 @@ def _read(
 ) -> LogDirectory:
     files, directories = _listed(path)
     reader = _Reader(path, files)
-    partitions, unreadable, refused = [], [], []
+    partitions, identities, unreadable, refused = [], [], [], []
     listing.total = len(directories)
     for name in listing.over(directories):
         if name == names.REMOTE_INDEX_CACHE:
@@ -218,6 +221,7 @@ def _read(
         if kind is not DirectoryKind.LOG_DIRECTORY_0_7 and not names.is_kafkas_name(name):
             refused.append(name)
             continue
+        identities.append((topic_partition, state))
         if not select(name, topic_partition):
             continue
         try:
@@ -239,6 +243,7 @@ def _read(
             cleaner_offsets=reader.read_offsets(names.CLEANER_OFFSET_CHECKPOINT),
         ),
         partitions=tuple(sorted(partitions, key=_order)),
+        identities=tuple(identities),
         unreadable=tuple(sorted(unreadable)),
         refused=tuple(sorted(refused)),
         foreign=tuple(sorted(files - names.LOG_DIRECTORY_FILES - _TEMPORARY_NAMES)),

@@ -17,11 +17,7 @@ from kdump.cli.options.conflicts import require_at_most_one
 from kdump.cli.options.deletion_options import DeletionArguments, deletion_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
 from kdump.cli.options.parameters import max_record_bytes_option, paths_argument
-from kdump.cli.options.selection_options import (
-    nothing_selected,
-    require_selected,
-    selection_options,
-)
+from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.brief import BriefFindings
 from kdump.cli.output.events import open_printer
 from kdump.cli.output.write_report import (
@@ -191,7 +187,8 @@ def _explain(
         find_log_directories,
         without_garbage_collection,
     )
-    from kdump.jobs.compact.cleaning_queue import QueueRequest, cleaning_queues
+    from kdump.formats.names import CLUSTER_METADATA_TOPIC
+    from kdump.jobs.compact.cleaning_queue import QueueRequest, cleaning_queues, list_compacted
     from kdump.log.directory import read_log_directory
 
     diagnostics = Diagnostics()
@@ -199,18 +196,28 @@ def _explain(
     if not log_dirs:
         return diagnostics.status
     with without_garbage_collection():
-        directories = [read_log_directory(path, kind) for path, kind in log_dirs.items()]
-        require_selected(selection, directories)
+        roots = [
+            read_log_directory(
+                path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
+            )
+            for path, kind in log_dirs.items()
+        ]
+        settings = config.settings_of(roots)
+        if not any(
+            selection.matches(str(key), key) for each in roots for key, _ in each.identities
+        ):
+            raise nothing_selected(selection, log_dirs)
         request = QueueRequest(
-            directories=directories,
-            settings=config.settings_of(directories),
+            directories=list_compacted(roots, settings, selection),
+            settings=settings,
             selection=selection,
             is_replicated=deletion.is_replicated,
             now_ms=deletion.now_ms,
         )
         queues = cleaning_queues(request, engine.options, engine.progress)
-    for directory in directories:
-        diagnostics.report_problems(directory)
+    problems = [each for found in (*roots, *request.directories) for each in found.problems]
+    for problem in {each.path: each for each in problems}.values():
+        diagnostics.report(problem.path, problem.error)
     status = diagnostics.status
     with open_printer(deletion.output_format) as printer:
         for queue in queues:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,7 +14,7 @@ from kdump.broker.loader.checkpoints import is_loaded, load_context
 from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.progress import SILENT, Progress
-from kdump.formats.names import PartitionState, TopicPartition
+from kdump.formats.names import CLUSTER_METADATA_TOPIC, PartitionState, TopicPartition
 from kdump.jobs.compact.cleaner_view import (
     READ_BYTES,
     CleanerOutcome,
@@ -25,7 +25,7 @@ from kdump.jobs.compact.cleaner_view import (
 )
 from kdump.jobs.loading import is_topic_compacted
 from kdump.log.broker import Broker, by_broker, partitions_twice
-from kdump.log.directory import LogDirectory
+from kdump.log.directory import LogDirectory, read_log_directory
 from kdump.log.partition import Partition
 from kdump.log.selection import EVERYTHING, PartitionSelection
 from kdump.phases import during
@@ -40,7 +40,8 @@ class QueueRequest:
     """What to explain.
 
     Attributes:
-        directories: the log directories, with all of their partitions.
+        directories: the log directories; those partitions need not be listed that
+            :func:`may_be_compacted` rules out.
         settings: of their topics, by the path of the directory.
         selection: which partitions to explain; all logs of a broker have a place in its queue.
         is_replicated: whether to assume that every log is fully replicated.
@@ -206,26 +207,96 @@ def cleaning_queues(
     return [_ordered(request, queue, outcomes) for queue in candidates]
 
 
-def _candidates(
-    request: QueueRequest, broker: Broker | None, directories: Sequence[LogDirectory]
-) -> CleaningQueue:
-    """The compacted partitions of a broker, before they are looked at."""
+def may_be_compacted(
+    settings: Settings,
+    key: TopicPartition,
+    cleaned: Container[str],
+    selection: PartitionSelection,
+) -> bool | None:
+    """Whether the cleaner has a partition; None if that is unknown.
+
+    If its ``cleanup.policy`` is unknown, it counts as compacted if the cleaner has cleaned its
+    topic, or if it is given by its exact name.
+
+    Args:
+        settings: of its broker.
+        key: the partition.
+        cleaned: topics with a line in the cleaner's checkpoint: they have been compacted.
+        selection: which partitions to explain.
+
+    Raises:
+        InvalidSettingError: a property of the topic has a value that Kafka does not take.
+    """
+    if settings.topic(key.topic).is_policy_known or not (
+        key.topic in cleaned or selection.names(key)
+    ):
+        return is_topic_compacted(settings, key.topic)
+    return True
+
+
+def list_compacted(
+    roots: Sequence[LogDirectory],
+    settings: Mapping[Location, Settings],
+    selection: PartitionSelection,
+) -> list[LogDirectory]:
+    """List the partitions of log directories that the cleaner has; of the others only names.
+
+    Args:
+        roots: the directories, whose partitions need not be listed.
+        settings: of their topics, by the path of the directory.
+        selection: which partitions to explain.
+
+    Raises:
+        InvalidSettingError: a property of a topic has a value that Kafka does not take.
+        OSError: a directory cannot be listed.
+    """
+    cleaned = _cleaned_topics(roots)
+
+    def listed(root: LogDirectory) -> LogDirectory:
+        own = settings[root.path]
+
+        def is_needed(_: str, key: TopicPartition) -> bool:
+            return bool(may_be_compacted(own, key, cleaned, selection))
+
+        return read_log_directory(root.path, root.kind, select=is_needed)
+
+    return [listed(root) for root in roots]
+
+
+def _checkpoint_lines(
+    directories: Iterable[LogDirectory],
+) -> dict[TopicPartition, dict[Location, int]]:
+    """The lines of the cleaner's checkpoints, by partition and directory."""
     lines = defaultdict[TopicPartition, dict[Location, int]](dict)
     for directory in directories:
         for key, offset in (directory.checkpoints.cleaner_offsets or {}).items():
             lines[key][directory.path] = offset
+    return lines
+
+
+def _cleaned_topics(directories: Iterable[LogDirectory]) -> set[str]:
+    return {key.topic for key in _checkpoint_lines(directories)}
+
+
+def _candidates(
+    request: QueueRequest, broker: Broker | None, directories: Sequence[LogDirectory]
+) -> CleaningQueue:
+    """The compacted partitions of a broker, before they are looked at."""
+    lines, cleaned = _checkpoint_lines(directories), _cleaned_topics(directories)
     partitions, unknown = [], dict[str, None]()
-    for directory, partition, key in _logs(directories):
+    for directory in directories:
         settings = request.settings[directory.path]
-        topic = settings.topic(key.topic)
-        is_compacted = is_topic_compacted(settings, key.topic)
-        if not topic.is_policy_known and (key in lines or request.selection.names(key)):
-            is_compacted = True
-        if is_compacted is None:
-            unknown[key.topic] = None
-        elif is_compacted:
-            own = lines.get(key, {})
-            partitions.append(_candidate(request, directory, partition, topic, own))
+        for key in _live(directory):
+            if may_be_compacted(settings, key, cleaned, request.selection) is None:
+                unknown[key.topic] = None
+        for partition in directory.partitions:
+            of = partition.topic_partition
+            is_log = is_loaded(partition) and partition.state is PartitionState.LIVE
+            if of and is_log and may_be_compacted(settings, of, cleaned, request.selection):
+                topic = settings.topic(of.topic)
+                partitions.append(
+                    _candidate(request, directory, partition, topic, lines.get(of, {}))
+                )
     return CleaningQueue(
         broker=broker,
         directories=tuple(directories),
@@ -242,22 +313,18 @@ def _misplaced(
     lines: Mapping[TopicPartition, Mapping[Location, int]],
     compacted: Collection[TopicPartition],
 ) -> Iterator[MisplacedLine]:
-    logs = {(key, directory.path) for directory, _, key in _logs(directories)}
+    logs = {(key, directory.path) for directory in directories for key in _live(directory)}
     for key, own in lines.items():
         without_log = tuple(path for path in own if (key, path) not in logs)
         if len(own) > 1 or (without_log and key in compacted):
             yield MisplacedLine(key, tuple(own), without_log)
 
 
-def _logs(
-    directories: Iterable[LogDirectory],
-) -> Iterator[tuple[LogDirectory, Partition, TopicPartition]]:
-    """The logs that a broker's log manager has (``LogManager.currentLogs``)."""
-    for directory in directories:
-        for partition in directory.partitions:
-            key = partition.topic_partition
-            if key and is_loaded(partition) and partition.state is PartitionState.LIVE:
-                yield directory, partition, key
+def _live(directory: LogDirectory) -> Iterator[TopicPartition]:
+    """The logs that a broker's log manager has (``LogManager.currentLogs``), by their names."""
+    for key, state in directory.identities:
+        if state is PartitionState.LIVE and key.topic != CLUSTER_METADATA_TOPIC:
+            yield key
 
 
 def _candidate(
@@ -315,7 +382,7 @@ def _ordered(
     """The queue after its partitions were looked at."""
     found = [replace(each, outcome=outcomes.get(each.partition.path)) for each in queue.partitions]
     logs = {each.key: each.view.log for each in found if each.view is not None}
-    order = cleaning_order(logs, sum(1 for _ in _logs(queue.directories)))
+    order = cleaning_order(logs, sum(len(list(_live(each))) for each in queue.directories))
     positions = {key: position for position, key in enumerate(order, start=1)}
     placed = [
         replace(each, position=positions.get(each.key)) if each.view is not None else each
