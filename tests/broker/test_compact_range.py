@@ -25,7 +25,7 @@ def log(
     end: int = 100,
     start: int = 0,
     high_watermark: int | None = None,
-    first_unstable_offset: int | None = None,
+    unstable_batch_offset: int | None = None,
     min_compaction_lag_ms: int = 0,
     modified_ms: int = 0,
 ) -> CompactedLog:
@@ -37,7 +37,7 @@ def log(
         log_start_offset=start,
         log_end_offset=end,
         high_watermark=end if high_watermark is None else high_watermark,
-        first_unstable_offset=first_unstable_offset,
+        unstable_batch_offset=unstable_batch_offset,
         producers=(),
         settings=TopicSettings(min_compaction_lag_ms=min_compaction_lag_ms),
         now_ms=NOW_MS,
@@ -58,7 +58,7 @@ def test_without_a_high_watermark_nothing_is_compacted() -> None:
 
 
 def test_the_range_ends_before_the_segment_of_an_open_transaction() -> None:
-    found = cleanable_range(log(0, 40, 80, first_unstable_offset=55), None)
+    found = cleanable_range(log(0, 40, 80, unstable_batch_offset=55), None)
 
     assert (found.first_uncleanable_offset, found.end_offset) == (55, 40)
     assert (found.held_by, found.held_at) == (Hold.OPEN_TRANSACTION, 55)

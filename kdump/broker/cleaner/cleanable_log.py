@@ -49,7 +49,8 @@ class CompactedLog:
         log_start_offset: first offset of the log.
         log_end_offset: end of the log, exclusive.
         high_watermark: between those two.
-        first_unstable_offset: first offset of the first open transaction; None if there is none.
+        unstable_batch_offset: base offset of the batch at the start of the first open transaction;
+            None if there is none.
         producers: the active producers, whose last batches must stay.
         settings: of the topic.
         now_ms: the clock.
@@ -61,7 +62,7 @@ class CompactedLog:
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
-    first_unstable_offset: int | None
+    unstable_batch_offset: int | None
     producers: tuple[ProducerEntry, ...]
     settings: TopicSettings
     now_ms: int
@@ -79,10 +80,8 @@ class CompactedLog:
     @property
     def last_stable_offset(self) -> int:
         """Start of the first open transaction, at most the high watermark."""
-        unstable = self.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return min(self.high_watermark, max(unstable, self.log_start_offset))
+        unstable = self.unstable_batch_offset
+        return self.high_watermark if unstable is None else min(self.high_watermark, unstable)
 
     def between(self, start: int, end: int) -> tuple[SegmentFiles, ...]:
         """From the segment that contains ``start`` to the last with a base offset below ``end``.
@@ -158,7 +157,7 @@ def loaded_log(
         log_start_offset=loaded.log_start_offset,
         log_end_offset=loaded.log_end_offset,
         high_watermark=mark,
-        first_unstable_offset=loaded.first_unstable_offset,
+        unstable_batch_offset=loaded.unstable_batch_offset,
         producers=loaded.producers,
         settings=settings,
         now_ms=now_ms,

@@ -9,7 +9,7 @@ compared with Kafka's own, shown to people, and applied elsewhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from kdump.broker.loader.indexes import InvalidOffset
@@ -106,6 +106,8 @@ class Recovered:
         producers: as a broker then has them in memory.
         first_unstable_offset: first offset of the first transaction that is open or whose end is
             not replicated; None if there is none.
+        unstable_batch_offset: base offset of the batch that is found there, which is what limits
+            the last stable offset; None likewise.
     """
 
     files: dict[str, TargetFile]
@@ -118,6 +120,7 @@ class Recovered:
     report: LoadReport
     producers: tuple[ProducerEntry, ...] = ()
     first_unstable_offset: int | None = None
+    unstable_batch_offset: int | None = None
 
 
 def recover_partition(partition: Partition, context: LoadContext) -> Recovered | Refusal:
@@ -174,12 +177,13 @@ class _Loader:
             self.producers, self.segments, start_offset, end_offset, is_clean=context.is_clean
         )
         recovery_point = max(recovery_point, start_offset)
-        self._find_unstable_offset(start_offset, end_offset)
+        self._find_unstable_batch(start_offset, end_offset)  # the search itself can fail
         self._read_partition_metadata()
         mark = min(context.high_watermark, end_offset)
         self.producers.advance_high_watermark(max(mark, start_offset))
-        self._find_unstable_offset(start_offset, end_offset)
-        return self._stop(start_offset, end_offset, recovery_point)
+        unstable_offset = self._find_unstable_batch(start_offset, end_offset)
+        stopped = self._stop(start_offset, end_offset, recovery_point)
+        return replace(stopped, unstable_batch_offset=unstable_offset)
 
     def _stop(self, start_offset: int, end_offset: int, recovery_point: int) -> Recovered:
         """Flush, take the final snapshot and close (``LogManager.shutdown``)."""
@@ -354,18 +358,23 @@ class _Loader:
             if with_snapshots:
                 self.producers.delete_segment_snapshot(segment.base_offset)
 
-    def _find_unstable_offset(self, start_offset: int, end_offset: int) -> None:
-        """Search for the first open transaction, because the search itself can fail."""
+    def _find_unstable_batch(self, start_offset: int, end_offset: int) -> int | None:
+        """Base offset of the batch with the first unstable offset, or of the first one after it.
+
+        Follows ``UnifiedLog.maybeIncrementFirstUnstableOffset``.
+        """
         unstable = self.producers.first_unstable_offset
         if unstable is None:
-            return
+            return None
         offset = max(unstable, start_offset)
         segment = self.segments.floor(offset)
         if segment is None or offset >= end_offset:
-            return
+            return offset
         for candidate in self.segments.between(offset, _INT64_MAX):
-            if candidate.translate(offset) is not None:
-                return
+            found = candidate.translate(offset)
+            if found is not None:
+                return found.base_offset
+        return end_offset
 
     def _read_partition_metadata(self) -> None:
         self.directory.require_no_directory(names.PARTITION_METADATA, "KafkaStorageException")

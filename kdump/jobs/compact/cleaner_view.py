@@ -139,6 +139,7 @@ def _view(split: CleanerSplit) -> CleanerOutcome:
     if isinstance(loaded, Refusal):
         return loaded
     context, topic = split.context, split.topic
+    torn_tail = None if context.is_clean else _cut_torn_tail(directory, loaded)
     log = loaded_log(directory, loaded, context.high_watermark, topic, context.now_ms)
     try:
         to_clean = log_to_clean(log, split.cleaner_offset)
@@ -157,10 +158,10 @@ def _view(split: CleanerSplit) -> CleanerOutcome:
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
-        transaction=_pinning(log) if is_pinned else None,
+        transaction=_pinning(log, loaded.first_unstable_offset) if is_pinned else None,
         deletable_segments=len(deleted),
         deletable_bytes=sum(each.segment.size_bytes for each in deleted),
-        torn_tail=None if context.is_clean else _torn_tail(log),
+        torn_tail=torn_tail,
     )
 
 
@@ -180,8 +181,7 @@ def _load(split: CleanerSplit) -> tuple[VirtualDirectory, Recovered | Refusal]:
     return directory, load_directory(directory, split.context)
 
 
-def _pinning(log: CompactedLog) -> PinningTransaction | None:
-    first_offset = log.first_unstable_offset
+def _pinning(log: CompactedLog, first_offset: int | None) -> PinningTransaction | None:
     for entry in log.producers:
         if entry.current_txn_first_offset == first_offset and first_offset is not None:
             return PinningTransaction(
@@ -207,17 +207,19 @@ def _start_time_ms(log: CompactedLog, offset: int) -> int | None:
     return None if span is None else span.first_timestamp_ms
 
 
-def _torn_tail(log: CompactedLog) -> TornTail | None:
-    """The bytes after the last whole batch, unless they are preallocated space."""
-    segment = open_segment(log.directory, log.active_base_offset, IndexSettings())
+def _cut_torn_tail(directory: VirtualDirectory, loaded: Recovered) -> TornTail | None:
+    """Cut bytes after the last whole batch off, as recovery does; not preallocated space."""
+    segment = open_segment(directory, loaded.active_base_offset, IndexSettings())
     try:
         found = segment.translate(segment.offset_index.last_offset)
     except Refused:
         return None
     stop: Stop | None = None
-    with log.directory.open(segment.log_name) as source:
+    with directory.open(segment.log_name) as source:
         for window in read_windows(source, found.position if found else 0, checksums=False):
             stop = window.stop
     if stop is None or stop.reason in (StopReason.END, StopReason.ZERO_FILL):
         return None
-    return TornTail(segment.log_name, stop.position, segment.size_bytes - stop.position)
+    torn_tail = TornTail(segment.log_name, stop.position, segment.size_bytes - stop.position)
+    directory.truncate(segment.log_name, stop.position)
+    return torn_tail
