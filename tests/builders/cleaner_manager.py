@@ -30,12 +30,13 @@ class LogFacts:
     """What Kafka's cleaner knows of a log.
 
     Attributes:
-        is_uncleanable: whether it fails on it; all other facts are 0 then.
+        problem: ``uncleanable`` if it fails on it, ``refused`` if the log does not load; all other
+            facts are 0 then.
         bucket: of the hash map of all logs of the broker.
         turn: its place in the order of cleaning, from 1; None if it is not cleaned.
     """
 
-    is_uncleanable: bool = False
+    problem: str = ""
     first_dirty_offset: int = 0
     first_uncleanable_offset: int = 0
     end_offset: int = 0
@@ -74,9 +75,9 @@ class CleanerManagerServer(JavaServer):
 
 
 def _facts(words: list[str]) -> LogFacts:
-    if words[0] == "uncleanable":
-        return LogFacts(is_uncleanable=True)
-    return LogFacts(False, *map(int, words))
+    if not words[0].isdecimal():
+        return LogFacts(words[0])
+    return LogFacts("", *map(int, words))
 
 
 def random_topics(rng: random.Random) -> dict[str, dict[str, str]]:

@@ -38,7 +38,8 @@ def queue_events(queue: CleaningQueue, *, verbose: bool) -> Iterator[Event]:
         queue: of the broker.
         verbose: whether to list every partition to people.
     """
-    shown = [each for each in queue.partitions if verbose or _is_notable(each)]
+    is_short = verbose or len(queue.partitions) <= MAX_LISTED
+    shown = [each for each in queue.partitions if is_short or _is_notable(each)]
     listed = set(map(id, _first_of_each_kind(shown, verbose=verbose)))
     width = min(_WIDEST_NAME, max((len(str(each.key)) for each in shown), default=0))
     heading = [_line("Turn", "Partition", "Size", "Ratio", "Cleaner", width)]
@@ -136,18 +137,20 @@ def _phrases(each: QueuedPartition) -> Iterator[str]:
     if not isinstance(view, CleanerView):
         yield _problem_phrase(view)
         return
-    cleanable = view.log.cleanable
-    if view.log.cleanable_bytes:
+    log, cleanable = view.log, view.log.cleanable
+    if log.cleanable_bytes:
         yield (
             f"offsets {cleanable.first_dirty_offset} to {cleanable.end_offset} are cleanable"
-            f" ({format_bytes(view.log.cleanable_bytes)})"
+            f" ({format_bytes(log.cleanable_bytes)})"
         )
         yield from _choice_phrases(each, view)
-    yield from _dirty_phrases(each, view)
-    if view.log.held_bytes:
-        yield from _hold_phrases(each, view)
-    elif not view.log.cleanable_bytes:
+    elif log.held_bytes:
+        yield _hold_phrase(each, view)
+    else:
         yield f"nothing to clean before the active segment at offset {cleanable.end_offset}"
+    yield from _dirty_phrases(each, view)
+    if log.cleanable_bytes and log.held_bytes:
+        yield _hold_phrase(each, view)
     if view.deletable_segments:
         yield (
             f"the cleaner also deletes {counted(view.deletable_segments, 'old segment')}"
@@ -187,8 +190,8 @@ def _dirty_phrases(each: QueuedPartition, view: CleanerView) -> Iterator[str]:
         )
 
 
-def _hold_phrases(each: QueuedPartition, view: CleanerView) -> Iterator[str]:
-    """Yield what keeps dirty segments from being cleaned."""
+def _hold_phrase(each: QueuedPartition, view: CleanerView) -> str:
+    """Say what keeps dirty segments from being cleaned."""
     cleanable = view.log.cleanable
     what = f"the cleaner cannot pass offset {cleanable.held_at}: "
     match cleanable.held_by:
@@ -211,7 +214,7 @@ def _hold_phrases(each: QueuedPartition, view: CleanerView) -> Iterator[str]:
             what += f"min.compaction.lag.ms, until {until}"
         case Hold.ACTIVE_SEGMENT:
             what += "the active segment"
-    yield f"{what}; {format_bytes(view.log.held_bytes)} of closed segments stay dirty"
+    return f"{what}; {format_bytes(view.log.held_bytes)} of closed segments stay dirty"
 
 
 def _broker_lines(queue: CleaningQueue, listed: int) -> Iterator[str]:

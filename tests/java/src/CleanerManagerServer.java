@@ -36,7 +36,7 @@ import org.apache.kafka.storage.log.metrics.BrokerTopicStats;
  * <p>An answer is lines of a name, a tab and a text about it, and an empty line. For each compacted partition: its
  * first dirty and first uncleanable offset, the base offset of the segment with the latter, clean bytes, cleanable
  * bytes, by how much the maximum lag is exceeded, its bucket in the map of all logs, and its turn or {@code -}; or
- * {@code uncleanable}. The name {@code thread} says with which exception the cleaner's thread ended. The directories
+ * {@code uncleanable}, or {@code refused} if the log does not load. The name {@code thread} says with which exception the cleaner's thread ended. The directories
  * are changed as a running broker would change them.
  */
 public final class CleanerManagerServer {
@@ -78,13 +78,19 @@ public final class CleanerManagerServer {
             boolean isClean = new File(directory, ".kafka_cleanshutdown").exists();
             for (File partition : directory.listFiles(File::isDirectory)) {
                 TopicPartition name = UnifiedLog.parseTopicPartitionName(partition);
-                UnifiedLog log = UnifiedLog.create(partition, config(name.topic(), properties),
-                    starts.getOrDefault(name, 0L), ends.getOrDefault(name, 0L), new LoaderServer.AtOnce(),
-                    new BrokerTopicStats(false), time, LoaderServer.MAX_TRANSACTION_MS,
-                    new ProducerStateManagerConfig(Integer.MAX_VALUE, false), Integer.MAX_VALUE,
-                    new LogDirFailureChannel(1), isClean, Optional.empty());
-                log.updateHighWatermark(Math.min(marks.getOrDefault(name, 0L), log.logEndOffset()));
-                logs.put(name, log);
+                LogConfig config = config(name.topic(), properties);
+                try {
+                    UnifiedLog log = UnifiedLog.create(partition, config, starts.getOrDefault(name, 0L),
+                        ends.getOrDefault(name, 0L), new LoaderServer.AtOnce(), new BrokerTopicStats(false), time,
+                        LoaderServer.MAX_TRANSACTION_MS, new ProducerStateManagerConfig(Integer.MAX_VALUE, false),
+                        Integer.MAX_VALUE, new LogDirFailureChannel(1), isClean, Optional.empty());
+                    log.updateHighWatermark(Math.min(marks.getOrDefault(name, 0L), log.logEndOffset()));
+                    logs.put(name, log);
+                } catch (RuntimeException refusal) {
+                    if (config.compact) {
+                        said.put(name.toString(), List.of("refused"));
+                    }
+                }
             }
         }
     }
