@@ -133,12 +133,12 @@ def require_equal(
     return expected
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_the_queue_of_a_broker_is_that_of_kafka(
     manager: CleanerManagerServer, loader_server: LoaderServer, quick_path: Path, seed: int
 ) -> None:
     rng = random.Random(seed)
-    directories = write_broker(quick_path / "ours", loader_server, rng, 60)
+    directories = write_broker(quick_path / "ours", loader_server, rng, 50)
 
     found = require_equal(manager, directories, random_topics(rng), quick_path / "theirs")
 
@@ -164,7 +164,7 @@ def test_logs_with_damaged_first_batches_are_uncleanable_where_kafka_fails(
     manager: CleanerManagerServer, loader_server: LoaderServer, quick_path: Path
 ) -> None:
     rng = random.Random(5)
-    directories = write_broker(quick_path / "ours", loader_server, rng, 60)
+    directories = write_broker(quick_path / "ours", loader_server, rng, 50)
     for log in sorted(quick_path.glob("ours/*/*/*.log")):
         if rng.random() < 0.3 and log != max(log.parent.glob("*.log")):
             content = bytearray(log.read_bytes())
