@@ -145,15 +145,15 @@ SECTIONS: Final = (
 EVENT_COLUMNS: Final = (
     Column("offset", "Offset", Kind.NUMBER),
     Column("epoch", "Epoch", Kind.NUMBER, for_people=False),
-    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, dropped=2),
+    Column("timestamp_ms", "Time", Kind.TIMESTAMP_MS, dropped=5),
     Column("entity", "Entity"),
     Column("name", "Name"),
     Column("topic", "Topic", for_people=False),
     Column("partition", "Partition", Kind.NUMBER, for_people=False),
     Column("event", "Event"),
-    Column("election", "Election", unknown="", dropped=1),
-    Column("old", "Old", unknown="-", dropped=4),
-    Column("new", "New", unknown="-", dropped=5),
+    Column("election", "Election", unknown="", dropped=4),
+    Column("old", "Old", unknown="-", dropped=1),
+    Column("new", "New", unknown="-", dropped=2),
     Column("is_committed", "Committed", dropped=3),
 )
 DIFFERENCE_COLUMNS: Final = (
