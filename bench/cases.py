@@ -353,8 +353,28 @@ CASES: Final = (
     *_SEARCHES,
     *_LISTINGS,
     *_LOOKUPS,
+_OFFSETS_BYTES: Final = 2 * GIB
+_OFFSETS_LOGS: Final = ",".join(
+    f"{{data}}/offsets-2-gib/__consumer_offsets-0/{base_offset:020d}.log"
+    for base_offset in (0, 11_773_480)
+)
+_GROUPS: Final = (
+    Case(
+        "kdump groups, 2 GiB of __consumer_offsets",
+        ("groups", "--engine", "local", "--output", "jsonl", "{data}/offsets-2-gib"),
+        Other(Program.DUMP_TOOL, ("--offsets-decoder", "--files", _OFFSETS_LOGS)),
+        f"make_group_offsets('offsets-2-gib', {_OFFSETS_BYTES}, folder)",
+        ratio=0.3,
+        worker_peak_mib=150,
+    ),
+)
+
+CASES: Final = (
+    *_DUMPS,
+    *_LISTINGS,
     *_VERIFICATIONS,
     *_RECOVERIES,
     *_COMPACTIONS,
     *_GROWING,
+    *_GROUPS,
 )

@@ -331,6 +331,61 @@ def make_partitions(
     return directory
 
 
+_GROUPS: Final = 4_000
+_COMMITTED_PARTITIONS: Final = 5
+
+
+def make_group_offsets(name: str, size_bytes: int, folder: Path) -> Path:
+    """Write the log directory ``FOLDER/NAME`` with ``__consumer_offsets-0`` unless it exists.
+
+    Each of 4,000 groups commits the offsets of five partitions in a batch, again and again: 20,000
+    keys have millions of records. Segments have at most 1 GiB.
+    """
+    directory = folder / name
+    if directory.exists():
+        return directory
+    unfinished = directory.with_name(directory.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    partition = unfinished / "__consumer_offsets-0"
+    partition.mkdir(parents=True)
+    pool = [_commit(number) for number in range(_GROUPS)]
+    base_offset = written = 0
+    while written < size_bytes:
+        log = partition / f"{base_offset:020d}.log"
+        with log.open("wb") as file:
+            for batch in itertools.cycle(pool):
+                if file.tell() >= min(1 << 30, size_bytes - written) - len(batch):
+                    break
+                _BASE_OFFSET.pack_into(batch, 0, base_offset)
+                file.write(batch)
+                base_offset += _COMMITTED_PARTITIONS
+            written += file.tell() + len(batch)
+        entries, _ = _offset_index(log)
+        log.with_suffix(".index").write_bytes(entries)
+    end = [f"__consumer_offsets 0 {base_offset}"]
+    write_root(unfinished, end, end, is_clean=True)
+    unfinished.rename(directory)
+    return directory
+
+
+def _commit(number: int) -> bytearray:
+    """The batch in which a group commits its offsets."""
+    group, topic = f"billing-service-{number:05d}".encode(), b"orders.events.v1"
+    records = bytearray()
+    for partition in range(_COMMITTED_PARTITIONS):
+        key = struct.pack(
+            f">hh{len(group)}sh{len(topic)}si", 1, len(group), group, len(topic), topic, partition
+        )
+        value = struct.pack(">hqihq", 3, 1_000 * number, 5, 0, EPOCH_MS)
+        delta = _varint(partition)
+        body = b"".join(
+            (b"\0", delta, delta, _varint(len(key)), key, _varint(len(value)), value, b"\0")
+        )
+        records += _varint(len(body)) + body
+    shape = SegmentShape("", 0, _COMMITTED_PARTITIONS)
+    return _sealed(shape, bytes(records))
+
+
 def copy_partitions(name: str, copy: str, folder: Path) -> Path:
     """Write or replace ``FOLDER/COPY``, with the segments of ``FOLDER/NAME``; return its path.
 

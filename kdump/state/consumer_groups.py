@@ -425,11 +425,15 @@ class _GroupRecords:
                 yield partition, PartitionOffsets(committed, pending, unreadable)
 
     def _pending(self, partition: TopicPartition, buried: int) -> Iterator[PendingOffset]:
-        for waiting in sorted(self.pending.get(partition, ()), key=lambda each: each.producer_id):
+        # Records of an old and of a new type have different keys.
+        last: dict[int, _Waiting] = {}
+        for waiting in sorted(self.pending.get(partition, ()), key=lambda each: each.latest.offset):
+            last[waiting.producer_id] = waiting
+        for producer_id, waiting in sorted(last.items()):
             if waiting.latest.offset > buried:
                 committed = self._committed(waiting.record_type, waiting.latest)
                 if committed is not None:
-                    yield PendingOffset(waiting.producer_id, committed, waiting.is_undecided)
+                    yield PendingOffset(producer_id, committed, waiting.is_undecided)
 
     def _committed(self, record_type: RecordType, latest: Latest) -> CommittedOffset | None:
         value = self._decoded(record_type, latest)

@@ -1,0 +1,165 @@
+"""Groups and offsets are those that a group coordinator has after it loaded the same log.
+
+``GroupReplays`` writes random logs, replays them with Kafka's own classes, and writes what the
+coordinator has in memory after each batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from builders.duel import generate
+from kdump.formats.uuids import ZERO_UUID, format_uuid
+from kdump.log.valid_windows import Damage, LogPart, valid_windows
+from kdump.scan.batches import Window
+from kdump.state.consumer_groups import read_groups
+from kdump.state.group_image import CommittedOffset, Group, GroupType
+from kdump.state.latest_records import LatestRecords, joined
+from kdump.storage.local_disk import local
+
+COUNT: Final = 12
+PROGRAM: Final = "org.apache.kafka.coordinator.group.GroupReplays"
+State = set[tuple[str, ...]]
+
+
+@pytest.fixture(scope="module")
+def replays(java_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("replays")
+    generate(java_classpath, PROGRAM, folder, 1, COUNT)
+    return folder
+
+
+def log_of(replay: Path) -> Path:
+    return replay / f"{0:020d}.log"
+
+
+def states_of(replay: Path) -> Iterator[tuple[int, State]]:
+    """The end of each batch, and what the coordinator had in memory after it."""
+    end: int | None = None
+    state: State = set()
+    for line in (replay / "states").read_text().splitlines():
+        words = tuple(line.split("\t"))
+        if words[0] == "committed":
+            continue
+        if words[0] != "after":
+            state.add(words)
+            continue
+        if end is not None:
+            yield end, state
+        end, state = int(words[1]), set()
+    assert end is not None
+    yield end, state
+
+
+def records_of(log: Path, start: int = 0, end: int | None = None) -> LatestRecords:
+    records = LatestRecords()
+    with local(str(log)).open_file() as source:
+        for step in valid_windows(source, LogPart(start, end)):
+            if isinstance(step, Window):
+                records.add(step, fail)
+            else:
+                records.add_damage()
+    return records
+
+
+def fail(damage: Damage) -> None:
+    raise AssertionError(damage)
+
+
+def state_of(records: LatestRecords) -> State:
+    found = read_groups(records, lambda _: True)
+    assert not found.problems
+    return {words for group in found.groups for words in words_of(group)}
+
+
+def words_of(group: Group) -> Iterator[tuple[str, ...]]:
+    assert group.state is not None
+    if group.type is not None:
+        is_classic = group.type is GroupType.CLASSIC
+        epoch = group.generation if is_classic else group.epoch
+        shown = "" if epoch is None else str(epoch)
+        kind, state = group.type.value, group.state.value
+        yield "group", group.group_id, kind, state, shown, str(len(group.members))
+    for key, offsets in group.offsets.items():
+        where = (group.group_id, key.topic, str(key.partition))
+        if offsets.committed is not None:
+            yield ("offset", *where, *words_of_offset(offsets.committed))
+        for each in offsets.pending:
+            yield ("pending", str(each.producer_id), *where, *words_of_offset(each.committed))
+
+
+def words_of_offset(offset: CommittedOffset) -> tuple[str, ...]:
+    return (
+        str(offset.offset),
+        str(-1 if offset.leader_epoch is None else offset.leader_epoch),
+        offset.metadata,
+        str(offset.commit_timestamp_ms),
+        str(-1 if offset.expire_timestamp_ms is None else offset.expire_timestamp_ms),
+        offset.topic_id or format_uuid(ZERO_UUID),
+        str(offset.record_offset),
+    )
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_log_adds_up_to_what_the_coordinator_has_after_each_batch(
+    number: int, replays: Path
+) -> None:
+    log = log_of(replays / str(number))
+    for end, state in states_of(replays / str(number)):
+        assert state_of(records_of(log, 0, end)) == state
+
+
+@pytest.mark.parametrize("number", range(0, COUNT, 4))
+def test_a_log_cut_at_any_byte_adds_up_to_its_whole_batches(
+    number: int, replays: Path, tmp_path: Path
+) -> None:
+    rng = random.Random(number)
+    content = log_of(replays / str(number)).read_bytes()
+    states = [(0, State()), *states_of(replays / str(number))]
+    for _ in range(60):
+        size = rng.randrange(len(content))
+        cut = tmp_path / f"{0:020d}.log"
+        cut.write_bytes(content[:size])
+        expected = next(state for end, state in reversed(states) if end <= size)
+        assert state_of(records_of(cut)) == expected
+
+
+@pytest.mark.parametrize("number", range(COUNT))
+def test_parts_of_a_log_join_to_the_whole_wherever_it_is_cut(number: int, replays: Path) -> None:
+    rng = random.Random(number)
+    log = log_of(replays / str(number))
+    states = list(states_of(replays / str(number)))
+    ends = [end for end, _ in states]
+    for _ in range(6):
+        cuts = [0, *sorted(rng.sample(ends[:-1], 3)), ends[-1]]
+        parts = [records_of(log, *edge) for edge in itertools.pairwise(cuts)]
+        assert state_of(joined(parts)) == states[-1][1]
+
+
+def without_place(words: tuple[str, ...]) -> tuple[str, ...]:
+    """An offset without that of its record, which no checksum covers."""
+    return words[1:-1]
+
+
+@pytest.mark.parametrize("number", range(0, COUNT, 2))
+def test_damage_never_makes_up_an_offset_that_was_never_committed(
+    number: int, replays: Path, tmp_path: Path
+) -> None:
+    rng = random.Random(number)
+    replay = replays / str(number)
+    content = log_of(replay).read_bytes()
+    lines = [tuple(line.split("\t")) for line in (replay / "states").read_text().splitlines()]
+    ever = {without_place(words) for words in lines if words[0] in ("offset", "committed")}
+    for _ in range(40):
+        damaged = bytearray(content)
+        damaged[rng.randrange(len(damaged))] ^= 0xFF
+        log = tmp_path / f"{0:020d}.log"
+        log.write_bytes(damaged)
+        found = state_of(records_of(log))
+        assert {without_place(words) for words in found if words[0] == "offset"} <= ever
