@@ -7,6 +7,7 @@ logs that groups consume from take a few small reads each.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
@@ -98,6 +99,8 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
     if held is None and not split.is_last:
         assert split.end is not None
         end = split.end
+    if isinstance(records, LatestRecords):
+        records.settle()
     return CoordinatorPart(records, tuple(damage), end)
 
 
@@ -155,8 +158,9 @@ def read_coordinators(
     splits = [list(_splits(log, target_bytes)) for log in logs]
     with open_engine(options, total_bytes=total_bytes, progress=progress) as engine:
         results = run_in_order(engine, GroupsJob(), [each for own in splits for each in own])
+        # Each part is joined as it comes: all parts together would take much memory.
         return [
-            _joined(log, [next(results) for _ in own])
+            _joined(log, itertools.islice(results, len(own)))
             for log, own in zip(logs, splits, strict=True)
         ]
 

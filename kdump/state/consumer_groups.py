@@ -72,6 +72,7 @@ def read_groups(latest: LatestRecords, is_selected: Callable[[str], bool]) -> Gr
         latest: the records.
         is_selected: which groups, by name.
     """
+    latest.settle()
     reader = _Reader(latest, is_selected)
     groups = [group for each in reader.records() if (group := each.as_group()) is not None]
     problems = reader.problems

@@ -39,6 +39,8 @@ _OPEN: Final = 3
 _UNDECIDED: Final = 4
 """The marker that follows cannot be read."""
 
+_MOST_HELD_BYTES: Final = 12 << 20
+"""Records are reduced by their keys when there are so many bytes of them."""
 _TYPE_BYTES: Final = 2
 _HIGHEST_OFFSET_TYPE: Final = max(LEGACY_OFFSET_COMMIT.id, OFFSET_COMMIT.id)
 
@@ -53,6 +55,14 @@ class Latest(NamedTuple):
 
     offset: int
     value: bytes | None
+
+
+class _Held(NamedTuple):
+    """Records in the order of their offsets, copied out of a window."""
+
+    key: pa.Array
+    value: pa.Array
+    offset: Column
 
 
 @dataclass(slots=True)
@@ -90,6 +100,8 @@ class LatestRecords:
     records: int = 0
     without_key: int = 0
     _ends_damaged: bool = False
+    _held: list[_Held] = field(default_factory=list)
+    _held_bytes: int = 0
 
     def add_damage(self) -> None:
         """Take note of damage after the batches so far; it counts once batches follow."""
@@ -126,6 +138,8 @@ class LatestRecords:
 
     def extend(self, later: LatestRecords) -> None:
         """Take the records of the next part of the log."""
+        self.settle()
+        later.settle()
         if later.last_offset == NO_OFFSET:
             self._ends_damaged |= later._ends_damaged
             return
@@ -211,19 +225,44 @@ class LatestRecords:
             state = np.where(_is_offset(columns), batch_states[columns.batch], _DIRECT)
             counts = is_value & (state <= _COMMITTED)
             self._add_not_committed(columns, is_value & ~counts, state)
-        view = memoryview(columns.data)
-        keys, rows = last_of_each(columns, counts)
-        starts = columns.value_start[rows]
-        ends = starts + columns.value_size[rows]
-        for key, offset, start, end in zip(
-            keys, columns.offset[rows].tolist(), starts.tolist(), ends.tolist(), strict=True
-        ):
-            self.values[key] = Latest(offset, bytes(view[start:end]))
+        self._hold(columns, counts)
         is_tombstone = has_key & ~is_value
         if is_tombstone.any():
             keys, rows = last_of_each(columns, is_tombstone)
             for key, offset in zip(keys, columns.offset[rows].tolist(), strict=True):
                 self._bury(key, offset)
+
+    def _hold(self, columns: RecordColumns, counts: Flags) -> None:
+        """Keep records until there are enough to find the latest of each key among them."""
+        rows = np.flatnonzero(counts)
+        if not rows.size:
+            return
+        is_there = np.ones(rows.size, np.bool_)
+        data, offset = columns.data, columns.offset[rows]
+        key = gather_bytes(data, columns.key_start[rows], columns.key_size[rows], is_there)
+        value = gather_bytes(data, columns.value_start[rows], columns.value_size[rows], is_there)
+        self._held.append(_Held(key, value, offset))
+        self._held_bytes += int(key.nbytes + value.nbytes + offset.nbytes)
+        if self._held_bytes >= _MOST_HELD_BYTES:
+            self.settle()
+
+    def settle(self) -> None:
+        """Bring :attr:`values` up to date; call it before they are read."""
+        if not self._held:
+            return
+        held, self._held, self._held_bytes = self._held, [], 0
+        key = pa.concat_arrays([each.key for each in held])
+        value = pa.concat_arrays([each.value for each in held])
+        offset = np.concatenate([each.offset for each in held])
+        rows = last_rows(key)
+        taken = pa.array(rows)
+        for one_key, one_value, one_offset in zip(
+            key.take(taken).to_pylist(),
+            value.take(taken).to_pylist(),
+            offset[rows].tolist(),
+            strict=True,
+        ):
+            self._put(one_key, Latest(one_offset, one_value))
 
     def _add_not_committed(self, columns: RecordColumns, chosen: Flags, state: Column) -> None:
         """Take offsets of transactions that are aborted, or whose end is not in the window."""
