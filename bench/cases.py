@@ -348,11 +348,6 @@ _GROWING: Final = tuple(
     if (command, things) != ("rebuild-index", "producers")
 )
 
-CASES: Final = (
-    *_DUMPS,
-    *_SEARCHES,
-    *_LISTINGS,
-    *_LOOKUPS,
 _OFFSETS_BYTES: Final = 2 * GIB
 _OFFSETS_LOGS: Final = ",".join(
     f"{{data}}/offsets-2-gib/__consumer_offsets-0/{base_offset:020d}.log"
@@ -371,7 +366,9 @@ _GROUPS: Final = (
 
 CASES: Final = (
     *_DUMPS,
+    *_SEARCHES,
     *_LISTINGS,
+    *_LOOKUPS,
     *_VERIFICATIONS,
     *_RECOVERIES,
     *_COMPACTIONS,

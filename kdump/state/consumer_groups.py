@@ -41,6 +41,7 @@ from kdump.state.group_members import (
     streams_member,
 )
 from kdump.state.latest_records import Latest, LatestRecords
+from kdump.words import counted
 
 NO_EPOCH: Final = -1
 _INITIAL_EPOCH: Final = 1
@@ -77,7 +78,7 @@ def read_groups(latest: LatestRecords, is_selected: Callable[[str], bool]) -> Gr
     groups = [group for each in reader.records() if (group := each.as_group()) is not None]
     problems = reader.problems
     if latest.without_key:
-        problems = [f"{latest.without_key} records without a key", *problems]
+        problems = [f"{counted(latest.without_key, 'record')} without a key", *problems]
     groups.sort(key=lambda group: group.group_id)
     return GroupsFound(tuple(groups), tuple(problems), reader.skipped_types)
 

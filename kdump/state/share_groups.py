@@ -22,6 +22,7 @@ from kdump.scan.walk import MessageSet, expand_window
 from kdump.state.latest_records import Latest, last_of_each
 from kdump.state.markers import is_control
 from kdump.state.transaction_outcomes import log_path
+from kdump.words import counted
 
 UNKNOWN: Final = -1
 """Start offset, epoch or count that is not known yet."""
@@ -198,7 +199,7 @@ def read_share_partitions(records: ShareRecords, is_selected: Callable[[str], bo
     """
     found, problems = [], []
     if records.without_key:
-        problems.append(f"{records.without_key} records without a key")
+        problems.append(f"{counted(records.without_key, 'record')} without a key")
     prefix = share.SHARE_SNAPSHOT.id.to_bytes(_TYPE_BYTES, "big")
     for key, changes in records.changes.items():
         try:

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 import pytest
 
+from builders.batches import batch, record
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
+from builders.log_directories import write_log_directory, write_partition
 
 CLUSTER: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 Answers = list[dict[str, Any]]
@@ -252,3 +254,122 @@ def test_only_selected_groups_are_shown(clean_dirs: tuple[Path, ...]) -> None:
         "kip848-group",
         "eos-group",
     }
+
+
+def text_field(text: bytes) -> bytes:
+    return len(text).to_bytes(2, "big") + text
+
+
+def offset_key(group: bytes, topic: bytes = b"orders", partition: int = 0) -> bytes:
+    return b"\0\1" + text_field(group) + text_field(topic) + partition.to_bytes(4, "big")
+
+
+def offset_value(offset: int, commit_timestamp_ms: int = 0) -> bytes:
+    committed, time = offset.to_bytes(8, "big"), commit_timestamp_ms.to_bytes(8, "big")
+    return b"\0\3" + committed + bytes(4) + text_field(b"") + time
+
+
+def directory_of(root: Path, *records: tuple[bytes | None, bytes | None]) -> Path:
+    """A log directory whose ``__consumer_offsets-0`` has these records, a batch for each."""
+    directory = write_log_directory(root / "logs")
+    log = b"".join(batch([record(number, *each)]) for number, each in enumerate(records))
+    write_partition(directory / "__consumer_offsets-0", {0: log})
+    return directory
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        pytest.param((None, b"x"), id="no key"),
+        pytest.param((b"", b"x"), id="an empty key"),
+        pytest.param((b"\0\1\x7f\xff", b"x"), id="a key that ends early"),
+        pytest.param((offset_key(b"forged"), b"\0\x09" + bytes(30)), id="an unknown version"),
+        pytest.param((offset_key(b"forged"), b"\0\3\0"), id="a value that ends early"),
+        pytest.param((offset_key(b"forged"), b""), id="an empty value"),
+        pytest.param(
+            (b"\0\2" + text_field(b"forged"), b"\0\3" + text_field(b"c") + b"\x7f" * 40),
+            id="a count that no record can have",
+        ),
+    ],
+)
+def test_a_record_that_no_coordinator_loads_is_reported_and_the_rest_is_shown(
+    forged: tuple[bytes | None, bytes | None], tmp_path: Path
+) -> None:
+    directory = directory_of(tmp_path, forged, (offset_key(b"good"), offset_value(7)))
+    outcome = groups("--output", "jsonl", directory)
+    assert b"a coordinator does not load it" in outcome.stderr
+    assert outcome.exit_status == 4
+    rows = of_type("offset", objects(outcome.stdout))
+    shown = {row["group"]: row["committed_offset"] for row in rows}
+    assert shown["good"] == 7
+    assert shown.get("forged") is None
+
+
+def test_a_record_of_a_type_that_kafka_does_not_know_is_skipped(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, (b"\0\x63?", b"x"), (offset_key(b"good"), offset_value(7)))
+    assert [row["group"] for row in of_type("offset", answered(directory))] == ["good"]
+
+
+def test_control_characters_in_names_are_escaped_for_people(tmp_path: Path) -> None:
+    directory = directory_of(tmp_path, (offset_key(b"\x1b[31mred\n"), offset_value(7)))
+    outcome = groups(directory)
+    assert b"\\x1b[31mred\\n" in outcome.stdout
+    assert b"\x1b" not in outcome.stdout
+
+
+def test_a_log_cut_by_a_crash_is_read_up_to_its_last_valid_batch(tmp_path: Path) -> None:
+    key = offset_key(b"g")
+    directory = directory_of(tmp_path, (key, offset_value(7)), (key, offset_value(8)))
+    log = directory / "__consumer_offsets-0" / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[:-1])
+    outcome = groups("--output", "jsonl", directory)
+    assert str(log).encode() in outcome.stderr
+    assert outcome.exit_status == 4
+    (row,) = of_type("offset", objects(outcome.stdout))
+    assert (row["committed_offset"], row["is_uncertain"]) == (7, False)
+
+
+def test_an_offset_before_damage_in_the_middle_is_uncertain(tmp_path: Path) -> None:
+    before, after = offset_key(b"before"), offset_key(b"after")
+    directory = directory_of(
+        tmp_path, (before, offset_value(1)), (b"?" * 9, b"?"), (after, offset_value(2))
+    )
+    log = directory / "__consumer_offsets-0" / f"{0:020d}.log"
+    content = bytearray(log.read_bytes())
+    content[content.index(b"?????")] ^= 1
+    log.write_bytes(content)
+    rows = of_type("offset", objects(groups("--output", "jsonl", directory).stdout))
+    assert {row["group"]: row["is_uncertain"] for row in rows} == {"before": True, "after": False}
+
+
+def test_a_group_whose_partition_is_missing_is_unknown_and_not_without_offsets(
+    tmp_path: Path,
+) -> None:
+    directory = directory_of(tmp_path, (offset_key(b"a"), offset_value(7)))
+    (directory / "__consumer_offsets-0").rename(directory / "__consumer_offsets-1")
+    rows = answered("--group", "a", "--group", "b", directory)
+    assert {row["group"]: row["state"] for row in of_type("group", rows)} == {
+        "a": "Empty",
+        "b": None,
+    }
+    (summary,) = of_type("summary", rows)
+    assert summary["unknown_groups"] == ["b"]
+    assert summary["consumer_offsets"] == {
+        "partitions": 2,
+        "is_count_known": False,
+        "missing_partitions": [0],
+    }
+
+
+def test_a_group_that_is_in_no_partition_is_a_usage_error(clean_dirs: tuple[Path, ...]) -> None:
+    outcome = groups("--group", "nobody", *clean_dirs)
+    assert b"no group 'nobody'" in outcome.stderr
+    assert outcome.exit_status == 16
+
+
+def test_an_offset_past_its_retention_is_shown_as_expired(
+    clean_dirs: tuple[Path, ...],
+) -> None:
+    config = ("--config", "offsets.retention.minutes=1", "--now", "2027-01-01")
+    rows = of_type("offset", answered("--group", "simple-assign", *config, *clean_dirs))
+    assert [row["is_expired"] for row in rows] == [True, True]

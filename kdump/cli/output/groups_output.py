@@ -423,10 +423,10 @@ def _totals(
 
 
 def _missing_lines(report: GroupsReport) -> Iterator[str]:
-    yield from _missing_line("__consumer_offsets", report.offsets_topic, "groups in them")
+    yield from _missing_line("__consumer_offsets", report.offsets_topic, "groups")
     if report.share_topic is not None:
         yield from _missing_line(
-            "__share_group_state", report.share_topic, "offsets of share groups in them"
+            "__share_group_state", report.share_topic, "offsets of share groups"
         )
     for name in report.unknown:
         yield f"group {name}: unknown, because its partition of __consumer_offsets is missing"
@@ -439,7 +439,8 @@ def _missing_line(topic: str, found: PartitionCount, what: str) -> Iterator[str]
     elif found.missing:
         numbers = _named([str(number) for number in found.missing])
         yield (
-            f"{topic}: partitions {numbers} of {found.count}{guess} are missing: {what} are unknown"
+            f"{topic}: partitions {numbers} of {found.count}{guess} are missing: {what} in them are"
+            " unknown"
         )
     elif guess:
         yield f"{topic}: {counted(found.count, 'partition')}{guess}"
