@@ -64,9 +64,6 @@ def locked_for_writing(
 
     Raises:
         NotLocalError: a directory is not on a local disk.
-        NotLocalError: a directory is not on a local disk.
-        NotLocalError: a directory is not on a local disk.
-        NotLocalError: a directory is not on a local disk.
         LockedError: a broker or another kdump works on a directory.
         KdumpError: an interrupted run cannot be finished.
         OSError: the disk fails.

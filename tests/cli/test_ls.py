@@ -213,6 +213,7 @@ class TestDamage:
         outcome = ls(log_dir)
         assert outcome.exit_status == 4
         assert b"lost+found: not a partition name" in outcome.stderr
+        assert outcome.stderr.endswith(b"move the directory elsewhere\n")
 
 
 class TestWhatCannotBeRead:

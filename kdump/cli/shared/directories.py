@@ -72,8 +72,10 @@ class Diagnostics:
         """Report the unreadable and malformed files, and the names that a broker refuses."""
         self.report_problems(found)
         for name in found.refused:
-            what = "not a partition name: a broker does not start with it; move the directory "
-            "elsewhere"
+            what = (
+                "not a partition name: a broker does not start with it;"
+                " move the directory elsewhere"
+            )
             if is_accepted_name(name):
                 what = "no partition can have this name; move the directory elsewhere"
             self.report(found.path / name, what)
