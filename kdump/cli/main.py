@@ -34,8 +34,9 @@ from kdump.processes.isolation import protect_process
 def cli() -> None:
     """Inspect, check and repair the log directories of a stopped Kafka broker.
 
-    Exit status (added up): 0 no damage, 1 damage found and repaired, 4 damage left, 8 operational
-    error (cannot read, locked, disk full), 16 usage error.
+    Exit status (added up): 0 no damage, 1 damage found and repaired (grep: nothing matched; diff:
+    something differs), 4 damage left, 8 operational error (cannot read, locked, disk full), 16
+    usage error.
     """
 
 
