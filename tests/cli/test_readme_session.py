@@ -33,6 +33,22 @@ def working_directory(fixtures: Path, tmp_path_factory: pytest.TempPathFactory) 
     return root
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "diff b1-d1 b3-d1 --topic div-a",
+        "txns --hanging b1-d1 b2-d1 b2-d2 b3-d1 --topic txn-hang --partition 0",
+    ],
+)
+def test_the_readme_shows_the_answers_from_the_disks_of_a_cluster(
+    fixtures: Path, session: str, command: str
+) -> None:
+    assert f"$ kdump {command}\n" in session
+    lines = run_kdump(command.split(), fixtures / "states" / "clean").stdout.decode().splitlines()
+
+    assert [line for line in lines if line[:AS_LONG_AS_QUOTED] not in session] == []
+
+
 @pytest.mark.parametrize("command", ["ls d1 --topic crash-*", "verify d1", "recover --dry-run d1"])
 def test_the_readme_shows_what_is_printed(
     working_directory: Path, session: str, command: str
