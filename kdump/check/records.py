@@ -13,8 +13,9 @@ from kdump.formats.compression import Codec, decompress
 from kdump.formats.control_records import parse_control_record
 from kdump.formats.errors import FillError, FormatError, OverLimitError
 from kdump.scan.batches import LARGEST_WINDOW_BYTES, Column, Window
-from kdump.scan.records import RecordColumns, read_records
+from kdump.scan.records import RecordColumns
 from kdump.scan.walk import message_bytes
+from kdump.scan.window_records import read_records
 from kdump.state.markers import is_control, plain_rows
 
 

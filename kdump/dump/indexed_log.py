@@ -32,8 +32,8 @@ from kdump.scan.batches import (
     Window,
     read_windows,
 )
-from kdump.scan.records import read_records
 from kdump.scan.source import read_at
+from kdump.scan.window_records import read_records
 from kdump.storage.byte_source import ByteSource
 from kdump.storage.location import Location, StoredFile
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,19 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats import record_batch
-from kdump.formats.compression import CODEC_MASK, Codec, decompress, decompress_chunks
-from kdump.formats.cursor import MAX_VARINT_BYTES, Cursor
-from kdump.formats.errors import FillError, FormatError, OverLimitError
+from kdump.formats.cursor import Cursor
+from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan.batches import (
-    LARGEST_WINDOW_BYTES,
-    PADDING_BYTES,
     BatchColumns,
     Bytes,
     Column,
     Flags,
-    Window,
-    read_chunks,
 )
 from kdump.scan.varint_columns import advance, beyond, varint, varlong
 
@@ -42,15 +36,10 @@ LOCKSTEP_LANES: Final = 32
 """With fewer parallel batches than this, stepping one record at a time is faster."""
 MOST_RECORDS: Final = 1 << 15
 """The most records decoded at once: the columns of a record take some 130 bytes."""
-STREAM_CHUNK_BYTES: Final = 1 << 20
-"""A batch that is too large to hold is decoded in pieces of about this size."""
-ARENA_BYTES: Final = 2 << 20
-"""Compressed batches are decoded together once this much is decompressed."""
-_LEAST_RECORD_BYTES: Final = 7
-LARGEST_EXPANSION: Final = 16
-"""A record may be this many times as large as its compressed batch, or"""
+LEAST_RECORD_BYTES: Final = 7
 LARGEST_RECORD_BYTES: Final = 16 << 20
-"""this large, whichever is more; larger ones are not decoded unless the limit is raised."""
+"""Larger records of compressed batches are not decoded, unless the limit is raised or the batch is
+large itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +105,7 @@ class RecordColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sections:
+class Sections:
     """The position of each batch's decompressed records, and how many to decode."""
 
     start: Column
@@ -126,104 +115,16 @@ class _Sections:
     """Whether the last record must end where the section ends."""
 
     @classmethod
-    def of(cls, start: Column, end: Column, count: Column) -> _Sections:
+    def of(cls, start: Column, end: Column, count: Column) -> Sections:
         """Return sections that their records must fill."""
         return cls(start, end, count.copy(), np.ones(len(start), np.bool_))
 
 
-def read_records(
-    window: Window, largest_record_bytes: int = LARGEST_RECORD_BYTES
-) -> Iterator[RecordColumns]:
-    """Decode the records of ``window``, whose batches must all be magic 2.
-
-    Args:
-        window: the batches.
-        largest_record_bytes: larger records of compressed batches are not decoded, nor the ones
-            after them; the problem of the batch is then an :class:`OverLimitError`.
-
-    Yields:
-        Columns for all batches in order, :data:`MOST_RECORDS` at a time. A batch that is too large
-        to hold, or has more records, comes in pieces, without other batches.
-    """
-    if window.is_giant:
-        yield from _stream(window, 0, largest_record_bytes)
-        return
-    batches = window.batches
-    is_plain = (batches.attributes & record_batch.CODEC_MASK) == Codec.NONE
-    if is_plain.all() and int(batches.records_count.clip(min=0).sum()) <= MOST_RECORDS:
-        yield _decode_plain(window)
-        return
-    yield from _decode_gathered(window, is_plain.tolist(), largest_record_bytes)
-
-
-def _decode_plain(window: Window) -> RecordColumns:
-    starts = window.batches.position - window.start
-    sections = _Sections.of(
-        starts + record_batch.HEADER_BYTES,
-        starts + window.batches.size_bytes,
-        window.batches.records_count,
-    )
-    return _decode(window.data, window.batches, sections)
-
-
-def _decode_gathered(
-    window: Window, is_plain: list[bool], largest_record_bytes: int
-) -> Iterator[RecordColumns]:
-    """Collect the decompressed records of several batches, and decode them together."""
-    bodies: list[bytes | memoryview] = []
-    held_bytes = held_records = first = 0
-    batches = window.batches
-    view = memoryview(window.data)
-    begins = (batches.position - window.start + record_batch.HEADER_BYTES).tolist()
-    ends = (batches.next_position - window.start).tolist()
-    attributes = batches.attributes.tolist()
-    for row, count in enumerate(batches.records_count.tolist()):
-        body: bytes | memoryview | None = view[begins[row] : ends[row]]
-        if count and not is_plain[row]:
-            body = _decompress(attributes[row], view[begins[row] : ends[row]])
-        is_held = body is not None and (
-            count <= MOST_RECORDS or len(body) < _LEAST_RECORD_BYTES * MOST_RECORDS
-        )
-        if is_held and body is not None:
-            bodies.append(body)
-            held_bytes += len(body)
-            held_records += min(max(count, 0), MOST_RECORDS)
-        if bodies and (not is_held or held_bytes >= ARENA_BYTES or held_records >= MOST_RECORDS):
-            last = first + len(bodies)
-            yield _decode_arena(bodies, batches.rows(slice(first, last)))
-            bodies, held_bytes, held_records, first = [], 0, 0, last
-        if not is_held:
-            yield from _stream(window, row, largest_record_bytes)
-            first = row + 1
-    if bodies:
-        yield _decode_arena(bodies, batches.rows(slice(first, None)))
-
-
-def _decompress(attributes: int, body: memoryview) -> bytes | None:
-    """Decompress the records of a batch; None if it must be streamed to find the damage."""
-    try:
-        codec = _codec(attributes & CODEC_MASK)
-        return decompress(codec, body, limit_bytes=LARGEST_WINDOW_BYTES)
-    except FormatError:
-        return None
-
-
-_codec: Final = functools.cache(Codec.of_attributes)
-"""Cached, because making an enum member takes as long as decoding a small batch."""
-
-
-def _decode_arena(bodies: list[bytes | memoryview], batches: BatchColumns) -> RecordColumns:
-    arena = np.frombuffer(b"".join([*bodies, bytes(PADDING_BYTES)]), np.uint8)
-    sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    ends = np.cumsum(sizes)
-    return _decode(arena, batches, _Sections.of(ends - sizes, ends, batches.records_count))
-
-
-def _decode(data: Bytes, batches: BatchColumns, sections: _Sections) -> RecordColumns:
+def decode_sections(data: Bytes, batches: BatchColumns, sections: Sections) -> RecordColumns:
     """Decode ``sections``, one for each batch; damage ends a section early."""
     problems: dict[int, FormatError] = {}
     # An impossible count must not become an allocation.
-    most = (sections.end - sections.start) // _LEAST_RECORD_BYTES
+    most = (sections.end - sections.start) // LEAST_RECORD_BYTES
     is_impossible = (sections.count < 0) | (sections.count > most)
     for row in np.flatnonzero(is_impossible).tolist():
         _cut_at_damage(data, batches, row, sections, problems)
@@ -241,7 +142,7 @@ def _cut_at_damage(
     data: Bytes,
     batches: BatchColumns,
     row: int,
-    sections: _Sections,
+    sections: Sections,
     problems: dict[int, FormatError],
 ) -> None:
     """Lower the count of a section to the records before the damage, and note the problem."""
@@ -258,7 +159,7 @@ def _cut_at_damage(
 
 
 def _decode_columns(
-    data: Bytes, batches: BatchColumns, sections: _Sections
+    data: Bytes, batches: BatchColumns, sections: Sections
 ) -> tuple[RecordColumns, list[int]]:
     """Decode all sections; returns the columns, and the rows of damaged sections."""
     end, count = sections.end, sections.count
@@ -474,159 +375,3 @@ def locate_headers(columns: RecordColumns) -> HeaderColumns:
         position = advance(columns.data, value_start, value_size)[is_going]
         slot, left = slot[is_going] + 1, left[is_going] - 1
     return HeaderColumns(*found)
-
-
-def _stream(window: Window, row: int, largest_record_bytes: int) -> Iterator[RecordColumns]:
-    """Decode one batch in pieces, so that neither it nor its decompressed records are held."""
-    batches = window.batches.rows(slice(row, row + 1))
-    header = batches.header(0)
-    chunks = _body_chunks(window, row, header)
-    largest = _largest_record(window, row, header, largest_record_bytes)
-    can_be_valid = bool(window.batches.is_valid[row]) and header.codec_id != Codec.NONE
-    error = OverLimitError if can_be_valid else FormatError
-    held = bytearray()
-    read = consumed = whole = 0
-    is_continued = False
-    problem = None
-    if header.records_count < 0:
-        problem = FormatError(
-            "batch has a negative count of records",
-            expected="0 or more",
-            found=header.records_count,
-        )
-    while problem is None and read < header.records_count:
-        # More records may be held than are yielded at once.
-        chunk: bytes | memoryview = b""
-        if len(held) < STREAM_CHUNK_BYTES or not whole:
-            try:
-                chunk = next(chunks, b"")
-            except FormatError as failure:
-                problem = failure.as_value()
-        held += chunk
-        most = min(header.records_count - read, MOST_RECORDS)
-        whole, size, refused = _whole_records(held, most, largest, error)
-        if problem is None and refused is not None:
-            problem = refused.shifted(consumed)
-        if problem is None and not chunk and not whole:
-            problem = FillError(
-                "batch ends before its last record",
-                position=consumed + size,
-                expected=f"{header.records_count} records",
-                found=read + whole,
-            )
-        if not whole:
-            continue
-        data = np.zeros(size + PADDING_BYTES, np.uint8)
-        data[:size] = memoryview(held)[:size]
-        columns = _decode(data, batches, _section(size, whole))
-        if columns.problems:
-            problem = columns.problems.pop(0).shifted(consumed)
-        yield replace(columns, is_continued=is_continued)
-        is_continued = True
-        read += whole
-        consumed += size
-        del held[:size]
-    if problem is None:
-        problem = _bytes_after_records(header, held, chunks, consumed)
-    if problem is not None or not is_continued:
-        nothing = _decode(np.zeros(PADDING_BYTES, np.uint8), batches, _section(0, 0))
-        problems = {} if problem is None else {0: problem}
-        yield replace(nothing, is_continued=is_continued, problems=problems)
-
-
-def _section(size: int, count: int) -> _Sections:
-    """Return a single section at the start of the data."""
-    return _Sections.of(*(np.array([each], np.int64) for each in (0, size, count)))
-
-
-def _largest_record(
-    window: Window, row: int, header: record_batch.BatchHeader, largest_record_bytes: int
-) -> int:
-    """Return the largest record to accept in a batch, in bytes."""
-    if not window.batches.is_valid[row]:
-        return largest_record_bytes
-    if header.codec_id == Codec.NONE:
-        return header.size_bytes
-    return max(largest_record_bytes, LARGEST_EXPANSION * header.size_bytes)
-
-
-def _whole_records(
-    held: bytearray, most: int, largest: int, error: type[FormatError]
-) -> tuple[int, int, FormatError | None]:
-    """Count the whole records at the start of ``held``, at most ``most``.
-
-    Returns their number, their size in bytes, and why no further record is possible, if known.
-    """
-    cursor = Cursor(held)
-    count = size = 0
-    while count < most and cursor.remaining >= MAX_VARINT_BYTES:
-        try:
-            length = cursor.varint()
-        except FormatError as refused:
-            return count, size, refused.as_value()
-        if length > largest and error is OverLimitError:
-            too_large = OverLimitError(
-                "not decoded: a record is over the limit",
-                position=size,
-                expected=f"at most {largest} bytes (see --max-record-bytes)",
-                found=length,
-            )
-            return count, size, too_large
-        if not 0 <= length <= largest:
-            unbelievable = FormatError(
-                "record length is impossible",
-                position=size,
-                expected=f"0 to {largest}",
-                found=length,
-            )
-            return count, size, unbelievable
-        if length > cursor.remaining:
-            break
-        cursor.position += length
-        size = cursor.position
-        count += 1
-    return count, size, None
-
-
-def _bytes_after_records(
-    header: record_batch.BatchHeader,
-    held: bytearray,
-    chunks: Iterator[bytes | memoryview],
-    consumed: int,
-) -> FormatError | None:
-    if header.records_count == 0:
-        return None
-    try:
-        more = len(held) or len(next(chunks, b""))
-    except FormatError as failure:
-        return failure.as_value()
-    if not more:
-        return None
-    return FillError(
-        "batch has bytes after its last record",
-        position=consumed,
-        expected=f"{header.records_count} records that end with the batch",
-        found=f"{more} bytes more",
-    )
-
-
-def _body_chunks(
-    window: Window, row: int, header: record_batch.BatchHeader
-) -> Iterator[bytes | memoryview]:
-    """Yield the decompressed bytes after the header, in pieces."""
-    position = int(window.batches.position[row])
-    start = position + record_batch.HEADER_BYTES
-    end = position + header.size_bytes
-    if header.codec_id == Codec.NONE:
-        yield from read_chunks(window.source, start, end, STREAM_CHUNK_BYTES)
-        return
-    codec = Codec.of_attributes(header.attributes)
-    if window.is_giant and not window.batches.is_valid[row]:
-        # Its length cannot be trusted, and decompressing takes all of it in memory.
-        raise FormatError(
-            "batch is too large to be decompressed while its checksum is wrong",
-            expected=f"at most {LARGEST_WINDOW_BYTES} bytes",
-            found=header.size_bytes,
-        )
-    body = b"".join(read_chunks(window.source, start, end))
-    yield from decompress_chunks(codec, body, chunk_bytes=STREAM_CHUNK_BYTES)

@@ -22,10 +22,11 @@ from kdump.scan.batches import (
     Window,
     read_windows,
 )
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.resync import find_batch, is_valid_batch
 from kdump.scan.selection import Selection, with_rows
 from kdump.scan.source import read_at
+from kdump.scan.window_records import read_records
 from kdump.storage.byte_source import ByteSource
 
 ALL: Final = Selection()
@@ -82,7 +83,7 @@ def walk_segment(
             There is no stop if the walk ends because nothing later can match.
         follow_bad: continue at the next valid batch after damage; the bytes between are a
             :class:`Skipped`.
-        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Raises:
         OSError: reading fails.

@@ -23,7 +23,7 @@ from kdump.formats.control_records import (
     parse_end_txn_marker,
 )
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
-from kdump.scan.records import read_records
+from kdump.scan.window_records import read_records
 from kdump.state.decompression import require_decompressible
 from kdump.target.refusal import Refused
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from builders.batches import batch, record
 from kdump.scan.batches import read_windows
-from kdump.scan.records import RecordColumns, read_records
+from kdump.scan.records import RecordColumns
+from kdump.scan.window_records import read_records
 from kdump.target.virtual_directory import BytesSource
 
 Pair = tuple[bytes | None, bytes | None]

@@ -19,9 +19,10 @@ from kdump.formats import record_batch
 from kdump.formats.compression import Codec, compress, decompress
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.formats.record_batch import Record
-from kdump.scan import records as scanned
+from kdump.scan import giant_batches, window_records
 from kdump.scan.batches import read_windows
-from kdump.scan.records import LOCKSTEP_LANES, RecordColumns, read_records
+from kdump.scan.records import LOCKSTEP_LANES, MOST_RECORDS, RecordColumns
+from kdump.scan.window_records import read_records
 
 CODECS = list(Codec)
 
@@ -165,9 +166,10 @@ def test_a_batch_decoded_in_pieces_has_the_same_records(
 ) -> None:
     rows = [record(n, value=bytes([n % 251]) * (n % 700)) for n in range(1_500)]
     part = batch(rows, codec=codec)
-    monkeypatch.setattr(scanned, "LARGEST_WINDOW_BYTES", 5_000)
+    for module in (window_records, giant_batches):
+        monkeypatch.setattr(module, "LARGEST_WINDOW_BYTES", 5_000)
     monkeypatch.setattr("kdump.scan.batches.LARGEST_WINDOW_BYTES", 5_000)
-    monkeypatch.setattr(scanned, "STREAM_CHUNK_BYTES", 3_000)
+    monkeypatch.setattr(giant_batches, "STREAM_CHUNK_BYTES", 3_000)
     found = columns_of(part, window_bytes=4_000)
     assert len([columns for columns in found if columns.count]) > 1
     assert all_values(found) == plain(part)[0]
@@ -191,7 +193,7 @@ def test_a_wrong_record_count_is_reported(
     count: int, what: str, codec: Codec, in_pieces: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if in_pieces:
-        monkeypatch.setattr(scanned, "_decompress", lambda *_: None)
+        monkeypatch.setattr(window_records, "_decompress", lambda *_: None)
     part = bytearray(batch([record(n) for n in range(10)], codec=codec))
     part[57:61] = count.to_bytes(4, "big", signed=True)
     found = columns_of(bytes(part))
@@ -204,8 +206,8 @@ def test_a_wrong_record_count_is_reported(
 def test_a_record_that_expands_beyond_the_limit_is_not_decoded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(scanned, "LARGEST_WINDOW_BYTES", 1 << 16)
-    monkeypatch.setattr(scanned, "LARGEST_EXPANSION", 1)
+    monkeypatch.setattr(window_records, "LARGEST_WINDOW_BYTES", 1 << 16)
+    monkeypatch.setattr(giant_batches, "LARGEST_EXPANSION", 1)
     part = batch([record(0, value=bytes(1 << 20))], codec=Codec.ZSTD)
     (window,) = read_windows(BytesSource(part))
 
@@ -223,10 +225,10 @@ def test_an_unknown_codec_affects_only_its_batch(codec_id: int) -> None:
     assert "codec" in problem.what
 
 
-@pytest.mark.parametrize("count", [1, scanned.MOST_RECORDS + 1])
+@pytest.mark.parametrize("count", [1, MOST_RECORDS + 1])
 def test_a_kept_problem_does_not_keep_the_bytes_of_its_batch_in_memory(count: int) -> None:
     header = record_batch.decode_header(batch([record(0)]))
-    zeroes = compress(Codec.GZIP, bytes(7 * scanned.MOST_RECORDS))
+    zeroes = compress(Codec.GZIP, bytes(7 * MOST_RECORDS))
     malformed = record_batch.encode_batch(
         replace(header, attributes=Codec.GZIP, records_count=count, last_offset_delta=count - 1),
         zeroes,

@@ -19,7 +19,7 @@ from kdump.formats import record_batch
 from kdump.formats.control_records import ABORT, COMMIT, ControlRecordError, parse_type
 from kdump.formats.transaction_index import AbortedTxn
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
-from kdump.scan.records import read_records
+from kdump.scan.window_records import read_records
 from kdump.state.markers import is_control
 from kdump.target.refusal import Refused
 

@@ -59,7 +59,7 @@ def rewrite_part(
 
     Args:
         part: the part.
-        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Returns:
         What is written, in order; or why Kafka's cleaner fails on the part.

@@ -89,7 +89,7 @@ def scan_part(
 
     Args:
         part: the part.
-        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Returns:
         The scan; or why the part cannot be compacted: it is damaged, or Kafka's cleaner fails on

@@ -23,7 +23,8 @@ from kdump.formats.cursor import MAX_VARLONG_BYTES
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Bytes, Column, Flags, Window
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns, read_records
+from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
+from kdump.scan.window_records import read_records
 from kdump.target.refusal import Refused
 
 IsKept = Callable[[RecordColumns, Column], Flags]
@@ -90,7 +91,7 @@ def rebuilt_batches(
         horizon_ms: the delete horizon of each; :data:`NO_HORIZON` for none.
         is_kept: which records stay.
         log_name: for refusals.
-        largest_record_bytes: as for :func:`~kdump.scan.records.read_records`.
+        largest_record_bytes: as for :func:`~kdump.scan.window_records.read_records`.
 
     Raises:
         Refused: Kafka's cleaner fails on one of them.
