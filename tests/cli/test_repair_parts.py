@@ -13,6 +13,7 @@ from builders.json_answers import objects
 from builders.log_directories import offset_checkpoint
 from builders.trees import contents_of, tree_of
 from builders.verified import END_OFFSET, LogModel, file
+from kdump.apply.lock import hold_locks
 from kdump.cli.commands.checkpoint import CHECKPOINTS
 from kdump.formats import names, producer_snapshot
 from kdump.formats.names import FileKind
@@ -115,7 +116,7 @@ def test_topics_with_remote_storage_are_left_unchanged_and_named(
     assert tree_of(partition) == before
 
 
-@pytest.mark.parametrize(
+BROKEN = pytest.mark.parametrize(
     ("command", "broken"),
     [
         (("rebuild-index", *DENSE), "00000000000000000000.index"),
@@ -123,6 +124,10 @@ def test_topics_with_remote_storage_are_left_unchanged_and_named(
         (("snapshot", "rebuild"), "00000000000000000012.snapshot"),
     ],
 )
+"""Each command, with a file that it repairs when it is rubbish."""
+
+
+@BROKEN
 def test_a_run_does_what_its_dry_run_previewed_and_can_be_undone(
     log_dir: Path, partition: Path, command: tuple[str, ...], broken: str
 ) -> None:
@@ -142,6 +147,112 @@ def test_a_run_does_what_its_dry_run_previewed_and_can_be_undone(
     assert contents_of(log_dir) != before
     assert kdump("undo", log_dir).exit_status == 0
     assert contents_of(log_dir) == before
+
+
+@BROKEN
+@pytest.mark.parametrize(
+    ("below", "given", "log_dir_said"),
+    [
+        ("", "logs", "logs"),
+        ("", "logs/orders-0", "logs"),
+        ("", "linked/orders-0", "linked"),
+        ("logs", ".", "."),
+        ("logs", "orders-0", "."),
+        ("logs", "../logs/orders-0", "../logs"),
+        ("logs/orders-0", "..", ".."),
+        ("logs/orders-0", ".", ".."),
+        ("logs/orders-0/deeper", "..", "../.."),
+    ],
+)
+def test_relative_paths_are_printed_as_given(
+    log_dir: Path,
+    partition: Path,
+    command: tuple[str, ...],
+    broken: str,
+    below: str,
+    given: str,
+    log_dir_said: str,
+) -> None:
+    (log_dir.parent / "linked").symlink_to(log_dir)
+    (partition / "deeper").mkdir()
+    (partition / broken).write_bytes(b"rubbish!")
+    before = contents_of(log_dir)
+    cwd = log_dir.parent / below
+
+    predicted = run_kdump([*command, "--dry-run", given, "--output", "jsonl"], cwd)
+    text = run_kdump([*command, "--verbose", given], cwd)
+
+    said = objects(predicted.stdout)
+    assert {row["log_dir"] for row in said if "log_dir" in row} == {log_dir_said}
+    assert [row["directory"] for row in said if row["type"] == "partition"] == ["orders-0"]
+    assert f"{Path(log_dir_said) / 'orders-0'}: 1 change\n" in text.stdout.decode()
+    assert str(log_dir.parent) not in (predicted.stdout + text.stdout + text.stderr).decode()
+    assert contents_of(log_dir) != before
+    assert run_kdump(["undo", log_dir_said], cwd).exit_status == 0
+    assert contents_of(log_dir) == before
+
+
+@pytest.mark.parametrize(
+    ("below", "directory", "log_dir_said"),
+    [("", "logs/orders-0/", "logs"), ("logs", "orders-0/", "."), ("logs/orders-0", "", "..")],
+)
+def test_the_log_directory_of_a_relative_segment_is_relative(
+    log_dir: Path, partition: Path, below: str, directory: str, log_dir_said: str
+) -> None:
+    index = file(partition, 0, FileKind.OFFSET_INDEX)
+    index.unlink()
+    log = file(partition, 0, FileKind.LOG).name
+
+    outcome = run_kdump(
+        ["rebuild-index", *DENSE, f"{directory}{log}", "--output", "jsonl"], log_dir.parent / below
+    )
+
+    said = objects(outcome.stdout)
+    assert {row["log_dir"] for row in said if "log_dir" in row} == {log_dir_said}
+    assert index.exists()
+
+
+@pytest.mark.parametrize("name", ["linked-0", "orders-0"])
+def test_a_segment_reached_through_a_link_is_repaired_where_it_is(
+    log_dir: Path, partition: Path, name: str
+) -> None:
+    index = file(partition, 0, FileKind.OFFSET_INDEX)
+    index.unlink()
+    log = file(partition, 0, FileKind.LOG).name
+    (log_dir.parent / "elsewhere").mkdir()
+    (log_dir.parent / "elsewhere" / name).symlink_to(partition)
+
+    outcome = run_kdump(
+        ["rebuild-index", *DENSE, f"elsewhere/{name}/{log}", "--output", "jsonl"], log_dir.parent
+    )
+
+    said = objects(outcome.stdout)
+    assert {row["log_dir"] for row in said if "log_dir" in row} == {str(log_dir)}
+    assert index.exists()
+
+
+def test_a_directory_given_by_several_paths_is_repaired_once(
+    log_dir: Path, partition: Path
+) -> None:
+    (log_dir.parent / "linked").symlink_to(log_dir)
+    file(partition, 0, FileKind.OFFSET_INDEX).unlink()
+    paths = ["logs/orders-0", "linked", str(log_dir), "linked/orders-0", "logs/../logs"]
+
+    outcome = run_kdump(["rebuild-index", *DENSE, *paths, "--output", "jsonl"], log_dir.parent)
+
+    said = objects(outcome.stdout)
+    assert [row["log_dir"] for row in said if row["type"] == "directory"] == ["logs"]
+    assert [row["directory"] for row in said if row["type"] == "partition"] == ["orders-0"]
+    assert outcome.exit_status == 1
+
+
+def test_a_relative_partition_locks_the_directory_around_it(log_dir: Path, partition: Path) -> None:
+    file(partition, 0, FileKind.OFFSET_INDEX).unlink()
+    with hold_locks([log_dir]):
+        outcome = run_kdump(["rebuild-index", *DENSE, "orders-0"], log_dir)
+
+    assert b"holds the lock of the directory" in outcome.stderr
+    assert not file(partition, 0, FileKind.OFFSET_INDEX).exists()
 
 
 # resolve

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kdump.cli.options.repair_options import RepairArguments
@@ -46,7 +46,7 @@ class NamedPath:
     """A path named on the command line.
 
     Attributes:
-        log_dir: the log directory.
+        log_dir: the log directory, by the path as it was given.
         partition: name of the partition's directory; None for all partitions.
         base_offset: base offset of the segment; None for all segments.
     """
@@ -61,13 +61,18 @@ def find_named_paths(
 ) -> list[NamedPath]:
     """Find log directories and partitions, and with ``segments`` also logs of segments.
 
-    Other paths are reported.
+    A log directory that is named by several paths is one, by the first of them. Other paths are
+    reported.
     """
     found: list[NamedPath] = []
+    log_dirs: dict[Location, Location] = {}
     for path in paths:
         try:
             with phase(f"listing {path}"):
                 named = _named(path, segments=segments)
+                if named is not None:
+                    log_dir = log_dirs.setdefault(named.log_dir.resolved(), named.log_dir)
+                    named = replace(named, log_dir=log_dir)
         except OSError as failure:
             diagnostics.report(path, failure)
             continue
@@ -89,11 +94,22 @@ def _named(path: Location, *, segments: bool) -> NamedPath | None:
         parsed = names.parse_offset_file_name(path.name)
         if parsed is None or parsed.kind is not FileKind.LOG:
             return None
-        return NamedPath(location.parent.parent, location.parent.name, parsed.offset)
+        log_dir = _as_given(_around(path.parent), location.parent.parent)
+        return NamedPath(log_dir, location.parent.name, parsed.offset)
     kind = directory_kind(path)
     if kind.is_partition:
-        return NamedPath(location.parent, location.name)
-    return NamedPath(location) if kind.is_log_directory else None
+        return NamedPath(_as_given(_around(path), location.parent), location.name)
+    return NamedPath(path) if kind.is_log_directory else None
+
+
+def _around(path: Location) -> Location:
+    """Return the directory around ``path``, relative if ``path`` is."""
+    return path / ".." if path.name in ("", "..") else path.parent
+
+
+def _as_given(given: Location, location: Location) -> Location:
+    """Return the path ``given`` if it leads to ``location``; through a link it may not."""
+    return given if given.resolved() == location.resolved() else location
 
 
 def in_use(part: RepairPart) -> dict[PartitionState, RepairPart]:
