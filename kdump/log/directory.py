@@ -94,8 +94,8 @@ class LogDirectory:
         meta_properties: None if the file is missing or not readable.
         checkpoints: the offset checkpoints.
         partitions: by topic, number and state.
-        identities: what the names of all directories of partitions say: the partition and its
-            state, also of those that were not to be listed.
+        identities: partition and state, by the names of all directories of partitions, also of
+            those that were not selected; in this order.
         unreadable: names of the partitions whose directories cannot be listed.
         refused: names of directories that stop a broker from starting, or that no partition can
             have. They are neither listed nor changed.
@@ -243,7 +243,7 @@ def _read(
             cleaner_offsets=reader.read_offsets(names.CLEANER_OFFSET_CHECKPOINT),
         ),
         partitions=tuple(sorted(partitions, key=_order)),
-        identities=tuple(identities),
+        identities=tuple(sorted(identities, key=_identity_order)),
         unreadable=tuple(sorted(unreadable)),
         refused=tuple(sorted(refused)),
         foreign=tuple(sorted(files - names.LOG_DIRECTORY_FILES - _TEMPORARY_NAMES)),
@@ -266,6 +266,11 @@ _TEMPORARY_NAMES: Final = frozenset(
     name + names.TEMPORARY_SUFFIX for name in names.LOG_DIRECTORY_FILES
 )
 _STATE_ORDER: Final = list(PartitionState)
+
+
+def _identity_order(identity: tuple[TopicPartition, PartitionState]) -> tuple[TopicPartition, int]:
+    key, state = identity
+    return key, _STATE_ORDER.index(state)
 
 
 def _order(partition: Partition) -> tuple[str, int, int, str]:
