@@ -156,6 +156,9 @@ def test_nothing_is_written_after_a_failed_write(monkeypatch: pytest.MonkeyPatch
 NEEDED = {
     "checkpoint set": ("recovery-point", "a-0=1"),
     "compact": ("--topic", "a"),
+    "grep": ("-e", "pattern"),
+    "lookup": ("--timestamp", "max"),
+    "metadata diff": ("--from", "0", "--to", "1"),
     "delete-records": ("--partition", "a-0", "--before", "1"),
     "retain": ("--topic", "a"),
 }

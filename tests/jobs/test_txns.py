@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.log_directories import write_log_directory, write_partition
+from builders.metadata_log import partition_record, topic_record, write_metadata_log
 from builders.recovery import marker, of_producer
 from builders.transaction_states import key_of, log_of, value_of
 from builders.transactional_logs import (
@@ -163,6 +164,9 @@ def test_damage_in_a_coordinators_log_leaves_unknown_what_hangs(tmp_path: Path) 
     parts = [log_of([(key_of("a"), value_of(producer_id=99))], offset) for offset in range(3)]
     broken = parts[1][:-1] + bytes([parts[1][-1] ^ 1])
     path = write_partition(root / "__transaction_state-0", {0: b"".join(parts)})
+    write_metadata_log(
+        root, [topic_record("__transaction_state", 1), partition_record(1, 0, [1], [1])]
+    )
     assert orders(report(root)).open_transactions[0].judgement.is_hanging
     (path / log_name(0)).write_bytes(parts[0] + broken + parts[2])
 

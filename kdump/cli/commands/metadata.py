@@ -1,4 +1,4 @@
-"""Show the cluster's metadata at any offset, its history, and what differs."""
+"""Show the cluster's metadata, its history, and what differs."""
 
 from __future__ import annotations
 
