@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,7 +10,7 @@ import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import TIME, paths_argument
+from kdump.cli.options.parameters import now_option, paths_argument
 from kdump.cli.options.selection_options import nothing_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, format_option
 from kdump.errors import ExitStatus, UsageProblem
@@ -52,13 +51,7 @@ class GroupsFormat(enum.Enum):
 )
 @selection_options
 @click.option("--members", is_flag=True, help="Show the members of groups and their assignments.")
-@click.option(
-    "--now",
-    "now_ms",
-    type=TIME,
-    metavar="TIME",
-    help="Report offsets as expired as of TIME: ISO 8601 or epoch milliseconds (default: now).",
-)
+@now_option("Report offsets as expired as of TIME")
 @format_option(
     GroupsFormat,
     "output",
@@ -72,7 +65,7 @@ def command(
     group_globs: tuple[str, ...],
     selection: PartitionSelection,
     members: bool,
-    now_ms: int | None,
+    now_ms: int,
     output: GroupsFormat,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -103,14 +96,13 @@ def command(
             report = report_groups(request, engine.options, engine.progress)
         _report_problems(report, diagnostics)
         _require_found(report, request.groups, selection, directories)
-        at_ms = round(time.time() * 1000) if now_ms is None else now_ms
         if output is GroupsFormat.RESET_CSV:
             from kdump.cli.output.reset_csv import write_reset_csv
 
             write_reset_csv(report)
         else:
             is_filtered = bool(group_globs) or not selection.is_everything
-            _write(report, output, at_ms, paths, members=members, is_filtered=is_filtered)
+            _write(report, output, now_ms, paths, members=members, is_filtered=is_filtered)
     return diagnostics.status
 
 

@@ -12,7 +12,7 @@ import click
 
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import TIME, paths_argument
+from kdump.cli.options.parameters import now_option, paths_argument
 from kdump.cli.options.repair_options import RepairArguments, repair_options
 from kdump.cli.options.selection_options import (
     require_selected,
@@ -73,13 +73,7 @@ _QUIET: Final = ("sound", "unclean", "deleted", "stray")
     "keep every valid batch and quarantine the damaged bytes.",
 )
 @selection_options
-@click.option(
-    "--now",
-    "now_ms",
-    type=TIME,
-    metavar="TIME",
-    help="Expire producers as of TIME: ISO 8601 or epoch milliseconds (default: now).",
-)
+@now_option("Expire producers as of TIME")
 @repair_options
 @config_options
 @engine_options
@@ -87,7 +81,7 @@ def command(
     paths: Sequence[Location],
     policy_name: RecoverPolicy,
     selection: PartitionSelection,
-    now_ms: int | None,
+    now_ms: int,
     repair: RepairArguments,
     config: ConfigArguments,
     engine: EngineArguments,
@@ -121,7 +115,7 @@ def command(
             settings=config.settings_of(directories),
             selection=selection,
             policy=Policy(policy_name.value),
-            now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
+            now_ms=now_ms,
         )
         results = recover(request, engine.options, engine.progress)
         done = plan_and_apply([result.target for result in results], writing)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import TIME, NumberParameter, paths_argument
+from kdump.cli.options.parameters import NumberParameter, now_option, paths_argument
 from kdump.cli.options.selection_options import require_selected, selection_options
 from kdump.cli.output.rendering import OutputFormat, output_option
 from kdump.errors import ExitStatus
@@ -44,13 +43,7 @@ _MOST_MINUTES = 2**31 - 1
     metavar="MINUTES",
     help="Report a transaction as hanging only if its producer wrote nothing for longer.",
 )
-@click.option(
-    "--now",
-    "now_ms",
-    type=TIME,
-    metavar="TIME",
-    help="Evaluate timeouts as of TIME: ISO 8601 or epoch milliseconds (default: now).",
-)
+@now_option("Evaluate timeouts as of TIME")
 @output_option
 @engine_options
 def command(
@@ -59,7 +52,7 @@ def command(
     hanging: bool,
     id_globs: tuple[str, ...],
     max_timeout_minutes: int,
-    now_ms: int | None,
+    now_ms: int,
     output: OutputFormat,
     engine: EngineArguments,
 ) -> ExitStatus:
@@ -80,7 +73,6 @@ def command(
     from kdump.jobs.txns import TxnsRequest, is_needed, txns
     from kdump.log.directory import read_log_directory
 
-    now_ms = round(time.time() * 1000) if now_ms is None else now_ms
     diagnostics = Diagnostics()
     log_dirs = find_log_directories(paths, diagnostics)
     if not log_dirs:

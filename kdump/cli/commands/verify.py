@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import click
 from kdump.cli.options.config_options import ConfigArguments, config_options
 from kdump.cli.options.conflicts import require_at_most_one, require_with
 from kdump.cli.options.engine_options import EngineArguments, engine_options
-from kdump.cli.options.parameters import TIME, max_record_bytes_option, paths_argument
+from kdump.cli.options.parameters import max_record_bytes_option, now_option, paths_argument
 from kdump.cli.options.selection_options import selection_options
 from kdump.cli.output.events import EventFormat, open_printer
 from kdump.cli.output.rendering import format_option
@@ -38,14 +37,7 @@ class RepairPolicy(enum.Enum):
 @click.option("--deep", is_flag=True, help="Also decode every record.")
 @max_record_bytes_option
 @selection_options
-@click.option(
-    "--now",
-    "now_ms",
-    type=TIME,
-    metavar="TIME",
-    help="Report timestamps after TIME as in the future: ISO 8601 or epoch milliseconds "
-    "(default: now).",
-)
+@now_option("Report timestamps after TIME as in the future")
 @click.option("--verbose", "-v", is_flag=True, help="Show every finding, including info.")
 @format_option(
     VerifyFormat,
@@ -84,7 +76,7 @@ def command(
     deep: bool,
     max_record_bytes: int | None,
     selection: PartitionSelection,
-    now_ms: int | None,
+    now_ms: int,
     verbose: bool,
     output_format: VerifyFormat,
     strict: bool,
@@ -109,7 +101,7 @@ def command(
         paths=paths,
         selection=selection,
         level=Level.QUICK if quick else Level.DEEP if deep else Level.DEFAULT,
-        now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
+        now_ms=now_ms,
         config=config,
         engine=engine,
         is_strict=strict,

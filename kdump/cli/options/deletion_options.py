@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 import functools
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
-from kdump.cli.options.parameters import TIME
+from kdump.cli.options.parameters import now_option
 from kdump.cli.options.repair_options import RepairArguments, writing_options
 from kdump.cli.output.events import EventFormat
 
@@ -49,7 +48,7 @@ def deletion_options(command: Command) -> Command:
         keep_undo: bool,
         output_format: EventFormat,
         verbose: bool,
-        now_ms: int | None,
+        now_ms: int,
         high_watermark: HighWatermark | None,
         **others: Any,
     ) -> Any:
@@ -58,7 +57,7 @@ def deletion_options(command: Command) -> Command:
             keep_undo=keep_undo,
             output_format=output_format,
             verbose=verbose,
-            now_ms=round(time.time() * 1000) if now_ms is None else now_ms,
+            now_ms=now_ms,
             is_replicated=high_watermark is HighWatermark.END,
         )
         return command(*args, deletion=deletion, **others)
@@ -77,14 +76,7 @@ def deletion_options(command: Command) -> Command:
             help="Assume with end that every log is fully replicated (default: use "
             "replication-offset-checkpoint; a partition without a line in it loses nothing).",
         ),
-        click.option(
-            "--now",
-            "now_ms",
-            type=TIME,
-            metavar="TIME",
-            help="Evaluate retention and compaction as of TIME: ISO 8601 or epoch milliseconds "
-            "(default: now).",
-        ),
+        now_option("Evaluate retention and compaction as of TIME"),
     ):
         decorated = option(decorated)
     return decorated  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -129,6 +130,26 @@ class PropertyParameter(click.ParamType[tuple[str, str]]):
 TIME = TimeParameter()
 OFFSET = NumberParameter()
 SIZE = SizeParameter()
+
+
+def _current_time_ms() -> int:
+    return round(time.time() * 1000)
+
+
+def now_option(what: str) -> Callable[[Command], Command]:
+    """Add ``--now``, as the argument ``now_ms`` in epoch milliseconds.
+
+    Args:
+        what: what the command does as of that time, up to and with the word TIME.
+    """
+    return click.option(
+        "--now",
+        "now_ms",
+        type=TIME,
+        metavar="TIME",
+        default=_current_time_ms,
+        help=f"{what}: ISO 8601 or epoch milliseconds (default: now).",
+    )
 
 
 def max_record_bytes_option(command: Command) -> Command:
