@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 import click
@@ -245,8 +244,7 @@ def _report_damage(result: PartitionDiff | NotCompared, diagnostics: Diagnostics
         return
     for replica in result.replicas:
         for damage in replica.damages:
-            where = replica.path / PurePath(damage.path).name
-            diagnostics.report(where, f"bytes {damage.start} to {damage.end}: {damage.problem}")
+            diagnostics.report_damage(damage)
         if (more := replica.damage_count - len(replica.damages)) > 0:
             diagnostics.report(replica.path, f"{counted(more, 'more damaged range')}")
         if replica.refusal is not None:

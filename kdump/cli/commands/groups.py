@@ -158,24 +158,18 @@ def _retention_ms(settings: Sequence[Settings]) -> int:
 
 def _report_problems(report: GroupsReport, diagnostics: Diagnostics) -> None:
     """Report damage in the coordinators' logs, and what cannot be read."""
-    from kdump.storage.local_disk import local
-
     for log in report.coordinators:
         for damage in log.damage:
-            diagnostics.report(
-                local(damage.path),
-                f"bytes {damage.start} to {damage.end}: {damage.problem}",
-            )
+            diagnostics.report_damage(damage)
         if log.unreadable is not None:
-            diagnostics.report(local(log.unreadable.path), OSError(log.unreadable.what))
+            unreadable = log.unreadable
+            diagnostics.report_problem(unreadable.path, unreadable.what, is_damage=False)
     for log, problem in report.failures:
         diagnostics.report(log.replica.partition.path, f"a coordinator does not load it: {problem}")
     for each in report.problems:
         diagnostics.report(each.path, each.error)
     for damage in report.damaged_ends:
-        diagnostics.report(
-            local(damage.path), f"bytes {damage.start} to {damage.end}: {damage.problem}"
-        )
+        diagnostics.report_damage(damage)
 
 
 def _require_found(

@@ -182,8 +182,7 @@ def _rows(answers: Iterable[ReplicaAnswer], diagnostics: Diagnostics) -> Iterato
             diagnostics.report(path, OSError(0, found.what, found.path))
             continue
         for damage in found.damages:
-            file = path / damage.path.rpartition("/")[2]
-            diagnostics.report(file, f"bytes {damage.start} to {damage.end}: {damage.problem}")
+            diagnostics.report_damage(damage)
         for malformed, what in found.malformed:
             diagnostics.report(malformed, what)
         yield _row(each.replica, found, is_most_advanced=each.is_most_advanced)

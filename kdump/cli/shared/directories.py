@@ -8,7 +8,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kdump.cli.output.events import write_line
 from kdump.errors import ExitStatus, KdumpError, UsageProblem
@@ -26,6 +26,9 @@ from kdump.log.directory import DirectoryKind, LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase
 from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.log.valid_windows import Damage
 
 Value = TypeVar("Value")
 
@@ -46,6 +49,11 @@ class Diagnostics:
             )
         else:
             self._report(path, str(problem), ExitStatus.DAMAGE_LEFT)
+
+    def report_damage(self, damage: Damage) -> None:
+        """Report a damaged range of a log."""
+        self.status |= ExitStatus.DAMAGE_LEFT
+        write_line(f"kdump: {damage}", sys.stderr)
 
     def report_problem(self, path: str, what: str, *, is_damage: bool) -> None:
         """Report what a job could not read, or found to be damaged."""
