@@ -92,7 +92,7 @@ def command(
     listed.splits += [
         split for split, result in zip(splits, results, strict=True) if result.has_only_on_one
     ]
-    if output in (OutputFormat.TEXT, OutputFormat.TABLE):
+    if output.is_for_people:
         _write_for_people(output, rows, listed, report)
     else:
         _write_for_programs(output, rows, listed, report)

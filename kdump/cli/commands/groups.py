@@ -118,8 +118,9 @@ def _write(
     from kdump.cli.output.groups_output import group_rows, sections, summary_lines, summary_row
     from kdump.cli.output.sections import open_sections
 
-    for_people = output in (GroupsFormat.TEXT, GroupsFormat.TABLE)
-    with open_sections(OutputFormat(output.value), sections(for_people=for_people)) as out:
+    output_format = OutputFormat(output.value)
+    for_people = output_format.is_for_people
+    with open_sections(output_format, sections(for_people=for_people)) as out:
         out.rows(group_rows(report, now_ms, with_members=members, for_people=for_people))
         out.summary(
             summary_row(report, now_ms),

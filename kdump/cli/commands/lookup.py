@@ -238,7 +238,7 @@ def _record_fields(record: FoundRecord | None) -> Row:
 
 def _show(rows: Sequence[Row], output: OutputFormat) -> None:
     """Write the answers: one as a block, several as a table; people see notes below."""
-    if output not in (OutputFormat.TEXT, OutputFormat.TABLE):
+    if not output.is_for_people:
         with open_output(output, COLUMNS) as out:
             out.rows(rows)
     elif len(rows) == 1:

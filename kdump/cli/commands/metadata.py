@@ -29,7 +29,6 @@ Point = tuple[int | None, int | None]
 """An offset or a time in epoch milliseconds; neither is the end of the log."""
 _END: Final[Point] = (None, None)
 _MOST_PROBLEMS: Final = 20
-_JSON: Final = (OutputFormat.JSON, OutputFormat.JSONL)
 
 
 class PointParameter(click.ParamType[Point]):
@@ -111,7 +110,7 @@ def show(
         return problems.status
     shown = show_metadata(copies, MetadataPoint(*at), problems.report)
     metadata = _metadata_row(shown, selection)
-    if output in _JSON:
+    if output.is_json:
         with open_output(output, ()) as out:
             out.row(metadata)
         return problems.status
@@ -240,6 +239,7 @@ def history(
     With --topic or --partition, only events of these topics and partitions are listed.
     """
     from kdump.cli.output.metadata_output import EVENT_COLUMNS, history_lines
+    from kdump.cli.output.sections import write_summary
     from kdump.jobs.metadata_copies import committed_end
     from kdump.jobs.metadata_questions import HistoryReading
     from kdump.state.metadata_replay import MetadataPoint
@@ -275,7 +275,7 @@ def history(
     summary["unknown"] = [
         {"begin_offset": begin, "end_offset": end} for begin, end in reading.unknown
     ]
-    _write_summary(output, summary, history_lines(summary))
+    write_summary(output, summary, history_lines(summary))
     return problems.status
 
 
@@ -289,20 +289,10 @@ def _write(output: OutputFormat, columns: Sequence[Column], rows: Iterable[Row])
     """Write rows as they come; people see their old and new fields shortened."""
     from kdump.cli.output.metadata_output import for_people
 
-    is_for_people = output in (OutputFormat.TEXT, OutputFormat.TABLE)
+    is_for_people = output.is_for_people
     with open_output(output, columns) as out:
         for row in rows:
             out.row(for_people(row) if is_for_people else row)
-
-
-def _write_summary(output: OutputFormat, row: Row, lines: Iterable[str]) -> None:
-    """Write the summary: programs get the row, people the lines; CSV has rows only."""
-    if output in _JSON:
-        with open_output(output, ()) as out:
-            out.row(row)
-        return
-    for line in lines:
-        write_line(line, sys.stderr if output is OutputFormat.CSV else None)
 
 
 @command.command("diff")
@@ -335,6 +325,7 @@ def diff(
     Give two LOG_DIRs to compare their copies, or one and --from.
     """
     from kdump.cli.output.metadata_output import DIFFERENCE_COLUMNS, difference_lines
+    from kdump.cli.output.sections import write_summary
     from kdump.jobs.metadata_questions import compare_metadata
     from kdump.state.metadata_difference import difference_rows
     from kdump.state.metadata_replay import MetadataPoint
@@ -380,7 +371,7 @@ def diff(
         "differing_offset": None if comparison is None else comparison.differing_offset,
         "differences": differences,
     }
-    _write_summary(output, summary, difference_lines(summary))
+    write_summary(output, summary, difference_lines(summary))
     if comparison is not None and comparison.differing_offset is not None:
         problems.status |= ExitStatus.DAMAGE_LEFT
     is_same = not differences and (compared.are_same_copies or not selection.is_everything)

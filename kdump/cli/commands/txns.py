@@ -94,7 +94,7 @@ def command(
         selection,
         id_globs,
         only_hanging=hanging,
-        is_for_people=output in (OutputFormat.TEXT, OutputFormat.TABLE),
+        is_for_people=output.is_for_people,
     )
     with open_sections(output, SECTIONS) as out:
         _write(shown, out)

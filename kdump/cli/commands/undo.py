@@ -112,7 +112,7 @@ def _undo(
             except KeyboardInterrupt as stop:
                 stop.add_note(f"{log_dir}: may be partly changed; run the command again to finish")
                 raise
-    is_brief = output in (OutputFormat.TEXT, OutputFormat.TABLE) and not verbose
+    is_brief = output.is_for_people and not verbose
     shown = restored[:MAX_LISTED] if is_brief else restored
     with _note("" if dry_run else f"{log_dir}: run {run.undo_id} ({run.command}) is undone"):
         with open_output(output, FILE_COLUMNS) as out:

@@ -199,7 +199,7 @@ class _Rows(_Printer):
         super().__init__(form)
         self._output = output
         self._is_table = output_format is OutputFormat.TABLE
-        self._is_json = output_format in (OutputFormat.JSON, OutputFormat.JSONL)
+        self._is_json = output_format.is_json
 
     def records(self, part: FoundInFile) -> None:
         where = _where(part)

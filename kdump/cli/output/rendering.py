@@ -72,6 +72,15 @@ class OutputFormat(enum.Enum):
     JSONL = "jsonl"
     CSV = "csv"
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether people read it, rather than programs."""
+        return self in (OutputFormat.TEXT, OutputFormat.TABLE)
+
+    @property
+    def is_json(self) -> bool:
+        return self in (OutputFormat.JSON, OutputFormat.JSONL)
+
 
 _ALIGNED_RIGHT: Final = frozenset({Kind.NUMBER, Kind.BYTES})
 
@@ -182,7 +191,7 @@ def open_output(
     Raises:
         OSError: writing failed; :class:`BrokenPipeError` if the reader is gone.
     """
-    if output_format in (OutputFormat.JSON, OutputFormat.JSONL):
+    if output_format.is_json:
         yield current_json_output()
         return
     binary = sys.stdout.buffer if stream is None else stream

@@ -12,12 +12,10 @@ import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, Output, OutputFormat, Row, open_output
-
-_FOR_PROGRAMS: Final = frozenset({OutputFormat.JSON, OutputFormat.JSONL, OutputFormat.CSV})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +64,28 @@ def open_sections(
     Raises:
         OSError: writing failed; :class:`BrokenPipeError` if the reader is gone.
     """
-    if output_format in _FOR_PROGRAMS:
-        with open_output(output_format, _union(sections)) as output:
-            yield _Stream(output, has_summary=output_format is not OutputFormat.CSV)
-    else:
+    if output_format.is_for_people:
         tables = _Tables(sections)
         yield tables
         tables.write(output_format)
+    else:
+        with open_output(output_format, _union(sections)) as output:
+            yield _Stream(output, output_format)
+
+
+def write_summary(output_format: OutputFormat, row: Row, lines: Iterable[str]) -> None:
+    """Write a summary: JSON has ``row``, people see ``lines``; with CSV they go to standard error.
+
+    Raises:
+        OSError: as :func:`open_sections`.
+    """
+    if output_format.is_json:
+        with open_output(output_format, ()) as output:
+            output.row(row)
+        return
+    stream = sys.stdout if output_format.is_for_people else sys.stderr
+    for line in lines:
+        write_line(line, stream)
 
 
 def _union(sections: Sequence[Section]) -> list[Column]:
@@ -87,9 +100,9 @@ def _union(sections: Sequence[Section]) -> list[Column]:
 class _Stream:
     """Rows for programs."""
 
-    def __init__(self, output: Output, *, has_summary: bool) -> None:
+    def __init__(self, output: Output, output_format: OutputFormat) -> None:
         self._output = output
-        self._has_summary = has_summary
+        self._format = output_format
 
     def row(self, row: Row) -> None:
         self._output.row(row)
@@ -98,11 +111,7 @@ class _Stream:
         self._output.rows(rows)
 
     def summary(self, row: Row, lines: Iterable[str]) -> None:
-        if self._has_summary:
-            self._output.row(row)
-            return
-        for line in lines:
-            write_line(line, sys.stderr)
+        write_summary(self._format, row, lines)
 
 
 class _Tables:
