@@ -246,7 +246,7 @@ def _high_watermark(replica: Replica, key: TopicPartition) -> int | None:
 def _split(each: PartitionTransactions) -> TxnsSplit:
     key, partition = each.topic_partition, each.replica.partition
     directory = each.replica.log_directory
-    checkpoints = directory.checkpoints
+    log_start_offset, flushed_offset = directory.load_offsets(key)
     has_coordinator = key.topic == TRANSACTION_STATE_TOPIC
     is_all_read = has_coordinator or not directory.is_clean
     return TxnsSplit(
@@ -254,10 +254,8 @@ def _split(each: PartitionTransactions) -> TxnsSplit:
         size_bytes=partition.data_bytes if is_all_read else _SNAPSHOT_READ_BYTES,
         label=partition.path.name,
         name=partition.path.name,
-        log_start_offset=(checkpoints.log_start_offsets or {}).get(key, 0),
-        flushed_offset=None
-        if directory.is_clean
-        else (checkpoints.recovery_points or {}).get(key, 0),
+        log_start_offset=log_start_offset,
+        flushed_offset=flushed_offset,
         high_watermark=each.high_watermark,
         has_coordinator=has_coordinator,
     )

@@ -117,6 +117,17 @@ class LogDirectory:
     foreign: tuple[str, ...]
     problems: tuple[FileProblem, ...]
 
+    def load_offsets(self, key: TopicPartition) -> tuple[int, int | None]:
+        """The log start offset and the flushed offset with which a broker loads a live log.
+
+        Both are 0 without a line in their checkpoint. After a clean shutdown there is no flushed
+        offset, because nothing is recovered.
+        """
+        start = (self.checkpoints.log_start_offsets or {}).get(key, 0)
+        if self.is_clean:
+            return start, None
+        return start, (self.checkpoints.recovery_points or {}).get(key, 0)
+
 
 def directory_kind(path: Location) -> DirectoryKind:
     """Say what a directory is by the names in it and, in doubt, one level below.

@@ -255,7 +255,6 @@ def _find_at(
     from kdump.log.directory import directory_kind, read_log_directory
     from kdump.tables.kafka_log.found_partitions import (
         FoundPartition,
-        checkpointed,
         lone_partition,
         lone_segment,
     )
@@ -288,7 +287,7 @@ def _find_at(
                 loaded = as_loaded(partition, diagnostics)
                 key = partition.topic_partition
                 if loaded is not None and key is not None:
-                    offsets = checkpointed(directory, key)
+                    offsets = directory.load_offsets(key)
                     yield FoundPartition(loaded, *offsets, loaded.segments, key)
         else:
             diagnostics.refuse(path)

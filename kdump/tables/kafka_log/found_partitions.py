@@ -185,7 +185,7 @@ def _in_log_directory(
         if partition.state is PartitionState.LIVE and partition.topic_partition is not None:
             key = partition.topic_partition
             loaded = as_loaded(partition)
-            yield FoundPartition(loaded, *checkpointed(found, key), loaded.segments, key)
+            yield FoundPartition(loaded, *found.load_offsets(key), loaded.segments, key)
 
 
 def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int | None]:
@@ -198,13 +198,4 @@ def _offsets_of(log_dir: Location, key: TopicPartition | None) -> tuple[int, int
         )
     except OSError:
         return FIRST_OFFSET, FIRST_OFFSET
-    return checkpointed(parent, key)
-
-
-def checkpointed(log_dir: LogDirectory, key: TopicPartition) -> tuple[int, int | None]:
-    """Log start offset and flushed offset of a partition, as :class:`FoundPartition` has them."""
-    checkpoints = log_dir.checkpoints
-    start = (checkpoints.log_start_offsets or {}).get(key, FIRST_OFFSET)
-    if log_dir.is_clean:
-        return start, None
-    return start, (checkpoints.recovery_points or {}).get(key, FIRST_OFFSET)
+    return parent.load_offsets(key)
