@@ -15,6 +15,7 @@ from builders.suite_parts import Part, implied_markers, part_of, summary_lines
         (("slow",), Part.SLOW),
         (("differential",), Part.DIFFERENTIAL),
         (("differential", "slow"), Part.DIFFERENTIAL),
+        (("soak", "differential", "slow"), Part.SOAK),
         (("lint",), Part.LINT),
     ],
 )
@@ -35,4 +36,5 @@ def test_the_summary_lists_skipped_tests_with_their_reasons() -> None:
         "fast: 2 run; 1 skipped: zsh is not installed",
         "slow: not selected",
         "differential: 0 run; 1 skipped: no Java",
+        "soak: not selected",
     ]

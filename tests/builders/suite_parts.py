@@ -1,7 +1,7 @@
-"""The parts of the suite: lint, fast, slow and differential. Each test is in exactly one.
+"""The parts of the suite: lint, fast, slow, differential and soak. Each test is in exactly one.
 
-``lint`` and ``differential`` are markers. A test that asks for Kafka's classes is differential, and
-one that asks for Spark is slow, whether or not it is marked.
+``lint``, ``slow``, ``differential`` and ``soak`` are markers. A test that asks for Kafka's classes is differential, and
+one that asks for Spark is slow, whether or not it is marked; a soak test may ask for either.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Part(enum.Enum):
     FAST = "fast"
     SLOW = "slow"
     DIFFERENTIAL = "differential"
+    SOAK = "soak"
 
 
 NEEDS_KAFKA: Final = frozenset({"kafka_classpath", "java_classpath", "loader_server"})
@@ -39,7 +40,7 @@ def implied_markers(fixture_names: Collection[str]) -> Iterator[str]:
 
 def part_of(markers: Collection[str]) -> Part:
     """Return the part of a test with these markers."""
-    for part in (Part.LINT, Part.DIFFERENTIAL, Part.SLOW):
+    for part in (Part.LINT, Part.SOAK, Part.DIFFERENTIAL, Part.SLOW):
         if part.value in markers:
             return part
     return Part.FAST
