@@ -295,6 +295,7 @@ USES_THE_DISK: Final = {
     "cli/command_group.py": "lists the modules of the commands",
     "cli/main.py": "writes what is known of a crash",
     "cli/options/config_options.py": "reads a file of an option, which may be a pipe",
+    "cli/output/out_file.py": "writes the file of --out",
     "cli/output/streams.py": "opens standard streams",
 }
 """Rooms and modules that may use the disk without a location, and why."""

@@ -1,0 +1,188 @@
+"""The file that a command writes with ``--out``.
+
+The file is complete or not there: it is written beside its name, synced, and renamed. Only its
+owner can read it, because what kdump collects can hold secrets of the cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+import click
+
+from kdump.errors import KdumpError, UsageProblem
+from kdump.storage.entries import EntryKind
+from kdump.storage.local_disk import local
+from kdump.storage.location import Location
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TEMPORARY_PREFIX: Final = ".kdump-out-"
+
+
+class OutFileError(KdumpError):
+    """The file of ``--out`` cannot be written."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutFile:
+    """The file of ``--out``: it can be written, as far as can be known before.
+
+    Attributes:
+        name: as typed.
+        path: without links.
+        is_replaced: whether an existing file is replaced.
+    """
+
+    name: str
+    path: Path
+    is_replaced: bool
+
+    @classmethod
+    def checked(cls, name: str, *, is_replaced: bool) -> Self:
+        """The file of this name, which need not exist.
+
+        Raises:
+            UsageProblem: it is not a regular file, it exists and is not to be replaced, or it is
+                inside a log directory.
+            OutFileError: its directory is missing or cannot be looked at.
+        """
+        try:
+            out = cls(name, Path(name).resolve(), is_replaced)
+            out._refuse_existing()
+            _refuse_log_directories(out)
+            out._require_writable_directory()
+        except (OSError, ValueError, RuntimeError) as failure:
+            raise _problem(name, failure) from failure
+        return out
+
+    def _require_writable_directory(self) -> None:
+        """Fail before the work, not after it."""
+        directory = self.path.parent
+        if not os.access(directory, os.W_OK | os.X_OK):
+            status = os.statvfs(directory)
+            code = errno.EROFS if status.f_flag & os.ST_RDONLY else errno.EACCES
+            raise OSError(code, os.strerror(code), str(directory))
+
+    def write(self, pieces: Iterable[str]) -> int:
+        """Write the file, and return its size in bytes.
+
+        Raises:
+            UsageProblem: another program has created the file since it was checked.
+            OutFileError: it cannot be written; then nothing is left of it.
+        """
+        try:
+            return self._written(pieces)
+        except OSError as failure:
+            raise _problem(self.name, failure) from failure
+
+    def _written(self, pieces: Iterable[str]) -> int:
+        directory = self.path.parent
+        descriptor, name = tempfile.mkstemp(prefix=_TEMPORARY_PREFIX, dir=directory)
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.writelines(pieces)
+                file.flush()
+                os.fsync(descriptor)
+                size_bytes = os.fstat(descriptor).st_size
+            self._refuse_existing()
+            temporary.rename(self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        _sync_directory(directory)
+        return size_bytes
+
+    def _refuse_existing(self) -> None:
+        kind = local(str(self.path)).kind()
+        if kind is None:
+            return
+        if kind is EntryKind.DIRECTORY:
+            raise UsageProblem(f"--out {self.name}: is a directory: name a file in it")
+        if kind is not EntryKind.FILE:
+            raise UsageProblem(f"--out {self.name}: is not a regular file: name another")
+        if not self.is_replaced:
+            raise UsageProblem(f"--out {self.name}: exists: name another file, or give --force")
+
+
+def _refuse_log_directories(out: OutFile) -> None:
+    """Refuse a file inside a log directory or a partition, at any depth.
+
+    Raises:
+        UsageProblem: it is inside one.
+        OSError: the directory of the file cannot be listed.
+    """
+    from kdump.log.directory import directory_kind
+
+    for directory in out.path.parents:
+        place = local(str(directory))
+        try:
+            kind = directory_kind(place)
+        except OSError:
+            if directory == out.path.parent and not _is_directory(place):
+                raise
+            continue
+        if kind.is_log_directory or kind.is_partition:
+            raise UsageProblem(
+                f"--out {out.name}: is inside the {kind.value} {directory}: name a file elsewhere"
+            )
+
+
+def _is_directory(place: Location) -> bool:
+    return place.kind() is EntryKind.DIRECTORY
+
+
+def _sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable, where the file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _problem(name: str, failure: Exception) -> OutFileError:
+    what = failure.strerror if isinstance(failure, OSError) else None
+    return OutFileError(f"--out {name}: {what or failure}")
+
+
+def out_option(what: str) -> Callable[[Command], Command]:
+    """Add ``--out FILE`` and ``--force`` to a command, as its argument ``out``.
+
+    That is an :class:`OutFile`, checked before the command begins.
+
+    Args:
+        what: what the command writes there, as in "Write the document".
+    """
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_one_argument(*args: Any, out_name: str, force: bool, **others: Any) -> Any:
+            out = OutFile.checked(out_name, is_replaced=force)
+            return command(*args, out=out, **others)
+
+        decorated: Any = with_one_argument
+        decorated = click.option(
+            "--force", is_flag=True, help="Replace FILE of --out if it exists."
+        )(decorated)
+        return click.option(  # type: ignore[no-any-return]
+            "--out",
+            "out_name",
+            type=click.Path(),
+            metavar="FILE",
+            required=True,
+            help=f"{what} to FILE, outside the log directories; only you can read it.",
+        )(decorated)
+
+    return decorate
