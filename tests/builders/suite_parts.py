@@ -1,7 +1,8 @@
 """The parts of the suite: lint, fast, slow, differential and soak. Each test is in exactly one.
 
-``lint``, ``slow``, ``differential`` and ``soak`` are markers. A test that asks for Kafka's classes is differential, and
-one that asks for Spark is slow, whether or not it is marked; a soak test may ask for either.
+``lint``, ``slow``, ``differential`` and ``soak`` are markers. A test that asks for Kafka's classes
+is differential, and one that asks for Spark is slow, whether or not it is marked; a soak test may
+ask for either.
 """
 
 from __future__ import annotations
