@@ -24,6 +24,7 @@ from kdump.formats.message_decoder import (
     java_message,
     read_unsigned_varint,
 )
+from kdump.formats.message_encoder import encode
 from kdump.formats.remote_log_metadata import event_text
 from kdump.formats.schema import MessageSchema, RecordType
 from kdump.formats.schemas import (
@@ -253,6 +254,27 @@ def decode_cluster_metadata(value: bytes) -> tuple[str, int, MessageValue]:
     """
     record_type, version, message = _decode_framed(metadata.RECORD_TYPES, value)
     return record_type.name, version, message
+
+
+def encode_cluster_metadata(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
+    """Encode the value of a record of ``__cluster_metadata`` or of its snapshots.
+
+    Args:
+        name: Kafka's name for the type of record.
+        version: of the record.
+        fields: as :func:`decode_cluster_metadata` returns them.
+
+    Raises:
+        EncodingError: a value does not fit its field, or not this version.
+        KeyError: there is no such type.
+    """
+    record_type = _METADATA_TYPES[name]
+    # All three numbers of the frame are varints, and small.
+    frame = bytes([_FRAME_VERSION, record_type.id, version])
+    return frame + encode(record_type.value, fields, version)
+
+
+_METADATA_TYPES: Final = {each.name: each for each in metadata.RECORD_TYPES.values()}
 
 
 def _decode_framed(

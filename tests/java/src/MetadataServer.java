@@ -3,11 +3,13 @@ import java.io.File;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,7 +19,9 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.metadata.MetadataJsonConverters;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.record.internal.ControlRecordType;
 import org.apache.kafka.common.record.internal.ControlRecordUtils;
 import org.apache.kafka.common.record.internal.FileRecords;
@@ -41,8 +45,9 @@ import org.apache.kafka.server.common.ApiMessageAndVersion;
  * Says what image Kafka has of a metadata log at an offset, and writes random metadata logs.
  *
  * <p>A request is a line of words with tabs between them: {@code image LOG OFFSET}, for the image after the record at
- * the offset, or {@code write LOG SEED BATCHES}. An answer is a line {@code image}, a tab and the image as JSON, or a
- * line {@code end}, a tab and the end offset of the log; then an empty line.
+ * the offset, {@code write LOG SEED BATCHES}, or {@code encode TYPE VERSION JSON}, for the bytes of a record. An answer
+ * is a line {@code image}, a tab and the image as JSON, a line {@code end}, a tab and the end offset of the log, or a
+ * line {@code bytes}, a tab and the bytes in hex; then an empty line.
  */
 public final class MetadataServer {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -64,6 +69,9 @@ public final class MetadataServer {
             String[] words = line.split("\t");
             if (words[0].equals("image")) {
                 answers.println("image\t" + JSON.writeValueAsString(image(new File(words[1]), Long.parseLong(words[2]))));
+            } else if (words[0].equals("encode")) {
+                answers.println("bytes\t" + HexFormat.of().formatHex(
+                    encoded(Short.parseShort(words[1]), Short.parseShort(words[2]), words[3])));
             } else {
                 RandomMetadataLog log = new RandomMetadataLog(Long.parseLong(words[2]));
                 Files.write(Path.of(words[1]), log.write(Integer.parseInt(words[3])));
@@ -72,6 +80,15 @@ public final class MetadataServer {
             answers.println();
             answers.flush();
         }
+    }
+
+    private static byte[] encoded(short type, short version, String json) throws IOException {
+        ApiMessageAndVersion record = new ApiMessageAndVersion(
+            MetadataJsonConverters.readJson(JSON.readTree(json), type, version), version);
+        ObjectSerializationCache cache = new ObjectSerializationCache();
+        ByteBuffer value = ByteBuffer.allocate(MetadataRecordSerde.INSTANCE.recordSize(record, cache));
+        MetadataRecordSerde.INSTANCE.write(record, cache, new ByteBufferAccessor(value));
+        return value.array();
     }
 
     private static Map<String, Object> image(File log, long last) throws IOException {
