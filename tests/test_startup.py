@@ -5,9 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
+import pytest
+
+from builders.batches import batches
+from builders.log_directories import write_log_directory, write_partition
 from kdump.cli.command_group import command_names
+from kdump.formats import producer_snapshot
 
 HEAVY: Final = frozenset(
     {
@@ -56,3 +62,42 @@ def test_help_and_completion_of_every_command_need_no_heavy_packages() -> None:
 def test_the_version_is_printed_without_reading_the_packages_metadata() -> None:
     asked = ["import kdump.cli.main as main", "assert main.run(['--version']) == 0"]
     assert "importlib.metadata" not in loaded_after(asked)
+
+
+@pytest.fixture(scope="module")
+def log_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log directory with a valid partition."""
+    path = tmp_path_factory.mktemp("startup") / "logs"
+    write_log_directory(path, clean=True, high_watermarks={("orders", 0): 6})
+    snapshot = {f"{6:020d}.snapshot": producer_snapshot.encode([])}
+    write_partition(path / "orders-0", {0: b"".join(batches(2))}, others=snapshot)
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["lookup", "--offset", "4"],
+        ["lookup", "--timestamp", "max"],
+        ["lookup", "--timestamp", "latest", "--isolation-level", "read_committed"],
+        ["ls"],
+        ["info"],
+        ["checkpoint", "show"],
+    ],
+    ids=" ".join,
+)
+def test_commands_that_read_a_few_bytes_import_no_heavy_package(
+    words: list[str], log_dir: Path
+) -> None:
+    asked = [
+        "import kdump.cli.main as main",
+        f"assert main.run({[*words, str(log_dir), '--output', 'json']!r}) == 0",
+    ]
+    heavy = HEAVY | {
+        "multiprocessing",
+        "kdump.apply",
+        "kdump.broker",
+        "kdump.check",
+        "kdump.target",
+    }
+    assert not heavy & loaded_after(asked)

@@ -8,12 +8,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-import crc32c
-
 from kdump.apply.journal import Fingerprint
 from kdump.apply.journal_record import ROOT
 from kdump.apply.operations import states_of
 from kdump.apply.pinned_directory import directory_of, opened, status_at
+from kdump.formats.checksum import crc32c
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 from kdump.phases import during
 from kdump.storage.local_disk import local
@@ -43,7 +42,7 @@ def fingerprints_of(
                 continue
             path = name if is_root else f"{directory}/{name}"
             is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
-            checksum = crc32c.crc32c(local(log_dir / path).read()) if is_small else None
+            checksum = crc32c(local(log_dir / path).read()) if is_small else None
             fingerprints[path] = Fingerprint(state.size_bytes, state.metadata.modified_ns, checksum)
     return fingerprints
 
@@ -63,7 +62,7 @@ def kept_file_fingerprint(path: Path, *, is_whole: bool = False) -> Fingerprint:
     if stat.S_ISLNK(status.st_mode):
         with directory_of(path) as directory:
             target = os.readlink(os.fsencode(path.name), dir_fd=directory)
-        return Fingerprint(status.st_size, status.st_mtime_ns, crc32c.crc32c(target))
+        return Fingerprint(status.st_size, status.st_mtime_ns, crc32c(target))
     with opened(path) as descriptor:
         status = os.fstat(descriptor)
         checksum = _checksum(descriptor, status.st_size, is_whole=is_whole)
@@ -79,6 +78,6 @@ def _checksum(descriptor: int, size_bytes: int, *, is_whole: bool) -> int:
     for start, end in ranges:
         position = start
         while data := os.pread(descriptor, min(_CHUNK_BYTES, end - position), position):
-            checksum = crc32c.crc32c(data, checksum)
+            checksum = crc32c(data, checksum)
             position += len(data)
     return checksum

@@ -29,14 +29,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import crc32c
-
 from kdump.apply.files import Files, Metadata
 from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_json import decode_journal, encode_journal
 from kdump.apply.journal_validation import RefusedJournalError, require_valid
 from kdump.apply.pinned_directory import opened, pinned, status_at
 from kdump.errors import KdumpError
+from kdump.formats.checksum import crc32c
 from kdump.words import discard_command
 
 _TEMPORARY: Final = "-journal"
@@ -99,7 +98,7 @@ def write_journal(log_dir: Path, journal: Journal, state: RunState, files: Files
         raise KdumpError(
             f"{log_dir}: too many changes for one run; name fewer partitions at a time"
         )
-    head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
+    head = {"kdump": _FORMAT, "size_bytes": len(body), "crc32c": crc32c(body)}
     temporary = log_dir / journal.own_name(_TEMPORARY)
     # 1.
     files.unlink(temporary)
@@ -226,7 +225,7 @@ def _read(descriptor: int, size_bytes: int) -> Journal:
     with os.fdopen(os.dup(descriptor), "rb") as file:
         head, _, body = file.read(size_bytes).partition(b"\n")
     header = json.loads(head)
-    if (header["size_bytes"], header["crc32c"]) != (len(body), crc32c.crc32c(body)):
+    if (header["size_bytes"], header["crc32c"]) != (len(body), crc32c(body)):
         raise ValueError("checksum")
     if header["kdump"] != _FORMAT:
         raise RefusedJournalError(

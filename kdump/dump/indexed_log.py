@@ -19,7 +19,6 @@ from kdump.formats.compression import Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import (
     HEADER_BYTES,
-    HEADER_DTYPE,
     LOG_OVERHEAD_BYTES,
     MIN_LENGTH_BYTES,
     PREFIX_BYTES,
@@ -32,6 +31,7 @@ from kdump.scan.batches import (
     Window,
     read_windows,
 )
+from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.scan.source import read_at
 from kdump.scan.window_records import read_records
 from kdump.storage.byte_source import ByteSource

@@ -18,6 +18,7 @@ from kdump.formats.errors import FormatError
 from kdump.formats.java.java_text import java_utf8_bytes
 from kdump.formats.message_set import Message
 from kdump.scan.batches import BatchColumns, Column, Window
+from kdump.scan.header_columns import increment_sequences
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet
 
@@ -103,7 +104,7 @@ def _last_sequence(batches: BatchColumns) -> Column:
     return np.where(
         batches.base_sequence == record_batch.NO_SEQUENCE,
         record_batch.NO_SEQUENCE,
-        record_batch.increment_sequences(batches.base_sequence, batches.last_offset_delta),
+        increment_sequences(batches.base_sequence, batches.last_offset_delta),
     )
 
 

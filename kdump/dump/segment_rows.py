@@ -23,6 +23,7 @@ from kdump.formats.internal_topics import control_record_value
 from kdump.formats.message_set import Message
 from kdump.formats.record_batch import RecordHeader
 from kdump.scan.batches import BatchColumns, Window
+from kdump.scan.header_columns import increment_sequences
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, Skipped
 
@@ -76,7 +77,7 @@ def _batch_fields(batches: BatchColumns) -> list[list[Any]]:
     last_sequence = np.where(
         batches.base_sequence == record_batch.NO_SEQUENCE,
         record_batch.NO_SEQUENCE,
-        record_batch.increment_sequences(batches.base_sequence, batches.last_offset_delta),
+        increment_sequences(batches.base_sequence, batches.last_offset_delta),
     )
     columns = [*batches.columns().values(), batches.last_offset, last_sequence]
     return [column.tolist() for column in columns]

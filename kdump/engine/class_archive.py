@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import crc32c
-
 from kdump.engine.spark_installation import Java, Spark
+from kdump.formats.checksum import crc32c
 
 _MOST_LINKS: Final = 40
 _CHUNK_BYTES: Final = 1 << 20
@@ -171,5 +170,5 @@ def _checksum(path: Path) -> str:
     checksum = 0
     with path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
-            checksum = crc32c.crc32c(chunk, checksum)
+            checksum = crc32c(chunk, checksum)
     return f"{checksum:08x}"

@@ -9,7 +9,6 @@ worker died. Whoever runs a job merges the results.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -129,4 +128,6 @@ def trace_of(failure: Exception) -> str:
     """The traceback of a failure; empty for failures that the message explains."""
     if isinstance(failure, OSError | KdumpError | FormatError | MemoryError):
         return ""
+    import traceback
+
     return "".join(traceback.format_exception(failure))

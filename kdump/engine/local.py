@@ -11,9 +11,8 @@ import functools
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
 from types import TracebackType
-from typing import Any, Final, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast
 
 from kdump.engine.job import (
     Job,
@@ -30,6 +29,9 @@ from kdump.engine.job import (
 from kdump.engine.progress import SILENT, TICK_SECONDS, Progress
 from kdump.engine.task_groups import TaskLimits, task_groups
 from kdump.processes.worker_pool import StartMethod, WorkerPool, start_method, usable_cpus
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 FORKED_POOL_BYTES: Final = 32 << 20
 """With this many bytes forked workers pay off: each takes milliseconds to start."""
@@ -155,6 +157,8 @@ def _run_in(
     pool: WorkerPool, splits: Sequence[Split], tasks: Sequence[list[int]], progress: Progress
 ) -> Iterator[_Done]:
     """Give the index of each split with its result, as they come."""
+    from multiprocessing.connection import wait
+
     waiting = deque(tasks)
     busy: dict[Connection[Any, Any], deque[int]] = {}
 

@@ -16,15 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from kdump.formats.errors import FormatError
+from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS
 from kdump.formats.index_search import NO_SLOT, Column, largest_lower_bounds
 
-ENTRY_FIELDS: Final = (
-    ("relative_offset", ">i4"),
-    ("position", ">i4"),
+ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(
+    [(name, f">{code}") for name, code in OFFSET_ENTRY_FIELDS]
 )
-"""An entry, in the order of the bytes: name and NumPy type of each field."""
-
-ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
 ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
 
 _STEP_BYTES: Final = 64 << 10

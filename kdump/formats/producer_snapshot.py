@@ -10,42 +10,45 @@ dump tool prints them.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import crc32c
-import numpy as np
-
+from kdump.formats.checksum import crc32c
 from kdump.formats.errors import FormatError
 from kdump.formats.record_batch import wrap_int32
 
 HEADER_FIELDS: Final = (
-    ("version", ">i2"),
-    ("crc", ">u4"),
-    ("entries_count", ">i4"),
+    ("version", "h"),
+    ("crc", "I"),
+    ("entries_count", "i"),
 )
 ENTRY_FIELDS: Final = (
-    ("producer_id", ">i8"),
-    ("epoch", ">i2"),
-    ("last_sequence", ">i4"),
-    ("last_offset", ">i8"),
-    ("offset_delta", ">i4"),
-    ("timestamp", ">i8"),
-    ("coordinator_epoch", ">i4"),
-    ("current_txn_first_offset", ">i8"),
+    ("producer_id", "q"),
+    ("epoch", "h"),
+    ("last_sequence", "i"),
+    ("last_offset", "q"),
+    ("offset_delta", "i"),
+    ("timestamp", "q"),
+    ("coordinator_epoch", "i"),
+    ("current_txn_first_offset", "q"),
 )
-"""Header and entry, in the order of the bytes: name and NumPy type of each field."""
+"""Header and entry, in the order of the bytes: name and struct format of each field."""
 
-HEADER_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(HEADER_FIELDS))
-HEADER_BYTES: Final = HEADER_DTYPE.itemsize
-ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
-ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
+
+def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
+    return struct.Struct(">" + "".join(code for _, code in fields))
+
+
+HEADER_BYTES: Final = _layout(HEADER_FIELDS).size
+_ENTRY: Final = _layout(ENTRY_FIELDS)
+ENTRY_BYTES: Final = _ENTRY.size
 
 
 def _start_of(field: str) -> int:
-    names = [name for name, _ in HEADER_FIELDS]
-    return np.dtype(list(HEADER_FIELDS[: names.index(field)])).itemsize
+    before = [name for name, _ in HEADER_FIELDS].index(field)
+    return _layout(HEADER_FIELDS[:before]).size
 
 
 CRC_START: Final = _start_of("crc")
@@ -137,8 +140,8 @@ def decode(data: bytes | bytearray | memoryview) -> ProducerSnapshot:
     if count * ENTRY_BYTES > available:
         last_whole = HEADER_BYTES + available // ENTRY_BYTES * ENTRY_BYTES
         raise _ends_early(last_whole, HEADER_BYTES + count * ENTRY_BYTES, size)
-    rows = np.frombuffer(data, ENTRY_DTYPE, count, HEADER_BYTES).tolist()
-    entries = tuple(ProducerEntry(*row) for row in rows)
+    held = memoryview(data)[HEADER_BYTES : HEADER_BYTES + count * ENTRY_BYTES]
+    entries = tuple(ProducerEntry(*row) for row in _ENTRY.iter_unpack(held))
     return ProducerSnapshot(crc, entries, version, available - count * ENTRY_BYTES)
 
 
@@ -174,16 +177,14 @@ def read(data: bytes | bytearray | memoryview) -> ProducerSnapshot:
 
 def compute_crc(data: bytes | bytearray | memoryview) -> int:
     """Give the checksum that a whole snapshot should have stored."""
-    return int(crc32c.crc32c(memoryview(data)[CHECKED_START:]))
+    return crc32c(memoryview(data)[CHECKED_START:])
 
 
 def encode(entries: Iterable[ProducerEntry]) -> bytes:
     """Give the bytes that Kafka writes for these entries, in their order."""
-    rows: list[tuple[Any, ...]] = [
-        tuple(getattr(entry, name) for name, _ in ENTRY_FIELDS) for entry in entries
-    ]
-    body = len(rows).to_bytes(HEADER_BYTES - COUNT_START) + np.array(rows, ENTRY_DTYPE).tobytes()
-    crc = int(crc32c.crc32c(body))
+    rows = [_ENTRY.pack(*(getattr(entry, name) for name, _ in ENTRY_FIELDS)) for entry in entries]
+    body = len(rows).to_bytes(HEADER_BYTES - COUNT_START) + b"".join(rows)
+    crc = crc32c(body)
     return VERSION.to_bytes(CRC_START, signed=True) + crc.to_bytes(COUNT_START - CRC_START) + body
 
 

@@ -29,39 +29,39 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-import crc32c
-import numpy as np
-import numpy.typing as npt
-
+from kdump.formats.checksum import crc32c
 from kdump.formats.cursor import Cursor, write_varlong
 from kdump.formats.errors import FillError, FormatError
 
 HEADER_FIELDS: Final = (
-    ("base_offset", ">i8"),
-    ("length", ">i4"),
-    ("partition_leader_epoch", ">i4"),
-    ("magic", ">i1"),
-    ("crc", ">u4"),
-    ("attributes", ">i2"),
-    ("last_offset_delta", ">i4"),
-    ("base_timestamp", ">i8"),
-    ("max_timestamp", ">i8"),
-    ("producer_id", ">i8"),
-    ("producer_epoch", ">i2"),
-    ("base_sequence", ">i4"),
-    ("records_count", ">i4"),
+    ("base_offset", "q"),
+    ("length", "i"),
+    ("partition_leader_epoch", "i"),
+    ("magic", "b"),
+    ("crc", "I"),
+    ("attributes", "h"),
+    ("last_offset_delta", "i"),
+    ("base_timestamp", "q"),
+    ("max_timestamp", "q"),
+    ("producer_id", "q"),
+    ("producer_epoch", "h"),
+    ("base_sequence", "i"),
+    ("records_count", "i"),
 )
-"""The header, in the order of the bytes: name and NumPy type of each field."""
+"""The header, in the order of the bytes: name and struct format of each field."""
 
-HEADER_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(HEADER_FIELDS))
-HEADER_BYTES: Final = HEADER_DTYPE.itemsize
-_HEADER_STRUCT: Final = struct.Struct(">qiibIhiqqqhii")
+
+def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
+    return struct.Struct(">" + "".join(code for _, code in fields))
+
+
+_HEADER_STRUCT: Final = _layout(HEADER_FIELDS)
+HEADER_BYTES: Final = _HEADER_STRUCT.size
 
 
 def _field_start(name: str) -> int:
-    fields = HEADER_DTYPE.fields
-    assert fields is not None
-    return int(fields[name][1])
+    before = [field_name for field_name, _ in HEADER_FIELDS].index(name)
+    return _layout(HEADER_FIELDS[:before]).size
 
 
 LENGTH_START: Final = _field_start("length")
@@ -186,7 +186,7 @@ def decode_header(data: bytes | bytearray | memoryview, position: int = 0) -> Ba
 
 def compute_crc(batch: bytes | bytearray | memoryview) -> int:
     """CRC-32C of a whole batch (header included) as ``DefaultRecordBatch.computeChecksum``."""
-    return int(crc32c.crc32c(memoryview(batch)[CHECKED_START:]))
+    return crc32c(memoryview(batch)[CHECKED_START:])
 
 
 def decode_records(
@@ -332,17 +332,6 @@ def increment_sequence(sequence: int, increment: int) -> int:
     if sequence > wrap_int32(_INT32_MAX - increment):
         return wrap_int32(increment - (_INT32_MAX - sequence) - 1)
     return wrap_int32(sequence + increment)
-
-
-def increment_sequences(
-    sequence: npt.NDArray[np.int64], increment: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64]:
-    """:func:`increment_sequence` over columns, with -1 where a batch has no sequence."""
-    room = (_INT32_MAX - increment).astype(np.int32)
-    wrapped = np.where(
-        sequence > room, increment - (_INT32_MAX - sequence) - 1, sequence + increment
-    ).astype(np.int32)
-    return wrapped.astype(np.int64)
 
 
 def wrap_int32(value: int) -> int:

@@ -15,16 +15,13 @@ from typing import Final
 import numpy as np
 
 from kdump.formats.errors import FormatError
+from kdump.formats.index_layouts import TIME_ENTRY_FIELDS
 from kdump.formats.index_search import Column, largest_lower_bounds
 from kdump.formats.offset_index import partial_entry, relative_offsets
 
-ENTRY_FIELDS: Final = (
-    ("timestamp", ">i8"),
-    ("relative_offset", ">i4"),
+ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(
+    [(name, f">{code}") for name, code in TIME_ENTRY_FIELDS]
 )
-"""An entry, in the order of the bytes: name and NumPy type of each field."""
-
-ENTRY_DTYPE: Final[np.dtype[np.void]] = np.dtype(list(ENTRY_FIELDS))
 ENTRY_BYTES: Final = ENTRY_DTYPE.itemsize
 
 NO_TIMESTAMP: Final = -1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.engine.engine_choice import DEFAULT_OPTIONS, EngineOptions, run_job
 from kdump.engine.job import Split
@@ -25,9 +25,11 @@ from kdump.log.record_search import LIMIT_BYTES, RecordInSegment, RecordSearch
 from kdump.log.replicas import Replica, most_advanced, replicas_by_partition
 from kdump.log.selection import PartitionSelection
 from kdump.log.special_times import IsolationLevel, SpecialTime
-from kdump.log.valid_windows import Damage
-from kdump.state.leader_epochs import EpochHistory
+from kdump.state.epoch_history import EpochHistory
 from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.log.valid_windows import Damage
 
 _SPLIT_BYTES: Final = 64 << 10
 """About what a lookup reads."""

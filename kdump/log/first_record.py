@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.formats import record_batch
 from kdump.formats.compression import Codec, decompress_chunks
@@ -13,14 +13,20 @@ from kdump.formats.errors import FormatError
 from kdump.formats.message_set import Message
 from kdump.formats.record_batch import BatchHeader, Record
 from kdump.log.headers import BatchSpan
-from kdump.scan.batches import LARGEST_WINDOW_BYTES, BatchColumns, read_windows
-from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
-from kdump.scan.selection import Selection
 from kdump.scan.source import read_at
-from kdump.scan.walk import MessageSet, expand_window
 from kdump.storage.byte_source import ByteSource
 
+if TYPE_CHECKING:
+    from kdump.scan.batches import BatchColumns
+    from kdump.scan.records import RecordColumns
+    from kdump.scan.selection import Selection
+
 _CHUNK_BYTES: Final = 64 << 10
+_MOST_HELD_BYTES: Final = 16 << 20
+"""A larger record of a compressed batch is not decoded here; ``scan.records`` has that limit."""
+_FEW_BYTES: Final = 1 << 20
+_FEW_RECORDS: Final = 2000
+"""So many records are decoded one by one in less time than importing NumPy takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +102,32 @@ def first_record(
     """
     if span.size_bytes > most_bytes:
         found = _in_prefix(log, span, wanted, most_bytes)
-        if found is not None:
-            return found
+    else:
+        found = _in_few(log, span, wanted)
+    return _in_columns(log, span, wanted) if found is None else found
+
+
+def _in_few(log: ByteSource, span: BatchSpan, wanted: Selection) -> FoundRecord | None:
+    """The record if the batch is valid and has few; None for anything else, which columns say."""
+    if span.size_bytes > _FEW_BYTES:
+        return None
+    data = read_at(log, span.position, span.size_bytes)
+    if len(data) < span.size_bytes or data[record_batch.MAGIC_START] != 2:
+        return None
+    header = record_batch.decode_header(data)
+    if not 0 < header.records_count <= _FEW_RECORDS or record_batch.compute_crc(data) != header.crc:
+        return None
+    return _first_wanted(header, data, span, wanted, is_checked=True)
+
+
+def _in_columns(
+    log: ByteSource, span: BatchSpan, wanted: Selection
+) -> FoundRecord | FormatError | str | None:
+    """As :func:`first_record`, for any batch."""
+    from kdump.scan.batches import LARGEST_WINDOW_BYTES, read_windows
+    from kdump.scan.records import RecordColumns
+    from kdump.scan.walk import MessageSet, expand_window
+
     at_once = min(span.size_bytes, LARGEST_WINDOW_BYTES)
     window = next(read_windows(log, span.position, span.next_position, window_bytes=at_once))
     if not window.batches.count or not window.batches.is_valid[0]:
@@ -194,7 +224,13 @@ def _in_prefix(
     data = read_at(log, span.position, prefix_bytes)
     if len(data) < record_batch.HEADER_BYTES or data[record_batch.MAGIC_START] != 2:
         return None
-    header = record_batch.decode_header(data)
+    return _first_wanted(record_batch.decode_header(data), data, span, wanted, is_checked=False)
+
+
+def _first_wanted(
+    header: BatchHeader, data: bytes, span: BatchSpan, wanted: Selection, *, is_checked: bool
+) -> FoundRecord | None:
+    """The first wanted record in the beginning of a batch; None if none is, or after damage."""
     body = memoryview(data)[record_batch.HEADER_BYTES :]
     try:
         for record in _records(header, body):
@@ -206,10 +242,10 @@ def _in_prefix(
                     record.timestamp,
                     None if record.key is None else len(record.key),
                     None if record.value is None else len(record.value),
-                    is_checked=False,
+                    is_checked=is_checked,
                 )
     except FormatError:
-        pass  # mostly because the bytes end
+        pass  # in a prefix, mostly because the bytes end
     return None
 
 
@@ -231,7 +267,7 @@ def _records(header: BatchHeader, body: memoryview) -> Iterator[Record]:
             end = cursor.position
             left -= 1
         del held[:end]
-        if len(held) > LARGEST_RECORD_BYTES:
+        if len(held) > _MOST_HELD_BYTES:
             return
 
 

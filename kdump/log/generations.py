@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kdump.formats import names, offset_index, record_batch
+from kdump.formats import names, record_batch
 from kdump.formats.compression import CODEC_MASK, Codec
 from kdump.formats.errors import FormatError
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import BatchHeader
 from kdump.log.directory import LogDirectory
+from kdump.log.index_tail import first_offset_entries
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
 from kdump.scan.source import read_at
@@ -111,11 +112,11 @@ def _evidence(log: ByteSource, partition: Partition, segment: Segment) -> Iterat
     """What the first entries of an offset index show, and the batches that they lead to."""
     try:
         with partition.segment_path(segment, FileKind.OFFSET_INDEX).open_file() as source:
-            data = read_at(source, 0, _MOST_ENTRIES * offset_index.ENTRY_BYTES)
+            entries = first_offset_entries(source, _MOST_ENTRIES)
     except FileNotFoundError:
         return
-    index = offset_index.decode(data, segment.base_offset)
-    for offset, position in zip(index.offset.tolist(), index.position.tolist(), strict=True):
+    for relative_offset, position in entries:
+        offset = segment.base_offset + relative_offset
         header = _header_at(log, position)
         if (offset, position) == (segment.base_offset, 0) or header is None:
             continue  # padding, or damage

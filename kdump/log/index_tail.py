@@ -9,20 +9,15 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from kdump.formats import offset_index, time_index
+from kdump.formats.index_layouts import OFFSET_ENTRY_FIELDS, TIME_ENTRY_FIELDS, entry_layout
 from kdump.scan.source import read_at
 from kdump.storage.byte_source import ByteSource
 
 _PAGE_BYTES: Final = 4096
 
 
-def _layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
-    """Return the layout of the entry that the NumPy types of ``fields`` describe."""
-    return struct.Struct(">" + "".join({">i4": "i", ">i8": "q"}[code] for _, code in fields))
-
-
-_OFFSET_ENTRY: Final = _layout(offset_index.ENTRY_FIELDS)
-_TIME_ENTRY: Final = _layout(time_index.ENTRY_FIELDS)
+_OFFSET_ENTRY: Final = entry_layout(OFFSET_ENTRY_FIELDS)
+_TIME_ENTRY: Final = entry_layout(TIME_ENTRY_FIELDS)
 
 
 class OffsetIndexEntry(NamedTuple):
@@ -47,6 +42,17 @@ def last_offset_entry(source: ByteSource) -> OffsetIndexEntry | None:
     """
     slot = _count_used(source, _OFFSET_ENTRY) - 1
     return None if slot < 0 else OffsetIndexEntry(*_entry(source, _OFFSET_ENTRY, slot))
+
+
+def first_offset_entries(source: ByteSource, most: int) -> list[OffsetIndexEntry]:
+    """Return up to ``most`` entries from the first one on, padding included.
+
+    Raises:
+        OSError: reading fails.
+    """
+    data = read_at(source, 0, most * _OFFSET_ENTRY.size)
+    whole = len(data) - len(data) % _OFFSET_ENTRY.size
+    return [OffsetIndexEntry(*fields) for fields in _OFFSET_ENTRY.iter_unpack(data[:whole])]
 
 
 def offset_entry_at_or_below(source: ByteSource, relative_offset: int) -> OffsetIndexEntry | None:

@@ -10,10 +10,11 @@ A search reads at most :data:`LIMIT_BYTES`, whatever the size of the log, if the
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from kdump.formats import record_batch
 from kdump.formats.names import FileKind
 from kdump.formats.record_batch import NO_TIMESTAMP
 from kdump.log.first_record import FoundRecord, first_record
@@ -22,12 +23,14 @@ from kdump.log.headers import BatchSpan, batch_spans
 from kdump.log.index_tail import TimeIndexEntry, last_time_entry, time_entry_below
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
-from kdump.log.valid_windows import Damage, segment_part, valid_windows
-from kdump.scan.batches import BatchColumns
 from kdump.scan.selection import Selection
-from kdump.scan.source import is_zero
+from kdump.scan.source import is_zero, read_at
 from kdump.storage.location import Location, StoredFile
 from kdump.storage.metered import MeteredStorage
+
+if TYPE_CHECKING:
+    from kdump.log.valid_windows import Damage
+    from kdump.scan.batches import BatchColumns
 
 LIMIT_BYTES: Final = 1 << 20
 """The most that a search reads where the indexes hold."""
@@ -114,12 +117,12 @@ class RecordSearch:
         active = self.partition.segments[-1]
         with self._opened(active) as log:
             start = self._start(log, active, None)
-            end, reached, first_offset = active.base_offset, start, active.base_offset
-            for span in batch_spans(log, start, active.base_offset):
-                if reached == start:
-                    first_offset = span.base_offset
-                end, reached = span.last_offset + 1, span.next_position
-            if reached - start <= _TAIL_BYTES:
+            spans = list(batch_spans(log, start, active.base_offset))
+            end, reached = active.base_offset, start
+            if spans:
+                end, reached = spans[-1].last_offset + 1, spans[-1].next_position
+            if reached - start <= _TAIL_BYTES and not _are_valid(log, spans):
+                first_offset = spans[0].base_offset
                 end = self._valid_end(log, active, start, reached, first_offset)
             for span in self._spans_after(log, active, None, reached):
                 end = span.last_offset + 1
@@ -132,6 +135,8 @@ class RecordSearch:
 
         ``first_offset`` is that of the batch at ``start``.
         """
+        from kdump.log.valid_windows import Damage, segment_part, valid_windows
+
         end = None
         part = replace(segment_part(segment, None, start), end=stop)
         for step in valid_windows(log, part, window_bytes=_AFTER_DAMAGE_BYTES):
@@ -286,6 +291,8 @@ class RecordSearch:
         if isinstance(found, FoundRecord):
             return RecordInSegment(log.location, found)
         if found is not None:
+            from kdump.log.valid_windows import Damage
+
             self._note(Damage(str(log.location), span.position, span.next_position, found))
         return None
 
@@ -306,8 +313,10 @@ class RecordSearch:
         self, log: StoredFile, segment: Segment, following: Segment | None, position: int
     ) -> Iterator[BatchSpan]:
         """The valid batches after ``position``, where headers do not lead further."""
-        if following is None and _is_padding(log, position):
+        if position >= log.size_bytes or (following is None and _is_padding(log, position)):
             return
+        from kdump.log.valid_windows import Damage, segment_part, valid_windows
+
         part = segment_part(segment, following, position)
         for step in valid_windows(log, part, window_bytes=_AFTER_DAMAGE_BYTES):
             if isinstance(step, Damage):
@@ -337,6 +346,21 @@ def _is_padding(log: StoredFile, position: int) -> bool:
     return is_zero(log, position, min(end, position + _AFTER_DAMAGE_BYTES)) and is_zero(
         log, max(position, end - _AFTER_DAMAGE_BYTES), end
     )
+
+
+def _are_valid(log: StoredFile, spans: Sequence[BatchSpan]) -> bool:
+    """Whether all of some batches in a row have the right checksum; no for magic 0 and 1."""
+    if not spans:
+        return True
+    start = spans[0].position
+    data = memoryview(read_at(log, start, spans[-1].next_position - start))
+    for span in spans:
+        batch = data[span.position - start : span.next_position - start]
+        if len(batch) < span.size_bytes or batch[record_batch.MAGIC_START] != 2:
+            return False
+        if record_batch.compute_crc(batch) != record_batch.decode_header(batch).crc:
+            return False
+    return True
 
 
 def _spans_of(batches: BatchColumns) -> Iterator[BatchSpan]:

@@ -8,20 +8,21 @@ closing pipes. What goes through the pipes is up to whoever starts the pool.
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from kdump.processes.isolation import child_environment, environment
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import BaseContext
+    from multiprocessing.process import BaseProcess
 
 StartMethod = Literal["fork", "spawn"]
 
@@ -73,6 +74,9 @@ class WorkerPool:
             processes: how many workers.
             method: how they start, from :func:`start_method`.
         """
+        # Imported here, because it takes time and little work needs no worker.
+        import multiprocessing
+
         self._context: BaseContext = multiprocessing.get_context(method)
         self._is_forked = method == "fork"
         self._workers: dict[Connection[Any, Any], BaseProcess] = {}

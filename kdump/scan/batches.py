@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import crc32c
 import numpy as np
 import numpy.typing as npt
 
 from kdump.formats import message_set, record_batch
+from kdump.formats.checksum import crc32c
 from kdump.formats.errors import FormatError
+from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.storage.byte_source import ByteSource
 
 WINDOW_BYTES: Final = 1 << 20
@@ -279,7 +280,7 @@ def _walk(
     broken: list[int] = []
     view = memoryview(data)
     unpack = _LENGTH_TO_CRC.unpack_from
-    compute = crc32c.crc32c
+    compute = crc32c
     add = starts.append
     at = 0
     remaining = end - position
@@ -358,7 +359,7 @@ def _columns(data: Bytes, starts: Column, walked: int, position: int) -> BatchCo
     # View every byte of the window as the start of a header, then pick the right ones: several
     # times faster than gathering them byte by byte.
     anywhere = np.ndarray(len(data) - record_batch.HEADER_BYTES + 1, _HEADER, data, 0, (1,))
-    fields = anywhere[starts].view(record_batch.HEADER_DTYPE)
+    fields = anywhere[starts].view(HEADER_DTYPE)
     size_bytes = np.empty_like(starts)
     np.subtract(starts[1:], starts[:-1], out=size_bytes[:-1])
     size_bytes[-1:] = walked - starts[-1:]
@@ -435,10 +436,7 @@ def _giant_checksum(
     first = message_set.CHECKED_START if is_legacy else record_batch.CHECKED_START
     computed = 0
     for chunk in read_chunks(source, position + first, position + size_bytes):
-        if is_legacy:
-            computed = message_set.update_crc(chunk, computed)
-        else:
-            computed = crc32c.crc32c(chunk, computed)
+        computed = (message_set.update_crc if is_legacy else crc32c)(chunk, computed)
     return computed
 
 

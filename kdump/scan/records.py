@@ -30,6 +30,7 @@ from kdump.scan.batches import (
     Column,
     Flags,
 )
+from kdump.scan.header_columns import increment_sequences
 from kdump.scan.varint_columns import advance, beyond, varint, varlong
 
 LOCKSTEP_LANES: Final = 32
@@ -190,7 +191,7 @@ def _decode_columns(
         base_sequence = batches.base_sequence[batch]
         sequence = np.where(
             base_sequence >= 0,
-            record_batch.increment_sequences(base_sequence, offset_delta),
+            increment_sequences(base_sequence, offset_delta),
             record_batch.NO_SEQUENCE,
         )
     is_append_time = (batches.attributes & record_batch.LOG_APPEND_TIME_FLAG) != 0

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-import crc32c
 import numpy as np
 
 from kdump.formats import message_set, record_batch
+from kdump.formats.checksum import crc32c
 from kdump.scan.batches import PADDING_BYTES, Bytes, Column, Flags
+from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.scan.source import next_data, read_at
 from kdump.storage.byte_source import ByteSource
 
@@ -80,7 +81,7 @@ def is_valid_batch(source: ByteSource, position: int, end: int) -> bool:
     if batch[record_batch.MAGIC_START] != 2 or size < record_batch.HEADER_BYTES:
         return False
     crc = int.from_bytes(batch[record_batch.CRC_START : record_batch.CHECKED_START], "big")
-    return crc == crc32c.crc32c(batch[record_batch.CHECKED_START :])
+    return crc == crc32c(batch[record_batch.CHECKED_START :])
 
 
 def _is_filled(source: ByteSource, prefix: bytes, position: int, size: int) -> bool:
@@ -108,7 +109,7 @@ def _candidates(data: Bytes, count: int, position: int, end: int) -> list[int]:
     length_bytes = [data[at + record_batch.LENGTH_START + step] for step in range(4)]
     at = at[np.bitwise_or.reduce(length_bytes) != 0]
     headers = data[at[:, None] + np.arange(record_batch.HEADER_BYTES)]
-    fields = headers.view(record_batch.HEADER_DTYPE)[:, 0]
+    fields = headers.view(HEADER_DTYPE)[:, 0]
     length = fields["length"].astype(np.int64)
     remaining = np.minimum(end - position - at, LARGEST_BATCH_BYTES)
     is_possible = (length >= record_batch.MIN_LENGTH_BYTES) & (

@@ -1,15 +1,19 @@
-"""Select batches and records of a log by offset, time and key, up to a limit."""
+"""Select batches and records of a log by offset, time and key, up to a limit.
+
+A selection also serves where records are read one by one, so importing it does not import NumPy.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from kdump.formats import record_batch
 from kdump.formats.message_set import Message
-from kdump.scan.batches import BatchColumns, Flags
-from kdump.scan.records import RecordColumns
+
+if TYPE_CHECKING:
+    from kdump.scan.batches import BatchColumns, Flags
+    from kdump.scan.records import RecordColumns
 
 _PER_RECORD = (
     "batch",
@@ -63,6 +67,8 @@ class Selection:
         The largest timestamp in a header may be wrong, and the base timestamp is that of the first
         record only. Both are exact if the broker set them, and in plain messages of magic 0 and 1.
         """
+        import numpy as np
+
         mask = np.ones(batches.count, np.bool_)
         if self.from_offset is not None:
             mask &= batches.last_offset >= self.from_offset
@@ -83,6 +89,8 @@ class Selection:
 
     def _has_selected_time(self, batches: BatchColumns) -> Flags:
         """Return which batches are selected, if all records have the time in the header."""
+        import numpy as np
+
         mask = np.ones(batches.count, np.bool_)
         if self.from_time_ms is not None:
             mask &= batches.max_timestamp >= self.from_time_ms
@@ -114,6 +122,8 @@ class Selection:
 
     def records(self, columns: RecordColumns) -> RecordColumns:
         """Return only the selected records, and only the batches that have one."""
+        import numpy as np
+
         mask = np.ones(columns.count, np.bool_)
         if self.from_offset is not None:
             mask &= columns.offset >= self.from_offset
@@ -138,6 +148,8 @@ class Selection:
 
 
 def _has_key(columns: RecordColumns, key: bytes) -> Flags:
+    import numpy as np
+
     rows = np.flatnonzero(columns.key_size == len(key))
     for index, byte in enumerate(key):
         rows = rows[columns.data[columns.key_start[rows] + index] == byte]
@@ -148,6 +160,8 @@ def _has_key(columns: RecordColumns, key: bytes) -> Flags:
 
 def with_rows(columns: RecordColumns, mask: Flags) -> RecordColumns:
     """Return only the records in ``mask``, and only the batches with one or with a problem."""
+    import numpy as np
+
     kept = {name: getattr(columns, name)[mask] for name in _PER_RECORD}
     is_kept = np.zeros(columns.batches.count, np.bool_)
     is_kept[kept["batch"]] = True

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kdump.formats.checkpoints import EpochEntry
-from kdump.state.leader_epochs import EpochHistory
+from kdump.state.epoch_history import EpochHistory
 
 
 @dataclass(frozen=True, slots=True)

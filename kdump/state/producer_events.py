@@ -16,6 +16,7 @@ import numpy as np
 from kdump.formats import record_batch
 from kdump.formats.record_batch import NO_SEQUENCE, increment_sequence
 from kdump.scan.batches import BatchColumns, Column
+from kdump.scan.header_columns import increment_sequences
 from kdump.state.markers import Markers
 
 _MAX_ROWS_ONE_BY_ONE: Final = 12
@@ -144,9 +145,7 @@ def _run_bounds(
     if splits_at_sequences:
         base_sequence = batches.base_sequence[order]
         last_sequence = _last_sequence(batches, order)
-        following = record_batch.increment_sequences(
-            last_sequence[:-1], np.ones(len(order) - 1, np.int64)
-        )
+        following = increment_sequences(last_sequence[:-1], np.ones(len(order) - 1, np.int64))
         goes_on &= (base_sequence[1:] == following) & (base_sequence[1:] >= 0)
         goes_on &= last_sequence[:-1] >= 0
     breaks = np.flatnonzero(~goes_on)
@@ -158,7 +157,7 @@ def _run_bounds(
 
 def _last_sequence(batches: BatchColumns, rows: Column) -> Column:
     first = batches.base_sequence[rows]
-    last = record_batch.increment_sequences(first, batches.last_offset_delta[rows])
+    last = increment_sequences(first, batches.last_offset_delta[rows])
     return np.where(first == NO_SEQUENCE, NO_SEQUENCE, last)
 
 

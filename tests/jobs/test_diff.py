@@ -30,7 +30,7 @@ from kdump.jobs.diff.diff import (
     compare_replicas,
 )
 from kdump.jobs.diff.record_rows import RecordRows
-from kdump.state.leader_epochs import EpochHistory
+from kdump.state.epoch_history import EpochHistory
 from kdump.storage.local_disk import local
 
 CODECS: Final = (Codec.NONE, Codec.NONE, Codec.GZIP, Codec.LZ4, Codec.ZSTD)

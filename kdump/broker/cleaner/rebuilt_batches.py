@@ -23,6 +23,7 @@ from kdump.formats.cursor import MAX_VARLONG_BYTES
 from kdump.formats.errors import FormatError, OverLimitError
 from kdump.scan.arrow import gather_bytes
 from kdump.scan.batches import BatchColumns, Bytes, Column, Flags, Window
+from kdump.scan.header_columns import HEADER_DTYPE
 from kdump.scan.records import LARGEST_RECORD_BYTES, RecordColumns
 from kdump.scan.window_records import read_records
 from kdump.target.refusal import Refused
@@ -241,7 +242,7 @@ def _finished(batches: BatchColumns, row: int, body: _Body, horizon_ms: Column) 
 
 def _header(batches: BatchColumns, row: int, records_count: int) -> npt.NDArray[np.void]:
     """The header of a batch without its record count, timestamps, size and checksum."""
-    header = np.zeros((), record_batch.HEADER_DTYPE)
+    header = np.zeros((), HEADER_DTYPE)
     for name in (
         "base_offset",
         "partition_leader_epoch",

@@ -14,6 +14,7 @@ import numpy as np
 
 from kdump.formats import record_batch
 from kdump.scan.batches import BatchColumns, Column, Flags, Window
+from kdump.scan.header_columns import increment_sequences
 from kdump.scan.resync import find_batch
 from kdump.scan.walk import Skipped, walk_windows
 from kdump.state.markers import marker_rows, read_markers
@@ -179,9 +180,7 @@ class _Finder:
             base_sequence=columns["base_sequence"],
             last_sequence=np.where(
                 columns["base_sequence"] >= 0,
-                record_batch.increment_sequences(
-                    columns["base_sequence"], columns["last_offset_delta"]
-                ),
+                increment_sequences(columns["base_sequence"], columns["last_offset_delta"]),
                 record_batch.NO_SEQUENCE,
             ),
             leader_epoch=columns["partition_leader_epoch"],

@@ -204,10 +204,12 @@ def _log_directory_fields(
 
 def _lock_holder(directory: LogDirectory) -> str | None:
     """Return who holds the lock; None if nobody does, or if the storage has no locks."""
+    path = directory.path.storage.local_path(directory.path.path)
+    if path is None or not directory.has_lock_file:
+        return None
     from kdump.apply.lock import holder_of
 
-    path = directory.path.storage.local_path(directory.path.path)
-    return holder_of(path) if path is not None and directory.has_lock_file else None
+    return holder_of(path)
 
 
 def _totals(

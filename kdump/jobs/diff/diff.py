@@ -24,8 +24,8 @@ from kdump.log.valid_windows import Damage
 from kdump.phases import during
 from kdump.repair.policies import Policy, repair_partition
 from kdump.scan.records import LARGEST_RECORD_BYTES
+from kdump.state.epoch_history import EpochHistory
 from kdump.state.follower_truncation import LoadedReplica, Truncation, truncation_as_follower
-from kdump.state.leader_epochs import EpochHistory
 from kdump.storage.location import Location
 from kdump.target.refusal import Refusal
 

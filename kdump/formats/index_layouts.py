@@ -1,0 +1,23 @@
+"""The entries of the indexes in the order of their bytes: name and struct format of each field.
+
+They are apart from the modules that read whole indexes as columns, which import NumPy.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+OFFSET_ENTRY_FIELDS: Final = (
+    ("relative_offset", "i"),
+    ("position", "i"),
+)
+TIME_ENTRY_FIELDS: Final = (
+    ("timestamp", "q"),
+    ("relative_offset", "i"),
+)
+
+
+def entry_layout(fields: tuple[tuple[str, str], ...]) -> struct.Struct:
+    """Return the layout of an entry with these fields."""
+    return struct.Struct(">" + "".join(code for _, code in fields))
