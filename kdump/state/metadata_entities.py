@@ -1,13 +1,11 @@
-"""What a cluster's metadata consists of: partitions, brokers, ACLs and the rest, as values.
+"""What a cluster's metadata consists of: topics, partitions, ACLs and the rest, as values.
 
-Each follows the class of Kafka that it has the name of. Secrets are not kept: of a SCRAM
-credential there is only a fingerprint, to tell whether it changed.
+Each follows the class of Kafka that it has the name of. Secrets are in no row and in no text: salt
+and keys of a SCRAM credential are kept to be written again, never to be shown.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -18,6 +16,7 @@ NO_LEADER: Final = -1
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 _RECOVERY_STATES: Final = {0: "RECOVERED", 1: "RECOVERING"}
+_RECOVERY_CODES: Final = {word: code for code, word in _RECOVERY_STATES.items()}
 
 Fields = Mapping[str, Any]
 """The fields of a decoded record."""
@@ -33,6 +32,10 @@ class MetadataTopic:
 
     name: str
     topic_id: str
+
+    def record(self) -> Fields:
+        """The fields of the TopicRecord that creates the topic."""
+        return {"name": self.name, "topicId": self.topic_id}
 
     def row(self) -> dict[str, Any]:
         """The fields of the topic for output."""
@@ -124,6 +127,24 @@ class PartitionRegistration:
             return self
         return replace(self, elr=(), last_known_elr=(), partition_epoch=self.partition_epoch + 1)
 
+    def record(self, topic_id: str, number: int) -> dict[str, Any]:
+        """The fields of the PartitionRecord that creates the partition, of its last version."""
+        return {
+            "partitionId": number,
+            "topicId": topic_id,
+            "replicas": list(self.replicas),
+            "isr": list(self.isr),
+            "removingReplicas": list(self.removing_replicas),
+            "addingReplicas": list(self.adding_replicas),
+            "leader": self.leader,
+            "leaderRecoveryState": _RECOVERY_CODES[self.leader_recovery_state],
+            "leaderEpoch": self.leader_epoch,
+            "partitionEpoch": self.partition_epoch,
+            "directories": list(self.directories),
+            "eligibleLeaderReplicas": list(self.elr) or None,
+            "lastKnownElr": list(self.last_known_elr) or None,
+        }
+
     def row(self) -> dict[str, Any]:
         """The fields of the partition for output."""
         return {
@@ -153,151 +174,6 @@ def _recovery_state(value: int) -> str:
     if value not in _RECOVERY_STATES:
         raise ReplayFault(f"{value} is not a leader recovery state")
     return _RECOVERY_STATES[value]
-
-
-def _endpoints(record: Fields) -> tuple[str, ...]:
-    """The listeners of a node; of two with one name the last counts."""
-    by_name = {each["name"]: f"{each['host']}:{each['port']}" for each in record["endPoints"]}
-    return tuple(f"{name}://{by_name[name]}" for name in sorted(by_name))
-
-
-def _features(record: Fields) -> tuple[tuple[str, int, int], ...]:
-    by_name = {
-        each["name"]: (each["minSupportedVersion"], each["maxSupportedVersion"])
-        for each in record["features"]
-    }
-    return tuple((name, *by_name[name]) for name in sorted(by_name))
-
-
-def _features_row(features: tuple[tuple[str, int, int], ...]) -> dict[str, Any]:
-    return {name: {"min": lowest, "max": highest} for name, lowest, highest in features}
-
-
-def _in_order(directories: Sequence[str]) -> tuple[str, ...]:
-    """Sort ids of directories as ``Uuid.compareTo`` does: by two signed longs."""
-
-    def longs(text: str) -> tuple[int, int]:
-        data = base64.urlsafe_b64decode(text + "==")
-        return int.from_bytes(data[:8], signed=True), int.from_bytes(data[8:], signed=True)
-
-    return tuple(sorted(directories, key=longs))
-
-
-_FENCING: Final = {0: None, 1: True, -1: False}
-_SHUTDOWN: Final = {0: None, 1: True}
-"""``BrokerRegistrationFencingChange`` and ``BrokerRegistrationInControlledShutdownChange``."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
-    """A registered broker. Follows ``BrokerRegistration``.
-
-    Attributes:
-        endpoints: ``NAME://HOST:PORT`` for each listener.
-        features: name, lowest and highest supported version.
-        directories: ids of its log directories.
-        cordoned_directories: those that get no new replicas; None if the broker does not say.
-    """
-
-    node_id: int
-    epoch: int
-    incarnation_id: str
-    endpoints: tuple[str, ...]
-    features: tuple[tuple[str, int, int], ...]
-    rack: str | None
-    fenced: bool
-    in_controlled_shutdown: bool
-    is_migrating_zk_broker: bool
-    directories: tuple[str, ...]
-    cordoned_directories: tuple[str, ...] | None
-
-    @classmethod
-    def of_record(cls, record: Fields) -> BrokerRegistration:
-        """The broker that a RegisterBrokerRecord registers."""
-        cordoned = record.get("cordonedLogDirs")
-        return cls(
-            node_id=record["brokerId"],
-            epoch=record["brokerEpoch"],
-            incarnation_id=record["incarnationId"],
-            endpoints=_endpoints(record),
-            features=_features(record),
-            rack=record["rack"],
-            fenced=record["fenced"],
-            in_controlled_shutdown=record.get("inControlledShutdown", False),
-            is_migrating_zk_broker=record.get("isMigratingZkBroker", False),
-            directories=_in_order(record.get("logDirs") or ()),
-            cordoned_directories=None if cordoned is None else tuple(cordoned),
-        )
-
-    def changed(self, record: Fields) -> BrokerRegistration:
-        """The broker after a BrokerRegistrationChangeRecord.
-
-        Raises:
-            ReplayFault: a field of the record has an unknown value.
-        """
-        fenced, shutdown = record["fenced"], record.get("inControlledShutdown", 0)
-        if fenced not in _FENCING or shutdown not in _SHUTDOWN:
-            raise ReplayFault(f"unknown change of broker {self.node_id}: {fenced}, {shutdown}")
-        is_fenced, is_in_shutdown = _FENCING[fenced], _SHUTDOWN[shutdown]
-        directories, cordoned = record.get("logDirs"), record.get("cordonedLogDirs")
-        return replace(
-            self,
-            fenced=self.fenced if is_fenced is None else is_fenced,
-            in_controlled_shutdown=self.in_controlled_shutdown
-            if is_in_shutdown is None
-            else is_in_shutdown,
-            directories=_in_order(directories) if directories else self.directories,
-            cordoned_directories=self.cordoned_directories if cordoned is None else tuple(cordoned),
-        )
-
-    def row(self) -> dict[str, Any]:
-        """The fields of the broker for output."""
-        cordoned = self.cordoned_directories
-        return {
-            "id": self.node_id,
-            "epoch": self.epoch,
-            "fenced": self.fenced,
-            "in_controlled_shutdown": self.in_controlled_shutdown,
-            "directories": list(self.directories),
-            "cordoned_directories": None if cordoned is None else list(cordoned),
-            "endpoints": list(self.endpoints),
-            "rack": self.rack,
-            "incarnation_id": self.incarnation_id,
-            "is_migrating_zk_broker": self.is_migrating_zk_broker,
-            "features": _features_row(self.features),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
-    """A registered controller. Follows ``ControllerRegistration``."""
-
-    node_id: int
-    incarnation_id: str
-    zk_migration_ready: bool
-    endpoints: tuple[str, ...]
-    features: tuple[tuple[str, int, int], ...]
-
-    @classmethod
-    def of_record(cls, record: Fields) -> ControllerRegistration:
-        """The controller that a RegisterControllerRecord registers."""
-        return cls(
-            record["controllerId"],
-            record["incarnationId"],
-            record["zkMigrationReady"],
-            _endpoints(record),
-            _features(record),
-        )
-
-    def row(self) -> dict[str, Any]:
-        """The fields of the controller for output."""
-        return {
-            "id": self.node_id,
-            "incarnation_id": self.incarnation_id,
-            "zk_migration_ready": self.zk_migration_ready,
-            "endpoints": list(self.endpoints),
-            "features": _features_row(self.features),
-        }
 
 
 _RESOURCE_TYPES: Final = (
@@ -344,6 +220,19 @@ class AccessControlEntry:
             _word(_PERMISSION_TYPES, record["permissionType"]),
         )
 
+    def record(self) -> Fields:
+        """The fields of the AccessControlEntryRecord that adds the ACL."""
+        return {
+            "id": self.acl_id,
+            "resourceType": _RESOURCE_TYPES.index(self.resource_type),
+            "resourceName": self.resource_name,
+            "patternType": _PATTERN_TYPES.index(self.pattern_type),
+            "principal": self.principal,
+            "host": self.host,
+            "operation": _OPERATIONS.index(self.operation),
+            "permissionType": _PERMISSION_TYPES.index(self.permission_type),
+        }
+
     def row(self) -> dict[str, Any]:
         """The fields of the ACL for output."""
         return {
@@ -358,40 +247,56 @@ class AccessControlEntry:
         }
 
 
-_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_MECHANISMS: Final = ("UNKNOWN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def scram_mechanism(code: int) -> str:
     """The name of a SCRAM mechanism. Follows ``ScramMechanism.fromType``."""
-    return _MECHANISMS.get(code, "UNKNOWN")
+    return _word(_MECHANISMS, code)
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """A user's SCRAM credential, without salt and keys.
+    """A user's SCRAM credential. Follows ``ScramCredentialData``.
 
     Attributes:
-        fingerprint: a hash of salt and keys, which is never shown.
+        salt: never shown, like ``stored_key`` and ``server_key``.
     """
 
     user: str
     mechanism: str
     iterations: int
-    fingerprint: bytes = field(repr=False)
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
 
     @classmethod
     def of_record(cls, record: Fields) -> ScramCredential:
         """The credential that a UserScramCredentialRecord sets."""
-        digest = hashlib.sha256()
-        for name in ("salt", "storedKey", "serverKey"):
-            digest.update(len(record[name]).to_bytes(4))
-            digest.update(record[name])
         return cls(
             record["name"],
             scram_mechanism(record["mechanism"]),
             record["iterations"],
-            digest.digest(),
+            record["salt"],
+            record["storedKey"],
+            record["serverKey"],
         )
+
+    def has_same_keys(self, other: ScramCredential) -> bool:
+        """Whether salt and keys are equal."""
+        ours, theirs = ((each.salt, each.stored_key, each.server_key) for each in (self, other))
+        return ours == theirs
+
+    def record(self) -> Fields:
+        """The fields of the UserScramCredentialRecord that sets the credential: secrets."""
+        return {
+            "name": self.user,
+            "mechanism": _MECHANISMS.index(self.mechanism),
+            "salt": self.salt,
+            "storedKey": self.stored_key,
+            "serverKey": self.server_key,
+            "iterations": self.iterations,
+        }
 
     def row(self) -> dict[str, Any]:
         """The fields of the credential for output."""
@@ -423,6 +328,18 @@ class DelegationToken:
             record["expirationTimestamp"],
         )
 
+    def record(self) -> Fields:
+        """The fields of the DelegationTokenRecord that creates the token."""
+        return {
+            "owner": self.owner,
+            "requester": self.requester,
+            "renewers": list(self.renewers),
+            "issueTimestamp": self.issue_timestamp_ms,
+            "maxTimestamp": self.max_timestamp_ms,
+            "expirationTimestamp": self.expiration_timestamp_ms,
+            "tokenId": self.token_id,
+        }
+
     def row(self) -> dict[str, Any]:
         """The fields of the token for output."""
         return {
@@ -433,37 +350,4 @@ class DelegationToken:
             "issue_timestamp_ms": self.issue_timestamp_ms,
             "max_timestamp_ms": self.max_timestamp_ms,
             "expiration_timestamp_ms": self.expiration_timestamp_ms,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Voter:
-    """A voter of the controllers' quorum.
-
-    Attributes:
-        directory_id: of its metadata directory; None with kraft.version 0, where the metadata
-            names voters only when a leader was elected.
-        endpoints: ``NAME://HOST:PORT`` for each listener; none with kraft.version 0.
-    """
-
-    node_id: int
-    directory_id: str | None = None
-    endpoints: tuple[str, ...] = ()
-
-    @classmethod
-    def of_record(cls, voter: Fields) -> Voter:
-        """One of the voters in a VotersRecord."""
-        endpoints = {each["name"]: f"{each['host']}:{each['port']}" for each in voter["endpoints"]}
-        return cls(
-            voter["voterId"],
-            voter["voterDirectoryId"],
-            tuple(f"{name}://{endpoints[name]}" for name in sorted(endpoints)),
-        )
-
-    def row(self) -> dict[str, Any]:
-        """The fields of the voter for output."""
-        return {
-            "id": self.node_id,
-            "directory_id": self.directory_id,
-            "endpoints": list(self.endpoints),
         }

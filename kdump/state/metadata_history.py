@@ -7,13 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kdump.state.metadata_entities import (
-    NO_LEADER,
-    BrokerRegistration,
-    MetadataTopic,
-    PartitionRegistration,
-)
+from kdump.state.metadata_entities import NO_LEADER, MetadataTopic, PartitionRegistration
 from kdump.state.metadata_image import EntityKind, MetadataChange, MetadataImage
+from kdump.state.metadata_nodes import BrokerRegistration
 from kdump.state.metadata_rows import changed_fields, entity_row, identity_row
 
 CLEAN: Final = "clean"

@@ -14,17 +14,15 @@ from typing import Any, Final, NamedTuple, cast
 
 from kdump.state.metadata_entities import (
     AccessControlEntry,
-    BrokerRegistration,
-    ControllerRegistration,
     DelegationToken,
     Fields,
     MetadataTopic,
     PartitionRegistration,
     ReplayFault,
     ScramCredential,
-    Voter,
     scram_mechanism,
 )
+from kdump.state.metadata_nodes import BrokerRegistration, ControllerRegistration, Voter
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -36,6 +34,7 @@ _RESOURCE_NAMES: Final = {
     32: "group",
 }
 """Numbers of ``ConfigResource.Type``."""
+_RESOURCE_TYPES: Final = {word: type_id for type_id, word in _RESOURCE_NAMES.items()}
 
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
@@ -454,6 +453,12 @@ class MetadataReplay:
 
 def _resource(type_id: int, name: str) -> str:
     return f"{_RESOURCE_NAMES.get(type_id, 'unknown')}:{name}"
+
+
+def resource_of(key: str) -> tuple[int, str]:
+    """The type and the name of the resource of a configuration, from the key of its entity."""
+    word, _, name = key.partition(":")
+    return _RESOURCE_TYPES.get(word, 0), name
 
 
 _HANDLERS: Final[Mapping[str, Callable[[MetadataReplay, Fields], None]]] = {

@@ -79,7 +79,7 @@ def changed_fields(change: MetadataChange) -> tuple[dict[str, Any] | None, dict[
         names += [name for name in new if name not in names and _differs(change, name)]
     old = {name: old[name] for name in names if name in old}
     new = {name: new[name] for name in names if name in new}
-    if change.kind is EntityKind.SCRAM and change.old.fingerprint != change.new.fingerprint:
+    if change.kind is EntityKind.SCRAM and not change.old.has_same_keys(change.new):
         new["salt_and_keys"] = "changed"
     return old, new
 

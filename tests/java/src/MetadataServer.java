@@ -20,6 +20,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
+import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 import org.apache.kafka.common.record.internal.ControlRecordType;
@@ -32,6 +33,8 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.TopicImage;
 import org.apache.kafka.image.loader.MetadataBatchLoader;
+import org.apache.kafka.image.writer.ImageWriterOptions;
+import org.apache.kafka.image.writer.RecordListWriter;
 import org.apache.kafka.metadata.BrokerRegistration;
 import org.apache.kafka.metadata.ControllerRegistration;
 import org.apache.kafka.metadata.MetadataRecordSerde;
@@ -40,14 +43,16 @@ import org.apache.kafka.metadata.SupportedConfigChecker;
 import org.apache.kafka.raft.Batch;
 import org.apache.kafka.raft.LeaderAndEpoch;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
+import org.apache.kafka.server.common.MetadataVersion;
 
 /**
  * Says what image Kafka has of a metadata log at an offset, and writes random metadata logs.
  *
  * <p>A request is a line of words with tabs between them: {@code image LOG OFFSET}, for the image after the record at
- * the offset, {@code write LOG SEED BATCHES}, or {@code encode TYPE VERSION JSON}, for the bytes of a record. An answer
- * is a line {@code image}, a tab and the image as JSON, a line {@code end}, a tab and the end offset of the log, or a
- * line {@code bytes}, a tab and the bytes in hex; then an empty line.
+ * the offset, {@code records LOG OFFSET LEVEL}, for the records of that image at a level of {@code metadata.version},
+ * {@code write LOG SEED BATCHES}, or {@code encode TYPE VERSION JSON}, for the bytes of a record. An answer is lines of a
+ * name, a tab and a value: {@code image} as JSON, {@code records} and {@code losses} as JSON, the {@code end} offset of
+ * the log, or {@code bytes} in hex; then an empty line.
  */
 public final class MetadataServer {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -68,7 +73,12 @@ public final class MetadataServer {
         for (String line = requests.readLine(); line != null; line = requests.readLine()) {
             String[] words = line.split("\t");
             if (words[0].equals("image")) {
-                answers.println("image\t" + JSON.writeValueAsString(image(new File(words[1]), Long.parseLong(words[2]))));
+                Quorum quorum = new Quorum();
+                MetadataImage image = image(new File(words[1]), Long.parseLong(words[2]), quorum);
+                answers.println("image\t" + JSON.writeValueAsString(described(image, quorum)));
+            } else if (words[0].equals("records")) {
+                MetadataImage image = image(new File(words[1]), Long.parseLong(words[2]), new Quorum());
+                printRecords(image, MetadataVersion.fromFeatureLevel(Short.parseShort(words[3])), answers);
             } else if (words[0].equals("encode")) {
                 answers.println("bytes\t" + HexFormat.of().formatHex(
                     encoded(Short.parseShort(words[1]), Short.parseShort(words[2]), words[3])));
@@ -91,9 +101,25 @@ public final class MetadataServer {
         return value.array();
     }
 
-    private static Map<String, Object> image(File log, long last) throws IOException {
+    private static void printRecords(MetadataImage image, MetadataVersion version, PrintStream answers)
+            throws IOException {
+        List<String> losses = new ArrayList<>();
+        RecordListWriter writer = new RecordListWriter();
+        image.write(writer, new ImageWriterOptions.Builder(version)
+            .setEligibleLeaderReplicasEnabled(image.features().isElrEnabled() && version.isElrSupported())
+            .setLossHandler(loss -> losses.add(loss.loss())).build());
+        List<Object> records = new ArrayList<>();
+        for (ApiMessageAndVersion each : writer.records()) {
+            records.add(Map.of("type", MetadataRecordType.fromId(each.message().apiKey()).name(),
+                "version", each.version(),
+                "data", MetadataJsonConverters.writeJson(each.message(), each.version())));
+        }
+        answers.println("records\t" + JSON.writeValueAsString(records));
+        answers.println("losses\t" + JSON.writeValueAsString(losses));
+    }
+
+    private static MetadataImage image(File log, long last, Quorum quorum) throws IOException {
         MetadataImage[] image = {MetadataImage.EMPTY};
-        Quorum quorum = new Quorum();
         MetadataBatchLoader loader = new MetadataBatchLoader(new LogContext(), Time.SYSTEM,
             (what, fault) -> new RuntimeException(what, fault), (delta, changed, manifest) -> image[0] = changed,
             SupportedConfigChecker.TRUE);
@@ -121,7 +147,7 @@ public final class MetadataServer {
                 }
             }
         }
-        return described(image[0], quorum);
+        return image[0];
     }
 
     private static void take(Record record, Quorum quorum) {

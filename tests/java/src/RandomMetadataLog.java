@@ -150,7 +150,7 @@ final class RandomMetadataLog {
             case 14 -> append(random.nextBoolean()
                 ? new FeatureLevelRecord().setName("metadata.version")
                     .setFeatureLevel((short) (7 + random.nextInt(20)))
-                : new FeatureLevelRecord().setName(one("a.version", "kraft.version"))
+                : new FeatureLevelRecord().setName(one("a.version", "kraft.version", "eligible.leader.replicas.version"))
                     .setFeatureLevel((short) random.nextInt(2)), 0);
             case 15 -> append(new ClientQuotaRecord().setEntity(entity()).setKey("q" + random.nextInt(2))
                 .setValue(random.nextInt(9)).setRemove(random.nextInt(3) == 0), 0);
@@ -160,8 +160,7 @@ final class RandomMetadataLog {
             case 19 -> token();
             case 20 -> append(random.nextBoolean() ? new NoOpRecord()
                 : new ClearElrRecord().setTopicName(one("", "nobody")), 0);
-            default -> append(new RegisterControllerRecord().setControllerId(3000 + random.nextInt(3))
-                .setIncarnationId(id(random.nextInt(9))).setZkMigrationReady(random.nextBoolean()), 0);
+            default -> append(newController(), 0);
         }
     }
 
@@ -232,13 +231,18 @@ final class RandomMetadataLog {
         brokerEpochs[id] = endOffset;
         RegisterBrokerRecord record = new RegisterBrokerRecord().setBrokerId(id).setBrokerEpoch(endOffset)
             .setIncarnationId(id(random.nextInt(99))).setRack(one(null, "r")).setFenced(random.nextBoolean());
+        record.features().add(new RegisterBrokerRecord.BrokerFeature().setName("metadata.version")
+            .setMinSupportedVersion((short) 7).setMaxSupportedVersion((short) (7 + random.nextInt(9))));
         RegisterBrokerRecord.BrokerEndpointCollection endpoints = new RegisterBrokerRecord.BrokerEndpointCollection();
         for (String name : List.of("P", "A")) {
             endpoints.add(new RegisterBrokerRecord.BrokerEndpoint().setName(name).setHost("h").setPort(id)
-                .setSecurityProtocol((short) 0));
+                .setSecurityProtocol((short) random.nextInt(4)));
         }
         record.setEndPoints(endpoints);
         int version = random.nextInt(5);
+        if (version >= 2) {
+            record.setIsMigratingZkBroker(random.nextInt(4) == 0);
+        }
         if (version >= 3) {
             record.setLogDirs(ids(random.nextInt(3)));
         }
@@ -246,6 +250,16 @@ final class RandomMetadataLog {
             record.setCordonedLogDirs(ids(1));
         }
         append(record, version);
+    }
+
+    private RegisterControllerRecord newController() {
+        RegisterControllerRecord record = new RegisterControllerRecord().setControllerId(3000 + random.nextInt(3))
+            .setIncarnationId(id(random.nextInt(9))).setZkMigrationReady(random.nextBoolean());
+        record.endPoints().add(new RegisterControllerRecord.ControllerEndpoint().setName("C").setHost("h")
+            .setPort(random.nextInt(65536)).setSecurityProtocol((short) random.nextInt(4)));
+        record.features().add(new RegisterControllerRecord.ControllerFeature().setName("kraft.version")
+            .setMinSupportedVersion((short) 0).setMaxSupportedVersion((short) random.nextInt(2)));
+        return record;
     }
 
     private void changeBroker() {
@@ -304,9 +318,15 @@ final class RandomMetadataLog {
         if (random.nextInt(3) == 0) {
             append(new RemoveUserScramCredentialRecord().setName(name).setMechanism(mechanism), 0);
         } else {
-            append(new UserScramCredentialRecord().setName(name).setMechanism(mechanism).setSalt(new byte[] {1})
-                .setStoredKey(new byte[] {2}).setServerKey(new byte[] {3}).setIterations(random.nextInt(9999)), 0);
+            append(new UserScramCredentialRecord().setName(name).setMechanism(mechanism).setSalt(bytes())
+                .setStoredKey(bytes()).setServerKey(bytes()).setIterations(random.nextInt(9999)), 0);
         }
+    }
+
+    private byte[] bytes() {
+        byte[] bytes = new byte[random.nextInt(40)];
+        random.nextBytes(bytes);
+        return bytes;
     }
 
     private void token() {
