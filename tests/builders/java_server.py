@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -60,6 +61,14 @@ class JavaServer:
         if self._process.poll() is not None:
             raise self.ended()
         return said
+
+    def kill(self) -> None:
+        """End the JVM as ``kill -9`` does."""
+        self._process.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self.requests.close()
+        self.answers.close()
+        self._process.wait()
 
     def ended(self) -> EOFError:
         """Make the error for a server that has ended."""
