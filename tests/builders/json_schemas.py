@@ -13,6 +13,8 @@ import referencing
 
 SCHEMAS: Final = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 COMMON: Final = "common.json"
+FILES: Final = ("metadata-collection.json", "metadata-plan.json")
+"""Schemas of files that kdump writes and reads, not of its output."""
 
 
 @functools.cache
@@ -34,6 +36,12 @@ def _validator(reference: str) -> jsonschema.Draft202012Validator:
 def problem_of_answer(command: str, answer: list[dict[str, Any]]) -> str | None:
     """Validate a whole answer; return the problem, or None."""
     error = jsonschema.exceptions.best_match(_validator(_file(command)).iter_errors(answer))
+    return None if error is None else f"{error.json_path}: {error.message}"
+
+
+def problem_of_document(name: str, document: Any) -> str | None:
+    """Validate a file that kdump writes; return the problem, or None."""
+    error = jsonschema.exceptions.best_match(_validator(f"{name}.json").iter_errors(document))
     return None if error is None else f"{error.json_path}: {error.message}"
 
 

@@ -17,7 +17,7 @@ from builders.compactable_directories import NOW_MS, plain_directory
 from builders.in_process import run_kdump
 from builders.json_answers import all_objects
 from builders.json_commands import json_commands
-from builders.json_schemas import COMMON, documents, problem_of_answer, problems_of_objects
+from builders.json_schemas import COMMON, FILES, documents, problem_of_answer, problems_of_objects
 from builders.log_directories import write_log_directory
 from builders.message_sets import message_07, wrapper_07
 from builders.repair_cases import CASES
@@ -258,7 +258,7 @@ def test_every_command_with_json_output_has_a_schema_and_a_section() -> None:
     named = {
         command
         for name, document in documents().items()
-        if name != COMMON
+        if name not in (COMMON, *FILES)
         for command in document["$defs"]["header"]["properties"]["command"]["enum"]
     }
     assert named == set(json_commands())
@@ -295,5 +295,6 @@ def examples() -> list[tuple[int, dict[str, Any]]]:
 
 @pytest.mark.parametrize(("line", "row"), examples())
 def test_an_example_on_the_page_is_valid_for_some_command(line: int, row: dict[str, Any]) -> None:
-    commands = [name.removesuffix(".json") for name in documents() if name != COMMON]
+    names = [name for name in documents() if name not in (COMMON, *FILES)]
+    commands = [name.removesuffix(".json") for name in names]
     assert [each for each in commands if not list(problems_of_objects(each, [row]))]

@@ -1,0 +1,444 @@
+"""The document of ``kdump metadata collect``: what the disks of a host know about their cluster.
+
+It is complete: :mod:`kdump.repair.cluster` makes a plan for the whole cluster of the documents of
+all hosts, without their disks. The names of its fields are those of the attributes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from kdump.formats.checkpoints import EpochEntry
+from kdump.formats.json_document import (
+    MOST_INT32,
+    DocumentError,
+    JsonObject,
+    checked_number,
+    document_lines,
+    read_document,
+)
+from kdump.formats.names import PartitionState
+
+COLLECTION_FORMAT: Final = "kdump metadata collection"
+COLLECTION_VERSION: Final = 1
+
+STATE_WORDS: Final = {each.name.lower(): each for each in PartitionState}
+"""``live``, ``future``, ``delete`` and ``stray``, as in the output of ``kdump ls``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedPartition:
+    """A partition's directory. What cannot be read is None, never 0; ``problems`` say why.
+
+    Attributes:
+        directory: its name.
+        topic: from the name, likewise ``partition`` and ``state``.
+        topic_id: from ``partition.metadata``.
+        leader_epochs: of ``leader-epoch-checkpoint``: epochs and their first offsets, ascending.
+        highest_batch_epoch: the highest leader epoch in the batch headers that were read, which
+            include those of the last segment. None if none has an epoch.
+        last_epoch: the higher of the last one in the checkpoint and that of the last batch; None if
+            there is none.
+        last_epoch_start_offset: the first offset of ``last_epoch``.
+        log_start_offset: as a starting broker would have it.
+        log_end_offset: the offset after the last valid batch.
+        last_stable_offset: None also where finding it would mean reading more of the log.
+        high_watermark: of ``replication-offset-checkpoint``.
+        highest_producer_id: in the batches that were read and in producer snapshots.
+        size_bytes: of its files.
+        problems: what is damaged or cannot be read.
+    """
+
+    directory: str
+    topic: str
+    partition: int
+    state: PartitionState
+    topic_id: str | None
+    leader_epochs: tuple[EpochEntry, ...]
+    highest_batch_epoch: int | None
+    last_epoch: int | None
+    last_epoch_start_offset: int | None
+    log_start_offset: int | None
+    log_end_offset: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    highest_producer_id: int | None
+    size_bytes: int
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedVoter:
+    """A voter of the controllers' quorum.
+
+    Attributes:
+        directory_id: None with kraft.version 0.
+        endpoints: ``NAME://HOST:PORT`` for each listener.
+    """
+
+    node_id: int
+    directory_id: str | None = None
+    endpoints: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedRecord:
+    """A record of the cluster's metadata, as the JSON of ``kafka-dump-log`` has it.
+
+    Attributes:
+        type: Kafka's name of the type, such as ``TOPIC_RECORD``.
+        version: of the record's fields.
+        data: the fields by Kafka's names; bytes in base64.
+    """
+
+    type: str
+    version: int
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedTopic:
+    """A topic that a copy of the metadata log says was deleted.
+
+    Attributes:
+        offset: of the RemoveTopicRecord; likewise ``epoch`` and ``timestamp_ms``.
+        is_committed: whether the record is known to be committed; None if the disks do not say.
+    """
+
+    topic: str
+    topic_id: str
+    offset: int
+    epoch: int
+    timestamp_ms: int | None
+    is_committed: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedMetadata:
+    """A copy of the cluster's metadata, ``__cluster_metadata-0``.
+
+    Attributes:
+        epoch: of the last batch, or of the snapshot if no batch follows it.
+        end_offset: the offset after the last record that can be read.
+        timestamp_ms: when the last batch was appended; None if there is none.
+        committed_end_offset: records before it are known to be committed; None if nothing says so.
+        highest_offset: the highest end of any snapshot or segment in the directory, whether it can
+            be read or not; likewise ``highest_epoch``, with ``quorum-state``. New metadata must lie
+            above both.
+        kraft_version: 0 or 1.
+        voters: of the quorum, as the copy or ``quorum-state`` names them.
+        removed_topics: those whose deletion is still in the log, by offset.
+        records: what the metadata consists of at ``end_offset``, in the order of a snapshot and
+            without control records.
+        problems: what is damaged or cannot be read.
+    """
+
+    epoch: int
+    end_offset: int
+    timestamp_ms: int | None
+    committed_end_offset: int | None
+    highest_epoch: int
+    highest_offset: int
+    kraft_version: int
+    voters: tuple[CollectedVoter, ...]
+    removed_topics: tuple[RemovedTopic, ...]
+    records: tuple[CollectedRecord, ...]
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedPartition:
+    """A partition that records of an internal topic name.
+
+    Attributes:
+        highest_leader_epoch: that they name; None if they name none.
+        highest_offset: that they name, such as a committed offset; likewise.
+    """
+
+    partition: int
+    highest_leader_epoch: int | None = None
+    highest_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicClaim:
+    """What the records of an internal topic say of another topic.
+
+    Attributes:
+        source: ``__consumer_offsets``, ``__transaction_state`` or ``__remote_log_metadata``.
+        topic_id: None where the records have none.
+        partitions: by number.
+    """
+
+    source: str
+    topic: str
+    topic_id: str | None
+    partitions: tuple[ClaimedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedDirectory:
+    """A log directory.
+
+    Attributes:
+        path: as it was given to ``collect``.
+        cluster_id: of ``meta.properties``; likewise ``node_id`` and ``directory_id``. None if it
+            does not have them.
+        is_clean_shutdown: whether the broker was stopped cleanly.
+        broker_epoch: of the clean shutdown marker; None without one, or if it has none.
+        partitions: by name of the directory; without ``__cluster_metadata``.
+        claims: of its internal topics, by source, topic and id.
+        highest_transactional_producer_id: in the records of ``__transaction_state``.
+        metadata: its copy of the cluster's metadata; None if it has none.
+        problems: what is damaged or cannot be read in the directory itself.
+    """
+
+    path: str
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+    is_clean_shutdown: bool
+    broker_epoch: int | None
+    partitions: tuple[CollectedPartition, ...] = ()
+    claims: tuple[TopicClaim, ...] = ()
+    highest_transactional_producer_id: int | None = None
+    metadata: CollectedMetadata | None = None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCollection:
+    """What the log directories of a host know about their cluster.
+
+    Attributes:
+        kdump: the version of kdump that read them.
+        created_ms: when.
+        log_directories: in the order in which they were given.
+    """
+
+    kdump: str
+    created_ms: int
+    log_directories: tuple[CollectedDirectory, ...] = field(default=())
+
+
+# --- to JSON
+
+_SPREAD: Final = (
+    *("log_directories", "partitions", "claims", "records", "removed_topics", "voters"),
+)
+"""Lists with a line for each element."""
+
+
+def encode_collection(collection: DiskCollection) -> Iterator[bytes]:
+    """Yield the text of the document."""
+    yield from document_lines(
+        {
+            "format": COLLECTION_FORMAT,
+            "version": COLLECTION_VERSION,
+            "kdump": collection.kdump,
+            "created_ms": collection.created_ms,
+            "log_directories": [_directory_fields(each) for each in collection.log_directories],
+        },
+        _SPREAD,
+    )
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    return {each.name: getattr(value, each.name) for each in fields(value)}
+
+
+def _directory_fields(directory: CollectedDirectory) -> dict[str, Any]:
+    metadata = directory.metadata
+    return _plain(directory) | {
+        "partitions": [_partition_fields(each) for each in directory.partitions],
+        "claims": [_claim_fields(each) for each in directory.claims],
+        "metadata": None if metadata is None else _metadata_fields(metadata),
+    }
+
+
+def _partition_fields(partition: CollectedPartition) -> dict[str, Any]:
+    return _plain(partition) | {
+        "state": partition.state.name.lower(),
+        "leader_epochs": [[each.epoch, each.start_offset] for each in partition.leader_epochs],
+    }
+
+
+def _claim_fields(claim: TopicClaim) -> dict[str, Any]:
+    return _plain(claim) | {"partitions": [_plain(each) for each in claim.partitions]}
+
+
+def _metadata_fields(metadata: CollectedMetadata) -> dict[str, Any]:
+    return _plain(metadata) | {
+        "voters": [_plain(each) for each in metadata.voters],
+        "removed_topics": [_plain(each) for each in metadata.removed_topics],
+        "records": [_plain(each) for each in metadata.records],
+    }
+
+
+# --- from JSON
+
+
+def decode_collection(data: bytes) -> DiskCollection:
+    """Read the document.
+
+    Raises:
+        DocumentError: it is another file, or was damaged; the message names the field.
+    """
+    document = read_document(data, COLLECTION_FORMAT, COLLECTION_VERSION)
+    document.has_only(_DOCUMENT_FIELDS)
+    return DiskCollection(
+        kdump=document.text("kdump"),
+        created_ms=document.number("created_ms"),
+        log_directories=tuple(map(_directory, document.objects("log_directories"))),
+    )
+
+
+_DOCUMENT_FIELDS: Final = {"format", "version"} | {each.name for each in fields(DiskCollection)}
+_DIRECTORY_FIELDS: Final = {each.name for each in fields(CollectedDirectory)}
+_PARTITION_FIELDS: Final = {each.name for each in fields(CollectedPartition)}
+_CLAIM_FIELDS: Final = {each.name for each in fields(TopicClaim)}
+_CLAIMED_FIELDS: Final = {each.name for each in fields(ClaimedPartition)}
+_METADATA_FIELDS: Final = {each.name for each in fields(CollectedMetadata)}
+_VOTER_FIELDS: Final = {each.name for each in fields(CollectedVoter)}
+_REMOVED_FIELDS: Final = {each.name for each in fields(RemovedTopic)}
+_RECORD_FIELDS: Final = {each.name for each in fields(CollectedRecord)}
+
+
+def _directory(document: JsonObject) -> CollectedDirectory:
+    document.has_only(_DIRECTORY_FIELDS)
+    metadata = document.optional(document.object, "metadata")
+    return CollectedDirectory(
+        path=document.text("path"),
+        cluster_id=document.optional(document.text, "cluster_id"),
+        node_id=optional_int32(document, "node_id"),
+        directory_id=document.optional(document.uuid, "directory_id"),
+        is_clean_shutdown=document.flag("is_clean_shutdown"),
+        broker_epoch=document.optional(document.number, "broker_epoch"),
+        partitions=tuple(map(_partition, document.objects("partitions"))),
+        claims=tuple(map(_claim, document.objects("claims"))),
+        highest_transactional_producer_id=document.optional(
+            document.number, "highest_transactional_producer_id"
+        ),
+        metadata=None if metadata is None else _metadata(metadata),
+        problems=document.texts("problems"),
+    )
+
+
+def optional_int32(document: JsonObject, name: str) -> int | None:
+    """A field that is a number of 32 bits or null.
+
+    Raises:
+        DocumentError: it is not.
+    """
+    return None if document.value(name) is None else document.number(name, most=MOST_INT32)
+
+
+def _partition(document: JsonObject) -> CollectedPartition:
+    document.has_only(_PARTITION_FIELDS)
+    return CollectedPartition(
+        directory=document.text("directory"),
+        topic=document.text("topic"),
+        partition=document.number("partition", most=MOST_INT32),
+        state=document.word("state", STATE_WORDS),
+        topic_id=document.optional(document.uuid, "topic_id"),
+        leader_epochs=_epochs(document, "leader_epochs"),
+        highest_batch_epoch=optional_int32(document, "highest_batch_epoch"),
+        last_epoch=optional_int32(document, "last_epoch"),
+        last_epoch_start_offset=document.optional(document.number, "last_epoch_start_offset"),
+        log_start_offset=document.optional(document.number, "log_start_offset"),
+        log_end_offset=document.optional(document.number, "log_end_offset"),
+        last_stable_offset=document.optional(document.number, "last_stable_offset"),
+        high_watermark=document.optional(document.number, "high_watermark"),
+        highest_producer_id=document.optional(document.number, "highest_producer_id"),
+        size_bytes=document.number("size_bytes"),
+        problems=document.texts("problems"),
+    )
+
+
+_PAIR: Final = 2
+
+
+def _epochs(document: JsonObject, name: str) -> tuple[EpochEntry, ...]:
+    found: list[EpochEntry] = []
+    for value, where in document.each(name):
+        if type(value) is not list or len(value) != _PAIR:
+            raise DocumentError(f"{where}: not an epoch and an offset: {value!r:.80}")
+        epoch = checked_number(value[0], where, most=MOST_INT32)
+        entry = EpochEntry(epoch, checked_number(value[1], where))
+        if found and entry.epoch <= found[-1].epoch:
+            raise DocumentError(f"{where}: the epoch is not above the one before")
+        found.append(entry)
+    return tuple(found)
+
+
+def _claim(document: JsonObject) -> TopicClaim:
+    document.has_only(_CLAIM_FIELDS)
+    return TopicClaim(
+        source=document.text("source"),
+        topic=document.text("topic"),
+        topic_id=document.optional(document.uuid, "topic_id"),
+        partitions=tuple(map(_claimed_partition, document.objects("partitions"))),
+    )
+
+
+def _claimed_partition(document: JsonObject) -> ClaimedPartition:
+    document.has_only(_CLAIMED_FIELDS)
+    return ClaimedPartition(
+        document.number("partition", most=MOST_INT32),
+        optional_int32(document, "highest_leader_epoch"),
+        document.optional(document.number, "highest_offset"),
+    )
+
+
+def _metadata(document: JsonObject) -> CollectedMetadata:
+    document.has_only(_METADATA_FIELDS)
+    return CollectedMetadata(
+        epoch=document.number("epoch", most=MOST_INT32),
+        end_offset=document.number("end_offset"),
+        timestamp_ms=document.optional(document.number, "timestamp_ms"),
+        committed_end_offset=document.optional(document.number, "committed_end_offset"),
+        highest_epoch=document.number("highest_epoch", most=MOST_INT32),
+        highest_offset=document.number("highest_offset"),
+        kraft_version=document.number("kraft_version", most=1),
+        voters=tuple(map(_voter, document.objects("voters"))),
+        removed_topics=tuple(map(_removed_topic, document.objects("removed_topics"))),
+        records=tuple(map(decode_record, document.objects("records"))),
+        problems=document.texts("problems"),
+    )
+
+
+def _voter(document: JsonObject) -> CollectedVoter:
+    document.has_only(_VOTER_FIELDS)
+    return CollectedVoter(
+        document.number("node_id", most=MOST_INT32),
+        document.optional(document.uuid, "directory_id"),
+        document.texts("endpoints"),
+    )
+
+
+def _removed_topic(document: JsonObject) -> RemovedTopic:
+    document.has_only(_REMOVED_FIELDS)
+    return RemovedTopic(
+        topic=document.text("topic"),
+        topic_id=document.uuid("topic_id"),
+        offset=document.number("offset"),
+        epoch=document.number("epoch", most=MOST_INT32),
+        timestamp_ms=document.optional(document.number, "timestamp_ms"),
+        is_committed=document.optional(document.flag, "is_committed"),
+    )
+
+
+def decode_record(document: JsonObject) -> CollectedRecord:
+    """Decode a record.
+
+    Raises:
+        DocumentError: it is not one; whether Kafka knows its type and fields is not checked.
+    """
+    document.has_only(_RECORD_FIELDS)
+    return CollectedRecord(
+        document.text("type"),
+        document.number("version", most=(1 << 15) - 1),
+        document.object("data").fields,
+    )
