@@ -101,3 +101,36 @@ def test_commands_that_read_a_few_bytes_import_no_heavy_package(
         "kdump.target",
     }
     assert not heavy & loaded_after(asked)
+
+
+NOT_FOR_SOUND_LOGS: Final = frozenset(
+    {
+        "importlib.metadata",
+        "kdump.formats.internal_topics",
+        "kdump.repair.salvage.salvage",
+        "kdump.state.metadata_image",
+        "logging",
+        "multiprocessing",
+        "pyspark",
+    }
+)
+NOT_FOR_QUESTIONS: Final = frozenset(
+    {"kdump.broker.loader.loader", "kdump.check.findings", "kdump.repair.verdict"}
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "unneeded"),
+    [
+        (["verify"], NOT_FOR_SOUND_LOGS | {"pyarrow", "kdump.apply"}),
+        (["recover", "--dry-run"], NOT_FOR_SOUND_LOGS | {"pyarrow"}),
+        (["groups"], NOT_FOR_SOUND_LOGS | NOT_FOR_QUESTIONS),
+        (["txns"], NOT_FOR_SOUND_LOGS | NOT_FOR_QUESTIONS),
+    ],
+    ids=["verify", "recover", "groups", "txns"],
+)
+def test_a_sound_directory_needs_no_module_for_rare_cases(
+    words: list[str], unneeded: frozenset[str], log_dir: Path
+) -> None:
+    asked = ["import kdump.cli.main as main", f"main.run({[*words, str(log_dir)]!r})"]
+    assert not unneeded & loaded_after(asked)

@@ -10,7 +10,6 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +171,9 @@ class Disk:
         if len(every) == 1:
             _sync(every[0])
         elif every:
+            # It imports logging, which takes time that a preview does not need.
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(_SYNCING_THREADS) as pool:
                 for _ in pool.map(_sync, every):
                     pass

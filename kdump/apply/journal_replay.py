@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -70,6 +69,8 @@ class Replay:
         if len(records) < MANY_REMOVALS or len(by_directory) == 1:
             self._remove_in_order(records, changing)
             return
+        from concurrent.futures import ThreadPoolExecutor
+
         with ThreadPoolExecutor(_REMOVING_THREADS) as pool:
             remove = functools.partial(self._remove_in_order, changing=changing)
             for _ in pool.map(remove, by_directory.values()):

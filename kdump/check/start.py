@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kdump.check import invariants
 from kdump.check.findings import Finding, Place, Severity
-from kdump.formats import internal_topics, names
+from kdump.formats import names
 from kdump.formats.meta_properties import MetaProperties
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
@@ -237,6 +237,9 @@ def _values(columns: RecordColumns) -> Iterator[bytes]:
 
 
 def _is_metadata_version(value: bytes) -> bool:
+    # It imports the schemas of all internal topics, and few directories have this file.
+    from kdump.formats import internal_topics
+
     parsed = internal_topics.parse_cluster_metadata(None, value, 0)
     return (
         parsed.type_name == _FEATURE

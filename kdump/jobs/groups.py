@@ -18,7 +18,7 @@ from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
-from kdump.jobs.loading import Unreadable
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.bounds import checkpointed, find_log_start
 from kdump.log.replicas import Replica, most_advanced
 from kdump.log.valid_windows import Damage, LogPart, valid_windows

@@ -28,6 +28,7 @@ from kdump.check.invariants import (
 )
 from kdump.engine.job import Split
 from kdump.formats.names import PartitionState, TopicPartition
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory, read_lone_partition
 from kdump.log.partition import Partition
 from kdump.repair.policies import Policy, repair_partition
@@ -94,19 +95,6 @@ REMOTE_STORAGE: Final = (
 
 TWICE: Final = "it has two directories, and only you can decide which one is right"
 """Why partitions that a broker finds on two disks are never changed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """A file of a partition that could not be read.
-
-    Attributes:
-        path: its path.
-        what: the error.
-    """
-
-    path: str
-    what: str
 
 
 Outcome = Recovered | Recovered07 | Refusal | Unreadable

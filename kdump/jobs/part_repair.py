@@ -22,7 +22,8 @@ from kdump.engine.progress import SILENT, Progress
 from kdump.formats import producer_snapshot
 from kdump.formats.errors import FormatError
 from kdump.formats.names import PartitionState
-from kdump.jobs.loading import REMOTE_STORAGE, TWICE, LoadSplit, Unreadable, load_split
+from kdump.jobs.loading import REMOTE_STORAGE, TWICE, LoadSplit, load_split
+from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verify.verify_partition import PartitionSplit, VerifyJob
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import LogDirectory, read_lone_partition

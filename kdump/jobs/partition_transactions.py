@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
 from kdump.engine.job import Split
-from kdump.jobs.loading import Unreadable
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import read_lone_partition
 from kdump.log.partition import Partition
 from kdump.log.replicas import replica_end

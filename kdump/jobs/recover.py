@@ -33,12 +33,12 @@ from kdump.jobs.loading import (
     LoadSplit,
     Outcome,
     RecoverJob,
-    Unreadable,
     VerdictWords,
     load_split,
     refused_finding,
     verdict_words,
 )
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.broker import partitions_twice
 from kdump.log.directory import DirectoryKind, LogDirectory, Offsets
 from kdump.log.partition import Partition

@@ -8,7 +8,6 @@ from dataclasses import replace
 from kdump.broker.loader.loader import LoadContext, Recovered, recover_partition
 from kdump.broker.loader.metadata_log import finish_snapshots, metadata_context
 from kdump.log.partition import Partition
-from kdump.repair.salvage.salvage import salvage_partition
 from kdump.target.refusal import Refusal
 from kdump.target.virtual_directory import VirtualDirectory
 
@@ -55,4 +54,7 @@ def _repair(partition: Partition, context: LoadContext, policy: Policy) -> Recov
         case Policy.TRUNCATE:
             return recover_partition(partition, replace(context, is_clean=False, recovery_point=0))
         case Policy.SALVAGE:
+            # Importing it takes time, and it is rarely asked for.
+            from kdump.repair.salvage.salvage import salvage_partition
+
             return salvage_partition(VirtualDirectory(partition.path), context)

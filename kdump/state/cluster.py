@@ -1,7 +1,8 @@
 """The cluster's metadata about topics: configuration, replicas and log directories.
 
 It is read from ``__cluster_metadata-0``: the newest snapshot, then the log after it. It is a view
-of the whole image (:mod:`kdump.state.metadata_image`), for which only some records are decoded.
+of the whole image (:mod:`kdump.state.metadata_image`), for which only some records are decoded. The
+modules that decode them are imported where there is such a log.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kdump.log.partition import Partition
-from kdump.state.metadata_entities import MIGRATING_DIRECTORY
-from kdump.state.metadata_image import LOG_BEGIN, EntityKind, LogEnd, MetadataImage, MetadataReplay
-from kdump.state.metadata_log import MetadataDamage, MetadataReading
+
+if TYPE_CHECKING:
+    from kdump.state.metadata_image import LogEnd, MetadataImage
 
 _TYPE_NAMES: Final = (
     *("TOPIC_RECORD", "REMOVE_TOPIC_RECORD", "CONFIG_RECORD"),
@@ -65,6 +66,12 @@ class ClusterTopic:
     partitions: Mapping[int, ClusterPartition] = field(default_factory=dict)
 
 
+def _log_begin() -> LogEnd:
+    from kdump.state.metadata_image import LOG_BEGIN
+
+    return LOG_BEGIN
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
     """The part of a cluster's metadata that kdump uses.
@@ -81,7 +88,7 @@ class ClusterImage:
     topics: Mapping[str, ClusterTopic]
     broker_configs: Mapping[str, Configs]
     log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    end: LogEnd = LOG_BEGIN
+    end: LogEnd = field(default_factory=_log_begin)
 
     def topic_of(self, topic_id: str) -> ClusterTopic | None:
         """The topic with an id in Kafka's form; None if no topic has it."""
@@ -100,6 +107,9 @@ def read_cluster_image(partition: Partition) -> ClusterImage | None:
     Raises:
         OSError: a file cannot be read.
     """
+    from kdump.state.metadata_image import LOG_BEGIN, LogEnd, MetadataReplay
+    from kdump.state.metadata_log import MetadataDamage, MetadataReading
+
     replay = MetadataReplay()
     reading = MetadataReading(_TYPE_NAMES, on_unreadable=_refuse)
     try:
@@ -144,6 +154,9 @@ def _refuse(_offset: int, _what: str) -> None:
 
 
 def _view_of(image: MetadataImage) -> ClusterImage:
+    from kdump.state.metadata_entities import MIGRATING_DIRECTORY
+    from kdump.state.metadata_image import EntityKind
+
     configs = image.of(EntityKind.CONFIG)
     partitions: dict[str, dict[int, ClusterPartition]] = defaultdict(dict)
     for (topic_id, number), each in image.of(EntityKind.PARTITION).items():

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kdump.broker.loader.interrupted_swaps import finish_swaps
-from kdump.broker.loader.load_report import Recorder
-from kdump.broker.loader.loaded_segment import IndexSettings
 from kdump.errors import ExitStatus, KdumpError
 from kdump.formats.names import FileStage
 from kdump.log.partition import Partition, list_partition
-from kdump.target.refusal import Refused
-from kdump.target.virtual_directory import Stored, VirtualDirectory
 
 
 class UnfinishedSwapError(KdumpError):
@@ -40,6 +35,13 @@ def as_loaded(partition: Partition) -> Partition:
         name.endswith(FileStage.SWAP.value) for name in partition.unused_names()
     ):
         return partition
+    # Importing the loader takes time, and few directories need it.
+    from kdump.broker.loader.interrupted_swaps import finish_swaps
+    from kdump.broker.loader.load_report import Recorder
+    from kdump.broker.loader.loaded_segment import IndexSettings
+    from kdump.target.refusal import Refused
+    from kdump.target.virtual_directory import Stored, VirtualDirectory
+
     directory = VirtualDirectory(partition.path)
     try:
         finish_swaps(directory, IndexSettings(), Recorder(directory))

@@ -12,8 +12,8 @@ from kdump.cli.output.value_text import format_bytes, format_timestamp
 from kdump.cli.output.write_report import Operations, plan_lines, plan_row
 from kdump.errors import ExitStatus
 from kdump.jobs.execution import PlanResult
-from kdump.jobs.loading import Unreadable
 from kdump.jobs.retain.old_segments import DirectoryDeletion, PartitionDeletion, SegmentDecision
+from kdump.jobs.unreadable import Unreadable
 from kdump.repair.verdict import VerdictKind
 from kdump.state.config_keys import (
     CLEANUP_POLICY,

@@ -255,7 +255,7 @@ def _base_offsets(named: Iterable[NamedPath]) -> dict[str, tuple[int, ...] | Non
 
 
 def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
-    from kdump.jobs.loading import Unreadable
+    from kdump.jobs.unreadable import Unreadable
 
     partition, outcome = result.target.partition, result.outcome
     path = partition.path
@@ -281,7 +281,7 @@ def _row(result: PartResult, operations: Operations) -> dict[str, Any]:
 
 def _loss_lines(result: PartResult) -> Iterator[str]:
     """Yield what cannot be repaired or is lost; printed last."""
-    from kdump.jobs.loading import Unreadable
+    from kdump.jobs.unreadable import Unreadable
 
     path, outcome = result.target.partition.path, result.outcome
     if isinstance(outcome, Unreadable):
@@ -306,7 +306,7 @@ def _change_lines(
 
 
 def _status(result: PartResult) -> ExitStatus:
-    from kdump.jobs.loading import Unreadable
+    from kdump.jobs.unreadable import Unreadable
 
     if isinstance(result.outcome, Unreadable):
         return ExitStatus.OPERATIONAL_ERROR

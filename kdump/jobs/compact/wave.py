@@ -39,7 +39,7 @@ from kdump.jobs.compact.tasks import (
     scan_splits,
     survey_splits,
 )
-from kdump.jobs.loading import Unreadable
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.phases import phase

@@ -20,7 +20,8 @@ from kdump.broker.retention.retention_outcome import (
     wrongly_old,
 )
 from kdump.engine.job import Split
-from kdump.jobs.loading import Unreadable, load_split
+from kdump.jobs.loading import load_split
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.directory import LogDirectory
 from kdump.log.partition import Partition
 from kdump.repair.verdict import Verdict, VerdictKind, lasting_verdict, verdict

@@ -20,14 +20,8 @@ from kdump.check.scope import PartitionScope
 from kdump.check.segment_check import check_part
 from kdump.engine.job import Split
 from kdump.formats.names import PartitionState
-from kdump.jobs.loading import (
-    LoadSplit,
-    RecoverJob,
-    Unreadable,
-    refused_finding,
-    swap_findings,
-    verdict_words,
-)
+from kdump.jobs.loading import LoadSplit, RecoverJob, refused_finding, swap_findings, verdict_words
+from kdump.jobs.unreadable import Unreadable
 from kdump.jobs.verify.prediction import is_plain, verdict_of_checks
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
