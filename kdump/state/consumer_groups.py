@@ -10,12 +10,11 @@ partition, there is a problem in words, and the groups are read all the same.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kdump.formats.coordinator_records import decode_key, decode_value
+from kdump.formats.coordinator_records import decode_value
 from kdump.formats.errors import FormatError
 from kdump.formats.message_decoder import MessageValue
 from kdump.formats.names import TopicPartition
@@ -40,6 +39,7 @@ from kdump.state.group_members import (
     modern_member,
     streams_member,
 )
+from kdump.state.group_records import GroupRecords, GroupRecordSorter, RecordEntry, WaitingOffset
 from kdump.state.latest_records import Latest, LatestRecords
 from kdump.words import counted
 
@@ -74,33 +74,16 @@ def read_groups(latest: LatestRecords, is_selected: Callable[[str], bool]) -> Gr
         is_selected: which groups, by name.
     """
     latest.settle()
-    reader = _Reader(latest, is_selected)
-    groups = [group for each in reader.records() if (group := each.as_group()) is not None]
-    problems = reader.problems
+    sorter = GroupRecordSorter(latest, is_selected)
+    records = sorter.records()
+    problems = sorter.problems
+    groups = [
+        group for each in records if (group := _GroupReader(each, problems).as_group()) is not None
+    ]
     if latest.without_key:
         problems = [f"{counted(latest.without_key, 'record')} without a key", *problems]
     groups.sort(key=lambda group: group.group_id)
-    return GroupsFound(tuple(groups), tuple(problems), reader.skipped_types)
-
-
-_NOTHING: Final = Latest(NO_OFFSET, None)
-_OFFSET_TYPES: Final = (types.LEGACY_OFFSET_COMMIT, types.OFFSET_COMMIT)
-
-
-@dataclass(slots=True)
-class _Entry:
-    """The latest records of one key."""
-
-    value: Latest = _NOTHING
-    tombstone: int = NO_OFFSET
-
-    @property
-    def last(self) -> int:
-        return max(self.value.offset, self.tombstone)
-
-    def is_alive(self, since: int) -> bool:
-        """Whether there is a value at or after ``since`` that no tombstone follows."""
-        return self.value.offset >= since and self.value.offset > self.tombstone
+    return GroupsFound(tuple(groups), tuple(problems), sorter.skipped_types)
 
 
 _MODERN_TYPES: Final = {
@@ -134,117 +117,21 @@ _MODERN_TYPES: Final = {
 the target assignment and that of a member come first."""
 
 
-class _Reader:
-    """Sorts the latest records by group."""
+class _GroupReader:
+    """Finds out what the latest records of one group add up to."""
 
-    def __init__(self, latest: LatestRecords, is_selected: Callable[[str], bool]) -> None:
-        self._latest = latest
-        self._is_selected = is_selected
-        self._found: dict[str, _GroupRecords] = {}
-        self.problems: list[str] = []
-        self.skipped_types = 0
-
-    def records(self) -> Iterable[_GroupRecords]:
-        """The records of each selected group."""
-        latest = self._latest
-        for key, value in latest.values.items():
-            if (entry := self._entry(key, value.offset)) is not None:
-                entry.value = max(entry.value, value, key=lambda each: each.offset)
-        for key, offset in latest.tombstones.items():
-            if (entry := self._entry(key, offset)) is not None:
-                entry.tombstone = max(entry.tombstone, offset)
-        for key, offset in latest.not_committed.items():
-            if (records := self._of_offset(key, offset)) is not None:
-                records[0].last_commit = max(records[0].last_commit, offset)
-        for waiting, is_undecided in ((latest.pending, False), (latest.undecided, True)):
-            for producer_id, by_key in waiting.items():
-                self._add_pending(producer_id, by_key, is_undecided=is_undecided)
-        return self._found.values()
-
-    def _add_pending(
-        self, producer_id: int, by_key: Mapping[bytes, Latest], *, is_undecided: bool
-    ) -> None:
-        for key, latest in by_key.items():
-            if (records := self._of_offset(key, latest.offset)) is not None:
-                of_group, partition, record_type = records
-                waiting = _Waiting(producer_id, record_type, latest, is_undecided)
-                of_group.pending[partition].append(waiting)
-
-    def _decoded(self, key: bytes, offset: int) -> tuple[RecordType, MessageValue] | None:
-        try:
-            record_type, fields = decode_key(types.RECORD_TYPES, key)
-        except FormatError as problem:
-            self.problems.append(f"the key of the record at offset {offset}: {problem.what}")
-            return None
-        if record_type is None:
-            self.skipped_types += 1
-            return None
-        return record_type, fields
-
-    def _of(self, group_id: str) -> _GroupRecords | None:
-        if not self._is_selected(group_id):
-            return None
-        found = self._found.get(group_id)
-        if found is None:
-            found = self._found[group_id] = _GroupRecords(group_id, self.problems)
-        return found
-
-    def _entry(self, key: bytes, offset: int) -> _Entry | None:
-        """The entry of a key; None if the key is not that of a selected group."""
-        decoded = self._decoded(key, offset)
-        if decoded is None:
-            return None
-        record_type, fields = decoded
-        names = list(fields.values())
-        records = self._of(names[0])
-        if records is None:
-            return None
-        if len(names) == 3:
-            partition = TopicPartition(names[1], names[2])
-            return records.offsets[partition].setdefault(record_type, _Entry())
-        return records.entries[record_type].setdefault(names[1] if names[1:] else "", _Entry())
-
-    def _of_offset(
-        self, key: bytes, offset: int
-    ) -> tuple[_GroupRecords, TopicPartition, RecordType] | None:
-        """What the key of a committed offset is about; None if its group is not selected."""
-        decoded = self._decoded(key, offset)
-        if decoded is None:
-            return None
-        record_type, fields = decoded
-        records = self._of(fields["group"])
-        partition = TopicPartition(fields["topic"], fields["partition"])
-        return None if records is None else (records, partition, record_type)
-
-
-@dataclass(frozen=True, slots=True)
-class _Waiting:
-    """An offset of a transaction that is open."""
-
-    producer_id: int
-    record_type: RecordType
-    latest: Latest
-    is_undecided: bool
-
-
-class _GroupRecords:
-    """The latest records of one group."""
-
-    def __init__(self, group_id: str, problems: list[str]) -> None:
-        self.group_id = group_id
+    def __init__(self, records: GroupRecords, problems: list[str]) -> None:
+        self.records = records
+        self.group_id = records.group_id
         self.problems = problems
-        self.entries: dict[RecordType, dict[str, _Entry]] = defaultdict(dict)
-        self.offsets: dict[TopicPartition, dict[RecordType, _Entry]] = defaultdict(dict)
-        self.pending: dict[TopicPartition, list[_Waiting]] = defaultdict(list)
-        self.last_commit = NO_OFFSET
 
     def as_group(self) -> Group | None:
         """The group; None if a coordinator knows nothing of it."""
         offsets = dict(self._offsets())
-        classic = self.entries[types.GROUP_METADATA].get("", _Entry())
+        classic = self.records.entry(types.GROUP_METADATA)
         since = max(
             classic.last,
-            *(self._one(of_type[0]).tombstone for of_type in _MODERN_TYPES.values()),
+            *(self.records.entry(of_type[0]).tombstone for of_type in _MODERN_TYPES.values()),
         )
         modern = self._modern_types(since)
         if len(modern) > 1:
@@ -267,10 +154,6 @@ class _GroupRecords:
             return None
         return replace(group, offsets=offsets)
 
-    def _one(self, record_type: RecordType) -> _Entry:
-        """The entry of a type that a group has one record of."""
-        return self.entries[record_type].get("", _Entry())
-
     def _modern_types(self, since: int) -> list[GroupType]:
         """The types whose records made the group what it is, by the latest of them."""
         last = {
@@ -278,7 +161,7 @@ class _GroupRecords:
                 (
                     entry.value.offset
                     for record_type in record_types
-                    for entry in self.entries[record_type].values()
+                    for entry in self.records.entries[record_type].values()
                 ),
                 default=NO_OFFSET,
             )
@@ -289,9 +172,9 @@ class _GroupRecords:
 
     def _last_commit(self) -> int:
         """Offset of the latest record of a committed offset, in whatever transaction."""
-        entries = (entry for by_type in self.offsets.values() for entry in by_type.values())
+        entries = (entry for by_type in self.records.offsets.values() for entry in by_type.values())
         committed = max((entry.value.offset for entry in entries), default=NO_OFFSET)
-        return max(committed, self.last_commit)
+        return max(committed, self.records.last_commit)
 
     def _decoded(self, record_type: RecordType, latest: Latest) -> MessageValue | None:
         """The fields of a value; None if it cannot be decoded, which is a problem."""
@@ -303,7 +186,7 @@ class _GroupRecords:
             self.problems.append(f"the record at offset {latest.offset}: {problem.what}")
             return None
 
-    def _classic_group(self, entry: _Entry) -> Group:
+    def _classic_group(self, entry: RecordEntry) -> Group:
         value = self._decoded(types.GROUP_METADATA, entry.value)
         if value is None:
             return Group(self.group_id, GroupType.CLASSIC, None, record_offset=entry.value.offset)
@@ -352,11 +235,11 @@ class _GroupRecords:
             members=members,
             share_partitions=self._share_partitions(since),
             subscribed_topics=self._subscribed_topics(members, topology, since),
-            record_offset=self._one(metadata_type).value.offset,
+            record_offset=self.records.entry(metadata_type).value.offset,
         )
 
     def _alive(self, record_type: RecordType, name: str, since: int) -> MessageValue | None:
-        entry = self.entries[record_type].get(name)
+        entry = self.records.entries[record_type].get(name)
         if entry is None or not entry.is_alive(since):
             return None
         return self._decoded(record_type, entry.value)
@@ -365,15 +248,15 @@ class _GroupRecords:
         found = self._alive(record_type, "", since)
         if found is not None:
             return int(found["assignmentEpoch"])
-        return NO_EPOCH if self._one(record_type).tombstone > since else _INITIAL_EPOCH
+        return NO_EPOCH if self.records.entry(record_type).tombstone > since else _INITIAL_EPOCH
 
     def _members(self, group_type: GroupType, since: int) -> tuple[GroupMember, ...]:
         _, metadata_type, current_type, _, target_type, *_ = _MODERN_TYPES[group_type]
-        metadata, current = self.entries[metadata_type], self.entries[current_type]
+        metadata, current = self.records.entries[metadata_type], self.records.entries[current_type]
         members = []
         for member_id in sorted(metadata.keys() | current.keys()):
-            of_member = metadata.get(member_id, _Entry())
-            of_current = current.get(member_id, _Entry())
+            of_member = metadata.get(member_id, RecordEntry())
+            of_current = current.get(member_id, RecordEntry())
             alive_since = max(since, of_member.tombstone)
             if max(of_member.value.offset, of_current.value.offset) <= alive_since:
                 continue
@@ -413,8 +296,8 @@ class _GroupRecords:
         return frozenset(topics)
 
     def _offsets(self) -> Iterator[tuple[TopicPartition, PartitionOffsets]]:
-        for partition in sorted(self.offsets.keys() | self.pending.keys()):
-            by_type = self.offsets.get(partition, {})
+        for partition in sorted(self.records.offsets.keys() | self.records.pending.keys()):
+            by_type = self.records.offsets.get(partition, {})
             buried = max((entry.tombstone for entry in by_type.values()), default=NO_OFFSET)
             committed, unreadable = None, None
             last = max(by_type.items(), key=lambda item: item[1].value.offset, default=None)
@@ -428,8 +311,10 @@ class _GroupRecords:
 
     def _pending(self, partition: TopicPartition, buried: int) -> Iterator[PendingOffset]:
         # Records of an old and of a new type have different keys.
-        last: dict[int, _Waiting] = {}
-        for waiting in sorted(self.pending.get(partition, ()), key=lambda each: each.latest.offset):
+        last: dict[int, WaitingOffset] = {}
+        for waiting in sorted(
+            self.records.pending.get(partition, ()), key=lambda each: each.latest.offset
+        ):
             last[waiting.producer_id] = waiting
         for producer_id, waiting in sorted(last.items()):
             if waiting.latest.offset > buried:

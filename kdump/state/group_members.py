@@ -7,7 +7,7 @@ Follows ``ClassicGroupMember``, ``ConsumerGroupMember``, ``ShareGroupMember`` an
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kdump.formats.cursor import Cursor
@@ -171,38 +171,41 @@ def _assigned(data: bytes) -> Assignment:
 
 def modern_member(member_id: str, records: MemberRecords) -> GroupMember:
     """A member of a consumer or share group, from its records."""
-    metadata, current = records.metadata or {}, records.current
+    metadata = records.metadata or {}
     topics = metadata.get("subscribedTopicNames")
-    return GroupMember(
-        member_id=member_id,
-        instance_id=metadata.get("instanceId"),
-        client_id=metadata.get("clientId"),
-        client_host=metadata.get("clientHost"),
-        rack_id=metadata.get("rackId"),
+    return replace(
+        _client(member_id, metadata),
         epoch=_epoch(records),
-        state=_state(current, _MEMBER_STATES),
+        state=_state(records.current, _MEMBER_STATES),
         subscribed_topics=None if topics is None else tuple(sorted(topics)),
         subscribed_regex=metadata.get("subscribedTopicRegex") or None,
         server_assignor=metadata.get("serverAssignor"),
-        assigned=() if records.has_left else _partitions(current, "assignedPartitions"),
+        assigned=() if records.has_left else _partitions(records.current, "assignedPartitions"),
         target=_partitions(records.target, "topicPartitions"),
     )
 
 
 def streams_member(member_id: str, records: MemberRecords) -> GroupMember:
     """A member of a group of Kafka Streams, from its records."""
-    metadata, current = records.metadata or {}, records.current
+    current = records.current
+    return replace(
+        _client(member_id, records.metadata or {}),
+        # Kafka leaves these unset, too, where it has defaults for other groups.
+        epoch=None if current is None and not records.has_left else _epoch(records),
+        state=None if current is None else _state(current, _STREAMS_MEMBER_STATES),
+        assigned=() if records.has_left else _tasks(current),
+        target=_tasks(records.target),
+    )
+
+
+def _client(member_id: str, metadata: MessageValue) -> GroupMember:
+    """A member of which only the client is known."""
     return GroupMember(
         member_id=member_id,
         instance_id=metadata.get("instanceId"),
         client_id=metadata.get("clientId"),
         client_host=metadata.get("clientHost"),
         rack_id=metadata.get("rackId"),
-        # Kafka leaves these unset, too, where it has defaults for other groups.
-        epoch=None if current is None and not records.has_left else _epoch(records),
-        state=None if current is None else _state(current, _STREAMS_MEMBER_STATES),
-        assigned=() if records.has_left else _tasks(current),
-        target=_tasks(records.target),
     )
 
 
