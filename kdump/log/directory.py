@@ -96,7 +96,8 @@ class LogDirectory:
         partitions: by topic, number and state.
         identities: partition and state, by the names of all directories of partitions, also of
             those that were not selected; in this order.
-        unreadable: names of the partitions whose directories cannot be listed.
+        unreadable: names of the partitions whose directories cannot be listed; for who lists them
+            as a broker loads them also of those that no broker loads.
         refused: names of directories that stop a broker from starting, or that no partition can
             have. They are neither listed nor changed.
         foreign: names of files that are not Kafka's.
@@ -116,6 +117,11 @@ class LogDirectory:
     refused: tuple[str, ...]
     foreign: tuple[str, ...]
     problems: tuple[FileProblem, ...]
+
+    def not_loaded(self) -> list[TopicPartition]:
+        """The live partitions whose directories cannot be listed, or that no broker loads."""
+        parsed = map(names.parse_partition_directory_name, self.unreadable)
+        return [each.topic_partition for each in parsed if each.state is PartitionState.LIVE]
 
     def load_offsets(self, key: TopicPartition) -> tuple[int, int | None]:
         """The log start offset and the flushed offset with which a broker loads a live log.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from kdump.formats import record_batch
 from kdump.formats.names import FileKind, PartitionState, TopicPartition
@@ -54,6 +55,10 @@ class ReplicaEnd:
 
     leader_epoch: int
     offset: int
+
+
+EMPTY: Final = ReplicaEnd(record_batch.NO_PARTITION_LEADER_EPOCH, 0)
+"""The end of a log without a batch."""
 
 
 def replica_end(partition: Partition) -> ReplicaEnd:

@@ -199,7 +199,7 @@ def streams_member(member_id: str, records: MemberRecords) -> GroupMember:
 
 
 def _client(member_id: str, metadata: MessageValue) -> GroupMember:
-    """A member of which only the client is known."""
+    """A member, with no more than its client."""
     return GroupMember(
         member_id=member_id,
         instance_id=metadata.get("instanceId"),

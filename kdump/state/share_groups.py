@@ -58,6 +58,24 @@ class SharePartition:
     write_timestamp_ms: int | None
     record_offset: int
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is the state of: group, topic id and partition."""
+        return self.group_id, self.topic_id, self.partition
+
+    def unknown(self) -> SharePartition:
+        """The same partition; nothing else is known."""
+        return SharePartition(
+            *self.key,
+            start_offset=UNKNOWN,
+            delivery_complete_count=UNKNOWN,
+            snapshot_epoch=UNKNOWN,
+            state_epoch=UNKNOWN,
+            leader_epoch=UNKNOWN,
+            write_timestamp_ms=None,
+            record_offset=NO_OFFSET,
+        )
+
     def lag(self, log_end_offset: int) -> int | None:
         """Records that are still to be delivered; None if that is not known.
 
@@ -80,6 +98,12 @@ class _Changes:
 
     snapshot: Latest | None = None
     updates: list[Latest] = field(default_factory=list)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the latest record."""
+        latest = self.updates[-1] if self.updates else self.snapshot
+        return NO_OFFSET if latest is None else latest.offset
 
 
 @dataclass(slots=True)
@@ -210,10 +234,9 @@ def read_share_partitions(records: ShareRecords, is_selected: Callable[[str], bo
                 )
                 found += [] if state is None else [state]
         except FormatError as problem:
-            latest = [changes.snapshot, *changes.updates]
-            offset = max(each.offset for each in latest if each is not None)
-            problems.append(f"the records up to offset {offset} of a key: {problem.what}")
-    found.sort(key=lambda each: (each.group_id, each.topic_id, each.partition))
+            where = f"the records up to offset {changes.last_offset} of a key"
+            problems.append(f"{where}: {problem.what}")
+    found.sort(key=lambda each: each.key)
     return ShareFound(tuple(found), tuple(problems))
 
 

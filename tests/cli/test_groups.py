@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import Any, Final
 
 import pytest
 
-from builders.batches import batch, record
+from builders.batches import batch, batches, record
+from builders.group_records import offset_key, offset_value, text_field
 from builders.in_process import Outcome, run_kdump
 from builders.json_answers import objects
-from builders.log_directories import write_log_directory, write_partition
+from builders.log_directories import TOPIC_ID, write_log_directory, write_partition
 
 CLUSTER: Final = ("b1-d1", "b2-d1", "b2-d2", "b3-d1")
 Answers = list[dict[str, Any]]
@@ -256,19 +259,6 @@ def test_only_selected_groups_are_shown(clean_dirs: tuple[Path, ...]) -> None:
     }
 
 
-def text_field(text: bytes) -> bytes:
-    return len(text).to_bytes(2, "big") + text
-
-
-def offset_key(group: bytes, topic: bytes = b"orders", partition: int = 0) -> bytes:
-    return b"\0\1" + text_field(group) + text_field(topic) + partition.to_bytes(4, "big")
-
-
-def offset_value(offset: int, commit_timestamp_ms: int = 0) -> bytes:
-    committed, time = offset.to_bytes(8, "big"), commit_timestamp_ms.to_bytes(8, "big")
-    return b"\0\3" + committed + bytes(4) + text_field(b"") + time
-
-
 def directory_of(root: Path, *records: tuple[bytes | None, bytes | None]) -> Path:
     """A log directory whose ``__consumer_offsets-0`` has these records, a batch for each."""
     directory = write_log_directory(root / "logs")
@@ -358,6 +348,7 @@ def test_a_group_whose_partition_is_missing_is_unknown_and_not_without_offsets(
         "partitions": 2,
         "is_count_known": False,
         "missing_partitions": [0],
+        "unreadable_partitions": [],
     }
 
 
@@ -373,3 +364,44 @@ def test_an_offset_past_its_retention_is_shown_as_expired(
     config = ("--config", "offsets.retention.minutes=1", "--now", "2027-01-01")
     rows = of_type("offset", answered("--group", "simple-assign", *config, *clean_dirs))
     assert [row["is_expired"] for row in rows] == [True, True]
+
+
+def test_an_offset_of_an_earlier_topic_of_the_same_name_has_no_lag(tmp_path: Path) -> None:
+    earlier = offset_value(2, topic_id=uuid.UUID(int=7))
+    current = offset_value(2, topic_id=TOPIC_ID)
+    directory = directory_of(
+        tmp_path, (offset_key(b"earlier"), earlier), (offset_key(b"current"), current)
+    )
+    write_partition(directory / "orders-0", {0: b"".join(batches(1))})
+    found = {
+        row["group"]: (row["topic_state"], row["lag"], row["note"])
+        for row in of_type("offset", answered("--now", "0", directory))
+    }
+    assert found == {
+        "earlier": ("recreated", None, "committed for an earlier topic of this name"),
+        "current": ("live", 1, ""),
+    }
+
+
+def test_an_offset_without_a_topic_id_past_the_end_of_a_younger_topic_is_named(
+    tmp_path: Path,
+) -> None:
+    directory = directory_of(tmp_path, (offset_key(b"g"), offset_value(500)))
+    write_partition(directory / "orders-0", {0: b"".join(batches(1))})
+    (row,) = of_type("offset", answered("--now", "0", directory))
+    # kafka-consumer-groups shows a negative lag, too.
+    assert (row["topic_state"], row["lag"]) == ("live", -497)
+    assert row["note"] == "past the end of the log"
+
+
+def test_a_replica_of_an_earlier_topic_is_not_the_log_that_a_group_reads(
+    cluster_dirs: tuple[Path, ...], tmp_path: Path
+) -> None:
+    metadata = cluster_dirs[0] / "__cluster_metadata-0"
+    root = tmp_path / "logs"
+    directory = directory_of(tmp_path, (offset_key(b"g", b"txn-hang"), offset_value(2)))
+    shutil.copytree(metadata, root / metadata.name)
+    # Its topic id is not the one that the metadata has.
+    write_partition(directory / "txn-hang-0", {0: b"".join(batches(1))})
+    (row,) = of_type("offset", answered(directory))
+    assert (row["log_end_offset"], row["lag"], row["topic_state"]) == (None, None, "live")

@@ -77,7 +77,8 @@ def command(
     is counted to the end of the logs. Nothing is written, and no broker is needed.
     """
     from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
-    from kdump.jobs.group_report import GroupsRequest, report_groups
+    from kdump.jobs.group_report import GroupsRequest
+    from kdump.jobs.group_reporting import report_groups
 
     diagnostics = Diagnostics()
     with without_garbage_collection():
@@ -115,7 +116,8 @@ def _write(
     members: bool,
     is_filtered: bool,
 ) -> None:
-    from kdump.cli.output.groups_output import group_rows, sections, summary_lines, summary_row
+    from kdump.cli.output.groups_output import group_rows, sections
+    from kdump.cli.output.groups_summary import summary_lines, summary_row
     from kdump.cli.output.sections import open_sections
 
     output_format = OutputFormat(output.value)
@@ -132,24 +134,16 @@ def _directories(
     paths: Sequence[Location], selection: PartitionSelection, diagnostics: Diagnostics
 ) -> Iterator[LogDirectory]:
     """Read the log directories: the coordinators' partitions and what groups may consume."""
-    import dataclasses
-
-    from kdump.cli.shared.directories import as_loaded, find_log_directories
+    from kdump.cli.shared.directories import find_log_directories, listed_as_loaded
     from kdump.jobs.groups import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-    from kdump.log.directory import read_log_directory
 
     def is_needed(name: str, key: TopicPartition) -> bool:
         return key.topic in (OFFSETS_TOPIC, SHARE_STATE_TOPIC) or selection.needs(name, key)
 
     for path, kind in find_log_directories(paths, diagnostics).items():
-        try:
-            found = read_log_directory(path, kind, select=is_needed)
-        except OSError as failure:
-            diagnostics.report(path, failure)
-            continue
-        diagnostics.report_problems(found)
-        loaded = (as_loaded(each, diagnostics) for each in found.partitions)
-        yield dataclasses.replace(found, partitions=tuple(filter(None, loaded)))
+        found = listed_as_loaded(path, kind, diagnostics, is_needed)
+        if found is not None:
+            yield found
 
 
 def _retention_ms(settings: Sequence[Settings]) -> int:
@@ -159,16 +153,18 @@ def _retention_ms(settings: Sequence[Settings]) -> int:
 
 def _report_problems(report: GroupsReport, diagnostics: Diagnostics) -> None:
     """Report damage in the coordinators' logs, and what cannot be read."""
-    for log in report.coordinators:
-        for damage in log.damage:
-            diagnostics.report_damage(damage)
-        if log.unreadable is not None:
-            unreadable = log.unreadable
-            diagnostics.report_problem(unreadable.path, unreadable.what, is_damage=False)
+    for each in report.coordinators:
+        unreadable = [*each.unreadable]
+        for log in each.logs:
+            for damage in log.damage:
+                diagnostics.report_damage(damage)
+            unreadable += [] if log.unreadable is None else [log.unreadable]
+        for why in unreadable:
+            diagnostics.report_problem(why.path, why.what, is_damage=False)
     for log, problem in report.failures:
         diagnostics.report(log.replica.partition.path, f"a coordinator does not load it: {problem}")
-    for each in report.problems:
-        diagnostics.report(each.path, each.error)
+    for file in report.problems:
+        diagnostics.report(file.path, file.error)
     for damage in report.damaged_ends:
         diagnostics.report_damage(damage)
 
@@ -186,6 +182,7 @@ def _require_found(
     """
     import shlex
 
+    topic = report.offsets_topic
     named = [each.path for each in directories]
     has_offsets = any(each.offsets or each.share_offsets for each in report.groups)
     if not has_offsets and selection.is_futile(
@@ -198,7 +195,7 @@ def _require_found(
             f"no group {', '.join(map(repr, report.absent))} in {where}: list the groups with"
             f" 'kdump groups {where}'"
         )
-    if groups and not report.groups and not report.unknown and not report.offsets_topic.missing:
+    if groups and not report.groups and not report.unknown and not topic.missing_count:
         raise UsageProblem(
             f"no group in {where} matches {' '.join(f'--group {each}' for each in groups)}: list"
             f" the groups with 'kdump groups {where}'"

@@ -23,7 +23,7 @@ from kdump.storage.location import Location
 if TYPE_CHECKING:
     from kdump.cli.shared.directories import Diagnostics
     from kdump.jobs.lookup import LookupAnswer, ReplicaAnswer
-    from kdump.log.directory import DirectoryKind, LogDirectory
+    from kdump.log.directory import DirectoryKind
     from kdump.log.first_record import FoundRecord
     from kdump.log.replicas import Replica
     from kdump.log.selection import PartitionSelection
@@ -127,6 +127,7 @@ def command(
     from kdump.cli.shared.directories import (
         Diagnostics,
         find_log_directories,
+        listed_as_loaded,
         without_garbage_collection,
     )
     from kdump.jobs.lookup import LookupRequest, Question, lookup
@@ -138,7 +139,13 @@ def command(
     diagnostics = Diagnostics()
     with without_garbage_collection():
         kinds = find_log_directories(paths, diagnostics)
-        directories = [_listed(path, kind, selection, diagnostics) for path, kind in kinds.items()]
+        for path, kind in kinds.items():
+            _require_offsets(path, kind)
+        listed = [
+            listed_as_loaded(path, kind, diagnostics, selection.matches)
+            for path, kind in kinds.items()
+        ]
+        directories = [each for each in listed if each is not None]
     if not directories:
         return diagnostics.status
     level = isolation_level or IsolationLevel.READ_UNCOMMITTED
@@ -153,23 +160,19 @@ def command(
     return diagnostics.status
 
 
-def _listed(
-    path: Location, kind: DirectoryKind, selection: PartitionSelection, diagnostics: Diagnostics
-) -> LogDirectory:
-    """A log directory with its selected partitions, as a starting broker sees them."""
-    from kdump.cli.shared.directories import as_loaded
-    from kdump.log.directory import DirectoryKind, read_log_directory
+def _require_offsets(path: Location, kind: DirectoryKind) -> None:
+    """Refuse a log directory whose offsets are byte positions.
+
+    Raises:
+        UsageProblem: it is of Kafka 0.7.
+    """
+    from kdump.log.directory import DirectoryKind
 
     if kind is DirectoryKind.LOG_DIRECTORY_0_7:
         raise UsageProblem(
             f"{path} is a log directory of Kafka 0.7, where offsets are byte positions: see"
             " kdump dump-segment"
         )
-    found = read_log_directory(path, kind, select=selection.matches)
-    diagnostics.report_problems(found)
-    with phase(f"looking for unfinished swaps in {path}"):
-        loaded = [as_loaded(each, diagnostics) for each in found.partitions]
-    return dataclasses.replace(found, partitions=tuple(each for each in loaded if each))
 
 
 def _rows(answers: Iterable[ReplicaAnswer], diagnostics: Diagnostics) -> Iterator[Row]:

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from kdump.cli.output.groups_summary import why_missing
 from kdump.cli.output.rendering import Column, Row
 from kdump.cli.output.sections import Section
 from kdump.cli.output.value_text import Kind
-from kdump.words import counted, shell_command
 
 if TYPE_CHECKING:
+    from kdump.jobs.consumed_logs import ConsumedLog
+    from kdump.jobs.coordinator_topics import PartitionCount
     from kdump.jobs.group_report import (
-        ConsumedLog,
         GroupReport,
         GroupsReport,
         OffsetReport,
-        PartitionCount,
+        OtherOffset,
+        OtherShare,
         ShareOffsetReport,
     )
     from kdump.state.group_image import Group, PendingOffset
     from kdump.state.group_members import AssignedPartitions, AssignedTasks, GroupMember
-    from kdump.storage.location import Location
 
 _NONE: Final = "-"
-_MOST_NAMED: Final = 20
-"""The most partitions or groups that a sentence names."""
 
 _GROUP_COLUMNS: Final = (
     Column("group", "Group"),
@@ -85,6 +84,7 @@ _OFFSET_COLUMNS: Final = (
     Column("topic_state", "Topic state", for_people=False),
     Column("pending", "Pending", for_people=False),
     Column("is_uncertain", "Uncertain", for_people=False),
+    Column("elsewhere", "Elsewhere", for_people=False),
     Column("replica_log_dir", "Replica", for_people=False),
     Column("note", "Note", alert=True, dropped=6),
 )
@@ -101,6 +101,7 @@ _SHARE_COLUMNS: Final = (
     Column("write_timestamp_ms", "Snapshot at", Kind.TIMESTAMP_MS, unknown=_NONE, dropped=2),
     *_LOG_COLUMNS,
     Column("is_uncertain", "Uncertain", for_people=False),
+    Column("elsewhere", "Elsewhere", for_people=False),
     Column("replica_log_dir", "Replica", for_people=False),
     Column("note", "Note", alert=True, dropped=3),
 )
@@ -132,7 +133,7 @@ def group_rows(
         for share in each.share_offsets:
             yield _share_row(share)
     for name in report.unknown:
-        yield unknown_group_row(name, report.offsets_topic)
+        yield _unknown_group_row(name, report.offsets_topic)
 
 
 def _group_row(report: GroupReport) -> Row:
@@ -165,17 +166,20 @@ def _group_note(report: GroupReport) -> str:
     if report.coordinator is None:
         return "its records are in a missing partition of __consumer_offsets"
     notes = []
-    if report.group.state is None:
+    if report.only_on:
+        directories = ", ".join(str(each.log_directory.path) for each in report.only_on)
+        notes.append(f"only in the replica of its coordinator's log in {directories}")
+    elif report.group.state is None:
         notes.append("its record cannot be decoded")
-    if report.group.type is None:
+    elif report.group.type is None:
         notes.append("the group was deleted, its offsets were not")
     if report.is_uncertain:
         notes.append("a later change may be in damaged bytes")
     return "; ".join(notes)
 
 
-def unknown_group_row(name: str, topic: PartitionCount) -> Row:
-    """The row of a group whose partition of ``__consumer_offsets`` is missing."""
+def _unknown_group_row(name: str, topic: PartitionCount) -> Row:
+    """The row of a group whose partition of ``__consumer_offsets`` could not be read."""
     from kdump.formats.java.java_text import coordinator_partition
 
     partition = coordinator_partition(name, topic.count) if topic.count else None
@@ -186,7 +190,7 @@ def unknown_group_row(name: str, topic: PartitionCount) -> Row:
         "group": name,
         "coordinator_partition": partition,
         "is_uncertain": True,
-        "note": "its records are in a missing partition of __consumer_offsets",
+        "note": why_missing(name, topic),
     }
 
 
@@ -266,6 +270,7 @@ def _offset_row(group: Group, report: OffsetReport, now_ms: int) -> Row:
         "topic_state": report.topic_state,
         "pending": [_pending(each) for each in report.offsets.pending],
         "is_uncertain": report.is_uncertain,
+        "elsewhere": [_other_offset(each) for each in report.elsewhere],
         "note": _offset_note(report, now_ms),
     }
 
@@ -286,6 +291,15 @@ def _pending(each: PendingOffset) -> dict[str, Any]:
         "metadata": each.committed.metadata,
         "commit_timestamp_ms": each.committed.commit_timestamp_ms,
         "is_undecided": each.is_undecided,
+    }
+
+
+def _other_offset(each: OtherOffset) -> dict[str, Any]:
+    return {
+        "log_dir": str(each.replica.log_directory.path),
+        "offset": each.committed.offset,
+        "metadata": each.committed.metadata,
+        "commit_timestamp_ms": each.committed.commit_timestamp_ms,
     }
 
 
@@ -314,6 +328,10 @@ def _offset_note(report: OffsetReport, now_ms: int) -> str:
     end = None if log is None else log.end_offset
     if committed is not None and end is not None and committed.offset > end:
         notes.append("past the end of the log")
+    notes += [
+        f"{other.committed.offset} in {other.replica.log_directory.path}"
+        for other in report.elsewhere
+    ]
     return "; ".join(notes)
 
 
@@ -332,121 +350,27 @@ def _share_row(report: ShareOffsetReport) -> Row:
         else state.delivery_complete_count,
         "leader_epoch": None if state.leader_epoch == unknown else state.leader_epoch,
         "state_epoch": None if state.state_epoch == unknown else state.state_epoch,
-        "snapshot_epoch": state.snapshot_epoch,
+        "snapshot_epoch": None if state.snapshot_epoch == unknown else state.snapshot_epoch,
         "write_timestamp_ms": state.write_timestamp_ms,
         **_log_fields(report.log),
         "lag": report.lag,
         "is_uncertain": report.is_uncertain,
-        "note": "a later change may be in damaged bytes" if report.is_uncertain else "",
+        "elsewhere": [_other_share(each) for each in report.elsewhere],
+        "note": _share_note(report),
     }
 
 
-def summary_row(report: GroupsReport, now_ms: int) -> Row:
-    """The totals, for programs."""
-    offsets = [each for group in report.groups for each in group.offsets]
-    share_topic = report.share_topic
+def _other_share(each: OtherShare) -> dict[str, Any]:
     return {
-        "type": "summary",
-        "groups": len(report.groups),
-        "unknown_groups": [*report.unknown],
-        "offsets": sum(each.offsets.committed is not None for each in offsets),
-        "pending_offsets": sum(len(each.offsets.pending) for each in offsets),
-        "expired_offsets": sum(
-            each.expires_ms is not None and each.expires_ms <= now_ms for each in offsets
-        ),
-        "uncertain_offsets": sum(each.is_uncertain for each in offsets),
-        "share_offsets": sum(len(group.share_offsets) for group in report.groups),
-        "consumer_offsets": _count_row(report.offsets_topic),
-        "share_group_state": None if share_topic is None else _count_row(share_topic),
+        "log_dir": str(each.replica.log_directory.path),
+        "start_offset": None if each.state.start_offset == -1 else each.state.start_offset,
     }
 
 
-def _count_row(topic: PartitionCount) -> dict[str, Any]:
-    return {
-        "partitions": topic.count,
-        "is_count_known": topic.is_known,
-        "missing_partitions": [*topic.missing],
-    }
-
-
-def summary_lines(
-    report: GroupsReport, now_ms: int, paths: Sequence[Location], *, is_filtered: bool
-) -> Iterator[str]:
-    """Yield the sentences below the tables: totals, what is missing, what to run next."""
-    offsets = [each for group in report.groups for each in group.offsets]
-    shares = [each for group in report.groups for each in group.share_offsets]
-    yield _totals(report, offsets, shares)
-    yield from _missing_lines(report)
-    pending = [each for each in offsets if each.offsets.pending]
-    if pending:
-        yield (
-            f"{counted(len(pending), 'partition')} with offsets that are not committed yet: find"
-            f" the open transactions with '{shell_command('txns', paths)}'"
-        )
-    unknown = {
-        str(each.partition)
-        for each in offsets
-        if each.log is None and each.topic_state != "unlisted"
-    }
-    if unknown:
-        yield (
-            f"lag unknown for {counted(len(unknown), 'partition')}: no replica in these log"
-            f" directories ({_named(sorted(unknown))})"
-        )
-    apart = {str(each.partition) for each in offsets if each.log and each.log.have_other_ends}
-    if apart:
-        yield (
-            f"replicas of {counted(len(apart), 'partition')} end at different offsets; lag counts"
-            f" to the end of the most advanced one ({_named(sorted(apart))})"
-        )
-    expired = sum(each.expires_ms is not None and each.expires_ms <= now_ms for each in offsets)
-    if expired:
-        yield (
-            f"{counted(expired, 'offset')} expired: a broker deletes them soon after it starts,"
-            " unless offsets.retention.minutes is raised first"
-        )
-    if offsets and not is_filtered:
-        yield (
-            "to move the offsets to another cluster: "
-            f"'{shell_command('groups --output reset-csv', paths)}'"
-        )
-
-
-def _totals(
-    report: GroupsReport, offsets: Sequence[OffsetReport], shares: Sequence[ShareOffsetReport]
-) -> str:
-    committed = sum(each.offsets.committed is not None for each in offsets)
-    text = f"{counted(len(report.groups), 'group')}, {counted(committed, 'committed offset')}"
-    if shares:
-        text += f", {counted(len(shares), 'share partition')}"
-    return text
-
-
-def _missing_lines(report: GroupsReport) -> Iterator[str]:
-    yield from _missing_line("__consumer_offsets", report.offsets_topic, "groups")
-    if report.share_topic is not None:
-        yield from _missing_line(
-            "__share_group_state", report.share_topic, "offsets of share groups"
-        )
-    for name in report.unknown:
-        yield f"group {name}: unknown, because its partition of __consumer_offsets is missing"
-
-
-def _missing_line(topic: str, found: PartitionCount, what: str) -> Iterator[str]:
-    guess = "" if found.is_known else " (or more: no metadata of the cluster says how many)"
-    if not found.count:
-        yield f"no partition of {topic} in these log directories: all {what} are unknown"
-    elif found.missing:
-        numbers = _named([str(number) for number in found.missing])
-        yield (
-            f"{topic}: partitions {numbers} of {found.count}{guess} are missing: {what} in them are"
-            " unknown"
-        )
-    elif guess:
-        yield f"{topic}: {counted(found.count, 'partition')}{guess}"
-
-
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMED])
-    more = len(names) - _MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
+def _share_note(report: ShareOffsetReport) -> str:
+    notes = ["a later change may be in damaged bytes"] if report.is_uncertain else []
+    notes += [
+        f"{other.state.start_offset} in {other.replica.log_directory.path}"
+        for other in report.elsewhere
+    ]
+    return "; ".join(notes)

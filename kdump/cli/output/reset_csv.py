@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kdump.cli.output.events import write_line
+from kdump.cli.output.groups_summary import missing_lines, why_missing
 
 if TYPE_CHECKING:
     from kdump.jobs.group_report import GroupReport, GroupsReport, OffsetReport
@@ -61,11 +62,9 @@ def _left_out(report: GroupsReport) -> Iterator[str]:
             continue
         yield from _left_out_of(name, each)
     for unknown in report.unknown:
-        yield f"group {unknown}: unknown, its partition of __consumer_offsets is missing"
-    missing = report.offsets_topic.missing
-    if missing:
-        numbers = ", ".join(map(str, missing))
-        yield f"__consumer_offsets: partitions {numbers} are missing, and groups with them"
+        yield f"group {unknown}: unknown, {why_missing(unknown, report.offsets_topic)}"
+    if report.offsets_topic.missing_count or not report.offsets_topic.count:
+        yield from missing_lines("__consumer_offsets", report.offsets_topic, "groups")
 
 
 def _left_out_of(name: str, each: GroupReport) -> Iterator[str]:
@@ -81,5 +80,8 @@ def _left_out_of(name: str, each: GroupReport) -> Iterator[str]:
             yield f"{where}: left out, the cluster has no such topic"
         elif offset.is_uncertain:
             yield f"{where}: a later commit may be in damaged bytes"
+        for other in offset.elsewhere:
+            path = other.replica.log_directory.path
+            yield f"{where}: not {other.committed.offset}, which only the replica in {path} has"
     if each.share_offsets:
         yield f"group {name}: left out, the tool does not reset share groups"

@@ -17,6 +17,7 @@ from kdump.formats.names import (
     CLUSTER_METADATA_TOPIC,
     PARTITION_METADATA,
     FileStage,
+    TopicPartition,
     is_accepted_name,
 )
 from kdump.formats.uuids import format_uuid
@@ -211,6 +212,45 @@ def as_loaded(partition: Partition, diagnostics: Diagnostics) -> Partition | Non
     except OSError as failure:
         diagnostics.report(failure.filename or partition.path, failure)
     return None
+
+
+def listed_as_loaded(
+    path: Location,
+    kind: DirectoryKind,
+    diagnostics: Diagnostics,
+    select: Callable[[str, TopicPartition], bool],
+) -> LogDirectory | None:
+    """List a log directory, with its partitions as a starting broker sees them.
+
+    Partitions that no broker loads are among the unreadable ones.
+
+    Args:
+        path: the directory.
+        kind: of it.
+        diagnostics: takes what cannot be read or loaded.
+        select: as for :func:`~kdump.log.directory.read_log_directory`.
+
+    Returns:
+        The directory; None if it cannot be listed.
+    """
+    try:
+        found = directory.read_log_directory(path, kind, select=select)
+    except OSError as failure:
+        diagnostics.report(path, failure)
+        return None
+    diagnostics.report_problems(found)
+    loaded: list[Partition] = []
+    unreadable = [*found.unreadable]
+    with phase(f"looking for unfinished swaps in {path}"):
+        for each in found.partitions:
+            partition = as_loaded(each, diagnostics)
+            if partition is None:
+                unreadable.append(each.path.name)
+            else:
+                loaded.append(partition)
+    return dataclasses.replace(
+        found, partitions=tuple(loaded), unreadable=tuple(sorted(unreadable))
+    )
 
 
 _BOUNDS: Final = tuple(field.name for field in dataclasses.fields(LogBounds))

@@ -1,0 +1,167 @@
+"""The logs that groups consume: where they end, and which topic they belong to.
+
+Each takes a few small reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kdump.formats.errors import FormatError
+from kdump.formats.names import PARTITION_METADATA, TopicPartition
+from kdump.formats.uuids import format_uuid
+from kdump.log.bounds import checkpointed, find_log_start
+from kdump.log.problems import FileProblem
+from kdump.log.replicas import EMPTY, Replica, ReplicaEnd, replica_end
+from kdump.log.valid_end import ValidEnd, valid_end
+from kdump.log.valid_windows import Damage
+from kdump.state.cluster import ClusterImage
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumedLog:
+    """The log of a partition that a group consumes, in its most advanced replica.
+
+    Attributes:
+        replica: the replica.
+        log_start_offset: None if unknown; so are the others.
+        high_watermark: as checkpointed: after a crash it is old.
+        end: of the valid batches.
+        topic_id: of the topic when the replica was created.
+        have_other_ends: whether other replicas end elsewhere.
+    """
+
+    replica: Replica
+    log_start_offset: int | None
+    high_watermark: int | None
+    end: ValidEnd | None
+    topic_id: str | None
+    have_other_ends: bool
+
+    @property
+    def end_offset(self) -> int | None:
+        return None if self.end is None else self.end.offset
+
+
+class ConsumedLogs:
+    """Reads logs that groups consume, each once.
+
+    Attributes:
+        problems: files that cannot be read.
+    """
+
+    def __init__(
+        self, replicas: Mapping[TopicPartition, Sequence[Replica]], image: ClusterImage | None
+    ) -> None:
+        """Take the replicas of each partition, and the cluster's metadata if there is any."""
+        self._replicas = replicas
+        self._image = image
+        self._logs: dict[TopicPartition, ConsumedLog | None] = {}
+        self._names: dict[str, str] | None = None
+        self.problems: list[FileProblem] = []
+
+    def log(self, key: TopicPartition) -> ConsumedLog | None:
+        """The log of a partition; None if there is no replica of it.
+
+        A replica of an earlier topic of the same name is none.
+        """
+        if key not in self._logs:
+            known = None if self._image is None else self._image.topics.get(key.topic)
+            of_topic = [
+                (replica, topic_id)
+                for replica in self._replicas.get(key, ())
+                if (topic_id := self._topic_id(replica)) is None
+                or known is None
+                or topic_id == known.topic_id
+            ]
+            self._logs[key] = self._consumed(of_topic) if of_topic else None
+        return self._logs[key]
+
+    def damage(self) -> Iterator[Damage]:
+        """Yield what is not valid at the ends of the logs that were read."""
+        for log in self._logs.values():
+            if log is not None and log.end is not None:
+                yield from log.end.damage
+
+    def topic_state(
+        self, topic: str, committed_id: str | None, log: ConsumedLog | None
+    ) -> str | None:
+        """Whether a topic is the one that an offset was committed for.
+
+        Args:
+            topic: its name.
+            committed_id: the topic id of the commit; None if it has none.
+            log: of the partition.
+
+        Returns:
+            ``live``, ``recreated`` or ``unlisted``; None if it is not known.
+        """
+        if self._image is not None:
+            known = self._image.topics.get(topic)
+            if known is None:
+                # A replica that the metadata does not list yet: the copy is old.
+                return "unlisted" if log is None else None
+            current_id: str | None = known.topic_id
+        else:
+            current_id = None if log is None else log.topic_id
+        if current_id is None:
+            return None
+        return "live" if committed_id in (None, current_id) else "recreated"
+
+    def topic_names(self) -> dict[str, str]:
+        """The names of topics by id, from the metadata or else from the partitions."""
+        if self._names is None:
+            self._names = {}
+            if self._image is not None:
+                self._names = {each.topic_id: each.name for each in self._image.topics.values()}
+            known = set(self._names.values())
+            for key, replicas in self._replicas.items():
+                if key.topic not in known:
+                    known.add(key.topic)
+                    topic_id = self._topic_id(replicas[0])
+                    if topic_id is not None:
+                        self._names.setdefault(topic_id, key.topic)
+        return self._names
+
+    def _consumed(self, replicas: Sequence[tuple[Replica, str | None]]) -> ConsumedLog:
+        """The most advanced of the replicas that can be read; each is given with its topic id."""
+        ends: list[tuple[ReplicaEnd, ValidEnd | None, Replica, str | None]] = []
+        for replica, topic_id in replicas:
+            partition = replica.partition
+            try:
+                by_headers = replica_end(partition) if len(replicas) > 1 else EMPTY
+                end = None if partition.is_0_7 else valid_end(partition)
+            except OSError as failure:
+                self.problems.append(FileProblem(partition.path, failure))
+            else:
+                ends.append((by_headers, end, replica, topic_id))
+        if not ends:
+            replica, topic_id = replicas[0]
+            return _consumed_log(replica, None, topic_id, have_other_ends=False)
+        _, end, replica, topic_id = max(ends, key=lambda each: each[0])
+        offsets = {None if each[1] is None else each[1].offset for each in ends}
+        return _consumed_log(replica, end, topic_id, have_other_ends=len(offsets) > 1)
+
+    def _topic_id(self, replica: Replica) -> str | None:
+        partition = replica.partition
+        try:
+            metadata = partition.read_metadata()
+        except (FormatError, OSError) as problem:
+            self.problems.append(FileProblem(partition.path / PARTITION_METADATA, problem))
+            return None
+        return None if metadata is None else format_uuid(metadata.topic_id)
+
+
+def _consumed_log(
+    replica: Replica, end: ValidEnd | None, topic_id: str | None, *, have_other_ends: bool
+) -> ConsumedLog:
+    partition, checkpoints = replica.partition, replica.log_directory.checkpoints
+    return ConsumedLog(
+        replica,
+        find_log_start(partition, checkpointed(checkpoints.log_start_offsets, partition)),
+        checkpointed(checkpoints.high_watermarks, partition),
+        end,
+        topic_id,
+        have_other_ends,
+    )
