@@ -39,6 +39,7 @@ from kdump.apply.journal_file import next_run_number, run_files_in, write_journa
 from kdump.apply.journal_record import ROOT, cut_file, relative
 from kdump.apply.journal_replay import Replay
 from kdump.apply.lock import leave_behind, leftover_of
+from kdump.apply.moved_directories import moves_of_run
 from kdump.apply.new_content import Staged, stage_new_content
 from kdump.apply.operations import Operation, OperationKind, OperationPhase
 from kdump.apply.pinned_directory import opened, pinned, status_of
@@ -163,11 +164,13 @@ def tidy_up(log_dir: Path, journal: Journal, files: Files) -> None:
 def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo: bool) -> Journal:
     _require_writable(plan)
     created_ns = time.time_ns()
+    run = moves_of_run(plan, number, keep_undo=keep_undo)
+    plan = replace(plan, changes=replace(plan.changes, created=run.created))
     directories = {
         each.path.name if each.path != plan.path else ROOT: Metadata.of(each.path.stat())
         for each in plan.directories
     }
-    fingerprints = fingerprints_of(plan.path, directories, with_checksums=False)
+    fingerprints = fingerprints_of(plan.path, directories, run.moves, with_checksums=False)
     # 1.
     staged = stage_new_content(plan, number, files, created_ns=created_ns)
     kept = keep_before_images(plan, number, files, keep_undo=keep_undo)
@@ -181,13 +184,14 @@ def _prepared(plan: Plan, number: int, command: str, files: Files, *, keep_undo:
         before_images=kept.before_images,
         staged={each.name: each.path for each in staged.values()},
         redo_records=tuple(
-            redo_records_of(plan, {each: ready.name for each, ready in staged.items()})
+            redo_records_of(plan, {each: ready.name for each, ready in staged.items()}, run)
         ),
-        undo_records=tuple(undo_records_of(plan)) if keep_undo else (),
+        undo_records=tuple(undo_records_of(plan, run)) if keep_undo else (),
         fingerprints=fingerprints,
         interim=_interim(staged),
         after=_after(plan, staged),
         undo_files=kept.fingerprints,
+        moves=run.moves,
     )
     # 2.
     write_journal(plan.path, journal, RunState.APPLYING, files)
@@ -200,17 +204,24 @@ def _require_writable(plan: Plan) -> None:
     Raises:
         OSError: one may not.
     """
+    changing = [each.path for each in plan.directories if each.operations]
+    changing += [plan.path / name for name in plan.changes.removed]
+    if plan.changes.operations:
+        changing.append(plan.path)
+    for path in changing:
+        _require_writable_directory(path)
     for directory in plan.directories:
-        if directory.operations:
-            with opened(directory.path) as descriptor:
-                if not os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=True):
-                    what = os.strerror(errno.EACCES)
-                    raise PermissionError(errno.EACCES, what, str(directory.path))
         for operation in directory.operations:
             name = cut_file(directory, operation)
             if name is not None:
                 with opened(directory.path / name, os.O_WRONLY):
                     pass
+
+
+def _require_writable_directory(path: Path) -> None:
+    with opened(path) as descriptor:
+        if not os.access(".", os.W_OK | os.X_OK, dir_fd=descriptor, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
 
 def _interim(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
@@ -225,7 +236,7 @@ def _interim(staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
 def _after(plan: Plan, staged: Mapping[Operation, Staged]) -> dict[str, Fingerprint]:
     """Fingerprints of the changed files, as they will be."""
     after: dict[str, Fingerprint] = {}
-    for directory in plan.directories:
+    for directory in plan.with_new_files:
         for each in directory.operations:
             path = relative(plan.path, directory.path, each.name)
             if each.kind is OperationKind.REMOVE:
@@ -252,7 +263,9 @@ def _completed(log_dir: Path, journal: Journal) -> Journal:
         staged={},
         redo_records=(),
         interim={},
-        fingerprints=fingerprints_of(log_dir, journal.directories, with_checksums=True),
+        fingerprints=fingerprints_of(
+            log_dir, journal.directories, journal.moves, with_checksums=True
+        ),
     )
 
 

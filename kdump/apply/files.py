@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from kdump.apply.pinned_directory import directory_of, identity_of, opened, require_own
+from kdump.apply.pinned_directory import (
+    directory_of,
+    identity_of,
+    opened,
+    require_own,
+    status_of,
+)
 
 SET_ID_BITS: Final = stat.S_ISUID | stat.S_ISGID
 _SYNCING_THREADS: Final = 16
@@ -114,6 +120,18 @@ class Files(Protocol):
         """Delete a name; does nothing if it does not exist."""
         ...
 
+    def make_directory(self, path: Path, metadata: Metadata) -> None:
+        """Create a directory unless it exists; it gets the owner, group and mode."""
+        ...
+
+    def rename_directory(self, path: Path, new_path: Path) -> None:
+        """Rename a directory; FileExistsError if the new name exists."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; OSError if it is not empty."""
+        ...
+
     def sync(self, paths: Iterable[Path]) -> None:
         """Make files durable, content and metadata; of directories, the names in them."""
         ...
@@ -165,6 +183,26 @@ class Disk:
     def unlink(self, path: Path) -> None:
         with directory_of(path) as directory, suppress(FileNotFoundError):
             os.unlink(path.name, dir_fd=directory)
+
+    def make_directory(self, path: Path, metadata: Metadata) -> None:
+        with directory_of(path) as above, suppress(FileExistsError):
+            os.mkdir(path.name, 0o700, dir_fd=above)
+        with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            status = os.fstat(descriptor)
+            if (status.st_uid, status.st_gid) != (metadata.uid, metadata.gid):
+                os.fchown(descriptor, metadata.uid, metadata.gid)
+            os.fchmod(descriptor, metadata.mode & ~SET_ID_BITS)
+
+    def rename_directory(self, path: Path, new_path: Path) -> None:
+        # rename() would replace an empty directory.
+        if status_of(new_path) is not None:
+            raise OSError(errno.EEXIST, os.strerror(errno.EEXIST), str(new_path))
+        with directory_of(path) as source, directory_of(new_path) as target:
+            os.rename(path.name, new_path.name, src_dir_fd=source, dst_dir_fd=target)
+
+    def remove_directory(self, path: Path) -> None:
+        with directory_of(path) as above:
+            os.rmdir(path.name, dir_fd=above)
 
     def sync(self, paths: Iterable[Path]) -> None:
         every = list(paths)

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from kdump.apply.journal import Fingerprint
+from kdump.apply.directory_places import place_of
+from kdump.apply.journal import DirectoryMove, Fingerprint
 from kdump.apply.journal_record import ROOT
 from kdump.apply.operations import states_of
 from kdump.apply.pinned_directory import directory_of, opened, status_at
@@ -27,22 +28,32 @@ _CHUNK_BYTES: Final = 1 << 20
 
 @during("examining files")
 def fingerprints_of(
-    log_dir: Path, directories: Iterable[str], *, with_checksums: bool
+    log_dir: Path,
+    directories: Iterable[str],
+    moves: Iterable[DirectoryMove] = (),
+    *,
+    with_checksums: bool,
 ) -> dict[str, Fingerprint]:
     """Take fingerprints of all files in directories of ``log_dir`` (``.`` is itself), by path.
+
+    Files in directories that a run moves are found wherever those are, and get the path by which
+    the journal calls them.
 
     Raises:
         OSError: something cannot be read.
     """
+    places = {name: name for name in directories}
+    places |= {each.key: place for each in moves if (place := place_of(log_dir, each)) is not None}
     fingerprints = {}
-    for directory in directories:
+    for directory, place in places.items():
         is_root = directory == ROOT
-        for name, state in states_of(log_dir / directory).items():
+        for name, state in states_of(log_dir / place).items():
             if is_root and (name == LOCK_FILE or name.startswith(KDUMP_PREFIX)):
                 continue
             path = name if is_root else f"{directory}/{name}"
             is_small = with_checksums and state.size_bytes <= CHECKSUMMED_BYTES
-            checksum = crc32c(local(log_dir / path).read()) if is_small else None
+            now = log_dir / place / name
+            checksum = crc32c(local(now).read()) if is_small else None
             fingerprints[path] = Fingerprint(state.size_bytes, state.metadata.modified_ns, checksum)
     return fingerprints
 

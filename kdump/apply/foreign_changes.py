@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.directory_places import Places
 from kdump.apply.fingerprints import fingerprints_of
 from kdump.apply.journal import Fingerprint, Journal
+from kdump.apply.journal_record import RecordKind
 from kdump.apply.pinned_directory import status_of
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.formats.names import KDUMP_PREFIX
@@ -20,15 +22,17 @@ def changed_since(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    now = fingerprints_of(log_dir, journal.directories, with_checksums=True)
-    return _compared(journal.fingerprints, now)
+    now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=True)
+    return _compared(journal.fingerprints, now, Places.of(log_dir, journal.moves))
 
 
-def _compared(then: Mapping[str, Fingerprint], now: Mapping[str, Fingerprint]) -> list[str]:
-    found = [f"{path} is new" for path in sorted(now.keys() - then.keys())]
-    found += [f"{path} is gone" for path in sorted(then.keys() - now.keys())]
+def _compared(
+    then: Mapping[str, Fingerprint], now: Mapping[str, Fingerprint], places: Places
+) -> list[str]:
+    found = [f"{places.shown(path)} is new" for path in sorted(now.keys() - then.keys())]
+    found += [f"{places.shown(path)} is gone" for path in sorted(then.keys() - now.keys())]
     found += [
-        f"{path} has changed"
+        f"{places.shown(path)} has changed"
         for path in sorted(then.keys() & now.keys())
         if then[path] != now[path]
     ]
@@ -40,21 +44,36 @@ def changed_during(log_dir: Path, journal: Journal) -> list[str]:
     missing = [path for path in journal.directories if not (log_dir / path).is_dir()]
     if missing:
         return [f"{path} is gone" for path in missing]
-    now = fingerprints_of(log_dir, journal.directories, with_checksums=False)
+    now = fingerprints_of(log_dir, journal.directories, journal.moves, with_checksums=False)
+    places = Places.of(log_dir, journal.moves)
     touched = journal.before_images.keys() | journal.after.keys() | journal.interim.keys()
     touched |= journal.staged.keys()
+    deleted = _deleted_with_directories(journal)
     found = [
-        f"{path} has changed" if path in now else f"{path} is gone"
+        f"{places.shown(path)} has changed" if path in now else f"{places.shown(path)} is gone"
         for path, mark in journal.fingerprints.items()
-        if path not in touched and now.get(path) != mark
+        if path not in touched
+        and now.get(path) != mark
+        and not (path not in now and path in deleted)
     ]
     for path, mark in now.items():
         if path in journal.fingerprints and path not in touched:
             continue
         if not any(_may_be(mark, each) for each in _possible(path, journal)):
             is_known = path in journal.fingerprints or path in journal.after
-            found.append(f"{path} has changed" if is_known else f"{path} is new")
+            what = "has changed" if is_known else "is new"
+            found.append(f"{places.shown(path)} {what}")
     return sorted(found)
+
+
+def _deleted_with_directories(journal: Journal) -> set[str]:
+    """The files that an interrupted run may have deleted in a directory that it removes."""
+    removed = {each.key for each in journal.moves if each.after is None}
+    return {
+        record.path
+        for record in journal.redo_records
+        if record.kind is RecordKind.REMOVE and record.path.partition("/")[0] in removed
+    }
 
 
 def _possible(path: str, journal: Journal) -> Iterable[tuple[int, int, int | None]]:
@@ -89,6 +108,7 @@ def lost_content(log_dir: Path, journal: Journal) -> list[str]:
     A broker deletes incomplete segments when it starts.
     """
     found = []
+    places = Places.of(log_dir, journal.moves)
     for name, path in journal.staged.items():
         status = status_of(log_dir / name) if name.startswith(KDUMP_PREFIX) else None
         if status is not None:
@@ -96,16 +116,19 @@ def lost_content(log_dir: Path, journal: Journal) -> list[str]:
             if Fingerprint(status.st_size, status.st_mtime_ns) not in fingerprints:
                 found.append(f"the new content of {path} has changed")
             continue
-        places = (name, path + CLEANED, path + SWAP)
-        is_there = any((log_dir / place).exists() for place in places)
+        now = places.now(path)
+        names = (name, path + CLEANED, path + SWAP)
+        is_there = any((log_dir / each).exists() for each in names)
         # Interim content may have been replaced already.
-        if not is_there and path in journal.after and _is_as_before(log_dir, path, journal):
-            found.append(f"the new content of {path} is gone")
+        if not is_there and path in journal.after and _is_as_before(log_dir, path, now, journal):
+            found.append(f"the new content of {places.shown(path)} is gone")
     return found
 
 
-def _is_as_before(log_dir: Path, path: str, journal: Journal) -> bool:
-    target = log_dir / path
+def _is_as_before(log_dir: Path, path: str, now: str | None, journal: Journal) -> bool:
+    if now is None:
+        return True
+    target = log_dir / now
     if not target.exists():
         return True
     before = journal.before_images.get(path)

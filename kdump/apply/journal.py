@@ -8,7 +8,7 @@ from typing import Final
 
 from kdump.apply.files import Metadata
 from kdump.apply.journal_record import JournalRecord
-from kdump.formats.names import KDUMP_PREFIX
+from kdump.formats.names import KDUMP_PREFIX, PartitionState
 
 
 class RunState(enum.Enum):
@@ -117,10 +117,50 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True)
+class DirectoryMove:
+    """A directory that the run creates, renames or removes: the names that it has one by one.
+
+    Attributes:
+        before: its name before the run; None if the run creates it.
+        between: its name while it is filled or emptied; None if it is neither.
+        after: its name after the run; None if nothing is left of it.
+        is_kept: whether it is undo data after the run.
+        metadata: mode, owner and times that it gets when it is created, or had before.
+    """
+
+    before: str | None
+    between: str | None
+    after: str | None
+    is_kept: bool
+    metadata: Metadata
+
+    @property
+    def key(self) -> str:
+        """The name by which the journal calls it, wherever it is: the first of its names."""
+        key = self.between if self.before is None else self.before
+        assert key is not None
+        return key
+
+    @property
+    def released(self) -> str | None:
+        """The name of undo data while it is discarded; None of a directory that is none."""
+        if not self.is_kept or self.after is None:
+            return None
+        return self.after.removesuffix(PartitionState.STRAY.value) + PartitionState.DELETE.value
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All its names, in the order of the run."""
+        every = (self.before, self.between, self.after, self.released)
+        return tuple(name for name in every if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
 class Journal:
     """A run: what it is, its redo and undo records, and everything that they need.
 
-    Paths are relative to the log directory: ``name``, or ``partition/name``.
+    Paths are relative to the log directory: ``name``, or ``partition/name``. Files in a directory
+    that moves are named by its key, wherever it is.
 
     Attributes:
         number: of the run; later runs have greater numbers.
@@ -139,6 +179,7 @@ class Journal:
             be.
         interim: likewise, of files in the root that have interim content while partitions change.
         undo_files: fingerprints of the run's own files that an undo needs, by name.
+        moves: the directories that the run creates, renames or removes.
         is_trusted: whether the journal belongs to root or to the user who runs kdump, and not only
             to the owner of the log directory. Not part of the file.
     """
@@ -157,6 +198,7 @@ class Journal:
     after: dict[str, Fingerprint]
     interim: dict[str, Fingerprint]
     undo_files: dict[str, Fingerprint]
+    moves: tuple[DirectoryMove, ...] = ()
     is_trusted: bool = True
 
     def own_name(self, suffix: str) -> str:

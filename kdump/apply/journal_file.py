@@ -1,9 +1,10 @@
 """The files of runs in a log directory: finding them, writing and reading journals.
 
 A journal is durable before the first change, and says how to finish the run from any point and how
-to undo it. Everything that kdump keeps is in the log directory itself, as plain files. A broker
-ignores plain files there (it would take a directory for a partition). They are on the file system
-of the data, so keeping a deleted file costs a hard link and no copy. Run ``7`` has these files::
+to undo it. What kdump keeps is in the log directory itself, as plain files. A broker ignores plain
+files there. (It would take a directory for a partition; :mod:`kdump.apply.directory_changes` says
+what those of a run are called.) They are on the file system of the data, so keeping a deleted file
+costs a hard link and no copy. Run ``7`` has these files::
 
     .kdump-7.applying    the journal while changes are being made
     .kdump-7.applied     the journal of a complete run, kept for an undo
@@ -39,7 +40,7 @@ from kdump.formats.checksum import crc32c
 from kdump.words import discard_command
 
 _TEMPORARY: Final = "-journal"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 _NAME: Final = re.compile(
     r"\.kdump-(0|[1-9][0-9]{0,17})"
     r"(\.applying|\.applied|\.undoing|-journal|-cut|-put|-(?:new|old)-[0-9]{1,18})"
@@ -194,7 +195,11 @@ def read_journal(path: Path) -> Journal:
     if status.st_uid in (0, os.geteuid()):
         return journal
     lock = journal.lock and replace(journal.lock, uid=owner.st_uid, gid=owner.st_gid)
-    return replace(journal, is_trusted=False, lock=lock)
+    moves = tuple(
+        replace(each, metadata=replace(each.metadata, uid=owner.st_uid, gid=owner.st_gid))
+        for each in journal.moves
+    )
+    return replace(journal, is_trusted=False, lock=lock, moves=moves)
 
 
 _DAMAGE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)

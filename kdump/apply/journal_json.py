@@ -11,7 +11,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 from kdump.apply.files import Metadata
-from kdump.apply.journal import BeforeImage, Cut, Derived, Fingerprint, Journal, KeptRange, Piece
+from kdump.apply.journal import (
+    BeforeImage,
+    Cut,
+    Derived,
+    DirectoryMove,
+    Fingerprint,
+    Journal,
+    KeptRange,
+    Piece,
+)
 from kdump.apply.journal_record import JournalRecord, RecordKind
 
 Value = TypeVar("Value")
@@ -42,6 +51,7 @@ def encode_journal(journal: Journal) -> dict[str, Any]:
         "after": _encode_fingerprints(journal.after),
         "meanwhile": _encode_fingerprints(journal.interim),
         "kept": _encode_fingerprints(journal.undo_files),
+        "moves": [_encode_move(each) for each in journal.moves],
     }
 
 
@@ -66,6 +76,7 @@ def decode_journal(value: Any) -> Journal:
         after=_mapping(_decode_fingerprint, value["after"]),
         interim=_mapping(_decode_fingerprint, value["meanwhile"]),
         undo_files=_mapping(_decode_fingerprint, value["kept"]),
+        moves=_list(_decode_move, value["moves"]),
     )
 
 
@@ -127,6 +138,24 @@ def _decode_metadata(value: Any) -> Metadata:
         _number(gid, most=_MOST_ID),
         _number(accessed_ns, least=-_MOST),
         _number(modified_ns, least=-_MOST),
+    )
+
+
+def _encode_move(move: DirectoryMove) -> list[Any]:
+    metadata = _encode_metadata(move.metadata)
+    return [move.before, move.between, move.after, move.is_kept, metadata]
+
+
+def _decode_move(value: Any) -> DirectoryMove:
+    before, between, after, is_kept, metadata = _fields(value, 5)
+    if before is None and between is None:
+        raise ValueError("a directory without a name")
+    return DirectoryMove(
+        _optional(_text, before),
+        _optional(_text, between),
+        _optional(_text, after),
+        _bool(is_kept),
+        _decode_metadata(metadata),
     )
 
 

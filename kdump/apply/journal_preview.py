@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from kdump.apply.directory_places import place_of
 from kdump.apply.journal import Journal
-from kdump.apply.journal_record import JournalRecord, RecordKind
+from kdump.apply.journal_record import DIRECTORY_KINDS, JournalRecord, RecordKind
 from kdump.apply.pinned_directory import status_of
 from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A file that finishing or undoing a run changes.
+    """A file, or a whole directory, that finishing or undoing a run changes.
 
     Attributes:
-        path: relative to the log directory.
+        path: relative to the log directory; ends in a slash if it is a directory.
         is_removed: whether the file does not exist afterwards.
         size_bytes: of the file afterwards; 0 if it does not exist.
     """
@@ -50,11 +52,20 @@ def changed_by_redo(log_dir: Path, journal: Journal) -> list[Restored]:
 
 def _changed(log_dir: Path, journal: Journal, *, is_redo: bool) -> list[Restored]:
     """All files of the run, and whatever else its records change."""
+    moves = {each.key for each in journal.moves}
+    every = journal.redo_records if is_redo else journal.undo_records
     then = _predict_names(
-        log_dir, journal, journal.redo_records if is_redo else journal.undo_records
+        log_dir,
+        journal,
+        (
+            each
+            for each in every
+            if each.kind not in DIRECTORY_KINDS and each.path.partition("/")[0] not in moves
+        ),
     )
-    found = []
-    for path in sorted(then.keys() | journal.before_images.keys() | journal.after.keys()):
+    found = _moved(log_dir, journal, is_redo=is_redo)
+    paths = then.keys() | journal.before_images.keys() | journal.after.keys()
+    for path in sorted(each for each in paths if each.partition("/")[0] not in moves):
         content = then.get(path, _Content(path))
         if path not in then and status_of(log_dir / path) is None:
             content = None
@@ -65,6 +76,23 @@ def _changed(log_dir: Path, journal: Journal, *, is_redo: bool) -> list[Restored
         else:
             size_bytes = _size_of(log_dir, journal, content)
         found.append(Restored(path, content is None, size_bytes))
+    return sorted(found, key=lambda each: each.path)
+
+
+def _moved(log_dir: Path, journal: Journal, *, is_redo: bool) -> list[Restored]:
+    """The directories that get or lose their names, each with the bytes in it."""
+    sizes: Counter[str] = Counter()
+    for path, each in (journal.fingerprints | journal.after).items():
+        sizes[path.partition("/")[0]] += each.size_bytes
+    found = []
+    for move in journal.moves:
+        now, then = place_of(log_dir, move), move.after if is_redo else move.before
+        if now == then:
+            continue
+        if now is not None:
+            found.append(Restored(f"{now}/", is_removed=True, size_bytes=0))
+        if then is not None:
+            found.append(Restored(f"{then}/", is_removed=False, size_bytes=sizes[move.key]))
     return found
 
 
@@ -109,7 +137,7 @@ def _predict_names(
                 link = journal.before_images[record.source].link
                 if link is None:
                     names.give(record.source, _Content(record.source, is_before=True))
-            case RecordKind.SYNC:
+            case _:
                 pass
     return names.changed()
 

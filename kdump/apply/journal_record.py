@@ -11,6 +11,7 @@ import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from kdump.apply.operations import DirectoryPlan, Operation, OperationKind, OperationPhase
 from kdump.apply.segment_names import SEGMENT_SUFFIXES
@@ -34,6 +35,16 @@ class RecordKind(enum.Enum):
     """Put the before-image of ``source`` at ``path``."""
     FILL = "fill"
     """Write back what was truncated from the before-image of ``source``."""
+    MAKE = "make"
+    """Create the directory ``source`` as ``path``, unless it exists under any of its names."""
+    SHIFT = "shift"
+    """Rename the directory ``source`` from the name that it has to ``path``, if it exists."""
+    DROP = "drop"
+    """Remove the directory ``source``, which is empty, if it exists as ``path``."""
+
+
+DIRECTORY_KINDS: Final = frozenset({RecordKind.MAKE, RecordKind.SHIFT, RecordKind.DROP})
+"""Records about a directory that moves: ``source`` is its key, ``path`` one of its names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.directory_places import Places, place_of
 from kdump.apply.files import FileRange, Files
 from kdump.apply.journal import (
     CUT_SUFFIX,
@@ -28,13 +29,17 @@ _REMOVING_THREADS: Final = 16
 """On a busy disk every removal waits; many at once wait hardly longer than one."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Replay:
     """Executes records in a log directory; any of them may have been executed before."""
 
     log_dir: Path
     journal: Journal
     files: Files
+    _places: Places = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = Places.of(self.log_dir, self.journal.moves)
 
     def forwards(self) -> None:
         """Execute the redo records."""
@@ -52,6 +57,9 @@ class Replay:
             RecordKind.SYNC: self._sync,
             RecordKind.PUT: self._put,
             RecordKind.FILL: self._fill,
+            RecordKind.MAKE: self._make,
+            RecordKind.SHIFT: self._shift,
+            RecordKind.DROP: self._drop,
         }
         with phase(f"changing files in {self.log_dir}", len(records)) as changing:
             for kind, alike in itertools.groupby(records, key=lambda record: record.kind):
@@ -81,9 +89,10 @@ class Replay:
             self._remove(record)
 
     def _move(self, record: JournalRecord) -> None:
-        source, target = self.log_dir / record.source, self.log_dir / record.path
-        if status_of(source) is None:
+        source, path = self.log_dir / record.source, self._places.now(record.path)
+        if path is None or status_of(source) is None:
             return
+        target = self.log_dir / path
         if is_same(source, target):
             # rename() does nothing if both names are links to the same file.
             self.files.unlink(source)
@@ -93,7 +102,27 @@ class Replay:
     def _remove(self, record: JournalRecord) -> None:
         if record.source and status_of(self.log_dir / record.source) is None:
             return
-        self.files.unlink(self.log_dir / record.path)
+        move = self._places.moves.get(record.path.partition("/")[0])
+        if move is None:
+            self.files.unlink(self.log_dir / record.path)
+        elif move.between and place_of(self.log_dir, move) == move.between:
+            # Never in a directory that is in use.
+            name = record.path.removeprefix(f"{move.key}/")
+            self.files.unlink(self.log_dir / move.between / name)
+
+    def _make(self, record: JournalRecord) -> None:
+        move = self._places.moves[record.source]
+        if place_of(self.log_dir, move) in (None, record.path):
+            self.files.make_directory(self.log_dir / record.path, move.metadata)
+
+    def _shift(self, record: JournalRecord) -> None:
+        place = place_of(self.log_dir, self._places.moves[record.source])
+        if place not in (None, record.path):
+            self.files.rename_directory(self.log_dir / str(place), self.log_dir / record.path)
+
+    def _drop(self, record: JournalRecord) -> None:
+        if place_of(self.log_dir, self._places.moves[record.source]) == record.path:
+            self.files.remove_directory(self.log_dir / record.path)
 
     def _cut(self, record: JournalRecord) -> None:
         path, before = self.log_dir / record.path, self.journal.before_images[record.source]
@@ -106,8 +135,9 @@ class Replay:
         return [self.log_dir / name for name in names_while_cut(path, before, self.journal)]
 
     def _sync(self, record: JournalRecord) -> None:
-        if record.paths:
-            self.files.sync(self.log_dir / self._place(path) for path in record.paths)
+        now = [self._places.now(self._place(path)) for path in record.paths]
+        if any(now):
+            self.files.sync(self.log_dir / path for path in now if path is not None)
 
     def _place(self, path: str) -> str:
         """Where the truncated file is: at its link, if it has one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
@@ -20,21 +20,32 @@ from kdump.apply.journal import (
     CUT_SUFFIX,
     BeforeImage,
     Derived,
+    DirectoryMove,
     Journal,
     KeptRange,
     RunState,
 )
-from kdump.apply.journal_record import ROOT, JournalRecord, RecordKind
-from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE
+from kdump.apply.journal_record import DIRECTORY_KINDS, ROOT, JournalRecord, RecordKind
+from kdump.formats.names import KDUMP_PREFIX, LOCK_FILE, PartitionState
 
 _LONGEST_NAME_BYTES: Final = 255
-_REDO: Final = {RecordKind.MOVE, RecordKind.REMOVE, RecordKind.CUT, RecordKind.SYNC}
+_REDO: Final = {
+    RecordKind.MOVE,
+    RecordKind.REMOVE,
+    RecordKind.CUT,
+    RecordKind.SYNC,
+    RecordKind.MAKE,
+    RecordKind.SHIFT,
+    RecordKind.DROP,
+}
 _UNDO: Final = {
     RecordKind.MOVE,
     RecordKind.REMOVE,
     RecordKind.PUT,
     RecordKind.FILL,
     RecordKind.SYNC,
+    RecordKind.SHIFT,
+    RecordKind.DROP,
 }
 
 
@@ -58,13 +69,18 @@ def require_valid(journal: Journal, number: int, state: RunState) -> None:
     _Rules(journal, state).check()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Rules:
     journal: Journal
     state: RunState
+    _moves: dict[str, DirectoryMove] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._moves = {each.key: each for each in self.journal.moves}
 
     def check(self) -> None:
         self._check_directories()
+        self._check_moves()
         self._check_files()
         for path, before in self.journal.before_images.items():
             self._check_before(path, before)
@@ -80,6 +96,39 @@ class _Rules:
         for name in self.journal.directories:
             if name != ROOT and not _is_name(name):
                 raise _foreign(name)
+
+    def _check_moves(self) -> None:
+        seen = {name for name in self.journal.directories if name != ROOT}
+        for move in self.journal.moves:
+            for name in move.names:
+                if not _is_name(name) or name in seen or _is_file_of_root(name):
+                    raise _foreign(name)
+                seen.add(name)
+            self._check_move(move)
+
+    def _check_move(self, move: DirectoryMove) -> None:
+        """A run creates, renames, keeps or deletes a directory; and has its own names for it."""
+        is_own = move.between is None or self._is_own_directory(
+            move.between, "new" if move.before is None else "old", PartitionState.DELETE
+        )
+        if move.before is None:
+            is_complete = move.after is not None and not move.is_kept
+        elif move.between is not None:
+            is_complete = move.after is None and not move.is_kept and not self.journal.can_undo
+        else:
+            is_complete = move.after is not None
+            is_own = not move.is_kept or (
+                self.journal.can_undo
+                and self._is_own_directory(str(move.after), "old", PartitionState.STRAY)
+            )
+        self._require(is_own and is_complete, move.key)
+        if move.metadata.mode & SET_ID_BITS:
+            raise RefusedJournalError(f"gives set-id bits to {move.key!r}")
+
+    def _is_own_directory(self, name: str, what: str, state: PartitionState) -> bool:
+        run = KDUMP_PREFIX.lstrip(".") + str(self.journal.number)
+        pattern = rf".+\.{re.escape(run)}-{what}-[0-9]{{1,18}}{state.value}"
+        return re.fullmatch(pattern, name, re.DOTALL) is not None
 
     def _check_files(self) -> None:
         journal = self.journal
@@ -134,8 +183,11 @@ class _Rules:
             raise RefusedJournalError(f"has a record {record.kind.value!r} in the wrong place")
         if record.kind is RecordKind.SYNC:
             for path in record.paths:
-                if path not in self.journal.directories:
+                if path not in self.journal.directories and path not in self._moves:
                     self._require_entry(path)
+            return
+        if record.kind in DIRECTORY_KINDS:
+            self._check_directory_record(record)
             return
         if record.kind is not RecordKind.FILL:
             self._require_entry(record.path)
@@ -154,6 +206,15 @@ class _Rules:
             raise self._contradiction(record.source)
         elif record.kind is RecordKind.CUT:
             self._require(record.size_bytes == before.cut.position, record.source)
+
+    def _check_directory_record(self, record: JournalRecord) -> None:
+        move = self._moves.get(record.source)
+        if move is None or record.path not in (move.before, move.between, move.after):
+            raise _foreign(record.path)
+        if record.kind is not RecordKind.SHIFT:
+            self._require(record.path == move.between, record.path)
+            is_new = move.before is None
+            self._require(is_new or record.kind is RecordKind.DROP, record.path)
 
     def _check_undo(self) -> None:
         journal = self.journal
@@ -174,9 +235,10 @@ class _Rules:
         if not _is_name(name):
             raise _foreign(path)
         if directory:
-            if directory not in self.journal.directories or directory == ROOT:
+            is_listed = directory in self.journal.directories or directory in self._moves
+            if not is_listed or directory == ROOT:
                 raise _foreign(path)
-        elif "/" in path or name == LOCK_FILE or name.startswith(KDUMP_PREFIX):
+        elif "/" in path or _is_file_of_root(name):
             raise _foreign(path)
 
     def _is_own(self, name: str, kind: str) -> bool:
@@ -189,6 +251,11 @@ class _Rules:
 
     def _contradiction(self, path: str) -> RefusedJournalError:
         return RefusedJournalError(f"contradicts itself about {path!r}")
+
+
+def _is_file_of_root(name: str) -> bool:
+    """Whether it is the name of the lock file, or of a file of a run."""
+    return name == LOCK_FILE or name.startswith(KDUMP_PREFIX)
 
 
 def _is_name(name: str) -> bool:

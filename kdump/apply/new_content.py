@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.directory_changes import StreamedFrom
 from kdump.apply.files import Content, FileRange, Files, Metadata
 from kdump.apply.journal import own_name
 from kdump.apply.journal_record import relative
 from kdump.apply.operations import DirectoryPlan, Operation
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, is_log
+from kdump.apply.streamed_content import StreamedContent
 from kdump.formats.names import leading_offset
 from kdump.phases import during
 from kdump.target.target_file import CopiedFrom, JoinedFrom, NewBytes
@@ -52,7 +54,8 @@ def stage_new_content(
     """
     staged: dict[Operation, Staged] = {}
     folders: set[Path] = set()
-    for directory in plan.directories:
+    written: dict[str, StreamedContent] = {}
+    for directory in plan.with_new_files:
         logs = sorted(
             (leading_offset(name) or 0, name) for name in directory.states if is_log(name)
         )
@@ -69,10 +72,14 @@ def stage_new_content(
             name = own_name(number, f"-new-{len(staged)}")
             path = relative(plan.path, directory.path, operation.name)
             metadata = _metadata_for(directory, operation, logs, created_ns)
+            if isinstance(operation.target, StreamedFrom):
+                content = written[name] = StreamedContent(operation.target.stream)
             files.create(plan.path / name, content)
             files.set_metadata(plan.path / name, metadata)
             staged[operation] = Staged(name, path, metadata)
     files.sync([*(plan.path / each.name for each in staged.values()), *sorted(folders)])
+    for name, streamed in written.items():
+        streamed.require_written(plan.path / name)
     return staged
 
 
@@ -84,6 +91,8 @@ def _content(directory: DirectoryPlan, operation: Operation) -> Content | None:
             return [_range(directory, piece)]
         case JoinedFrom(pieces):
             return [_range(directory, piece) for piece in pieces]
+        case StreamedFrom():
+            return []  # replaced by a stream that is checked
         case _:
             return None
 
@@ -97,6 +106,10 @@ def _metadata_for(
     directory: DirectoryPlan, operation: Operation, logs: list[tuple[int, str]], created_ns: int
 ) -> Metadata:
     name = operation.name
+    if directory.new is not None:
+        known = directory.new.files.get(name)
+        around = directory.new.directory
+        return known or _inside(around, created_ns)
     offset = leading_offset(name)
     like = directory.states.get(name)
     if like is None:
@@ -107,10 +120,13 @@ def _metadata_for(
         like = directory.states[logs[at - 1][1]] if at else None
     if like is not None:
         return like.metadata
-    around = Metadata.of(directory.path.stat())
-    # The mode of its directory, without the right to search.
-    mode = around.mode & _NEW_FILE_BITS
-    return Metadata(mode, around.uid, around.gid, created_ns, created_ns)
+    return _inside(Metadata.of(directory.path.stat()), created_ns)
+
+
+def _inside(directory: Metadata, created_ns: int) -> Metadata:
+    """Metadata of a new file: those of its directory, without the right to search."""
+    mode = directory.mode & _NEW_FILE_BITS
+    return Metadata(mode, directory.uid, directory.gid, created_ns, created_ns)
 
 
 def _first_source(operation: Operation) -> str | None:

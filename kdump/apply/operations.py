@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kdump.apply.directory_changes import DirectoryChange, StreamedFrom
 from kdump.apply.files import Metadata
 from kdump.apply.pinned_directory import identity_of
 from kdump.target.target_file import TargetFile
@@ -68,6 +69,11 @@ class OperationKind(enum.Enum):
     REPLACE = "replace"
     """Replace it by a new file."""
     CREATE = "create"
+    CREATE_DIRECTORY = "create-directory"
+    """Give the directory of a new partition its name; its files exist then."""
+    RENAME_DIRECTORY = "rename-directory"
+    REMOVE_DIRECTORY = "remove-directory"
+    """Remove the directory of a partition with everything in it."""
 
 
 class OperationPhase(enum.IntEnum):
@@ -82,11 +88,12 @@ class OperationPhase(enum.IntEnum):
     DROP = enum.auto()
     CUT = enum.auto()
     WRITE = enum.auto()
+    DIRECTORY = enum.auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One change of one file.
+    """One change of one file, or of the directory of a partition as a whole.
 
     Attributes:
         kind: of the operation.
@@ -105,7 +112,7 @@ class Operation:
     kind: OperationKind
     directory: Path
     name: str
-    target: TargetFile
+    target: TargetFile | StreamedFrom | DirectoryChange
     size_bytes: int
     lost_bytes: int
     phase: OperationPhase
@@ -125,6 +132,12 @@ class Operation:
                 return f"replace {self.name}: {counted(self.size_bytes, 'byte')}"
             case OperationKind.CREATE:
                 return f"create {self.name}: {counted(self.size_bytes, 'byte')}"
+            case OperationKind.CREATE_DIRECTORY:
+                return f"create {self.name}/"
+            case OperationKind.RENAME_DIRECTORY:
+                return f"rename {self.source}/ to {self.name}/"
+            case OperationKind.REMOVE_DIRECTORY:
+                return f"remove {self.name}/: {counted(self.lost_bytes, 'byte')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +148,23 @@ class DirectoryPlan:
         path: the directory.
         states: the files in it, as they are now.
         operations: in order.
+        new: metadata of a directory that does not exist yet, and of its files by name.
     """
 
     path: Path
     states: Mapping[str, FileState]
     operations: tuple[Operation, ...]
+    new: NewDirectoryMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewDirectoryMetadata:
+    """What a new directory and its files get.
+
+    Attributes:
+        directory: mode and owner of the directory; its times are not used.
+        files: mode, owner and times of files, by name; the others get the directory's owner.
+    """
+
+    directory: Metadata
+    files: Mapping[str, Metadata]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from kdump.apply.directory_changes import DirectoryChange
+from kdump.apply.directory_plans import DirectoryChanges, plan_directory_changes
 from kdump.apply.early_removals import find_early_removals
 from kdump.apply.operation_order import partition_operations, root_operations
 from kdump.apply.operations import (
@@ -50,6 +52,8 @@ class TargetDirectory:
         early_removals: segments that can be deleted before anything else if the disk is full: some
             at the start of a log, from the first one up. Of each its files, the log before its
             indexes.
+        directories: target state of directories that are created, renamed or removed, by their
+            names afterwards (or before, if they are removed). None of these is in ``partitions``.
     """
 
     path: Path
@@ -57,6 +61,7 @@ class TargetDirectory:
     root: Mapping[str, TargetFile]
     interim: Mapping[str, TargetFile] = field(default_factory=dict)
     early_removals: tuple[tuple[Path, ...], ...] = ()
+    directories: Mapping[str, DirectoryChange] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,8 @@ class Plan:
 
     Partitions change side by side, each in the order of its operations. Before them, the clean
     shutdown marker is deleted, unless the plan does not touch it, and files of the root get their
-    interim content. After them come the checkpoints, and then the marker.
+    interim content. After them directories are renamed, then come the checkpoints, and then the
+    marker.
 
     Attributes:
         path: the log directory.
@@ -73,27 +79,36 @@ class Plan:
         root: operations in the log directory itself.
         early_removals: files that can be deleted before anything else if the disk is full: leftover
             files, then those of :attr:`TargetDirectory.early_removals`.
+        changes: directories that are created, renamed or removed.
     """
 
     path: Path
     partitions: tuple[DirectoryPlan, ...]
     root: DirectoryPlan
     early_removals: tuple[tuple[Path, ...], ...] = ()
+    changes: DirectoryChanges = field(default_factory=DirectoryChanges)
 
     @property
     def is_empty(self) -> bool:
         """Whether the directory already has its target state."""
-        return not self.partitions and not self.root.operations
+        return not (self.partitions or self.root.operations or self.changes.operations)
 
     @property
     def directories(self) -> tuple[DirectoryPlan, ...]:
-        """The partitions, then the root."""
+        """The partitions whose files change, then the root."""
         return (*self.partitions, self.root)
+
+    @property
+    def with_new_files(self) -> tuple[DirectoryPlan, ...]:
+        """The same, and the directories that are created."""
+        return (*self.changes.created, *self.directories)
 
     @property
     def operations(self) -> tuple[Operation, ...]:
         """All operations, in order."""
-        every = (operation for each in self.directories for operation in each.operations)
+        changed = (operation for each in self.partitions for operation in each.operations)
+        created = (operation for each in self.changes.created for operation in each.operations)
+        every = (*created, *changed, *self.changes.operations, *self.root.operations)
         return tuple(sorted(every, key=lambda each: each.phase is not OperationPhase.INTERIM))
 
     @property
@@ -175,16 +190,21 @@ def make_plan(target: TargetDirectory) -> Plan:
         if operations:
             require_in_place(change.path)
             planned.append(DirectoryPlan(change.path, states, operations))
+    changes = plan_directory_changes(target.path, target.directories)
+    for name in changes.existing:
+        require_in_place(target.path / name)
     states = states_of(target.path)
-    interim = target.interim if planned else {}
+    has_partitions = bool(planned or changes.operations)
+    interim = target.interim if has_partitions else {}
     operations = root_operations(
-        target.path, target.root, states, interim=interim, has_partitions=bool(planned)
+        target.path, target.root, states, interim=interim, has_partitions=has_partitions
     )
     return Plan(
         target.path,
         tuple(planned),
         DirectoryPlan(target.path, states, operations),
         (*find_early_removals(planned), *target.early_removals),
+        changes,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kdump.apply.directory_places import Places, misplaced_directories
 from kdump.apply.fingerprints import kept_file_fingerprint
 from kdump.apply.foreign_changes import (
     changed_during,
@@ -22,7 +23,7 @@ from kdump.apply.journal import (
     RunState,
     names_while_cut,
 )
-from kdump.apply.journal_record import ROOT, RecordKind
+from kdump.apply.journal_record import DIRECTORY_KINDS, ROOT, RecordKind
 from kdump.apply.pinned_directory import is_on_mount_of, is_same, status_at, status_of
 from kdump.errors import KdumpError
 from kdump.formats.names import LOCK_FILE
@@ -96,10 +97,13 @@ def misplaced(log_dir: Path, journal: Journal) -> list[str]:
             found.append(f"{name} is not a directory")
         elif status is not None and not is_on_mount_of(log_dir / name, log_dir):
             found.append(f"{name} is on another file system or mount")
+    found += misplaced_directories(log_dir, journal.moves)
     if found:
         return found
+    places = Places.of(log_dir, journal.moves)
     for path in changed_paths(journal):
-        status = status_of(log_dir / path)
+        now = places.now(path)
+        status = None if now is None else status_of(log_dir / now)
         if status is not None and stat.S_ISDIR(status.st_mode):
             found.append(f"{path} is a directory")
     return found
@@ -110,6 +114,8 @@ def changed_paths(journal: Journal) -> list[str]:
     own = journal.own_name("-")
     found = journal.before_images.keys() | journal.after.keys() | journal.interim.keys()
     for record in (*journal.redo_records, *journal.undo_records):
+        if record.kind in DIRECTORY_KINDS:
+            continue
         found |= {record.path, record.source} if record.kind is RecordKind.MOVE else {record.path}
     return sorted(path for path in found if path and not path.startswith(own))
 

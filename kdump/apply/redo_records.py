@@ -7,11 +7,18 @@ from dataclasses import replace
 from typing import Final
 
 from kdump.apply.journal_record import (
+    ROOT,
     ChangedDirectory,
     JournalRecord,
     RecordKind,
     position,
     sync_of,
+)
+from kdump.apply.moved_directories import (
+    MovesOfRun,
+    deleting_records,
+    filling_records,
+    renaming_records,
 )
 from kdump.apply.operations import Operation, OperationKind, OperationPhase
 from kdump.apply.plan import Plan
@@ -29,7 +36,9 @@ _SEGMENT_PHASES: Final = (
 """The phases in which names of segment files change."""
 
 
-def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[JournalRecord]:
+def redo_records_of(
+    plan: Plan, staged: Mapping[Operation, str], run: MovesOfRun
+) -> list[JournalRecord]:
     """Make the redo records of ``plan``.
 
     The state of the directory if the machine stops after each step:
@@ -38,21 +47,28 @@ def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Journal
        each log from its recovery point.
     2. Files in the log directory itself have their interim content. Where retention deletes
        segments, a broker starts each log at its new start offset and never serves deleted records.
-    3. Segments are being replaced, as the records of each partition say. Whenever that stops, a
+    3. Directories that are created are complete and durable. A broker deletes them: their names end
+       in ``-delete``.
+    4. Segments are being replaced, as the records of each partition say. Whenever that stops, a
        broker keeps everything that it would have kept.
-    4. Logs whose segments are all deleted have a new, empty segment, durable.
-    5. Deleted segments are gone: those at the start of a log from the first one up, those at its
+    5. Logs whose segments are all deleted have a new, empty segment, durable.
+    6. Deleted segments are gone: those at the start of a log from the first one up, those at its
        end from the last one down. This is durable before the log in front of them is truncated.
-    6. Truncations are done. A broker, too, truncates before it writes anything else.
-    7. Small files are written: partitions have their target state.
-    8. The checkpoints are written.
-    9. The clean shutdown marker exists: complete.
+    7. Truncations are done. A broker, too, truncates before it writes anything else.
+    8. Small files are written: partitions have their target state.
+    9. Directories are renamed, one by one: removed ones are out of use, renamed and created ones
+       are in use.
+    10. The checkpoints are written.
+    11. Files in removed directories are deleted, which a broker would do as well, and then the
+        directories, unless they are undo data.
+    12. The clean shutdown marker exists: complete.
 
     Many partitions are synced at once, which takes hardly longer than syncing one.
 
     Args:
         plan: the operations.
         staged: path of the new content of each operation that has any.
+        run: the directories that are created, renamed or removed.
     """
     partitions = [ChangedDirectory(each, f"{each.path.name}/", staged) for each in plan.partitions]
     root = ChangedDirectory(plan.root, "", staged)
@@ -66,34 +82,45 @@ def redo_records_of(plan: Plan, staged: Mapping[Operation, str]) -> list[Journal
     if first:
         records += [*(root.do(each) for each in first), root.sync()]
     # 3.
+    created = [ChangedDirectory(each, f"{each.path.name}/", staged) for each in run.created]
+    records += filling_records(run)
+    for each in created:
+        records += [each.do(operation) for operation in each.plan.operations]
+    if created:
+        records.append(sync_of([*(each.path for each in created), ROOT]))
+    # 4.
     for each in partitions:
         records += _segment_records(each)
-    # 4.
+    # 5.
     rolled = [each for each in partitions if each.of(OperationPhase.ROLL)]
     for each in rolled:
         records += [each.do(operation) for operation in each.of(OperationPhase.ROLL)]
     records.append(sync_of(each.path for each in rolled))
-    # 5.
+    # 6.
     for each in partitions:
         records += [each.do(operation) for operation in each.of(OperationPhase.DROP)]
     records.append(
         sync_of(each.path for each in partitions if each.of(*_SEGMENT_PHASES) and each.cuts())
     )
-    # 6.
+    # 7.
     cuts = [record for each in (*partitions, root) for record in each.cuts()]
     records += [*cuts, sync_of(record.path for record in cuts)]
-    # 7.
+    # 8.
     for each in partitions:
         records += [each.do(operation) for operation in each.of(OperationPhase.WRITE)]
     records.append(sync_of(each.path for each in partitions))
-    # 8.
+    # 9.
+    records += renaming_records(run)
+    # 10.
     records += [
         root.do(each)
         for each in plan.root.operations
         if each not in (*marker, *first) and each.kind is not OperationKind.CUT
     ]
     records.append(root.sync())
-    # 9.
+    # 11.
+    records += deleting_records(run)
+    # 12.
     if marker and marker[0].kind is not OperationKind.REMOVE:
         records += [root.do(marker[0]), root.sync()]
     return _guarded(records)

@@ -25,7 +25,7 @@ class Undo:
         command: the command that was run; empty if the journal cannot be used.
         created_ms: when; 0 if the journal cannot be used.
         is_interrupted: whether the run, or its undo, was stopped before its end.
-        files: how many files the undo changes.
+        files: how many files the undo changes; a directory that it moves counts as one.
         kept_bytes: space that discarding it frees.
         problem: why its journal cannot be used, and what to do; empty if it can.
     """
@@ -37,6 +37,16 @@ class Undo:
     files: int
     kept_bytes: int
     problem: str = ""
+
+
+def kept_directory_bytes(journal: Journal) -> int:
+    """Size of the directories that a complete run keeps for an undo."""
+    kept = {each.key for each in journal.moves if each.is_kept}
+    return sum(
+        each.size_bytes
+        for path, each in journal.fingerprints.items()
+        if path.partition("/")[0] in kept
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +74,16 @@ class FoundRun:
 
     def describe(self, journal: Journal) -> Undo:
         """Describe the run, whose journal is ``journal``."""
+        keys = {each.key for each in journal.moves}
         paths = journal.before_images.keys() | journal.after.keys()
+        changed = [path for path in paths if path.partition("/")[0] not in keys]
         return Undo(
             str(journal.number),
             journal.command,
             journal.created_ms,
             self.state is not RunState.APPLIED,
-            len(paths),
-            self._kept_bytes(),
+            len(changed) + len(keys),
+            self._kept_bytes() + kept_directory_bytes(journal),
         )
 
     def describe_anyway(self) -> Undo:

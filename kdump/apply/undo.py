@@ -6,19 +6,29 @@ directory as the older ones had left it.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from pathlib import Path
 
 from kdump.apply.apply import roll_back, tidy_up
+from kdump.apply.directory_places import place_of
 from kdump.apply.files import DISK, Files
 from kdump.apply.interrupted_runs import remove_remains
 from kdump.apply.journal import Journal, RunState
 from kdump.apply.journal_file import run_files_in, write_journal
 from kdump.apply.journal_preview import Restored, changed_by_undo
-from kdump.apply.pinned_directory import pinned, status_of
+from kdump.apply.pinned_directory import opened, pinned, status_of
 from kdump.apply.preconditions import require_undoable
 from kdump.apply.recreated_files import recreate_files
-from kdump.apply.runs import FoundRun, Undo, explained, list_undos, newest_run, no_such_undo
+from kdump.apply.runs import (
+    FoundRun,
+    Undo,
+    explained,
+    list_undos,
+    newest_run,
+    no_such_undo,
+    runs_in,
+)
 from kdump.errors import KdumpError
 from kdump.phases import during
 from kdump.words import discard_command
@@ -143,12 +153,55 @@ def discard(log_dir: Path, undo_id: str | None = None, *, files: Files = DISK) -
     with pinned(log_dir):
         discarded = discardable(log_dir, undo_id)
         every = run_files_in(log_dir)
+        runs = {run.number: run for run in runs_in(log_dir)}
         for run in discarded:
             found = every[int(run.undo_id)]
+            going = _release_directories(log_dir, runs[int(run.undo_id)], files)
             for state in RunState:
                 if state.value in found:
                     files.unlink(found.pop(state.value))
             files.sync([log_dir])
             for path in found.values():
                 files.unlink(path)
+            for directory in going:
+                _delete_directory(directory, files)
+            if going:
+                files.sync([log_dir])
     return discarded
+
+
+def _release_directories(log_dir: Path, run: FoundRun, files: Files) -> list[Path]:
+    """Give the directories that a complete run keeps a name under which a broker deletes them.
+
+    If this is stopped, the run can still be undone (its journal knows this name, too), or be
+    discarded again.
+
+    Returns:
+        The directories, to be deleted once the journal is gone.
+    """
+    if run.state is not RunState.APPLIED:
+        return []  # of an interrupted run, every directory stays as it is
+    try:
+        journal = run.read()
+    except KdumpError:
+        return []
+    released = []
+    for move in journal.moves:
+        place = place_of(log_dir, move) if move.is_kept else None
+        if place is None or place == move.before or move.released is None:
+            continue
+        if place != move.released:
+            files.rename_directory(log_dir / place, log_dir / move.released)
+        released.append(log_dir / move.released)
+    if released:
+        files.sync([log_dir])
+    return released
+
+
+def _delete_directory(path: Path, files: Files) -> None:
+    flags = os.O_RDONLY | os.O_DIRECTORY
+    with opened(path, flags) as descriptor, os.scandir(descriptor) as entries:
+        names = sorted(entry.name for entry in entries)
+    for name in names:
+        files.unlink(path / name)
+    files.remove_directory(path)

@@ -9,17 +9,25 @@ from kdump.apply.journal_record import (
     position,
     sync_of,
 )
+from kdump.apply.moved_directories import (
+    MovesOfRun,
+    undo_entering_records,
+    undo_filling_records,
+    undo_leaving_records,
+)
 from kdump.apply.operations import Operation, OperationKind, OperationPhase
 from kdump.apply.plan import Plan
 from kdump.apply.segment_names import CLEANED, SWAP
 from kdump.formats.names import CLEAN_SHUTDOWN_MARKER
 
 
-def undo_records_of(plan: Plan) -> list[JournalRecord]:
+def undo_records_of(plan: Plan, run: MovesOfRun) -> list[JournalRecord]:
     """Make the undo records of ``plan``; they work wherever the redo records were stopped.
 
     They reverse the redo records. After each of them, every file that holds a Kafka record still
     has a name, and a file that the run created is deleted only when nothing needs it any more.
+    Directories that the run brought into use are out of use before their checkpoint lines go;
+    removed ones come back after their checkpoint lines.
     """
     partitions = [ChangedDirectory(each, f"{each.path.name}/", {}) for each in plan.partitions]
     root = ChangedDirectory(plan.root, "", {})
@@ -27,6 +35,7 @@ def undo_records_of(plan: Plan) -> list[JournalRecord]:
     has_marker = any(each.name == CLEAN_SHUTDOWN_MARKER for each in plan.root.operations)
     if has_marker:
         records += [root.remove(CLEAN_SHUTDOWN_MARKER), root.sync()]
+    records += undo_entering_records(run)
     # Before the segments, which a broker would delete again according to the interim content.
     first = root.of(OperationPhase.INTERIM)
     for operation in first:
@@ -51,6 +60,8 @@ def undo_records_of(plan: Plan) -> list[JournalRecord]:
         if operation.name not in restored:
             records += _restore(root, operation)
     records.append(root.sync())
+    records += undo_leaving_records(run)
+    records += undo_filling_records(run)
     if has_marker and root.had(CLEAN_SHUTDOWN_MARKER):
         records += [root.put(CLEAN_SHUTDOWN_MARKER), root.sync()]
     return records

@@ -105,6 +105,6 @@ def rewritten(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     with_right_head(path, json.dumps(said).encode())
 
 
-def with_right_head(path: Path, body: bytes, version: object = 2) -> None:
+def with_right_head(path: Path, body: bytes, version: object = 3) -> None:
     head = {"kdump": version, "size_bytes": len(body), "crc32c": crc32c.crc32c(body)}
     path.write_bytes(json.dumps(head).encode() + b"\n" + body)

@@ -33,6 +33,9 @@ _CHANGES: Final = (
     "rename",
     "link",
     "unlink",
+    "make_directory",
+    "rename_directory",
+    "remove_directory",
     "sync",
 )
 

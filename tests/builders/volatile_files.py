@@ -8,6 +8,7 @@ Journaling file systems lose less.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +41,8 @@ class VolatileFiles:
     fail_at: int | None = None
     failure: int = 0
     operations: list[str] = field(default_factory=list)
-    _names: dict[Path, dict[str, Inode]] = field(default_factory=dict)
+    _names: dict[Inode, dict[str, Inode]] = field(default_factory=dict)
+    _directories: dict[str, Inode] | None = None
     _kept: dict[Inode, Path] = field(default_factory=dict)
     _contents: dict[Inode, tuple[bytes, os.stat_result]] = field(default_factory=dict)
 
@@ -97,11 +99,32 @@ class VolatileFiles:
         self._keep(path)
         DISK.unlink(path)
 
+    def make_directory(self, path: Path, metadata: Metadata) -> None:
+        self._count("make_directory", path)
+        self._remember_directories()
+        DISK.make_directory(path, metadata)
+        self._names.setdefault(_inode(path), {})
+
+    def rename_directory(self, path: Path, new_path: Path) -> None:
+        self._count("rename_directory", new_path)
+        self._remember_directories()
+        DISK.rename_directory(path, new_path)
+
+    def remove_directory(self, path: Path) -> None:
+        self._count("remove_directory", path)
+        self._remember_directories()
+        assert not any(path.iterdir())
+        kept = self.attic / f"directory-{len(self._kept)}"
+        self._kept[_inode(path)] = kept
+        path.rename(kept)
+
     def sync(self, paths: Iterable[Path]) -> None:
         for path in paths:
             self._count("sync", path)
             if path.is_dir():
-                self._names.pop(path, None)
+                self._names.pop(_inode(path), None)
+                if path == self.root:
+                    self._directories = None
             else:
                 self._contents.pop(_inode(path), None)
 
@@ -109,7 +132,12 @@ class VolatileFiles:
 
     def lose_unsynced(self) -> None:
         """Undo all unsynced changes, as a power failure does."""
-        for directory, names in self._names.items():
+        self._lose_directories()
+        found = {_inode(path): path for path in (self.root, *self.root.iterdir())}
+        for inode, names in self._names.items():
+            directory = found.get(inode)
+            if directory is None:
+                continue  # it was new, and has never existed
             for path in list(directory.iterdir()):
                 if not path.is_dir() and names.get(path.name) != _inode(path):
                     self._keep(path)
@@ -126,9 +154,25 @@ class VolatileFiles:
                     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         self.forget_attic()
 
+    def _lose_directories(self) -> None:
+        """Give directories the names that were durable; remove those that were not."""
+        if self._directories is None:
+            return
+        now = {_inode(path): path for path in self.root.iterdir() if path.is_dir()}
+        now |= {inode: path for inode, path in self._kept.items() if path.is_dir()}
+        aside = {inode: self.attic / f"aside-{inode[1]}" for inode in now}
+        for inode, path in now.items():
+            path.rename(aside[inode])
+        for name, inode in self._directories.items():
+            aside.pop(inode).rename(self.root / name)
+        for path in aside.values():
+            shutil.rmtree(path)
+
     def forget_attic(self) -> None:
         """Remove the additional names of files in the attic."""
         for path in self._kept.values():
+            if path.is_dir():
+                path.rmdir()
             path.unlink(missing_ok=True)
         self._kept.clear()
 
@@ -149,9 +193,15 @@ class VolatileFiles:
             raise OSError(self.failure, os.strerror(self.failure), str(path))
 
     def _remember_names(self, directory: Path) -> None:
-        if directory not in self._names:
-            self._names[directory] = {
+        if _inode(directory) not in self._names:
+            self._names[_inode(directory)] = {
                 path.name: _inode(path) for path in directory.iterdir() if not path.is_dir()
+            }
+
+    def _remember_directories(self) -> None:
+        if self._directories is None:
+            self._directories = {
+                path.name: _inode(path) for path in self.root.iterdir() if path.is_dir()
             }
 
     def _remember_content(self, path: Path) -> None:

@@ -103,7 +103,7 @@ class Operations:
 
 def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
     """Return the verb of an operation, and its file's noun in singular and plural."""
-    from kdump.apply.operations import OperationKind
+    from kdump.apply.operations import OperationKind, OperationPhase
 
     noun = _noun(operation.name)
     is_log = noun == _NOUNS[".log"]
@@ -113,7 +113,12 @@ def _words(operation: Operation) -> tuple[str, tuple[str, str]]:
         OperationKind.RENAME: "rename",
         OperationKind.REPLACE: "rewrite",
         OperationKind.CREATE: "write",
+        OperationKind.CREATE_DIRECTORY: "create",
+        OperationKind.RENAME_DIRECTORY: "rename",
+        OperationKind.REMOVE_DIRECTORY: "remove",
     }
+    if operation.phase is OperationPhase.DIRECTORY:
+        noun = ("directory", "directories")
     return verbs[operation.kind], noun
 
 
