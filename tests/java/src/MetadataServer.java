@@ -13,12 +13,15 @@ import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 
 import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.message.KRaftVersionRecord;
+import org.apache.kafka.common.message.VotersRecord;
 import org.apache.kafka.common.metadata.MetadataJsonConverters;
 import org.apache.kafka.common.metadata.MetadataRecordType;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
@@ -28,12 +31,16 @@ import org.apache.kafka.common.record.internal.ControlRecordUtils;
 import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.utils.BufferSupplier;
 import org.apache.kafka.common.utils.LogContext;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.image.MetadataDelta;
 import org.apache.kafka.image.MetadataImage;
+import org.apache.kafka.image.MetadataProvenance;
 import org.apache.kafka.image.TopicImage;
 import org.apache.kafka.image.loader.MetadataBatchLoader;
 import org.apache.kafka.image.writer.ImageWriterOptions;
+import org.apache.kafka.image.writer.RaftSnapshotWriter;
 import org.apache.kafka.image.writer.RecordListWriter;
 import org.apache.kafka.metadata.BrokerRegistration;
 import org.apache.kafka.metadata.ControllerRegistration;
@@ -41,18 +48,28 @@ import org.apache.kafka.metadata.MetadataRecordSerde;
 import org.apache.kafka.metadata.PartitionRegistration;
 import org.apache.kafka.metadata.SupportedConfigChecker;
 import org.apache.kafka.raft.Batch;
+import org.apache.kafka.raft.KafkaRaftClient;
 import org.apache.kafka.raft.LeaderAndEpoch;
+import org.apache.kafka.raft.VoterSet;
+import org.apache.kafka.raft.internals.BatchMemoryPool;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
+import org.apache.kafka.server.common.KRaftVersion;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.common.OffsetAndEpoch;
+import org.apache.kafka.snapshot.FileRawSnapshotReader;
+import org.apache.kafka.snapshot.FileRawSnapshotWriter;
+import org.apache.kafka.snapshot.RecordsSnapshotReader;
+import org.apache.kafka.snapshot.RecordsSnapshotWriter;
 
 /**
  * Says what image Kafka has of a metadata log at an offset, and writes random metadata logs.
  *
  * <p>A request is a line of words with tabs between them: {@code image LOG OFFSET}, for the image after the record at
  * the offset, {@code records LOG OFFSET LEVEL}, for the records of that image at a level of {@code metadata.version},
- * {@code write LOG SEED BATCHES}, or {@code encode TYPE VERSION JSON}, for the bytes of a record. An answer is lines of a
- * name, a tab and a value: {@code image} as JSON, {@code records} and {@code losses} as JSON, the {@code end} offset of
- * the log, or {@code bytes} in hex; then an empty line.
+ * {@code write LOG SEED BATCHES}, {@code encode TYPE VERSION JSON}, for the bytes of a record, or {@code snapshot FROM
+ * OFFSET EPOCH TO NOW}, for the image in a snapshot of the directory FROM, which is written again to the directory TO.
+ * An answer is lines of a name, a tab and a value: {@code image} as JSON, {@code records} and {@code losses} as JSON, the
+ * {@code end} offset of the log, or {@code bytes} in hex; then an empty line.
  */
 public final class MetadataServer {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -79,6 +96,12 @@ public final class MetadataServer {
             } else if (words[0].equals("records")) {
                 MetadataImage image = image(new File(words[1]), Long.parseLong(words[2]), new Quorum());
                 printRecords(image, MetadataVersion.fromFeatureLevel(Short.parseShort(words[3])), answers);
+            } else if (words[0].equals("snapshot")) {
+                OffsetAndEpoch id = new OffsetAndEpoch(Long.parseLong(words[2]), Integer.parseInt(words[3]));
+                Quorum quorum = new Quorum();
+                MetadataImage image =
+                    copied(Path.of(words[1]), id, Path.of(words[4]), Long.parseLong(words[5]), quorum);
+                answers.println("image\t" + JSON.writeValueAsString(described(image, quorum)));
             } else if (words[0].equals("encode")) {
                 answers.println("bytes\t" + HexFormat.of().formatHex(
                     encoded(Short.parseShort(words[1]), Short.parseShort(words[2]), words[3])));
@@ -150,23 +173,64 @@ public final class MetadataServer {
         return image[0];
     }
 
+    private static MetadataImage copied(Path from, OffsetAndEpoch id, Path to, long now, Quorum quorum) {
+        MetadataDelta delta = new MetadataDelta.Builder().setImage(MetadataImage.EMPTY).build();
+        List<ApiMessageAndVersion> records = new ArrayList<>();
+        long timestamp;
+        VotersRecord[] voters = {null};
+        try (RecordsSnapshotReader<ApiMessageAndVersion> reader = RecordsSnapshotReader.of(
+                FileRawSnapshotReader.open(from, id), MetadataRecordSerde.INSTANCE, BufferSupplier.create(),
+                KafkaRaftClient.MAX_BATCH_SIZE_BYTES, true, new LogContext())) {
+            timestamp = reader.lastContainedLogTimestamp();
+            while (reader.hasNext()) {
+                Batch<ApiMessageAndVersion> batch = reader.next();
+                records.addAll(batch.records());
+                batch.controlRecords().forEach(each -> {
+                    if (each.type() == ControlRecordType.KRAFT_VERSION) {
+                        quorum.version = ((KRaftVersionRecord) each.message()).kRaftVersion();
+                    } else if (each.type() == ControlRecordType.KRAFT_VOTERS) {
+                        voters[0] = (VotersRecord) each.message();
+                        take(voters[0], quorum);
+                    }
+                });
+            }
+        }
+        records.forEach(each -> delta.replay(each.message()));
+        RecordsSnapshotWriter<ApiMessageAndVersion> writer = new RecordsSnapshotWriter.Builder()
+            .setLastContainedLogTimestamp(timestamp).setTime(new LoaderServer.StoppedClock(now))
+            .setMaxBatchSizeBytes(KafkaRaftClient.MAX_BATCH_SIZE_BYTES)
+            .setMemoryPool(new BatchMemoryPool(5, KafkaRaftClient.MAX_BATCH_SIZE_BYTES))
+            .setRawSnapshotWriter(FileRawSnapshotWriter.create(to, id))
+            .setKraftVersion(KRaftVersion.fromFeatureLevel((short) quorum.version))
+            .setVoterSet(Optional.ofNullable(voters[0]).map(VoterSet::fromVotersRecord))
+            .build(MetadataRecordSerde.INSTANCE);
+        RaftSnapshotWriter snapshot = new RaftSnapshotWriter(writer, 1024);
+        records.forEach(snapshot::write);
+        snapshot.close(true);
+        return delta.apply(new MetadataProvenance(id.offset() - 1, id.epoch(), timestamp, true));
+    }
+
     private static void take(Record record, Quorum quorum) {
         switch (ControlRecordType.parse(record.key())) {
             case KRAFT_VERSION:
                 quorum.version = ControlRecordUtils.deserializeKRaftVersionRecord(record).kRaftVersion();
                 break;
             case KRAFT_VOTERS:
-                quorum.voters = ControlRecordUtils.deserializeVotersRecord(record).voters().stream()
-                    .sorted(Comparator.comparingInt(voter -> voter.voterId()))
-                    .map(voter -> Map.<String, Object>of(
-                        "id", voter.voterId(),
-                        "directory_id", voter.voterDirectoryId().toString(),
-                        "endpoints", voter.endpoints().stream()
-                            .map(each -> each.name() + "://" + each.host() + ":" + each.port()).sorted().toList()))
-                    .toList();
+                take(ControlRecordUtils.deserializeVotersRecord(record), quorum);
                 break;
             default:
         }
+    }
+
+    private static void take(VotersRecord record, Quorum quorum) {
+        quorum.voters = record.voters().stream()
+            .sorted(Comparator.comparingInt(voter -> voter.voterId()))
+            .map(voter -> Map.<String, Object>of(
+                "id", voter.voterId(),
+                "directory_id", voter.voterDirectoryId().toString(),
+                "endpoints", voter.endpoints().stream()
+                    .map(each -> each.name() + "://" + each.host() + ":" + each.port()).sorted().toList()))
+            .toList();
     }
 
     private static Map<String, Object> described(MetadataImage image, Quorum quorum) {
