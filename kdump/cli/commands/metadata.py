@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,24 +10,21 @@ import click
 
 from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
 from kdump.cli.options.selection_options import selection_options, selection_words
-from kdump.cli.output.events import write_line
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
+from kdump.cli.shared.found_copies import CopyProblems, find_copies
 from kdump.errors import ExitStatus, UsageProblem
-from kdump.formats.names import CLUSTER_METADATA_TOPIC, TopicPartition
+from kdump.formats.names import TopicPartition
 from kdump.phases import phase
 from kdump.storage.location import Location
 
 if TYPE_CHECKING:
-    from kdump.jobs.metadata_copies import MetadataCopy
     from kdump.jobs.metadata_questions import ShownMetadata
-    from kdump.log.directory import LogDirectory
     from kdump.log.selection import PartitionSelection
     from kdump.state.metadata_history import MetadataEvent
 
 Point = tuple[int | None, int | None]
 """An offset or a time in epoch milliseconds; neither is the end of the log."""
 _END: Final[Point] = (None, None)
-_MOST_PROBLEMS: Final = 20
 
 
 class PointParameter(click.ParamType[Point]):
@@ -104,8 +100,8 @@ def show(
     from kdump.jobs.metadata_questions import show_metadata
     from kdump.state.metadata_replay import MetadataPoint
 
-    problems = _Problems()
-    copies = _copies(paths, problems)
+    problems = CopyProblems()
+    copies = find_copies(paths, problems)
     if not copies:
         return problems.status
     shown = show_metadata(copies, MetadataPoint(*at), problems.report)
@@ -244,8 +240,8 @@ def history(
     from kdump.jobs.metadata_questions import HistoryReading
     from kdump.state.metadata_replay import MetadataPoint
 
-    problems = _Problems()
-    copies = _copies(paths, problems)
+    problems = CopyProblems()
+    copies = find_copies(paths, problems)
     if not copies:
         return problems.status
     with phase(f"reading {copies[0].partition.path}"):
@@ -336,8 +332,8 @@ def diff(
         raise UsageProblem("give two LOG_DIRs to compare, or one and --from")
     if len(paths) == 2 and (left is not None or right is not None):
         raise UsageProblem("--from and --to require a single LOG_DIR")
-    problems = _Problems()
-    found = [_copies([path], problems) for path in paths]
+    problems = CopyProblems()
+    found = [find_copies([path], problems) for path in paths]
     if not all(found):
         return problems.status
     sides = [copies[0] for copies in found]
@@ -376,100 +372,3 @@ def diff(
         problems.status |= ExitStatus.DAMAGE_LEFT
     is_same = not differences and (compared.are_same_copies or not selection.is_everything)
     return problems.status | (ExitStatus.SOUND if is_same else ExitStatus.DIFFERENT)
-
-
-# --- finding the copies
-
-
-class _Problems:
-    """Report damage as lines on standard error, each once, and collect the exit status."""
-
-    def __init__(self) -> None:
-        from kdump.cli.shared.directories import Diagnostics
-
-        self.diagnostics = Diagnostics()
-        self._reported: set[str] = set()
-
-    @property
-    def status(self) -> ExitStatus:
-        return self.diagnostics.status
-
-    @status.setter
-    def status(self, status: ExitStatus) -> None:
-        self.diagnostics.status = status
-
-    def report(self, what: str) -> None:
-        """Report a sentence about damage."""
-        self.status |= ExitStatus.DAMAGE_LEFT
-        if what in self._reported:
-            return
-        self._reported.add(what)
-        if len(self._reported) < _MOST_PROBLEMS:
-            write_line(f"kdump: {what}", sys.stderr)
-        elif len(self._reported) == _MOST_PROBLEMS:
-            write_line("kdump: there are more problems, which are not listed", sys.stderr)
-
-
-def _copies(paths: Sequence[Location], problems: _Problems) -> list[MetadataCopy]:
-    """Return the copies of the metadata in log directories, the most advanced one first.
-
-    There are none if no path can be read, which is reported.
-
-    Raises:
-        UsageProblem: the log directories have none, or they belong to several clusters.
-    """
-    from kdump.jobs.metadata_copies import read_copies
-
-    directories = [found for path in paths if (found := _directory(path, problems)) is not None]
-    copies = []
-    for directory in directories:
-        try:
-            copies += read_copies([directory])
-        except OSError as failure:
-            problems.diagnostics.report(directory.path, failure)
-    copies.sort(key=lambda copy: copy.end, reverse=True)
-    for copy in copies:
-        for problem in copy.problems:
-            problems.report(problem)
-    if not copies and not problems.status & ExitStatus.OPERATIONAL_ERROR:
-        named = " ".join(map(str, paths))
-        raise UsageProblem(
-            f"no {CLUSTER_METADATA_TOPIC}-0 in {named}: name a log directory of a"
-            f" controller or a broker, or the directory in its metadata.log.dir"
-        )
-    clusters = {copy.cluster_id for copy in copies if copy.cluster_id is not None}
-    if len(clusters) > 1:
-        raise UsageProblem(
-            f"the log directories belong to several clusters: {', '.join(sorted(clusters))}"
-        )
-    return copies
-
-
-def _directory(path: Location, problems: _Problems) -> LogDirectory | None:
-    """Read the log directory at a path, or around the partition there; None after a report."""
-    from kdump.cli.shared.directories import read_lone_partition
-    from kdump.log.directory import directory_kind, read_log_directory
-
-    diagnostics = problems.diagnostics
-    try:
-        with phase(f"listing {path}"):
-            kind = directory_kind(path)
-            if kind.is_partition:
-                lone = read_lone_partition(path)
-                if not lone.partition.is_cluster_metadata:
-                    raise UsageProblem(
-                        f"{path} is another partition: name the log directory with"
-                        f" {CLUSTER_METADATA_TOPIC}-0"
-                    )
-                return lone.log_directory
-            if not kind.is_log_directory:
-                diagnostics.refuse(path)
-                return None
-            found = read_log_directory(
-                path, kind, select=lambda _, key: key.topic == CLUSTER_METADATA_TOPIC
-            )
-    except OSError as failure:
-        diagnostics.report(path, failure)
-        return None
-    diagnostics.report_problems(found)
-    return found
