@@ -344,6 +344,18 @@ DIRECTORY_ID_RESERVED: Final = _register(
 BOOTSTRAP_MALFORMED: Final = _register(
     "bootstrap-malformed", SEVERE, "an unreadable bootstrap.checkpoint", Remedy.NONE
 )
+QUORUM_STATE_MALFORMED: Final = _register(
+    "quorum-state-malformed", SEVERE, "an unreadable quorum-state", Remedy.NONE
+)
+METADATA_MISPLACED: Final = _register(
+    "metadata-misplaced", SEVERE, "the cluster's metadata outside metadata.log.dir", Remedy.NONE
+)
+LOG_DIRS_MISMATCH: Final = _register(
+    "log-dirs-mismatch", SEVERE, "log.dirs that are not the given directories", Remedy.NONE
+)
+VOTERS_MISMATCH: Final = _register(
+    "voters-mismatch", SEVERE, "voters that are not this node or directory", Remedy.NONE
+)
 PARTITION_TWICE: Final = _register(
     "partition-twice", SEVERE, "a partition in two directories", Remedy.NONE
 )

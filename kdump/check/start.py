@@ -1,35 +1,115 @@
-"""Check what a broker needs to start, before it loads any partition.
+"""Check what a node needs to start, before it reads any log.
 
-That is the cluster and node of each directory, and the first metadata of the cluster. Follows
-``KafkaRaftServer.initializeLogDirs`` and ``MetaPropertiesEnsemble``.
+That is the cluster and node of each directory, the directory with the cluster's metadata, and in
+it the cluster's first metadata and the state of elections. Follows
+``KafkaRaftServer.initializeLogDirs``, ``MetaPropertiesEnsemble`` and ``FileQuorumStateStore``, in
+their order: the first problem that stops the start is the one that Kafka reports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from kdump.check import invariants
+from kdump.check.bootstrap import check_bootstrap
 from kdump.check.findings import Finding, Place, Severity
 from kdump.formats import names
+from kdump.formats.errors import FormatError
 from kdump.formats.meta_properties import MetaProperties
+from kdump.formats.quorum_state import decode_quorum_state
 from kdump.formats.uuids import format_uuid
 from kdump.log.directory import LogDirectory
 from kdump.log.problems import FileProblem
-from kdump.scan.batches import Stop, Window
-from kdump.scan.records import RecordColumns
-from kdump.scan.walk import expand_window, walk_windows
 from kdump.storage.entries import EntryKind
 from kdump.storage.location import Location
 
 _FIRST_FREE_ID: Final = 100
 """Kafka reserves the directory ids below it (``DirectoryId.reserved``)."""
-_FRAME_VERSION: Final = 1
-_MAGIC: Final = 2
-_FEATURE: Final = "FEATURE_LEVEL_RECORD"
-_METADATA_VERSION: Final = "metadata.version"
+
+
+class StartProblem(NamedTuple):
+    """A finding about the start of a node.
+
+    Attributes:
+        finding: what is wrong.
+        is_refusal: whether the node does not start; otherwise it starts without the directory.
+    """
+
+    finding: Finding
+    is_refusal: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDirectories:
+    """The log directories of a node, as it takes them from its properties file.
+
+    Attributes:
+        directories: in the order in which Kafka checks them.
+        metadata: the directory for the cluster's metadata; None if unknown.
+        node_id: by the properties file; None if unknown.
+        is_configured: whether the node is known to use all of them with KRaft. Otherwise they may
+            be of a broker with ZooKeeper, which needs no files.
+    """
+
+    directories: tuple[LogDirectory, ...]
+    metadata: Location | None
+    node_id: int | None = None
+    is_configured: bool = False
+
+    @classmethod
+    def as_given(cls, directories: Sequence[LogDirectory]) -> NodeDirectories:
+        """The directories of a node whose properties file is not known."""
+        with_metadata = filter(has_metadata, directories)
+        metadata = next(with_metadata, directories[0] if len(directories) == 1 else None)
+        return cls(
+            tuple(sorted(directories, key=lambda each: java_order(str(each.path)))),
+            None if metadata is None else metadata.path,
+        )
+
+    @classmethod
+    def configured(
+        cls, directories: Mapping[str, LogDirectory], metadata: str, node_id: int | None
+    ) -> NodeDirectories:
+        """The directories that a properties file names.
+
+        Args:
+            directories: by their names in the file.
+            metadata: the name of the directory for the cluster's metadata.
+            node_id: of the file.
+        """
+        own = directories.get(metadata)
+        return cls(
+            tuple(directories[name] for name in sorted(directories, key=java_order)),
+            None if own is None else own.path,
+            node_id,
+            is_configured=True,
+        )
+
+    @property
+    def with_properties(self) -> list[tuple[LogDirectory, MetaProperties]]:
+        """The directories whose ``meta.properties`` can be read."""
+        return [
+            (each, each.meta_properties)
+            for each in self.directories
+            if each.meta_properties is not None
+        ]
+
+    @property
+    def needs_properties(self) -> bool:
+        """Whether the node does not start without ``meta.properties`` in each directory."""
+        return (
+            self.is_configured
+            or any(map(has_metadata, self.directories))
+            or any(each.version >= 1 for _, each in self.with_properties)
+        )
+
+
+def java_order(text: str) -> bytes:
+    """The key by which Java sorts texts: their UTF-16 units."""
+    return text.encode("utf-16-be", "surrogatepass")
 
 
 def check_start(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
@@ -38,14 +118,25 @@ def check_start(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
     Args:
         directories: the log directories of one broker.
     """
-    for each in directories:
-        yield from _check_readable(each, len(directories))
-    yield from _check_complete(directories)
-    yield from _check_same_broker(directories)
-    yield from _check_directory_ids(directories)
-    for each in directories:
-        if _has_metadata(each):
-            yield from check_bootstrap(each.path)
+    for problem in start_problems(NodeDirectories.as_given(directories)):
+        yield problem.finding
+
+
+def start_problems(node: NodeDirectories) -> Iterator[StartProblem]:
+    """Yield what keeps a node from starting on its directories, in Kafka's order."""
+    yield from _ids(node)
+    yield from _malformed(node)
+    if node.is_configured:
+        yield from _misplaced(node)
+    yield from _missing(node)
+    yield from _incomplete(node)
+    for each in node.directories:
+        if each.path == node.metadata or has_metadata(each):
+            for finding in check_bootstrap(each.path):
+                yield StartProblem(finding, finding.severity is Severity.SEVERE)
+    for each in node.directories:
+        if has_metadata(each):
+            yield from _elections(each)
 
 
 def is_reserved(directory_id: UUID) -> bool:
@@ -54,195 +145,182 @@ def is_reserved(directory_id: UUID) -> bool:
     return most == 0 and (least < _FIRST_FREE_ID or least >= 1 << 63)
 
 
+def has_metadata(directory: LogDirectory) -> bool:
+    """Whether the cluster's metadata is in a log directory."""
+    return any(partition.is_cluster_metadata for partition in directory.partitions)
+
+
 def _place(directory: LogDirectory) -> Place:
     return Place(str(directory.path / names.META_PROPERTIES))
 
 
-def _has_metadata(directory: LogDirectory) -> bool:
-    return any(partition.is_cluster_metadata for partition in directory.partitions)
-
-
 def _problem_of(directory: LogDirectory) -> FileProblem | None:
+    """Why ``meta.properties`` cannot be read; None if it can, or is missing."""
     found = (each for each in directory.problems if each.path.name == names.META_PROPERTIES)
-    return next(found, None)
+    problem = next(found, None)
+    is_missing = problem is not None and isinstance(problem.error, FileNotFoundError)
+    return None if is_missing else problem
 
 
-def _check_readable(directory: LogDirectory, directories: int) -> Iterator[Finding]:
-    """Check that ``meta.properties`` can be read."""
-    problem = _problem_of(directory)
-    if problem is None or isinstance(problem.error, OSError):
-        return
-    error = problem.error
+def _ids(node: NodeDirectories) -> Iterator[StartProblem]:
+    """Check the ids of cluster, node and directory (``MetaPropertiesEnsemble.verify``)."""
+    cluster_id, node_id = None, node.node_id
+    seen: dict[UUID, Location] = {}
+    for each, properties in node.with_properties:
+        found = (properties.cluster_id, properties.node_id)
+        expected = (
+            properties.cluster_id if cluster_id is None else cluster_id,
+            properties.node_id if node_id is None else node_id,
+        )
+        if any(
+            mine is not None and mine != wanted
+            for mine, wanted in zip(found, expected, strict=True)
+        ):
+            yield StartProblem(_mismatch(each, found, expected, node))
+        cluster_id, node_id = expected
+        directory_id = properties.directory_id
+        if directory_id is None:
+            continue
+        if is_reserved(directory_id):
+            yield StartProblem(
+                invariants.DIRECTORY_ID_RESERVED.finding(
+                    _place(each),
+                    "the directory has an id that Kafka reserves: a broker does not start",
+                    found=format_uuid(directory_id),
+                )
+            )
+        elif directory_id in seen:
+            yield StartProblem(
+                invariants.DIRECTORY_ID_TWICE.finding(
+                    _place(each),
+                    f"the directory has the id of {seen[directory_id]}:"
+                    " one of the two is a copy, and a broker does not start on both",
+                    found=format_uuid(directory_id),
+                )
+            )
+        seen.setdefault(directory_id, each.path)
+
+
+_Ids = tuple[str | None, int | None]
+
+
+def _mismatch(
+    directory: LogDirectory, found: _Ids, expected: _Ids, node: NodeDirectories
+) -> Finding:
     what = (
-        "meta.properties cannot be read: a broker does not start"
-        if directories == 1 or _has_metadata(directory)
-        else "meta.properties cannot be read: a broker starts without this directory, and does not"
-        " serve its partitions"
+        "the directories are of different clusters or nodes: a broker does not start on them"
+        " together"
     )
-    yield invariants.META_PROPERTIES_MALFORMED.finding(
-        Place(str(problem.path), error.position),
-        f"{what} ({error.what})",
-        expected=error.expected,
-        found=error.found,
+    if node.node_id is not None and found[1] not in (None, node.node_id):
+        what = "the directory is of another node than the properties file: a broker does not start"
+    return invariants.META_PROPERTIES_MISMATCH.finding(
+        _place(directory), what, expected=_ids_text(expected), found=_ids_text(found)
     )
 
 
-def _check_complete(directories: Sequence[LogDirectory]) -> Iterator[Finding]:
-    """Check that every directory has its cluster and node id."""
-    is_known = any(each.meta_properties is not None for each in directories)
-    is_kraft = any(map(_has_metadata, directories)) or any(
-        each.meta_properties is not None and each.meta_properties.version >= 1
-        for each in directories
-    )
-    for each in directories:
-        properties = each.meta_properties
-        if properties is None:
-            if _problem_of(each) is None and (is_known or is_kraft):
-                yield invariants.META_PROPERTIES_MISSING.finding(
+def _ids_text(ids: _Ids) -> str:
+    cluster_id, node_id = ("unknown" if each is None else each for each in ids)
+    return f"cluster {cluster_id}, node {node_id}"
+
+
+def _malformed(node: NodeDirectories) -> Iterator[StartProblem]:
+    """Check that ``meta.properties`` can be read."""
+    is_unknown = not node.with_properties
+    for each in node.directories:
+        problem = _problem_of(each)
+        is_directory = names.META_PROPERTIES in each.refused
+        if not is_directory and (problem is None or isinstance(problem.error, OSError)):
+            continue
+        is_refusal = is_unknown or each.path == node.metadata
+        what = "meta.properties cannot be read: a broker " + (
+            "does not start"
+            if is_refusal
+            else "starts without this directory, and does not serve its partitions"
+        )
+        if problem is None or isinstance(problem.error, OSError):
+            error = FormatError("it is a directory")
+        else:
+            error = problem.error
+        yield StartProblem(
+            invariants.META_PROPERTIES_MALFORMED.finding(
+                Place(str(each.path / names.META_PROPERTIES), error.position),
+                f"{what} ({error.what})",
+                expected=error.expected,
+                found=error.found,
+            ),
+            is_refusal,
+        )
+
+
+def _misplaced(node: NodeDirectories) -> Iterator[StartProblem]:
+    """Check that the cluster's metadata is in no directory but the configured one."""
+    for each, _ in node.with_properties:
+        path = each.path / str(names.CLUSTER_METADATA_PARTITION)
+        if each.path != node.metadata and path.kind() is not None:
+            yield StartProblem(
+                invariants.METADATA_MISPLACED.finding(
+                    Place(str(path)),
+                    "the cluster's metadata is not in metadata.log.dir: a broker does not start",
+                    expected=f"it in {node.metadata or 'metadata.log.dir'}",
+                )
+            )
+
+
+def _missing(node: NodeDirectories) -> Iterator[StartProblem]:
+    """Check that every directory has ``meta.properties``."""
+    if not node.needs_properties and not node.with_properties:
+        return
+    for each in node.directories:
+        is_missing = each.meta_properties is None and _problem_of(each) is None
+        if is_missing and names.META_PROPERTIES not in each.refused:
+            yield StartProblem(
+                invariants.META_PROPERTIES_MISSING.finding(
                     _place(each), "there is no meta.properties: a broker does not start"
                 )
-        elif properties.node_id is None:
-            yield _incomplete(each, "node id", properties)
-        elif properties.cluster_id is None and is_kraft:
-            yield _incomplete(each, "cluster id", properties)
+            )
 
 
-def _incomplete(directory: LogDirectory, what: str, properties: MetaProperties) -> Finding:
+def _incomplete(node: NodeDirectories) -> Iterator[StartProblem]:
+    """Check that ``meta.properties`` has the cluster and the node."""
+    for each, properties in node.with_properties:
+        if properties.node_id is None:
+            yield StartProblem(_without(each, "node id", properties))
+        elif properties.cluster_id is None and node.needs_properties:
+            yield StartProblem(_without(each, "cluster id", properties))
+
+
+def _without(each: LogDirectory, what: str, properties: MetaProperties) -> Finding:
     return invariants.META_PROPERTIES_INCOMPLETE.finding(
-        _place(directory),
+        _place(each),
         f"meta.properties has no {what}: a broker does not start ({what} not found)",
         found=f"version {properties.version}",
     )
 
 
-def _check_same_broker(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """Check that all directories belong to one cluster and one node."""
-    cluster_id: str | None = None
-    node_id: int | None = None
-    for each in directories:
-        properties = each.meta_properties
-        if properties is None:
-            continue
-        found = (properties.cluster_id or cluster_id, properties.node_id)
-        expected = (cluster_id or properties.cluster_id, node_id)
-        if node_id is not None and found[1] is not None and found != expected:
-            yield invariants.META_PROPERTIES_MISMATCH.finding(
-                _place(each),
-                "the directories are of different clusters or nodes:"
-                " a broker does not start on them together",
-                expected=f"cluster {expected[0]}, node {expected[1]}",
-                found=f"cluster {found[0]}, node {found[1]}",
-            )
-            continue
-        cluster_id, node_id = found[0], node_id if found[1] is None else found[1]
-
-
-def _check_directory_ids(directories: Iterable[LogDirectory]) -> Iterator[Finding]:
-    """Check that no two directories have the same id, and none has a reserved one."""
-    seen: dict[UUID, Location] = {}
-    for each in directories:
-        directory_id = each.meta_properties and each.meta_properties.directory_id
-        if not directory_id:
-            continue
-        if is_reserved(directory_id):
-            yield invariants.DIRECTORY_ID_RESERVED.finding(
-                _place(each),
-                "the directory has an id that Kafka reserves: a broker does not start",
-                found=format_uuid(directory_id),
-            )
-        elif directory_id in seen:
-            yield invariants.DIRECTORY_ID_TWICE.finding(
-                _place(each),
-                f"the directory has the id of {seen[directory_id]}:"
-                " one of the two is a copy, and a broker does not start on both",
-                found=format_uuid(directory_id),
-            )
-        seen.setdefault(directory_id, each.path)
-
-
-def check_bootstrap(log_dir: Location) -> Iterator[Finding]:
-    """Check that ``bootstrap.checkpoint``, if it exists, has the cluster's first metadata version.
-
-    A broker reads only the one beside the cluster's metadata. It reads batches up to the first
-    incomplete one, ignores their checksums, and refuses records that it cannot decode
-    (``BootstrapDirectory``, ``BatchFileReader``).
-    """
-    path = log_dir / names.BOOTSTRAP_CHECKPOINT
+def _elections(directory: LogDirectory) -> Iterator[StartProblem]:
+    """Check that the state of elections can be read."""
+    path = directory.path / str(names.CLUSTER_METADATA_PARTITION) / names.QUORUM_STATE
     if path.kind() is not EntryKind.FILE:
         return
     try:
-        bootstrap = _read_bootstrap(path)
+        decode_quorum_state(path.read())
     except OSError as failure:
-        yield invariants.FILE_UNREADABLE.finding(
-            Place(str(path)), f"cannot be read: {failure.strerror or failure}"
+        yield StartProblem(
+            invariants.FILE_UNREADABLE.finding(
+                Place(str(path)), f"cannot be read: {failure.strerror or failure}"
+            )
         )
-        return
-    if bootstrap.problem:
-        yield invariants.BOOTSTRAP_MALFORMED.finding(
-            Place(str(path)),
-            f"the cluster's first metadata cannot be read: {bootstrap.problem}; a broker does not"
-            " start",
-        )
-    elif bootstrap.is_damaged:
-        yield invariants.BOOTSTRAP_MALFORMED.finding(
-            Place(str(path)),
-            "the cluster's first metadata is damaged; a broker does not check its checksums, and"
-            " may not start",
-            severity=Severity.ERROR,
+    except FormatError as error:
+        yield StartProblem(
+            invariants.QUORUM_STATE_MALFORMED.finding(
+                Place(str(path), error.position),
+                f"quorum-state cannot be read: the node does not start ({error.what})",
+                expected=error.expected,
+                found=error.found,
+            )
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Bootstrap:
-    """The problems of ``bootstrap.checkpoint``.
-
-    Attributes:
-        problem: why a broker reads no metadata version from it; empty if it does.
-        is_damaged: whether a checksum does not match, or bytes are not a batch.
-    """
-
-    problem: str
-    is_damaged: bool
-
-
-def _read_bootstrap(path: Location) -> _Bootstrap:
-    """Read the file once, for what a broker reads and for the checksums that it ignores.
-
-    Brokers write magic 2 here.
-    """
-    has_version = is_damaged = False
-    with path.open_file() as source:
-        for step in walk_windows(source, follow_bad=False):
-            if isinstance(step, Window):
-                is_valid = step.batches.is_valid & (step.batches.magic == _MAGIC)
-                is_damaged |= not is_valid.all()
-                for columns in expand_window(step, with_records=True):
-                    if not isinstance(columns, RecordColumns):
-                        continue
-                    if columns.problems:
-                        return _Bootstrap("a record is malformed", is_damaged)
-                    has_version |= any(map(_is_metadata_version, _values(columns)))
-            elif isinstance(step, Stop) and step.problem is not None:
-                is_damaged = True
-                if step.is_fatal_to_kafka:
-                    return _Bootstrap(step.problem.what, is_damaged)
-    return _Bootstrap("" if has_version else "it has no metadata.version", is_damaged)
-
-
-def _values(columns: RecordColumns) -> Iterator[bytes]:
-    for row in range(len(columns.batch)):
-        value = columns.value(row)
-        if value and len(value) > 1 and value[0] == _FRAME_VERSION:
-            yield value
-
-
-def _is_metadata_version(value: bytes) -> bool:
-    # It imports the schemas of all internal topics, and few directories have this file.
-    from kdump.formats import internal_topics
-
-    parsed = internal_topics.parse_cluster_metadata(None, value, 0)
-    return (
-        parsed.type_name == _FEATURE
-        and parsed.value is not None
-        and parsed.value["name"] == _METADATA_VERSION
-    )
+def first_refusal(problems: Iterable[StartProblem]) -> Finding | None:
+    """The problem with which Kafka refuses to start; None if it starts."""
+    return next((each.finding for each in problems if each.is_refusal), None)

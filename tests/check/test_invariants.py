@@ -543,6 +543,12 @@ def the_first_metadata_is_empty(partition: Path) -> None:
     (partition.parent / names.BOOTSTRAP_CHECKPOINT).write_bytes(b"")
 
 
+@by_files("quorum-state-malformed")
+def the_state_of_elections_is_empty(partition: Path) -> None:
+    metadata = write_metadata_log(partition.parent, [topic_record("orders", TOPIC_ID.int)])
+    (metadata.path.local_path / names.QUORUM_STATE).write_bytes(b"")
+
+
 @by_files("clean-shutdown-malformed")
 def the_marker_is_not_json(partition: Path) -> None:
     (partition.parent / names.CLEAN_SHUTDOWN_MARKER).write_bytes(b"{")
@@ -591,6 +597,9 @@ def a_link_points_nowhere(partition: Path) -> None:
 
 
 ELSEWHERE = {
+    "metadata-misplaced",
+    "log-dirs-mismatch",
+    "voters-mismatch",
     "batch-not-decoded",
     "meta-properties-missing",
     "meta-properties-mismatch",
@@ -602,7 +611,8 @@ ELSEWHERE = {
     "partition-metadata-other-topic",
     "partition-not-assigned",
 }
-"""Codes that take several directories, a cluster or another user: see test_directory."""
+"""Codes that take several directories, a cluster or another user: see test_directory, and for those
+of a node's identity test_identity."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.code}: {case.name}" for case in CASES])

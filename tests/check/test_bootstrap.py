@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kdump.check.bootstrap import check_bootstrap
 from kdump.check.findings import Severity
-from kdump.check.start import check_bootstrap
 from kdump.formats import names
 from kdump.storage.local_disk import local
 
