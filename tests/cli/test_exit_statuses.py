@@ -206,7 +206,17 @@ def have_damaged_metadata(root: Path) -> None:
     log.write_bytes(content)
 
 
+def lose_the_identity(root: Path) -> None:
+    (root / names.META_PROPERTIES).unlink()
+
+
+def have_no_bootstrap_metadata(root: Path) -> None:
+    have_metadata(root)
+    (root / names.BOOTSTRAP_CHECKPOINT).write_bytes(b"")
+
+
 ORDERS: Final = ("--topic", "orders")
+IDENTITY: Final = ("identity", "--repair", "--cluster-id", "a-cluster", "--node-id", "7")
 COMPACT: Final = ("compact", *ORDERS, "--config", "cleanup.policy=compact")
 DELETE: Final = (
     "delete-records",
@@ -262,6 +272,20 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: (("grep", "", "."), damage_the_first_batch),
     },
     "groups": {0: (("groups", "."), NOTHING), 4: (("groups", "."), malform(RECOVERY_POINTS))},
+    "identity": {
+        0: (("identity", "."), NOTHING),
+        4: (("identity", "."), lose_the_identity),
+    },
+    "identity --repair": {
+        0: ((*IDENTITY, "."), NOTHING),
+        1: ((*IDENTITY, "."), lose_the_identity),
+        4: ((*IDENTITY, "."), have_no_bootstrap_metadata),
+    },
+    "identity --dry-run": {
+        0: ((*IDENTITY, "--dry-run", "."), NOTHING),
+        1: ((*IDENTITY, "--dry-run", "."), lose_the_identity),
+        4: ((*IDENTITY, "--dry-run", "."), have_no_bootstrap_metadata),
+    },
     "info": {0: (("info", "."), NOTHING), 4: (("info", "."), malform(RECOVERY_POINTS))},
     "lookup": {0: ((*LOOKUP, "."), NOTHING), 4: ((*LOOKUP, "."), damage_the_first_batch)},
     "ls": {0: (("ls", "."), NOTHING), 4: (("ls", "."), malform(RECOVERY_POINTS))},

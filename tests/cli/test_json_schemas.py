@@ -36,6 +36,8 @@ READING: Final = (
     "lookup --timestamp earliest",
     "groups --members",
     "info --deep",
+    "identity",
+    "identity --repair --cluster-id a --node-id 1 --dry-run",
     "checkpoint show",
     "txns",
     "verify --deep",

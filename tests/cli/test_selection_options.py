@@ -19,8 +19,10 @@ from kdump.cli.command_group import command_names
 from kdump.cli.main import cli
 from kdump.formats import names
 
-WITHOUT_PARTITIONS: Final = {"checkpoint set", "completion", "dump-segment", "explain", "undo"}
-"""Commands that name files, lines, runs or codes instead."""
+WITHOUT_PARTITIONS: Final = {
+    *("checkpoint set", "completion", "dump-segment", "explain", "identity", "undo"),
+}
+"""Commands that name files, lines, runs or codes instead, or are about whole directories."""
 
 OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 """Commands that select partitions in the cluster's metadata, whether they are on disk or not."""

@@ -21,6 +21,7 @@ from kdump.dump.files import DumpKind, DumpOptions, dump_rows, dump_text
 from kdump.dump.report import DumpReport
 from kdump.engine.engine_choice import EngineChoice, EngineOptions
 from kdump.jobs.execution import Writing, locked_for_writing
+from kdump.jobs.node_identity import NodeIdentity, read_node_directory
 from kdump.jobs.verify.verify import VerifyRequest, VerifySummary, VerifyTarget, verify
 from kdump.log.directory import read_log_directory
 from kdump.scan.batches import Stop, Window
@@ -124,7 +125,14 @@ def checked(location: Location, processes: int = 1) -> list[object]:
     ]
 
 
-READERS = (listed, scanned, dumped, checked)
+def identified(location: Location) -> list[object]:
+    """Return the identity of the node, and what is wrong with it."""
+    node = NodeIdentity([read_node_directory(location)])
+    found = [each.meta_properties for each in node.directories]
+    return [found, [each.finding.code for each in node.problems], list(node.voters.values())]
+
+
+READERS = (listed, scanned, dumped, checked, identified)
 
 
 @pytest.mark.parametrize("read", READERS)

@@ -65,7 +65,7 @@ def config_options(command: Command) -> Command:
         from kdump.state.settings import require_accepted
 
         by_hand = dict(given)
-        broker = None if server_properties is None else _read_properties(server_properties)
+        broker = None if server_properties is None else read_properties(server_properties)
         require_accepted(by_hand, broker)
         words = [f"--config={key}={value}" for key, value in given]
         for option, path in (("server-properties", server_properties), ("metadata", metadata)):
@@ -102,7 +102,12 @@ def config_options(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-def _read_properties(path: Path) -> dict[str, str]:
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a properties file of a broker or a controller.
+
+    Raises:
+        KdumpError: it cannot be read, or is malformed.
+    """
     from kdump.formats.errors import FormatError
     from kdump.formats.java.properties import decode_properties
 

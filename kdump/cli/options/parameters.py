@@ -6,11 +6,16 @@ import datetime as dt
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from kdump.storage.local_disk import local
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kdump.storage.location import Location
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -168,6 +173,23 @@ class LocationParameter(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return local(str(super().convert(value, param, ctx)))
+
+
+class DirectoryIdParameter(click.ParamType["tuple[Location, UUID | None]"]):
+    """A log directory and its id, ``LOG_DIR=ID``; None for ``LOG_DIR=new``."""
+
+    name = "directory_id"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Location, UUID | None]:
+        from kdump.formats.uuids import parse_uuid
+
+        path, _, text = str(value).rpartition("=")
+        directory_id = None if text == "new" else parse_uuid(text)
+        if not path or (directory_id is None and text != "new"):
+            self.fail(f"{value!r} is not LOG_DIR=ID or LOG_DIR=new", param, ctx)
+        return local(path), directory_id
 
 
 def paths_argument(metavar: str) -> Callable[[Command], Command]:

@@ -48,7 +48,7 @@ def rebuilt_meta_properties(
     if cluster_id is None or node_id is None:
         return None
     taken = {format_uuid(each.directory_id) for each in known if each.directory_id}
-    text = _directory_id(directory, node_id, taken, cluster)
+    text = known_directory_id(directory, node_id, taken, cluster)
     has_metadata = any(partition.is_cluster_metadata for partition in directory.partitions)
     if text is None and has_metadata:
         return None
@@ -58,10 +58,20 @@ def rebuilt_meta_properties(
     )
 
 
-def _directory_id(
+def known_directory_id(
     directory: LogDirectory, node_id: int, taken: set[str], cluster: ClusterImage | None
 ) -> str | None:
-    """The id of a directory as the cluster's metadata has it, in Kafka's form; None if unknown."""
+    """The id of a directory in Kafka's form: its own, or as the cluster's metadata has it.
+
+    Args:
+        directory: the log directory.
+        node_id: of its broker.
+        taken: ids that other directories have.
+        cluster: the cluster's metadata; None if unknown.
+
+    Returns:
+        None if it is unknown.
+    """
     own = directory.meta_properties and directory.meta_properties.directory_id
     if own and not is_reserved(own) and format_uuid(own) not in taken:
         return format_uuid(own)
@@ -81,10 +91,9 @@ def _directory_id(
 def _assigned(directory: LogDirectory, node_id: int, cluster: ClusterImage) -> Sequence[str]:
     """The ids of the directories to which the cluster assigns the partitions of this one."""
     found = []
-    for partition in directory.partitions:
-        key = partition.topic_partition
-        topic = None if key is None else cluster.topics.get(key.topic)
-        if key is None or topic is None or partition.state is not PartitionState.LIVE:
+    for key, state in directory.identities:
+        topic = cluster.topics.get(key.topic)
+        if topic is None or state is not PartitionState.LIVE:
             continue
         assigned = topic.partitions.get(key.partition)
         text = None if assigned is None else assigned.directory_on(node_id)

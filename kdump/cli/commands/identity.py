@@ -1,0 +1,262 @@
+"""Check and repair cluster, node and directory ids of log directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.conflicts import require_with
+from kdump.cli.options.parameters import DirectoryIdParameter, NumberParameter, paths_argument
+from kdump.cli.output.events import EventFormat
+from kdump.cli.output.rendering import format_option
+from kdump.cli.output.write_report import (
+    Operations,
+    failure_events,
+    finding_events,
+    interrupted_event,
+    open_report,
+    preview_status,
+    report_failures,
+)
+from kdump.errors import ExitStatus, KdumpError, UsageProblem
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from kdump.jobs.execution import Interrupted, Writing
+    from kdump.jobs.node_identity import NodeIdentity, ServerFile
+    from kdump.repair.rebuild.node_directories import GivenIdentity
+
+
+@click.command("identity")
+@paths_argument("LOG_DIR")
+@click.option(
+    "--server-properties",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Read node.id, log.dirs, metadata.log.dir, process.roles and voters from FILE.",
+)
+@click.option(
+    "--repair", is_flag=True, help="Write meta.properties where a broker would not start."
+)
+@click.option(
+    "--cluster-id",
+    metavar="ID",
+    help="With --repair, write this cluster id (default: the one in all directories).",
+)
+@click.option(
+    "--node-id",
+    metavar="ID",
+    type=NumberParameter(0, 2**31 - 1),
+    help="With --repair, write this node id (default: the one in all directories).",
+)
+@click.option(
+    "--directory-id",
+    "directory_ids",
+    metavar="LOG_DIR=ID",
+    type=DirectoryIdParameter(),
+    multiple=True,
+    help="With --repair, write this directory id, or with LOG_DIR=new a random one; may be "
+    "repeated (default: the directory's own id, or as the cluster's metadata has it).",
+)
+@click.option(
+    "--dry-run", is_flag=True, help="With --repair, preview the changes and write nothing."
+)
+@click.option(
+    "--undo/--no-undo",
+    "keep_undo",
+    default=None,
+    help="With --repair, keep undo data for kdump undo (default: on).",
+)
+@format_option(
+    EventFormat,
+    "output_format",
+    "Output format: text (default) for people; json or jsonl for programs.",
+)
+def command(
+    paths: Sequence[Location],
+    server_properties: Path | None,
+    repair: bool,
+    cluster_id: str | None,
+    node_id: int | None,
+    directory_ids: Sequence[tuple[Location, UUID | None]],
+    dry_run: bool,
+    keep_undo: bool | None,
+    output_format: EventFormat,
+) -> ExitStatus:
+    """Check what a node needs to start on log directories, before it reads any log.
+
+    LOG_DIR is a log directory of a broker or a controller, which may be empty. If the node has
+    several, name all of them. Nothing is written without --repair.
+    """
+    from kdump.jobs.execution import Writing
+    from kdump.repair.rebuild.node_directories import GivenIdentity
+
+    if not repair:
+        require_with(
+            "--repair",
+            {
+                "--cluster-id": cluster_id,
+                "--node-id": node_id is not None,
+                "--directory-id": directory_ids,
+                "--dry-run": dry_run,
+                "--undo": keep_undo is True,
+                "--no-undo": keep_undo is False,
+            },
+        )
+    if cluster_id is not None and not cluster_id.strip():
+        raise UsageProblem("--cluster-id: a cluster id is not empty")
+    server = None if server_properties is None else _read_server(server_properties)
+    found, status = _find(paths)
+    if not found:
+        return status
+    given = GivenIdentity(cluster_id, node_id, _by_path(directory_ids, found))
+    if not repair:
+        return status | _check(found, server, output_format)
+    writing = Writing("identity", dry_run=dry_run, keep_undo=keep_undo is not False)
+    return status | _repair(found, server, given, writing, output_format)
+
+
+def _read_server(path: Path) -> ServerFile:
+    from kdump.cli.options.config_options import read_properties
+    from kdump.formats.server_properties import ServerProperties
+    from kdump.jobs.node_identity import ServerFile
+
+    return ServerFile(str(path), ServerProperties.of(read_properties(path)))
+
+
+def _find(paths: Sequence[Location]) -> tuple[list[Location], ExitStatus]:
+    """Return the directories that can be read, each once; others are reported."""
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.jobs.node_identity import read_node_directory
+
+    diagnostics = Diagnostics()
+    found: list[Location] = []
+    for path in paths:
+        try:
+            read_node_directory(path)
+        except OSError as failure:
+            diagnostics.report(path, failure)
+        except UsageProblem:
+            raise
+        except KdumpError as failure:
+            diagnostics.report_failure(failure)
+        else:
+            if not any(path.is_same(other) for other in found):
+                found.append(path)
+    return found, diagnostics.status
+
+
+def _by_path(
+    directory_ids: Sequence[tuple[Location, UUID | None]], found: Sequence[Location]
+) -> dict[Location, UUID | None]:
+    """Return the given directory ids by the log directory as named.
+
+    Raises:
+        UsageProblem: a directory is not one of them.
+    """
+    by_path = {}
+    for path, directory_id in directory_ids:
+        named = next((each for each in found if _is_same(each, path)), None)
+        if named is None:
+            raise UsageProblem(f"--directory-id {path}: not one of the given log directories")
+        by_path[named] = directory_id
+    return by_path
+
+
+def _is_same(path: Location, other: Location) -> bool:
+    try:
+        return path.is_same(other)
+    except OSError:
+        return False
+
+
+def _node(paths: Sequence[Location], server: ServerFile | None) -> NodeIdentity:
+    from kdump.jobs.node_identity import NodeIdentity, read_node_directory
+
+    return NodeIdentity([read_node_directory(path) for path in paths], server)
+
+
+def _check(
+    paths: Sequence[Location], server: ServerFile | None, output_format: EventFormat
+) -> ExitStatus:
+    from kdump.cli.output.brief import BriefFindings
+    from kdump.cli.output.events import open_printer
+    from kdump.cli.output.identity_output import (
+        advice,
+        directory_events,
+        status_of,
+        summary,
+    )
+
+    node = _node(paths, server)
+    findings = [each.finding for each in node.problems]
+    status = _unreadable(node)
+    with open_printer(output_format) as printer:
+        for event in directory_events(node):
+            printer.emit(event)
+        for event in finding_events(findings, BriefFindings(verbose=True)):
+            printer.emit(event)
+        printer.emit(summary(node))
+        printer.emit_text(advice(node))
+    return status | status_of(node)
+
+
+def _repair(
+    paths: Sequence[Location],
+    server: ServerFile | None,
+    given: GivenIdentity,
+    writing: Writing,
+    output_format: EventFormat,
+) -> ExitStatus:
+    from kdump.cli.output.brief import BriefFindings
+    from kdump.cli.output.identity_output import (
+        change_lines,
+        directory_events,
+        planned_event,
+        status_of,
+        summary,
+    )
+    from kdump.jobs.execution import locked_for_writing, plan_and_apply
+    from kdump.jobs.node_identity import targets_of
+
+    interrupted: list[Interrupted]
+    with locked_for_writing(paths, writing) as interrupted:
+        node = _node(paths, server)
+        repaired = node.repaired(given)
+        done = plan_and_apply(targets_of(node.directories, repaired), writing)
+    after = node.after(repaired)
+    operations = Operations(done)
+    status = _unreadable(after)
+    with open_report(output_format, done) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        for event in failure_events(done):
+            printer.emit(event)
+        for each in done:
+            if each.failure is None:
+                printer.emit(planned_event(each, operations))
+                status |= ExitStatus.SOUND if each.plan.is_empty else ExitStatus.REPAIRED
+        printer.emit_text(change_lines(repaired, given, node))
+        for event in directory_events(after):
+            printer.emit(event)
+        findings = [each.finding for each in after.problems]
+        for event in finding_events(findings, BriefFindings(verbose=True)):
+            printer.emit(event)
+        printer.emit(summary(after))
+    status |= report_failures(done) | status_of(after)
+    return preview_status(status) if writing.dry_run else status
+
+
+def _unreadable(node: NodeIdentity) -> ExitStatus:
+    """Report files that cannot be read."""
+    from kdump.cli.shared.directories import Diagnostics
+
+    diagnostics = Diagnostics()
+    for each in node.directories:
+        diagnostics.report_unreadable(each)
+    return diagnostics.status

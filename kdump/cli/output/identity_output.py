@@ -1,0 +1,223 @@
+"""Whether a node starts on its log directories, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kdump.check.start import first_refusal, has_metadata
+from kdump.cli.output.events import Event
+from kdump.cli.output.write_report import Operations, plan_lines, plan_row
+from kdump.errors import ExitStatus
+from kdump.formats import names
+from kdump.formats.uuids import format_uuid
+from kdump.words import counted, shell_command
+
+if TYPE_CHECKING:
+    from kdump.jobs.execution import PlanResult
+    from kdump.jobs.node_identity import NodeIdentity
+    from kdump.log.directory import LogDirectory
+    from kdump.repair.rebuild.node_directories import GivenIdentity, RepairedIdentity
+
+_BY_PROPERTIES = frozenset(
+    {
+        "meta-properties-malformed",
+        "meta-properties-missing",
+        "meta-properties-incomplete",
+        "meta-properties-mismatch",
+        "directory-id-reserved",
+        "directory-id-twice",
+    }
+)
+"""Codes that another meta.properties can end."""
+
+
+def directory_events(node: NodeIdentity) -> Iterator[Event]:
+    """Yield an event for each log directory: its ids."""
+    configured = {} if node.configured is None else node.configured.by_name
+    guessed = frozenset[str]() if node.configured is None else node.configured.guessed
+    width = max(len(str(each.path)) for each in node.directories)
+    for each in node.directories:
+        called = [name for name, directory in configured.items() if directory is each]
+        yield Event(
+            "log_directory",
+            _row(each, node, called),
+            [
+                f"{str(each.path) + ':':{width + 1}} {_ids_text(each)}",
+                *(
+                    f"  taken for {name} of the properties file, because the names end alike"
+                    for name in called
+                    if name in guessed
+                ),
+            ],
+        )
+
+
+def _row(directory: LogDirectory, node: NodeIdentity, called: Sequence[str]) -> dict[str, Any]:
+    properties = directory.meta_properties
+    directory_id = properties and properties.directory_id
+    return {
+        "log_dir": str(directory.path),
+        "configured_as": list(called),
+        "version": properties and properties.version,
+        "cluster_id": properties and properties.cluster_id,
+        "node_id": properties and properties.node_id,
+        "directory_id": format_uuid(directory_id) if directory_id else None,
+        "has_metadata": has_metadata(directory),
+        "is_metadata_log_dir": directory.path == node.node.metadata,
+    }
+
+
+def _ids_text(directory: LogDirectory) -> str:
+    properties = directory.meta_properties
+    if properties is None:
+        is_damaged = any(each.path.name == names.META_PROPERTIES for each in directory.problems)
+        what = "unreadable meta.properties" if is_damaged else "no meta.properties"
+    else:
+        directory_id = properties.directory_id
+        what = ", ".join(
+            [
+                f"node {'?' if properties.node_id is None else properties.node_id}",
+                f"cluster {'?' if properties.cluster_id is None else properties.cluster_id}",
+                f"directory {format_uuid(directory_id) if directory_id else 'without an id'}",
+            ]
+        )
+    return f"{what}, with the cluster's metadata" if has_metadata(directory) else what
+
+
+def status_of(node: NodeIdentity) -> ExitStatus:
+    """Return the exit status of what was found."""
+    is_damaged = any(each.finding.severity.is_damage for each in node.problems)
+    return ExitStatus.DAMAGE_LEFT if is_damaged else ExitStatus.SOUND
+
+
+def summary(node: NodeIdentity) -> Event:
+    """Return the event about the node as a whole."""
+    refusal = first_refusal(node.problems)
+    ids = [each.meta_properties for each in node.directories if each.meta_properties is not None]
+    nodes = {each.node_id for each in ids if each.node_id is not None}
+    clusters = {each.cluster_id for each in ids if each.cluster_id is not None}
+    node_id = nodes.pop() if len(nodes) == 1 else None
+    cluster_id = clusters.pop() if len(clusters) == 1 else None
+    who = "the node" if node_id is None else f"node {node_id}"
+    if cluster_id is not None:
+        who += f" of cluster {cluster_id}"
+    if refusal is None:
+        line = f"{who} starts on {_these(node.directories)}"
+        if any(each.finding.severity.is_damage for each in node.problems):
+            line += ", but see above"
+    else:
+        line = f"{who} does not start: {refusal.place.path} [{refusal.code}]"
+    row = {
+        "is_startable": refusal is None,
+        "refusal_code": refusal and refusal.code,
+        "refusal_path": refusal and refusal.place.path,
+        "node_id": node_id,
+        "cluster_id": cluster_id,
+    }
+    return Event("summary", row, [line])
+
+
+def _these(directories: Sequence[LogDirectory]) -> str:
+    return "this directory" if len(directories) == 1 else f"these {len(directories)} directories"
+
+
+def advice(node: NodeIdentity) -> Iterator[str]:
+    """Yield what to type next, for people."""
+    codes = {each.finding.code for each in node.problems}
+    if codes & _BY_PROPERTIES:
+        yield from _counts(node.directories)
+        words = ["identity --repair"]
+        if len(_clusters(node.directories)) != 1:
+            words.append("--cluster-id ID")
+        if len(_nodes(node)) != 1:
+            words.append("--node-id ID")
+        if "directory-id-twice" in codes:
+            words.append("--directory-id COPY=new")
+        if node.server is not None:
+            words.append(shell_command("", ["--server-properties", node.server.path])[7:])
+        paths = [each.path for each in node.directories]
+        yield f"to write meta.properties: {shell_command(' '.join(words), paths)}"
+    for each in node.problems:
+        if each.finding.code == "voters-mismatch" and each.finding.expected is not None:
+            yield from _voter_advice(node)
+            return
+
+
+def _voter_advice(node: NodeIdentity) -> Iterator[str]:
+    for each in node.directories:
+        voters = node.voters.get(each.path)
+        properties = each.meta_properties
+        node_id = None if properties is None else properties.node_id
+        named = None if voters is None else voters.directory_of(node_id)
+        own = properties and properties.directory_id
+        if named is None or (own and format_uuid(own) == named):
+            continue
+        yield (
+            f"if {each.path} is the disk of that voter, and nothing was formatted since: "
+            + shell_command(f"identity --repair --directory-id {each.path}={named}", [each.path])
+        )
+        yield (
+            "otherwise remove the old voter, while other controllers run: kafka-metadata-quorum.sh"
+            f" --bootstrap-controller HOST:PORT remove-controller --controller-id {node_id}"
+            f" --controller-directory-id {named}; then add this one: add-controller"
+        )
+
+
+def _clusters(directories: Iterable[LogDirectory]) -> dict[object, int]:
+    found: dict[object, int] = {}
+    for each in directories:
+        value = each.meta_properties and each.meta_properties.cluster_id
+        if value is not None:
+            found[value] = found.get(value, 0) + 1
+    return found
+
+
+def _nodes(node: NodeIdentity) -> dict[object, int]:
+    found: dict[object, int] = {}
+    if node.server is not None and node.server.content.node_id is not None:
+        found[node.server.content.node_id] = 0
+    for each in node.directories:
+        value = None if each.meta_properties is None else each.meta_properties.node_id
+        if value is not None:
+            found[value] = found.get(value, 0) + 1
+    return found
+
+
+def _counts(directories: Sequence[LogDirectory]) -> Iterator[str]:
+    """Yield how many directories have which cluster id, if they disagree."""
+    found = _clusters(directories)
+    if len(found) > 1:
+        shown = ", ".join(
+            f"{value} ({counted(count, 'directory', 'directories')})"
+            for value, count in found.items()
+        )
+        yield f"cluster ids: {shown}; kdump does not choose: give the right one"
+
+
+def planned_event(done: PlanResult, operations: Operations) -> Event:
+    """Return the event about the changes to a log directory."""
+    path = done.plan.path
+    row = {"log_dir": str(path), **plan_row(done), "operations": operations.rows(path)}
+    return Event("directory", row, [*plan_lines(done), *operations.lines(path)])
+
+
+def change_lines(
+    repaired: Sequence[RepairedIdentity], given: GivenIdentity, before: NodeIdentity
+) -> Iterator[str]:
+    """Yield what is different in each ``meta.properties``, and what follows from it."""
+    for each in repaired:
+        yield f"{each.directory.path / names.META_PROPERTIES}: {'; '.join(each.changes)}"
+    known = _clusters(before.directories)
+    if given.cluster_id is not None and known and given.cluster_id not in known:
+        yield f"no directory had the cluster id {given.cluster_id}: make sure that it is right"
+    if any(given.cluster_id not in (None, each) for each in known):
+        yield (
+            "topics of another cluster become -stray when a broker starts: its cluster does not"
+            " know them"
+        )
+    if any(each.is_new_id for each in repaired):
+        yield (
+            "the controllers do not know a new directory id: a broker reports its partitions there"
+            " when it starts; a controller with dynamic voters has to be added as a voter"
+        )

@@ -1,0 +1,232 @@
+"""Write ``meta.properties`` of a node's directories, so that it starts on them together.
+
+The cluster and the node are those on which all directories agree, or those that the user gives:
+they are never chosen by a majority. Directory ids are kept.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from kdump.check.start import has_metadata, is_reserved
+from kdump.check.voters import LoggedVoters
+from kdump.errors import UsageProblem
+from kdump.formats.meta_properties import MetaProperties
+from kdump.formats.uuids import format_uuid, parse_uuid
+from kdump.log.directory import LogDirectory
+from kdump.repair.rebuild.identity import known_directory_id
+from kdump.state.cluster import ClusterImage
+from kdump.storage.location import Location
+from kdump.words import counted
+
+NEW: Final = "new"
+"""The word for a new random directory id."""
+
+Value = TypeVar("Value", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class GivenIdentity:
+    """What the user says about a node.
+
+    Attributes:
+        cluster_id: None if not given.
+        node_id: None if not given.
+        directory_ids: of some directories; None for a new random one.
+    """
+
+    cluster_id: str | None = None
+    node_id: int | None = None
+    directory_ids: Mapping[Location, uuid.UUID | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvidence:
+    """What is known about a node besides its ``meta.properties``.
+
+    Attributes:
+        node_id: of the properties file; None if unknown.
+        cluster: the cluster's metadata about topics; None if unknown.
+        voters: in the cluster's metadata, by the directory that has it.
+    """
+
+    node_id: int | None = None
+    cluster: ClusterImage | None = None
+    voters: Mapping[Location, LoggedVoters] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedIdentity:
+    """New ``meta.properties`` of a directory.
+
+    Attributes:
+        directory: the log directory.
+        properties: the new content.
+        changes: what is different, a sentence for each.
+        is_new_id: whether the directory id is a new random one.
+    """
+
+    directory: LogDirectory
+    properties: MetaProperties
+    changes: tuple[str, ...]
+    is_new_id: bool
+
+
+def new_directory_id() -> uuid.UUID:
+    """A random directory id, as ``DirectoryId.random`` makes it."""
+    while True:
+        found = uuid.uuid4()
+        if not is_reserved(found) and not format_uuid(found).startswith("-"):
+            return found
+
+
+def repaired_identities(
+    directories: Sequence[LogDirectory],
+    given: GivenIdentity,
+    evidence: NodeEvidence,
+    new_id: Callable[[], uuid.UUID] = new_directory_id,
+) -> list[RepairedIdentity]:
+    """The new ``meta.properties`` of those directories that need one.
+
+    Args:
+        directories: all log directories of a node.
+        given: what the user says.
+        evidence: what else is known.
+        new_id: makes a directory id.
+
+    Raises:
+        UsageProblem: the directories do not say enough, or contradict each other; it names the
+            option that is needed, and says how many directories have which value.
+    """
+    found = [each.meta_properties for each in directories if each.meta_properties is not None]
+    clusters = Counter(each.cluster_id for each in found if each.cluster_id is not None)
+    nodes = Counter(each.node_id for each in found if each.node_id is not None)
+    if evidence.node_id is not None:
+        nodes.setdefault(evidence.node_id, 0)
+    repair = _Repair(directories, given, evidence, new_id)
+    repair.version = max((each.version for each in found), default=1)
+    cluster_id = _decided("cluster", given.cluster_id, clusters, "--cluster-id")
+    node_id = _decided("node", given.node_id, nodes, "--node-id")
+    return [
+        repaired
+        for each in directories
+        if (repaired := repair.repaired(each, cluster_id, node_id)) is not None
+    ]
+
+
+def _decided(what: str, given: Value | None, known: Counter[Value], option: str) -> Value:
+    """The value that was given, or the only known one.
+
+    Raises:
+        UsageProblem: there is none, or several.
+    """
+    if given is not None:
+        return given
+    if len(known) == 1:
+        return next(iter(known))
+    if not known:
+        raise UsageProblem(f"no directory says which {what} it belongs to: give {option}")
+    shown = ", ".join(
+        f"{value} ({counted(count, 'directory', 'directories') if count else 'the file'})"
+        for value, count in known.most_common()
+    )
+    raise UsageProblem(
+        f"the directories belong to different {what}s: {shown}; give {option}, or name only the"
+        " directories that belong together"
+    )
+
+
+@dataclass(slots=True)
+class _Repair:
+    directories: Sequence[LogDirectory]
+    given: GivenIdentity
+    evidence: NodeEvidence
+    new_id: Callable[[], uuid.UUID]
+    version: int = 1
+
+    def repaired(
+        self, directory: LogDirectory, cluster_id: str, node_id: int
+    ) -> RepairedIdentity | None:
+        """The new content for a directory; None if it stays."""
+        old = directory.meta_properties
+        changes = []
+        if old is None:
+            changes.append(f"written for node {node_id} of cluster {cluster_id}")
+        else:
+            changes += _change("cluster id", old.cluster_id, cluster_id)
+            changes += _change("node id", old.node_id, node_id)
+        own = None if old is None else old.directory_id
+        directory_id, why = self._directory_id(directory, node_id)
+        if directory_id is None and (changes or (own and is_reserved(own))):
+            directory_id, why = self.new_id(), NEW
+        if directory_id is not None and directory_id != own:
+            before = "" if own is None else f"{format_uuid(own)} -> "
+            changes.append(f"directory id {before}{format_uuid(directory_id)} ({why})")
+        if not changes:
+            return None
+        version = self.version if old is None else old.version
+        properties = MetaProperties(version, cluster_id, node_id, directory_id)
+        return RepairedIdentity(directory, properties, tuple(changes), why == NEW)
+
+    def _directory_id(self, directory: LogDirectory, node_id: int) -> tuple[uuid.UUID | None, str]:
+        """The id of a directory, and where it comes from; None if nobody knows it.
+
+        Raises:
+            UsageProblem: another directory has it too, or the voters are not known.
+        """
+        own = directory.meta_properties and directory.meta_properties.directory_id
+        taken = self._taken(directory)
+        if directory.path in self.given.directory_ids:
+            wanted = self.given.directory_ids[directory.path]
+            if wanted is None:
+                return self.new_id(), NEW
+            if is_reserved(wanted) or wanted in taken:
+                why = f"the id of {taken[wanted].path}" if wanted in taken else "reserved by Kafka"
+                raise UsageProblem(f"--directory-id {directory.path}={format_uuid(wanted)}: {why}")
+            return wanted, "as given"
+        if own and not is_reserved(own):
+            if own in taken:
+                raise UsageProblem(
+                    f"{directory.path} and {taken[own].path} have the same directory id,"
+                    f" {format_uuid(own)}: one is a copy; give --directory-id LOG_DIR={NEW} for"
+                    " the copy"
+                )
+            return own, "kept"
+        if has_metadata(directory):
+            return self._voter_id(directory, node_id)
+        known = known_directory_id(
+            directory, node_id, {format_uuid(each) for each in taken}, self.evidence.cluster
+        )
+        return (None, "") if known is None else (parse_uuid(known), "as the cluster's metadata has")
+
+    def _voter_id(self, directory: LogDirectory, node_id: int) -> tuple[uuid.UUID | None, str]:
+        """The id of the directory with the metadata, by which a controller is known."""
+        voters = self.evidence.voters.get(directory.path)
+        if voters is None:
+            raise UsageProblem(
+                f"{directory.path}: the cluster's metadata cannot be read, so the id of this"
+                f" directory is unknown; give --directory-id {directory.path}=ID, or ={NEW}"
+            )
+        named = voters.directory_of(node_id)
+        return (None, "") if named is None else (parse_uuid(named), "as the voters have")
+
+    def _taken(self, directory: LogDirectory) -> dict[uuid.UUID, LogDirectory]:
+        """The ids that other directories have afterwards."""
+        taken = {}
+        for each in self.directories:
+            if each is directory:
+                continue
+            own = each.meta_properties and each.meta_properties.directory_id
+            wanted = self.given.directory_ids.get(each.path, own)
+            if wanted:
+                taken[wanted] = each
+        return taken
+
+
+def _change(what: str, old: object, new: object) -> Iterable[str]:
+    if old != new:
+        yield f"{what} {'' if old is None else f'{old} -> '}{new}"

@@ -1,0 +1,303 @@
+"""``kdump identity``: why a node does not start, and the meta.properties with which it does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from builders.in_process import Outcome, run_kdump
+from builders.json_answers import objects
+from builders.log_directories import META_PROPERTIES, write_log_directory
+from builders.metadata_log import topic_record, write_metadata_log
+from builders.trees import contents_of
+from kdump.formats import names
+from kdump.formats.meta_properties import MetaProperties, decode_meta_properties
+from kdump.formats.uuids import format_uuid
+
+OWN_ID: Final = "V1dW8O41RR6_pKmks-3sKg"
+OTHER_ID: Final = "3VrJIfeFdYrrH_6uDMIANg"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """Return the directory around the two log directories of a node, the first with metadata."""
+    write_log_directory(tmp_path / "d1")
+    write_metadata_log(tmp_path / "d1", [topic_record("orders", 1)])
+    write_log_directory(tmp_path / "d2")
+    replace(tmp_path / "d2", OWN_ID, OTHER_ID)
+    return tmp_path
+
+
+@pytest.fixture
+def controller(fixtures: Path, tmp_path: Path) -> Path:
+    """Return the directory of a real node that is one of the dynamic voters."""
+    shutil.copytree(fixtures / "out/clean/d1", tmp_path / "c1")
+    return tmp_path / "c1"
+
+
+def replace(log_dir: Path, old: str, new: str) -> None:
+    path = log_dir / names.META_PROPERTIES
+    path.write_bytes(path.read_bytes().replace(old.encode(), new.encode()))
+
+
+def properties(log_dir: Path) -> MetaProperties:
+    return decode_meta_properties((log_dir / names.META_PROPERTIES).read_bytes())
+
+
+def identity(node: Path, *args: str) -> Outcome:
+    return run_kdump(["identity", *args], node)
+
+
+def rows(node: Path, *args: str) -> list[dict[str, Any]]:
+    return objects(identity(node, *args, "--output", "jsonl").stdout)
+
+
+def codes(found: list[dict[str, Any]]) -> list[str]:
+    return [each["code"] for each in found if each["type"] == "finding"]
+
+
+def server_properties(node: Path, **given: str) -> str:
+    """Write a properties file; the names have ``_`` for the dot."""
+    lines = {
+        "process.roles": "broker",
+        "node.id": "7",
+        "log.dirs": f"{node}/d1,{node}/d2",
+        **{key.replace("_", "."): value for key, value in given.items()},
+    }
+    path = node / "server.properties"
+    path.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+    return f"--server-properties={path}"
+
+
+def test_a_node_with_consistent_directories_starts(node: Path) -> None:
+    outcome = identity(node, "d1", "d2", server_properties(node))
+
+    assert outcome.exit_status == 0
+    assert outcome.stdout.decode().endswith(
+        "node 7 of cluster a-cluster starts on these 2 directories\n"
+    )
+
+
+def test_a_new_empty_disk_has_no_identity_and_gets_one(node: Path) -> None:
+    (node / "d3" / "lost+found").mkdir(parents=True)
+
+    found = rows(node, "d1", "d2", "d3")
+    assert codes(found) == ["meta-properties-missing"]
+    assert found[-1]["refusal_path"] == "d3/meta.properties"
+
+    assert identity(node, "--repair", "d1", "d2", "d3").exit_status == 1
+    assert identity(node, "d1", "d2", "d3").exit_status == 0
+    new = properties(node / "d3")
+    assert (new.cluster_id, new.node_id) == ("a-cluster", 7)
+    assert new.directory_id is not None
+
+
+def test_the_advice_is_a_command_that_repairs(node: Path) -> None:
+    (node / "d2" / names.META_PROPERTIES).write_bytes(b"version=2\n")
+
+    said = identity(node, "d1", "d2").stdout.decode()
+    (advised,) = re.findall(r"to write meta.properties: kdump (.*)", said)
+
+    assert run_kdump(advised.split(), node).exit_status == 1
+    assert identity(node, "d1", "d2").exit_status == 0
+
+
+def test_a_preview_and_a_check_write_nothing(node: Path) -> None:
+    (node / "d2" / names.META_PROPERTIES).unlink()
+    before = contents_of(node)
+
+    assert identity(node, "d1", "d2").exit_status == 4
+    assert identity(node, "--repair", "--dry-run", "d1", "d2").exit_status == 1
+    assert contents_of(node) == before
+
+
+def test_a_repair_is_undone(node: Path) -> None:
+    (node / "d2" / names.META_PROPERTIES).write_bytes(b"garbage")
+    before = contents_of(node)
+
+    identity(node, "--repair", "d1", "d2")
+    assert contents_of(node) != before
+    assert run_kdump(["undo", "d2"], node).exit_status == 0
+    assert contents_of(node) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "option", "value"),
+    [
+        ("cluster.id=a-cluster", "cluster.id=another", "--cluster-id", "a-cluster"),
+        ("node.id=7", "node.id=8", "--node-id", "7"),
+    ],
+)
+def test_ids_that_disagree_are_asked_for_and_not_chosen(
+    node: Path, old: str, new: str, option: str, value: str
+) -> None:
+    write_log_directory(node / "d3")
+    replace(node / "d3", OWN_ID, "AAAAAAAAAAEAAAAAAAAAAA")
+    replace(node / "d2", old, new)
+    paths = ("d1", "d2", "d3")
+    before = contents_of(node)
+
+    refused = identity(node, "--repair", *paths)
+    assert refused.exit_status == 16
+    assert "2 directories" in refused.stderr.decode()
+    assert option in refused.stderr.decode()
+    assert contents_of(node) == before
+
+    assert identity(node, "--repair", option, value, *paths).exit_status == 1
+    assert identity(node, *paths).exit_status == 0
+
+
+def test_a_cluster_that_no_directory_names_is_a_warning(node: Path) -> None:
+    said = identity(node, "--repair", "--cluster-id", "typo", "d1", "d2").stdout.decode()
+    assert "no directory had the cluster id typo" in said
+
+
+def test_of_two_directories_with_one_id_the_copy_has_to_be_named(node: Path) -> None:
+    (node / "d2" / names.META_PROPERTIES).write_bytes(META_PROPERTIES)
+
+    assert codes(rows(node, "d1", "d2")) == ["directory-id-twice"]
+    assert identity(node, "--repair", "d1", "d2").exit_status == 16
+    assert identity(node, "--repair", "--directory-id", "d2=new", "d1", "d2").exit_status == 1
+    assert identity(node, "d1", "d2").exit_status == 0
+    assert properties(node / "d1").directory_id != properties(node / "d2").directory_id
+
+
+@pytest.mark.parametrize(
+    "directory_id", ["AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAg", OWN_ID]
+)
+def test_reserved_and_taken_directory_ids_are_refused(node: Path, directory_id: str) -> None:
+    given = f"d2={directory_id}"
+    assert identity(node, "--repair", "--directory-id", given, "d1", "d2").exit_status == 16
+
+
+def test_a_reserved_directory_id_is_replaced(node: Path) -> None:
+    replace(node / "d2", OTHER_ID, "AAAAAAAAAAAAAAAAAAAAAQ")
+
+    assert codes(rows(node, "d1", "d2")) == ["directory-id-reserved"]
+    said = identity(node, "--repair", "d1", "d2").stdout.decode()
+    assert "the controllers do not know a new directory id" in said
+    assert identity(node, "d1", "d2").exit_status == 0
+
+
+def misplace(node: Path) -> str:
+    return server_properties(node, metadata_log_dir=f"{node}/d2")
+
+
+def leave_out(node: Path) -> str:
+    return server_properties(node, log_dirs=f"{node}/d1")
+
+
+def name_a_third(node: Path) -> str:
+    return server_properties(node, log_dirs=f"{node}/d1,{node}/d2,{node}/d3")
+
+
+def name_one_twice(node: Path) -> str:
+    (node / "link").symlink_to("d1")
+    return server_properties(
+        node, log_dirs=f"{node}/d2,{node}/d1,{node}/link", metadata_log_dir=f"{node}/d1"
+    )
+
+
+def be_a_static_voter(node: Path) -> str:
+    return server_properties(node, controller_quorum_voters="7@a:1,8@b:1")
+
+
+def be_a_controller_without_a_vote(node: Path) -> str:
+    return server_properties(
+        node, process_roles="controller", controller_quorum_voters="8@a:1,9@b:1"
+    )
+
+
+def be_another_node(node: Path) -> str:
+    return server_properties(node, node_id="9")
+
+
+@pytest.mark.parametrize(
+    ("write", "code"),
+    [
+        (misplace, "metadata-misplaced"),
+        (leave_out, "log-dirs-mismatch"),
+        (name_a_third, "log-dirs-mismatch"),
+        (name_one_twice, "log-dirs-mismatch"),
+        (be_a_static_voter, "voters-mismatch"),
+        (be_a_controller_without_a_vote, "voters-mismatch"),
+        (be_another_node, "meta-properties-mismatch"),
+    ],
+)
+def test_a_properties_file_that_does_not_fit(
+    node: Path, write: Callable[[Path], str], code: str
+) -> None:
+    outcome = rows(node, "d1", "d2", write(node))
+    assert code in codes(outcome)
+
+
+def test_copies_of_directories_are_found_by_the_ends_of_their_names(node: Path) -> None:
+    option = server_properties(node, log_dirs="/data/1/d1,/data/2/d2")
+
+    outcome = identity(node, "d1", "d2", option)
+
+    assert outcome.exit_status == 0
+    assert "taken for /data/2/d2" in outcome.stdout.decode()
+
+
+def test_a_voter_with_another_directory_id_never_votes(controller: Path) -> None:
+    was = properties(controller).directory_id
+    assert was is not None
+    replace(controller, format_uuid(was), OTHER_ID)
+
+    outcome = identity(controller, ".")
+    said = outcome.stdout.decode()
+    assert outcome.exit_status == 4
+    assert "voters-mismatch" in said
+    assert "starts on this directory, but see above" in said
+    assert f"--controller-directory-id {format_uuid(was)}" in said
+    (advised,) = re.findall(r"formatted since: kdump (.*)", said)
+
+    assert run_kdump(advised.split(), controller).exit_status == 1
+    assert identity(controller, ".").exit_status == 0
+    assert properties(controller).directory_id == was
+
+
+def test_a_controller_that_lost_its_properties_gets_the_id_of_its_voter(controller: Path) -> None:
+    before = properties(controller)
+    (controller / names.META_PROPERTIES).unlink()
+    assert before.cluster_id is not None
+
+    given = ("--cluster-id", before.cluster_id, "--node-id", str(before.node_id))
+    assert identity(controller, "--repair", *given, ".").exit_status == 1
+
+    assert properties(controller) == before
+
+
+def test_a_former_combined_node_as_a_broker_is_still_a_voter(controller: Path) -> None:
+    own = properties(controller)
+    option = server_properties(controller, log_dirs=str(controller), node_id=str(own.node_id))
+    assert "voters-mismatch" in codes(rows(controller, ".", option))
+
+
+def test_a_malformed_quorum_state_keeps_a_controller_from_starting(controller: Path) -> None:
+    (controller / "__cluster_metadata-0" / names.QUORUM_STATE).write_bytes(b'{"data_version":2}')
+    found = rows(controller, ".")
+    assert codes(found) == ["quorum-state-malformed"]
+    assert found[-1]["is_startable"] is False
+
+
+def test_a_directory_of_another_program_is_refused(node: Path) -> None:
+    (node / "etc").mkdir()
+    (node / "etc" / "passwd").touch()
+    outcome = identity(node, "--repair", "--cluster-id", "a", "--node-id", "1", "etc")
+    assert outcome.exit_status == 8
+    assert sorted(path.name for path in (node / "etc").iterdir()) == ["passwd"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("--cluster-id", "a"), ("--node-id", "1"), ("--directory-id", "d1=new"), ("--dry-run",)],
+)
+def test_options_of_a_repair_require_it(node: Path, args: tuple[str, ...]) -> None:
+    assert identity(node, *args, "d1").exit_status == 16
