@@ -21,6 +21,8 @@ from builders.broker import RequestFailed
 from builders.java_server import JavaServer
 
 HOST: Final = "127.0.0.1"
+SESSION_MS: Final = "6000"
+"""After that a coordinator removes members that were killed."""
 NODES: Final = "nodes"
 """The JVM of nodes for which no other is named."""
 CLUSTER_ID: Final = "kdumpClusterAAAAAAAAAA"
@@ -46,6 +48,8 @@ PROPERTIES: Final = {
     "share.coordinator.state.topic.num.partitions": "2",
     "share.coordinator.state.topic.replication.factor": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.session.timeout.ms": SESSION_MS,
+    "group.consumer.session.timeout.ms": SESSION_MS,
     "group.share.min.heartbeat.interval.ms": "500",
     "group.share.heartbeat.interval.ms": "500",
     "broker.heartbeat.interval.ms": "500",
@@ -193,7 +197,7 @@ class ClusterJvms:
                 self._running.pop(name).kill()
 
     def logged(self, name: str) -> list[str]:
-        """Return the lines that nodes in a JVM of this name have logged."""
+        """Return the lines that nodes in the latest JVM of this name have logged."""
         log = self._logs / f"{name}.log"
         return log.read_text(errors="replace").splitlines() if log.exists() else []
 
@@ -226,6 +230,7 @@ class KraftCluster:
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self.folder = folder
+        folder.mkdir(exist_ok=True)
         self.nodes = {node.node_id: node for node in nodes}
         self.clients = ClusterClients(jvms)
         self._jvms = jvms
@@ -328,6 +333,10 @@ class KraftCluster:
             self._jvms.kill(*killed)
         self._jvm_of = {each: jvm for each, jvm in self._jvm_of.items() if jvm not in killed}
 
+    def logged(self, node_id: int) -> list[str]:
+        """Return what was logged in the JVM of a node that runs, also by others in it."""
+        return self._jvms.logged(self._jvm_of[node_id])
+
     @contextlib.contextmanager
     def running(self, *node_ids: int) -> Iterator[ClusterClients]:
         """Start nodes for a context, and stop all nodes at its end, or kill them if it fails."""
@@ -373,6 +382,10 @@ class ClusterClients:
         """Wait until all partitions of topics have a leader; of all topics if none is named."""
         self.ask("wait", replicas="leader", topics=list(topics) or None)
 
+    def wait_for_state(self, state: str, *groups: str) -> None:
+        """Wait until groups are in a state."""
+        self.ask("state", state=state, groups=groups)
+
     def create_topic(
         self,
         name: str,
@@ -404,9 +417,9 @@ class ClusterClients:
         named = {each.replace("_", "."): value for each, value in configs.items()}
         self.ask("configure", type=kind, name=name, set=named)
 
-    def elect_unclean(self, *partitions: Partition) -> None:
-        """Elect leaders for partitions, even if they are not in sync."""
-        self.ask("elect", type="UNCLEAN", partitions=partitions)
+    def elect(self, leader: Node, *partitions: Partition) -> None:
+        """Elect the only broker that runs for partitions, even if it is not in sync."""
+        self.ask("elect", leader=leader.node_id, partitions=partitions)
 
     def allow(self, principal: str, operation: str, topic: str, pattern: str = "LITERAL") -> None:
         """Create an ACL that allows an operation on topics."""
@@ -500,6 +513,8 @@ class ClusterClients:
         ``protocol`` is ``classic`` or ``consumer``.
         """
         configs = {"group.id": group, "group.protocol": protocol}
+        if protocol == "classic":
+            configs |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": "1000"}
         self.ask("join", member=member, topics=list(topics), records=records, configs=configs)
 
     def share(self, group: str, topics: Iterable[str], records: int) -> None:

@@ -70,14 +70,14 @@ final class ClusterClients {
             case "describe" -> new ClusterDescription(admin).all(request.get("wait_for"));
             case "offsets" -> new ClusterDescription(admin).offsets(request);
             case "wait" -> awaitReplicas(request.get("replicas").textValue(), request.get("topics"));
+            case "state" -> awaitState(text(request, "state"), ClusterHost.words(request.get("groups")));
             case "create" -> create(request);
             case "expand" -> done(admin.createPartitions(Map.of(text(request, "topic"),
                 NewPartitions.increaseTo(request.get("partitions").intValue()))).all());
             case "delete" -> done(admin.deleteTopics(List.of(text(request, "topic"))).all());
             case "delete_records" -> done(admin.deleteRecords(Map.of(partition(request.get("partition")),
                 RecordsToDelete.beforeOffset(request.get("offset").longValue()))).all());
-            case "elect" -> done(admin.electLeaders(ElectionType.valueOf(text(request, "type")),
-                Set.copyOf(partitions(request.get("partitions")))).all());
+            case "elect" -> elect(Set.copyOf(partitions(request.get("partitions"))), request.get("leader").intValue());
             case "configure" -> configure(request);
             case "acl" -> done(admin.createAcls(List.of(new AclBinding(
                 new ResourcePattern(ResourceType.fromString(text(request, "resource_type")), text(request, "name"),
@@ -192,6 +192,40 @@ final class ClusterClients {
             Thread.sleep(GLANCE_MS);
         }
         throw new IllegalStateException("not ready: " + unready);
+    }
+
+    /** Waits until groups are listed in a state. */
+    private Object awaitState(String state, List<String> groups) throws Exception {
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            long count = admin.listGroups().all().get().stream().filter(each -> groups.contains(each.groupId())
+                && each.groupState().map(Object::toString).orElse("").equals(state)).count();
+            if (count == groups.size()) {
+                return true;
+            }
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException("groups are not " + state);
+    }
+
+    /** Elects leaders, clean or not, until a broker leads all these partitions: the only one that is not fenced. */
+    private Object elect(Set<TopicPartition> partitions, int leader) throws Exception {
+        Set<String> topics = new HashSet<>();
+        partitions.forEach(each -> topics.add(each.topic()));
+        for (long deadline = System.currentTimeMillis() + PATIENCE.toMillis(); System.currentTimeMillis() < deadline;) {
+            admin.electLeaders(ElectionType.UNCLEAN, partitions).partitions().get();
+            boolean isElected = true;
+            for (TopicDescription topic : admin.describeTopics(topics).allTopicNames().get().values()) {
+                for (TopicPartitionInfo each : topic.partitions()) {
+                    isElected &= !partitions.contains(new TopicPartition(topic.name(), each.partition()))
+                        || each.leader() != null && each.leader().id() == leader;
+                }
+            }
+            if (isElected) {
+                return true;
+            }
+            Thread.sleep(GLANCE_MS);
+        }
+        throw new IllegalStateException("broker " + leader + " is not elected");
     }
 
     private Object create(JsonNode request) throws Exception {
