@@ -33,7 +33,7 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=5_00
 PROFILE: Final = os.environ.get("HYPOTHESIS_PROFILE", "ci")
 hypothesis.settings.load_profile(PROFILE)
 
-SHARED: Final = ("broker_host", "loader_server", "spark")
+SHARED: Final = ("broker_host", "cluster_disks", "loader_server", "spark")
 """Session fixtures that take seconds to set up, and that tests of several files use."""
 
 

@@ -36,6 +36,18 @@ def tell(clients: ClusterClients, seed: int) -> None:
     clients.wait_for_replicas()
 
 
+def tell_the_latest(clients: ClusterClients, seed: int) -> None:
+    """Let clients make changes that an older copy of the metadata does not have."""
+    rng = random.Random(seed)
+    clients.create_topic("younger", 2, cleanup_policy="compact")
+    clients.ask("expand", topic="pairs", partitions=5)
+    clients.open_producer("late")
+    for partition in (("younger", 0), ("younger", 1), ("pairs", 4), ("orders", 0)):
+        clients.send("late", partition, pairs(rng, 12))
+    clients.commit_offsets("offsets-only", {("younger", 1): 5, ("pairs", 4): 2})
+    clients.wait_for_replicas()
+
+
 def _create(clients: ClusterClients) -> None:
     clients.create_topic("orders", 3, retention_ms="-1")
     clients.create_topic("times", 2, segment_bytes="1048576", retention_ms="-1")

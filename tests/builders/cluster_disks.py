@@ -1,0 +1,73 @@
+"""The disks of a real cluster, written once: stopped cleanly, and killed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from builders import cluster_story
+from builders.kraft_cluster import (
+    ClusterJvms,
+    KraftCluster,
+    Node,
+    three_brokers,
+    three_controllers,
+)
+
+CLEAN: Final = "clean"
+KILLED: Final = "killed"
+METADATA: Final = "__cluster_metadata-0"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDisks:
+    """Disks below ``folder``: one folder for each state, with the log directories of all nodes.
+
+    Attributes:
+        nodes: three controllers and three brokers.
+        said: what ``Admin`` said just before they were killed.
+        old_copy: the copy of the metadata log that broker 3 had before the last changes.
+    """
+
+    folder: Path
+    nodes: Sequence[Node]
+    said: dict[str, Any]
+    old_copy: Path
+
+    @property
+    def brokers(self) -> list[Node]:
+        return [node for node in self.nodes if node.is_broker]
+
+    def copy(self, state: str, target: Path) -> Path:
+        """Copy the disks of all nodes."""
+        copy_disks(self.folder / state, target)
+        return target
+
+
+def copy_disks(source: Path, target: Path) -> None:
+    """Copy a tree as it is; holes in files stay holes."""
+    subprocess.run(["cp", "-a", source, target], check=True)
+
+
+def write_disks(jvms: ClusterJvms, folder: Path) -> ClusterDisks:
+    """Let a cluster live, kill it with its clients, then start it again, and stop it."""
+    cluster = KraftCluster(jvms, folder / "live", [*three_controllers(), *three_brokers()])
+    cluster.format()
+    cluster.start()
+    cluster_story.tell(cluster.clients, seed=7)
+    old_copy = folder / "old copy"
+    (broker_3,) = cluster.log_dirs(3)
+    shutil.copytree(broker_3 / METADATA, old_copy)
+    cluster_story.tell_the_latest(cluster.clients, seed=8)
+    said = cluster.clients.describe(cluster_story.GROUPS)
+    jvms.kill()
+    copy_disks(cluster.folder, folder / KILLED)
+    with cluster.running() as clients:
+        clients.wait_for_replicas()
+    copy_disks(cluster.folder, folder / CLEAN)
+    shutil.rmtree(cluster.folder)
+    return ClusterDisks(folder, list(cluster.nodes.values()), said, old_copy)
