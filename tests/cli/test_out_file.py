@@ -19,7 +19,7 @@ def checked(path: Path, *, force: bool = False) -> OutFile:
 
 
 def test_the_file_has_all_pieces_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
-    assert checked(tmp_path / "out.json").write(["{", "}\n"]) == 3
+    assert checked(tmp_path / "out.json").write([b"{", b"}\n"]) == 3
     assert (tmp_path / "out.json").read_text() == "{}\n"
     assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
@@ -28,7 +28,7 @@ def test_the_file_has_all_pieces_and_only_its_owner_can_read_it(tmp_path: Path) 
 def test_a_replaced_file_becomes_private(tmp_path: Path) -> None:
     (tmp_path / "out.json").write_text("old")
     (tmp_path / "out.json").chmod(0o644)
-    checked(tmp_path / "out.json", force=True).write(["new"])
+    checked(tmp_path / "out.json", force=True).write([b"new"])
     assert (tmp_path / "out.json").read_text() == "new"
     assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o600
 
@@ -44,14 +44,14 @@ def test_a_file_that_was_created_meanwhile_is_kept(tmp_path: Path) -> None:
     out = checked(tmp_path / "out.json")
     (tmp_path / "out.json").write_text("theirs")
     with pytest.raises(UsageProblem, match="exists"):
-        out.write(["ours"])
+        out.write([b"ours"])
     assert (tmp_path / "out.json").read_text() == "theirs"
     assert [path.name for path in tmp_path.iterdir()] == ["out.json"]
 
 
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
-    def pieces() -> Iterator[str]:
-        yield "half"
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
         raise OSError(28, "No space left on device")
 
     (tmp_path / "out.json").write_text("old")
@@ -65,7 +65,7 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 def test_a_link_leads_to_the_file_that_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "real.json").write_text("old")
     (tmp_path / "link.json").symlink_to("real.json")
-    checked(tmp_path / "link.json", force=True).write(["new"])
+    checked(tmp_path / "link.json", force=True).write([b"new"])
     assert (tmp_path / "link.json").is_symlink()
     assert (tmp_path / "real.json").read_text() == "new"
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Self, TypeVar
 import click
 
 from kdump.errors import KdumpError, UsageProblem
+from kdump.phases import phase
 from kdump.storage.entries import EntryKind
 from kdump.storage.local_disk import local
 from kdump.storage.location import Location
@@ -72,7 +73,7 @@ class OutFile:
             code = errno.EROFS if status.f_flag & os.ST_RDONLY else errno.EACCES
             raise OSError(code, os.strerror(code), str(directory))
 
-    def write(self, pieces: Iterable[str]) -> int:
+    def write(self, pieces: Iterable[bytes]) -> int:
         """Write the file, and return its size in bytes.
 
         Raises:
@@ -84,12 +85,12 @@ class OutFile:
         except OSError as failure:
             raise _problem(self.name, failure) from failure
 
-    def _written(self, pieces: Iterable[str]) -> int:
+    def _written(self, pieces: Iterable[bytes]) -> int:
         directory = self.path.parent
         descriptor, name = tempfile.mkstemp(prefix=_TEMPORARY_PREFIX, dir=directory)
         temporary = Path(name)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            with os.fdopen(descriptor, "wb") as file:
                 file.writelines(pieces)
                 file.flush()
                 os.fsync(descriptor)
@@ -169,7 +170,8 @@ def out_option(what: str) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_one_argument(*args: Any, out_name: str, force: bool, **others: Any) -> Any:
-            out = OutFile.checked(out_name, is_replaced=force)
+            with phase(f"looking at {out_name}"):
+                out = OutFile.checked(out_name, is_replaced=force)
             return command(*args, out=out, **others)
 
         decorated: Any = with_one_argument
