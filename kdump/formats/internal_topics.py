@@ -277,6 +277,19 @@ def encode_cluster_metadata(name: str, version: int, fields: Mapping[str, Any]) 
 _METADATA_TYPES: Final = {each.name: each for each in metadata.RECORD_TYPES.values()}
 
 
+def decode_remote_log_metadata(value: bytes) -> tuple[str, int, MessageValue]:
+    """Decode the value of a record of ``__remote_log_metadata``.
+
+    Returns:
+        As :func:`decode_cluster_metadata`.
+
+    Raises:
+        FormatError: Kafka cannot read it.
+    """
+    record_type, version, message = _decode_framed(remote_storage.RECORD_TYPES, value)
+    return record_type.name, version, message
+
+
 def _decode_framed(
     record_types: Mapping[int, RecordType], data: bytes
 ) -> tuple[RecordType, int, MessageValue]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kdump.formats.names import FileKind
+from kdump.formats.record_batch import NO_PARTITION_LEADER_EPOCH
 from kdump.log.header_seek import HeaderSeekableLog
 from kdump.log.partition import Partition
 from kdump.log.segment import Segment
@@ -21,10 +22,12 @@ class ValidEnd:
         offset: one above the last valid batch; the base offset of the first segment in a log
             without one.
         damage: what follows the last offset index entry and is not valid, such as a torn tail.
+        leader_epoch: of the last valid batch; -1 if there is none, or if it has none.
     """
 
     offset: int
     damage: tuple[Damage, ...] = ()
+    leader_epoch: int = field(default=NO_PARTITION_LEADER_EPOCH, compare=False)
 
 
 def valid_end(partition: Partition) -> ValidEnd | None:
@@ -48,7 +51,7 @@ def valid_end(partition: Partition) -> ValidEnd | None:
         found = _end_of(partition, segment, is_active=least is None)
         damage = (*found.damage, *damage)
         if found.offset > segment.base_offset:
-            return ValidEnd(max(found.offset, least or 0), damage)
+            return ValidEnd(max(found.offset, least or 0), damage, found.leader_epoch)
         least = segment.base_offset if least is None else least
     return None if least is None else ValidEnd(least, damage)
 
@@ -67,9 +70,11 @@ def _end_of(partition: Partition, segment: Segment, *, is_active: bool) -> Valid
 
 def _end_in(log: StoredFile, part: LogPart) -> ValidEnd:
     offset, damage = part.least_offset, []
+    epoch = NO_PARTITION_LEADER_EPOCH
     for step in valid_windows(log, part):
         if isinstance(step, Window):
             offset = int(step.batches.last_offset[-1]) + 1
+            epoch = int(step.batches.partition_leader_epoch[-1])
         else:
             damage.append(step)
-    return ValidEnd(offset, tuple(damage))
+    return ValidEnd(offset, tuple(damage), epoch)

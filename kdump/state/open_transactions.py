@@ -109,7 +109,7 @@ def read_transactions(
     """
     if not partition.segments:
         return LogTransactions()
-    replay = _Replay(high_watermark)
+    replay = TransactionReplay(high_watermark)
     first = 0
     numbers = {segment.base_offset: n for n, segment in enumerate(partition.segments)}
     for number in (numbers[offset] for offset in snapshots):
@@ -119,12 +119,9 @@ def read_transactions(
             replay.load(entries)
             break
     for segment, following in list(partition.with_following())[first:]:
-        for found in _parts_in(partition, segment, following, only_transactions=True):
-            if isinstance(found, Damage):
-                on_damage(found)
-                replay.take_damage()
-            else:
-                replay.take(found)
+        with partition.segment_path(segment, FileKind.LOG).open_file() as log:
+            for step in valid_windows(log, segment_part(segment, following)):
+                replay.take(step, on_damage)
     return replay.result(partition.segments[-1].base_offset)
 
 
@@ -172,8 +169,12 @@ def last_stable_offset(
     return read_transactions(partition, snapshots, on_damage).first_unstable_offset
 
 
-class _Replay:
-    """The producers of a log while its batches are applied."""
+class TransactionReplay:
+    """The producers of a log while its batches are applied.
+
+    Args:
+        high_watermark: of the log; None if it is unknown, and no marker is past it.
+    """
 
     def __init__(self, high_watermark: int | None) -> None:
         self._producers = Producers()
@@ -188,12 +189,23 @@ class _Replay:
         for entry in entries:
             self._producers.load(entry)
 
-    def take_damage(self) -> None:
-        """Take in damage between the parts of the log."""
+    def take(self, step: Window | Damage, on_damage: OnDamage) -> None:
+        """Take in the next valid batches of the log, or the damage between them."""
+        if isinstance(step, Damage):
+            self._take_damage(step, on_damage)
+            return
+        end_offset = int(step.batches.last_offset[-1]) + 1
+        for part in _parts_of(step.rows(is_in_transaction(step.batches)), end_offset):
+            if isinstance(part, Damage):
+                self._take_damage(part, on_damage)
+            else:
+                self._take_part(part)
+
+    def _take_damage(self, damage: Damage, on_damage: OnDamage) -> None:
+        on_damage(damage)
         self._is_after_damage = True
 
-    def take(self, part: _Part) -> None:
-        """Take in the next part of the log."""
+    def _take_part(self, part: _Part) -> None:
         if self._is_after_damage:
             self._forget()
         self._end_offset = part.end_offset
@@ -344,21 +356,16 @@ def _rows_of(part: _Part, keep: Flags) -> _Part:
 
 
 def _parts_in(
-    partition: Partition,
-    segment: Segment,
-    following: Segment | None,
-    *,
-    only_transactions: bool = False,
+    partition: Partition, segment: Segment, following: Segment | None
 ) -> Iterator[_Part | Damage]:
-    """The batches of a segment, or only those in transactions, and the damage, in order."""
+    """The batches of a segment and the damage, in order."""
     with partition.segment_path(segment, FileKind.LOG).open_file() as log:
         for step in valid_windows(log, segment_part(segment, following)):
             if isinstance(step, Damage):
                 yield step
                 continue
             end_offset = int(step.batches.last_offset[-1]) + 1
-            window = step.rows(is_in_transaction(step.batches)) if only_transactions else step
-            yield from _parts_of(window, end_offset)
+            yield from _parts_of(step, end_offset)
 
 
 def _parts_of(window: Window, end_offset: int) -> Iterator[_Part | Damage]:
