@@ -151,14 +151,25 @@ _SEARCHES: Final = (
     _searched("all records match", "", is_compared=False),
 )
 
+_MANY_PARTITIONS: Final = "{data}/directory-10000"
+
 _LISTINGS: Final = tuple(
     Case(
         f"kdump {command}, 10 000 partitions, 60 000 files",
-        (command, "{data}/directory-10000"),
+        (command, _MANY_PARTITIONS),
         data="make_log_directory(folder, 10_000)",
         seconds=1.0,
     )
     for command in ("ls", "info")
+)
+
+_COLLECTED: Final = (
+    Case(
+        "kdump metadata collect, 10 000 partitions, 60 000 files",
+        ("metadata", "collect", "--force", "--out", "{data}/collection.json", _MANY_PARTITIONS),
+        data="make_log_directory(folder, 10_000)",
+        seconds=3.0,
+    ),
 )
 
 

@@ -1,14 +1,13 @@
-"""Read the groups of a cluster from its disks.
+"""Read the logs of group coordinators and share coordinators.
 
-The partitions of the coordinators' topics are read in splits. Each reduces its part of a
-log to the latest records of its keys; the parts of a log are then joined in order. The ends of the
-logs that groups consume from take a few small reads each.
+They are read in splits. Each reduces its part of a log to the latest records of its keys; the parts
+of a log are then joined in order.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -18,10 +17,10 @@ from kdump.engine.job import Split
 from kdump.engine.progress import SILENT, Progress
 from kdump.engine.splits import segment_splits, split_bytes
 from kdump.formats.names import TopicPartition
-from kdump.jobs.loading import Unreadable
+from kdump.jobs.unreadable import Unreadable
 from kdump.log.bounds import checkpointed, find_log_start
-from kdump.log.replicas import Replica, most_advanced
-from kdump.log.valid_windows import Damage, LogPart, valid_windows
+from kdump.log.replicas import EMPTY, Replica, ReplicaEnd
+from kdump.log.valid_windows import NO_OFFSET, Damage, LogPart, valid_windows
 from kdump.processes.worker_pool import usable_cpus
 from kdump.scan.batches import WINDOW_BYTES, Window, new_buffer
 from kdump.state.latest_records import LatestRecords
@@ -59,11 +58,13 @@ class CoordinatorPart:
         records: the latest records.
         damage: between its batches; none if it reaches up to the end of a split before the last.
         end: byte after the last batch or damage.
+        last_batch: where the last valid batch ends; :data:`~kdump.log.replicas.EMPTY` without one.
     """
 
     records: Records
     damage: tuple[Damage, ...]
     end: int
+    last_batch: ReplicaEnd
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
     records = _no_records(split.partition)
     damage: list[Damage] = []
     held: Damage | None = None
-    end = split.start
+    end, last_batch = split.start, EMPTY
     with split.path.open_file() as log:
         for step in valid_windows(log, split.log_part, buffer=new_buffer(WINDOW_BYTES)):
             if held is not None:
@@ -91,7 +92,7 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
             if isinstance(step, Damage):
                 held = step
                 continue
-            end = int(step.batches.next_position[-1])
+            end, last_batch = int(step.batches.next_position[-1]), _last_batch(step)
             records.add(_loaded(step, split.log_start_offset), damage.append)
     if held is not None and split.is_last:
         damage.append(held)
@@ -101,7 +102,14 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
         end = split.end
     if isinstance(records, LatestRecords):
         records.settle()
-    return CoordinatorPart(records, tuple(damage), end)
+    return CoordinatorPart(records, tuple(damage), end, last_batch)
+
+
+def _last_batch(window: Window) -> ReplicaEnd:
+    batches = window.batches
+    has_epoch = batches.magic[-1] >= 2
+    epoch = batches.partition_leader_epoch[-1] if has_epoch else EMPTY.leader_epoch
+    return ReplicaEnd(int(epoch), int(batches.last_offset[-1]) + 1)
 
 
 def _loaded(window: Window, log_start_offset: int) -> Window:
@@ -122,66 +130,45 @@ class GroupLog:
     Attributes:
         partition: of the topic.
         replica: which of its replicas was read.
-        replicas: how many there are.
         records: what its records add up to.
+        end: where its last valid batch ends.
+        uncertain_up_to: records up to this offset may have been replaced by some that could not be
+            read; :data:`~kdump.log.valid_windows.NO_OFFSET` if all could be.
         damage: in it.
         unreadable: why not all of it could be read; None if it could.
     """
 
     partition: TopicPartition
     replica: Replica
-    replicas: int
     records: Records
+    end: ReplicaEnd = EMPTY
+    uncertain_up_to: int = NO_OFFSET
     damage: tuple[Damage, ...] = ()
     unreadable: Unreadable | None = None
 
+    @property
+    def is_gapless(self) -> bool:
+        """Whether every batch before :attr:`end` was read."""
+        return self.unreadable is None and self.records.superseded_up_to == NO_OFFSET
 
-def read_coordinators(
-    replicas: Mapping[TopicPartition, Sequence[Replica]],
+
+def read_logs(
+    wanted: Iterable[tuple[TopicPartition, Replica]],
     options: EngineOptions = DEFAULT_OPTIONS,
     progress: Progress = SILENT,
 ) -> list[GroupLog]:
-    """Read the most advanced replica of each partition of the coordinators' topics.
+    """Read logs of coordinators, in this order.
 
     Args:
-        replicas: by partition, as a starting broker loads them; other topics are left out.
+        wanted: partitions of the coordinators' topics, each with the replica to read, as a starting
+            broker loads it.
         options: of the engine.
         progress: receives its progress.
 
     Raises:
         KdumpError: the engine failed.
     """
-    topics = (OFFSETS_TOPIC, SHARE_STATE_TOPIC)
-    logs = [_chosen(key, replicas[key]) for key in sorted(replicas) if key.topic in topics]
-    return _read_logs(logs, options, progress)
-
-
-def read_replicas(
-    replicas: Iterable[Replica],
-    options: EngineOptions = DEFAULT_OPTIONS,
-    progress: Progress = SILENT,
-) -> list[GroupLog]:
-    """Read replicas of partitions of the coordinators' topics, in their order.
-
-    Args:
-        replicas: as a starting broker loads them; several may be of one partition.
-        options: of the engine.
-        progress: receives its progress.
-
-    Raises:
-        KdumpError: the engine failed.
-    """
-    logs = []
-    for replica in replicas:
-        key = replica.partition.topic_partition
-        assert key is not None
-        logs.append(GroupLog(key, replica, 1, _no_records(key)))
-    return _read_logs(logs, options, progress)
-
-
-def _read_logs(
-    logs: Sequence[GroupLog], options: EngineOptions, progress: Progress
-) -> list[GroupLog]:
+    logs = [GroupLog(key, replica, _no_records(key)) for key, replica in wanted]
     total_bytes = sum(log.replica.partition.data_bytes for log in logs)
     target_bytes = split_bytes(total_bytes, usable_cpus())
     splits = [list(_splits(log, target_bytes)) for log in logs]
@@ -194,18 +181,9 @@ def _read_logs(
         ]
 
 
-def _chosen(key: TopicPartition, replicas: Sequence[Replica]) -> GroupLog:
-    try:
-        replica = most_advanced(replicas)
-    except OSError as failure:
-        unreadable = Unreadable(failure.filename or str(key), failure.strerror or str(failure))
-        return GroupLog(key, replicas[0], len(replicas), _no_records(key), unreadable=unreadable)
-    return GroupLog(key, replica, len(replicas), _no_records(key))
-
-
 def _splits(log: GroupLog, target_bytes: int) -> Iterator[CoordinatorSplit]:
     partition = log.replica.partition
-    if log.unreadable is not None or partition.is_0_7:
+    if partition.is_0_7:
         return
     checkpoints = log.replica.log_directory.checkpoints
     start = find_log_start(partition, checkpointed(checkpoints.log_start_offsets, partition)) or 0
@@ -243,8 +221,9 @@ def _joined(
 
     A cut may lie within a batch, if there is damage before it.
     """
-    records, damage, unreadable = _no_records(log.partition), [*log.damage], log.unreadable
-    end = 0
+    records, damage = _no_records(log.partition), list[Damage]()
+    unreadable: Unreadable | None = None
+    end, last_batch, is_end_read = 0, EMPTY, True
     for split, result in results:
         part = result
         if split.is_first:
@@ -255,15 +234,24 @@ def _joined(
             part = GroupsJob().run(
                 replace(split, start=end, log_part=replace(split.log_part, start=end))
             )
+        is_end_read = not isinstance(part, Unreadable)
         if isinstance(part, Unreadable):
             unreadable = unreadable or part
             records.add_damage()
             end = split.start if split.end is None else split.end
             continue
         end = part.end
+        last_batch = part.last_batch if part.last_batch != EMPTY else last_batch
         damage += part.damage
         _extend(records, part.records)
-    return replace(log, records=records, damage=tuple(damage), unreadable=unreadable)
+    return replace(
+        log,
+        records=records,
+        end=last_batch,
+        uncertain_up_to=records.superseded_up_to if is_end_read else records.last_offset,
+        damage=tuple(damage),
+        unreadable=unreadable,
+    )
 
 
 def _extend(records: Records, later: Records) -> None:

@@ -47,7 +47,7 @@ class CollectedPartition:
         last_stable_offset: None also where finding it would mean reading more of the log.
         high_watermark: of ``replication-offset-checkpoint``.
         highest_producer_id: in the batches that were read and in producer snapshots.
-        size_bytes: of its files.
+        size_bytes: of its files; None if the directory cannot be listed.
         problems: what is damaged or cannot be read.
     """
 
@@ -65,7 +65,7 @@ class CollectedPartition:
     last_stable_offset: int | None
     high_watermark: int | None
     highest_producer_id: int | None
-    size_bytes: int
+    size_bytes: int | None
     problems: tuple[str, ...] = ()
 
 
@@ -352,7 +352,7 @@ def _partition(document: JsonObject) -> CollectedPartition:
         last_stable_offset=document.optional(document.number, "last_stable_offset"),
         high_watermark=document.optional(document.number, "high_watermark"),
         highest_producer_id=document.optional(document.number, "highest_producer_id"),
-        size_bytes=document.number("size_bytes"),
+        size_bytes=document.optional(document.number, "size_bytes"),
         problems=document.texts("problems"),
     )
 

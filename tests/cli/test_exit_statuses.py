@@ -233,6 +233,7 @@ RETAIN: Final = (
 )
 SET: Final = ("checkpoint", "set", ".", "cleaner-offset", "orders-0=5")
 LOOKUP: Final = ("lookup", "--offset", "0")
+OUT: Final = ("--out", "../collection.json")
 DIFF: Final = ("diff", ".", "../copy")
 DUMP: Final = ("dump-segment", f"orders-0/{0:020d}.log")
 RECOVERY_POINTS: Final = names.RECOVERY_POINT_CHECKPOINT
@@ -292,6 +293,10 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
     "metadata": {
         0: (("metadata", "show", "."), have_metadata),
         4: (("metadata", "history", "."), have_damaged_metadata),
+    },
+    "metadata collect": {
+        0: (("metadata", "collect", *OUT, "."), NOTHING),
+        4: (("metadata", "collect", *OUT, "."), damage_the_last_batch),
     },
     "metadata diff": {
         0: (("metadata", "diff", "--from", "1", "."), have_metadata),

@@ -158,6 +158,7 @@ NEEDED = {
     "compact": ("--topic", "a"),
     "grep": ("-e", "pattern"),
     "lookup": ("--timestamp", "max"),
+    "metadata collect": ("--out", "new.json"),
     "metadata diff": ("--from", "0", "--to", "1"),
     "delete-records": ("--partition", "a-0", "--before", "1"),
     "retain": ("--topic", "a"),

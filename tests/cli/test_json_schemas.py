@@ -57,13 +57,14 @@ READING: Final = (
     "metadata show",
     "metadata history",
     "metadata diff --from 0",
+    "metadata collect --out OUT",
     "undo --list",
     "grep .",
     "grep --count .",
     "grep --files-with-matches .",
 )
 """Command lines that change nothing; DIR is the directory, the last word by default, COPY a copy
-that lacks a partition."""
+that lacks a partition, OUT a file elsewhere."""
 
 
 def test_every_command_with_json_output_has_a_line() -> None:
@@ -83,6 +84,8 @@ def answered(line: str, directory: Path) -> list[dict[str, Any]]:
     else:
         words.append(str(directory))
     with tempfile.TemporaryDirectory() as other:
+        if "OUT" in words:
+            words[words.index("OUT")] = str(Path(other, "out.json"))
         if "COPY" in words:
             words[words.index("COPY")] = str(copy_without_a_partition(directory, Path(other)))
         outcome = run_kdump([*words, "--output", "jsonl"], directory.parent)

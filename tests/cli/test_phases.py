@@ -57,6 +57,7 @@ LISTED: Final[tuple[tuple[str, ...], ...]] = (
     ("metadata", "show", "."),
     ("metadata", "history", "."),
     ("metadata", "diff", ".", "."),
+    ("metadata", "collect", "--out", "../collection.json", "."),
     ("rebuild-index", "."),
     ("recover", "--dry-run", "."),
     ("recover", "."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kdump.cli.commands._metadata_collect import command as collect
 from kdump.cli.options.parameters import TIME, parse_integer, paths_argument
 from kdump.cli.options.selection_options import selection_options, selection_words
 from kdump.cli.output.rendering import Column, OutputFormat, Row, open_output, output_option
@@ -73,6 +74,9 @@ def command() -> None:
     every broker has a copy. LOG_DIR is a log directory, a metadata directory, or the directory
     __cluster_metadata-0 itself. Nothing is written.
     """
+
+
+command.add_command(collect)
 
 
 @command.command("show")

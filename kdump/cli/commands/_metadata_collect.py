@@ -1,0 +1,87 @@
+"""The command ``kdump metadata collect``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from kdump.cli.options.engine_options import EngineArguments, engine_options
+from kdump.cli.options.parameters import paths_argument
+from kdump.cli.output.out_file import OutFile, out_option
+from kdump.cli.output.rendering import OutputFormat, output_option
+from kdump.errors import ExitStatus
+from kdump.phases import phase
+from kdump.storage.location import Location
+
+if TYPE_CHECKING:
+    from kdump.cli.shared.directories import Diagnostics
+    from kdump.log.directory import LogDirectory
+    from kdump.state.disk_collection import DiskCollection
+
+
+@click.command("collect")
+@paths_argument("LOG_DIR")
+@out_option("Write the collection")
+@output_option
+@engine_options
+def command(
+    paths: Sequence[Location], out: OutFile, output: OutputFormat, engine: EngineArguments
+) -> ExitStatus:
+    """Collect what the disks of a host know about their cluster, in one file.
+
+    Name all log directories of this host, and its metadata directory. The file has the partitions
+    with their topic ids, epochs and offsets, what the internal topics say, and the host's copy of
+    the cluster's metadata, secrets included. Nothing else is written, and no lock is taken.
+    """
+    from kdump.cli.output.collect_output import SECTIONS, directory_row, summary_lines, summary_row
+    from kdump.cli.output.sections import open_sections
+    from kdump.cli.shared.directories import Diagnostics, without_garbage_collection
+    from kdump.jobs.collect.collect import CollectRequest, collect
+    from kdump.state.disk_collection import encode_collection
+
+    diagnostics = Diagnostics()
+    with without_garbage_collection():
+        directories = _read(paths, diagnostics)
+        if not directories:
+            return diagnostics.status
+        request = CollectRequest(directories, round(time.time() * 1000))
+        collection = collect(request, engine.options, engine.progress)
+        with phase(f"writing {out.name}"):
+            size_bytes = out.write(encode_collection(collection))
+    _report(collection, diagnostics)
+    rows = [directory_row(each) for each in collection.log_directories]
+    summary = summary_row(collection, out.name, size_bytes)
+    with open_sections(output, SECTIONS) as sections:
+        sections.rows(rows)
+        sections.summary(summary, summary_lines(summary))
+    return diagnostics.status
+
+
+def _read(paths: Sequence[Location], diagnostics: Diagnostics) -> list[LogDirectory]:
+    """List the log directories; those that cannot be listed are reported."""
+    from kdump.cli.shared.directories import find_log_directories
+    from kdump.log.directory import read_log_directory
+
+    found = []
+    for path, kind in find_log_directories(paths, diagnostics).items():
+        try:
+            found.append(read_log_directory(path, kind))
+        except OSError as failure:
+            diagnostics.report(path, failure)
+    return found
+
+
+def _report(collection: DiskCollection, diagnostics: Diagnostics) -> None:
+    """Report what is damaged or cannot be read; all of it is in the collection."""
+    for directory in collection.log_directories:
+        for problem in directory.problems:
+            diagnostics.report_problem(directory.path, problem, is_damage=True)
+        for partition in directory.partitions:
+            path = f"{directory.path.rstrip('/')}/{partition.directory}"
+            for problem in partition.problems:
+                diagnostics.report_problem(path, problem, is_damage=True)
+        for problem in () if directory.metadata is None else directory.metadata.problems:
+            diagnostics.report_problem(directory.path, problem, is_damage=True)

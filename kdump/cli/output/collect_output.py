@@ -1,0 +1,168 @@
+"""What ``kdump metadata collect`` found, for people and programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from kdump.cli.output.rendering import Column, Row
+from kdump.cli.output.sections import Section
+from kdump.cli.output.value_text import Kind, format_bytes
+from kdump.formats.names import PartitionState
+from kdump.state.disk_collection import CollectedDirectory, CollectedPartition, DiskCollection
+from kdump.words import counted
+
+SECTIONS: Final = (
+    Section(
+        "directory",
+        "Log directories",
+        (
+            Column("log_dir", "Log dir"),
+            Column("node_id", "Node", Kind.NUMBER),
+            Column("cluster_id", "Cluster", for_people=False),
+            Column("directory_id", "Directory id", dropped=1),
+            Column("is_clean_shutdown", "Clean", dropped=6),
+            Column("live_partitions", "Live", Kind.NUMBER),
+            Column("future_partitions", "Future", Kind.NUMBER, dropped=2),
+            Column("deleted_partitions", "Deleted", Kind.NUMBER, dropped=4),
+            Column("stray_partitions", "Stray", Kind.NUMBER, dropped=5),
+            Column("highest_leader_epoch", "Max epoch", Kind.NUMBER, unknown="-", dropped=3),
+            Column("highest_producer_id", "Max producer", Kind.NUMBER, unknown="-", dropped=3),
+            Column("metadata_epoch", "Metadata epoch", Kind.NUMBER, unknown="-", dropped=7),
+            Column("metadata_end_offset", "Metadata end", Kind.NUMBER, unknown="-"),
+            Column("problems", "Problems", Kind.NUMBER, alert=True),
+        ),
+    ),
+)
+
+_STATES: Final = {
+    "live_partitions": PartitionState.LIVE,
+    "future_partitions": PartitionState.FUTURE,
+    "deleted_partitions": PartitionState.DELETE,
+    "stray_partitions": PartitionState.STRAY,
+}
+
+
+def directory_row(directory: CollectedDirectory) -> Row:
+    """The row of a log directory."""
+    metadata = directory.metadata
+    states = Counter(each.state for each in directory.partitions)
+    return {
+        "type": "directory",
+        "log_dir": directory.path,
+        "node_id": directory.node_id,
+        "cluster_id": directory.cluster_id,
+        "directory_id": directory.directory_id,
+        "is_clean_shutdown": directory.is_clean_shutdown,
+        **{name: states[state] for name, state in _STATES.items()},
+        "highest_leader_epoch": _greatest(map(_highest_epoch, directory.partitions)),
+        "highest_producer_id": _highest_producer_id(directory),
+        "metadata_epoch": None if metadata is None else metadata.epoch,
+        "metadata_end_offset": None if metadata is None else metadata.end_offset,
+        "problems": _problems(directory),
+    }
+
+
+def _greatest(numbers: Iterable[int | None]) -> int | None:
+    return max((number for number in numbers if number is not None), default=None)
+
+
+def _highest_epoch(partition: CollectedPartition) -> int | None:
+    return _greatest((partition.highest_batch_epoch, partition.last_epoch))
+
+
+def _highest_producer_id(directory: CollectedDirectory) -> int | None:
+    in_logs = _greatest(each.highest_producer_id for each in directory.partitions)
+    return _greatest((in_logs, directory.highest_transactional_producer_id))
+
+
+def _problems(directory: CollectedDirectory) -> int:
+    metadata = directory.metadata
+    return (
+        len(directory.problems)
+        + sum(len(each.problems) for each in directory.partitions)
+        + (0 if metadata is None else len(metadata.problems))
+    )
+
+
+def summary_row(collection: DiskCollection, name: str, size_bytes: int) -> dict[str, Any]:
+    """The summary of a collection.
+
+    Args:
+        collection: what was found.
+        name: of the file.
+        size_bytes: of the file.
+    """
+    directories = collection.log_directories
+    partitions = [each for directory in directories for each in directory.partitions]
+    live = [each for each in partitions if each.state is PartitionState.LIVE]
+    here = {(each.topic, each.partition) for each in live}
+    claimed = {
+        (claim.topic, each.partition)
+        for directory in directories
+        for claim in directory.claims
+        for each in claim.partitions
+    }
+    copies = [each for each in directories if each.metadata is not None]
+    newest = max(copies, key=_metadata_end, default=None)
+    return {
+        "type": "summary",
+        "file": name,
+        "size_bytes": size_bytes,
+        "log_dirs": len(directories),
+        "cluster_ids": sorted({each.cluster_id for each in directories if each.cluster_id}),
+        "node_ids": sorted({each.node_id for each in directories if each.node_id is not None}),
+        "topics": len({topic for topic, _ in here}),
+        "partitions": len(here),
+        "directories_without_topic_id": sum(each.topic_id is None for each in live),
+        "claimed_topics": len({topic for topic, _ in claimed - here}),
+        "claimed_partitions": len(claimed - here),
+        "metadata_log_dir": None if newest is None else newest.path,
+        "metadata_epoch": None if newest is None else _metadata_end(newest)[0],
+        "metadata_end_offset": None if newest is None else _metadata_end(newest)[1],
+        "problems": sum(map(_problems, directories)),
+    }
+
+
+def _metadata_end(directory: CollectedDirectory) -> tuple[int, int]:
+    metadata = directory.metadata
+    return (-1, -1) if metadata is None else (metadata.epoch, metadata.end_offset)
+
+
+def summary_lines(summary: Row) -> Iterator[str]:
+    """The summary for people; the last line names the next command."""
+    yield (
+        f"{counted(summary['partitions'], 'partition')} of"
+        f" {counted(summary['topics'], 'topic')} in"
+        f" {counted(summary['log_dirs'], 'log directory', 'log directories')}"
+    )
+    if len(summary["cluster_ids"]) > 1:
+        yield f"the log directories belong to several clusters: {', '.join(summary['cluster_ids'])}"
+    if not summary["cluster_ids"]:
+        yield "no log directory says to which cluster it belongs"
+    if summary["metadata_log_dir"] is None:
+        yield "no copy of the cluster's metadata is here"
+    else:
+        yield (
+            f"the most advanced copy of the metadata, in {summary['metadata_log_dir']}, ends at"
+            f" offset {summary['metadata_end_offset']} in epoch {summary['metadata_epoch']}"
+        )
+    if summary["directories_without_topic_id"]:
+        without = counted(summary["directories_without_topic_id"], "directory", "directories")
+        yield f"{without} without a topic id"
+    if summary["claimed_partitions"]:
+        yield (
+            f"the internal topics name {counted(summary['claimed_partitions'], 'partition')} of"
+            f" {counted(summary['claimed_topics'], 'topic')} that are not here"
+        )
+    if summary["problems"]:
+        yield f"{counted(summary['problems'], 'problem')}: they are in the file"
+    secrets = (
+        "" if summary["metadata_log_dir"] is None else "; it has secrets of the cluster's users"
+    )
+    yield f"wrote {summary['file']}, {format_bytes(summary['size_bytes'])}{secrets}"
+    yield (
+        "next: collect on the other hosts, then kdump metadata plan FILE... --controller"
+        " ID@HOST:PORT --out PLAN"
+    )

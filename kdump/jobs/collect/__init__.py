@@ -1,0 +1,1 @@
+"""What ``kdump metadata collect`` asks of the engine: what the disks of a host know."""

@@ -1,0 +1,195 @@
+"""Collect what the log directories of a host know about their cluster.
+
+Each directory of a partition is a split (:mod:`kdump.jobs.collect.partition_reading`). The internal
+topics and the copy of the cluster's metadata are read after them, one directory after the other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import kdump
+from kdump.engine.engine_choice import EngineOptions, run_job
+from kdump.engine.progress import Progress
+from kdump.formats import names
+from kdump.formats.errors import FormatError
+from kdump.formats.names import TopicPartition
+from kdump.formats.uuids import format_uuid
+from kdump.jobs.collect.metadata_copy import collect_metadata
+from kdump.jobs.collect.partition_reading import CollectJob, CollectSplit
+from kdump.jobs.collect.topic_claims import ClaimsFound, read_claims
+from kdump.log.bounds import checkpointed
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.problems import FileProblem
+from kdump.phases import during, phase
+from kdump.state.disk_collection import (
+    CollectedDirectory,
+    CollectedMetadata,
+    CollectedPartition,
+    DiskCollection,
+)
+
+_CLEAN_READ_BYTES: Final = 64 << 10
+"""About how much is read of a partition after a clean shutdown."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectRequest:
+    """What to collect.
+
+    Attributes:
+        directories: the log directories.
+        now_ms: the current time.
+    """
+
+    directories: Sequence[LogDirectory]
+    now_ms: int
+
+
+@during("collecting what the disks know")
+def collect(request: CollectRequest, options: EngineOptions, progress: Progress) -> DiskCollection:
+    """Collect what log directories know.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
+    directories = request.directories
+    partitions = [_partitions(directory) for directory in directories]
+    splits = [
+        _split(directory, each)
+        for directory, own in zip(directories, partitions, strict=True)
+        for each in own
+    ]
+    results = iter(run_job(CollectJob(), splits, options, progress))
+    read = [list(itertools.islice(results, len(own))) for own in partitions]
+    with phase("reading the internal topics"):
+        claims = read_claims(directories, options, progress)
+    return DiskCollection(
+        kdump.__version__,
+        request.now_ms,
+        tuple(_directory(*each) for each in zip(directories, read, claims, strict=True)),
+    )
+
+
+def _partitions(directory: LogDirectory) -> list[Partition]:
+    return [each for each in directory.partitions if not each.is_cluster_metadata]
+
+
+def _split(directory: LogDirectory, partition: Partition) -> CollectSplit:
+    points = directory.checkpoints
+    recovery_point = checkpointed(points.recovery_points, partition)
+    last = partition.segments[-1:]
+    return CollectSplit(
+        partition.path,
+        size_bytes=min(
+            partition.data_bytes,
+            _CLEAN_READ_BYTES if directory.is_clean else sum(each.data_bytes for each in last),
+        ),
+        label=partition.path.name,
+        partition=partition,
+        key=partition.topic_partition or TopicPartition(partition.path.name, 0),
+        log_start_offset=_or_none(checkpointed(points.log_start_offsets, partition)),
+        recovery_point=_or_none(recovery_point),
+        high_watermark=_or_none(checkpointed(points.high_watermarks, partition)),
+        is_clean=directory.is_clean,
+    )
+
+
+def _or_none(number: int | None) -> int | None:
+    """A number; None if it is none that Kafka writes."""
+    return None if number is None or number < 0 else number
+
+
+def _directory(
+    directory: LogDirectory, read: Sequence[CollectedPartition], claims: ClaimsFound
+) -> CollectedDirectory:
+    problems = [*_problems(directory)]
+    metadata: CollectedMetadata | None = None
+    try:
+        with phase(f"reading the metadata in {directory.path}"):
+            metadata = collect_metadata(directory)
+    except OSError as failure:
+        what = FileProblem(directory.path / names.CLUSTER_METADATA_TOPIC, failure)
+        problems.append(_problem(directory, what))
+    properties = directory.meta_properties
+    directory_id = None if properties is None else properties.directory_id
+    marker = directory.clean_shutdown
+    return CollectedDirectory(
+        path=str(directory.path),
+        cluster_id=None if properties is None else properties.cluster_id,
+        node_id=None if properties is None else _or_none(properties.node_id),
+        directory_id=None if directory_id is None else format_uuid(directory_id),
+        is_clean_shutdown=directory.is_clean,
+        broker_epoch=None if marker is None else _or_none(marker.broker_epoch),
+        partitions=tuple(
+            sorted(
+                (
+                    *(_with_problems(each, claims) for each in read),
+                    *_unreadable(directory),
+                ),
+                key=lambda each: each.directory,
+            )
+        ),
+        claims=claims.claims,
+        highest_transactional_producer_id=claims.highest_producer_id,
+        metadata=metadata,
+        problems=tuple(problems),
+    )
+
+
+def _with_problems(partition: CollectedPartition, claims: ClaimsFound) -> CollectedPartition:
+    more = claims.problems.get(partition.directory, ())
+    problems = dict.fromkeys((*partition.problems, *more))
+    return partition if not more else replace(partition, problems=tuple(problems))
+
+
+def _unreadable(directory: LogDirectory) -> Iterator[CollectedPartition]:
+    """The partitions whose directories cannot be listed: their names are known."""
+    errors = {each.path.name: each for each in directory.problems}
+    for name in directory.unreadable:
+        parsed = names.parse_partition_directory_name(name)
+        topic, number = parsed.topic_partition
+        problem = errors.get(name)
+        yield CollectedPartition(
+            directory=name,
+            topic=topic,
+            partition=number,
+            state=parsed.state,
+            topic_id=None,
+            leader_epochs=(),
+            highest_batch_epoch=None,
+            last_epoch=None,
+            last_epoch_start_offset=None,
+            log_start_offset=None,
+            log_end_offset=None,
+            last_stable_offset=None,
+            high_watermark=None,
+            highest_producer_id=None,
+            size_bytes=None,
+            problems=("cannot be listed" if problem is None else _what(problem),),
+        )
+
+
+def _problems(directory: LogDirectory) -> Iterator[str]:
+    unreadable = set(directory.unreadable)
+    for problem in directory.problems:
+        if problem.path.name not in unreadable:
+            yield _problem(directory, problem)
+    for name in directory.refused:
+        yield f"{name}: not a partition name: a broker does not start with it"
+
+
+def _problem(directory: LogDirectory, problem: FileProblem) -> str:
+    path = str(problem.path).removeprefix(f"{directory.path}/")
+    return f"{path}: {_what(problem)}"
+
+
+def _what(problem: FileProblem) -> str:
+    error = problem.error
+    if isinstance(error, FormatError):
+        return str(error)
+    return error.strerror or str(error)

@@ -1,0 +1,150 @@
+"""The copy of the cluster's metadata in a log directory, as the collection has it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from kdump.formats.errors import FormatError
+from kdump.formats.names import parse_metadata_snapshot_name
+from kdump.jobs.collect.header_history import HeaderSums, read_headers
+from kdump.jobs.metadata_copies import MetadataCopy, committed_end, read_copies
+from kdump.jobs.metadata_questions import HistoryReading
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.valid_end import valid_end
+from kdump.state.disk_collection import (
+    CollectedMetadata,
+    CollectedRecord,
+    CollectedVoter,
+    RemovedTopic,
+)
+from kdump.state.image_records import ImageLoss, UnwritableImageError, records_of
+from kdump.state.metadata_image import EntityKind, LogEnd, MetadataImage
+from kdump.state.metadata_nodes import Voter
+from kdump.state.metadata_replay import END, CopyReplay, OnProblem
+
+
+def collect_metadata(directory: LogDirectory) -> CollectedMetadata | None:
+    """Read the copy of the metadata in a log directory; None if it has none.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    copies = read_copies([directory])
+    if not copies:
+        return None
+    copy = copies[0]
+    problems = dict.fromkeys(copy.problems)
+    image = CopyReplay(copy.partition, problems.setdefault).image_at(END)
+    committed, voters = committed_end(copies)
+    highest = _highest(copy, image)
+    return CollectedMetadata(
+        epoch=image.end.epoch,
+        end_offset=image.end.offset,
+        timestamp_ms=image.timestamp_ms,
+        committed_end_offset=committed,
+        highest_epoch=highest.epoch,
+        highest_offset=highest.offset,
+        kraft_version=image.kraft_version,
+        voters=_voters(voters, copy.partition),
+        removed_topics=_removed_topics(copy, committed, problems.setdefault),
+        records=_records(image, problems.setdefault),
+        problems=tuple(_relative(problem, directory) for problem in problems),
+    )
+
+
+def _relative(problem: str, directory: LogDirectory) -> str:
+    """A problem without the path of the log directory, which the document names."""
+    return problem.removeprefix(f"{directory.path}/")
+
+
+def _highest(copy: MetadataCopy, image: MetadataImage) -> LogEnd:
+    """Above everything in the directory: what a damaged copy hides may be on another disk."""
+    partition, sums = copy.partition, HeaderSums()
+    for segment, following in partition.with_following():
+        read_headers(partition, segment, following, sums, lambda _damage: None)
+    ends = [image.end, copy.end, *copy.outline.snapshots]
+    for name in (each.name for each in partition.leftovers):
+        snapshot = parse_metadata_snapshot_name(name)
+        if snapshot is not None:
+            ends.append(LogEnd(snapshot.epoch, snapshot.end_offset))
+    end = valid_end(partition)
+    offsets = [each.offset for each in ends] + [0 if end is None else end.offset]
+    epochs = [each.epoch for each in ends]
+    epochs += [copy.quorum_epoch or 0, sums.highest_epoch or 0, _checkpointed_epoch(partition)]
+    return LogEnd(max(epochs), max(offsets))
+
+
+def _checkpointed_epoch(partition: Partition) -> int:
+    try:
+        entries = partition.read_leader_epochs() or ()
+    except FormatError:
+        return 0
+    return max((entry.epoch for entry in entries), default=0)
+
+
+def _voters(voters: list[Voter], partition: Partition) -> tuple[CollectedVoter, ...]:
+    """The voters in the log, or else those in ``quorum-state``."""
+    if voters:
+        in_order = sorted(voters, key=lambda voter: voter.node_id)
+        return tuple(
+            CollectedVoter(each.node_id, each.directory_id, tuple(map(str, each.listeners)))
+            for each in in_order
+        )
+    try:
+        state = partition.read_quorum_state()
+    except FormatError:
+        return ()
+    named = () if state is None else state.current_voters or ()
+    return tuple(CollectedVoter(node_id) for node_id in sorted(named) if node_id >= 0)
+
+
+def _removed_topics(
+    copy: MetadataCopy, committed: int | None, on_problem: OnProblem
+) -> tuple[RemovedTopic, ...]:
+    """The topics whose deletion is in the log."""
+    found = []
+    for event in HistoryReading.of(copy, END, on_problem).events():
+        change = event.change
+        if change.kind is not EntityKind.TOPIC or change.new is not None or change.record is None:
+            continue
+        record = change.record
+        found.append(
+            RemovedTopic(
+                topic=change.old.name,
+                topic_id=change.old.topic_id,
+                offset=record.offset,
+                epoch=record.epoch,
+                timestamp_ms=None if record.timestamp_ms < 0 else record.timestamp_ms,
+                is_committed=True if record.offset < (committed or 0) else None,
+            )
+        )
+    return tuple(found)
+
+
+def _records(image: MetadataImage, on_problem: OnProblem) -> tuple[CollectedRecord, ...]:
+    def on_loss(loss: ImageLoss) -> None:
+        on_problem(f"the records of this metadata.version cannot say {loss.value}")
+
+    records = []
+    try:
+        for record in records_of(image, on_loss=on_loss):
+            node = record.node()
+            records.append(CollectedRecord(node["type"], node["version"], _in_json(node["data"])))
+    except UnwritableImageError as failure:
+        on_problem(f"the metadata cannot be written as records: {failure}")
+        return ()
+    return tuple(records)
+
+
+def _in_json(value: Any) -> Any:
+    """A value of a record as JSON has it: bytes in base64."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, Mapping):
+        return {name: _in_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_json(each) for each in value]
+    return value

@@ -1,0 +1,280 @@
+"""The job of ``kdump metadata collect`` for one partition: what its directory knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
+from kdump.engine.job import Split
+from kdump.formats import names, producer_snapshot
+from kdump.formats.checkpoints import EpochEntry
+from kdump.formats.errors import FormatError
+from kdump.formats.names import FileKind, OffsetFileName, TopicPartition
+from kdump.formats.uuids import ZERO_UUID, format_uuid
+from kdump.jobs.collect.header_history import (
+    EpochSample,
+    HeaderSums,
+    agree,
+    first_headers,
+    read_headers,
+)
+from kdump.log.bounds import find_log_start
+from kdump.log.partition import Partition
+from kdump.log.segment import Segment
+from kdump.log.valid_end import ValidEnd, valid_end
+from kdump.log.valid_windows import Damage
+from kdump.state.disk_collection import CollectedPartition
+from kdump.state.epoch_history import EpochHistory
+from kdump.state.open_transactions import (
+    LogTransactions,
+    TransactionReplay,
+    snapshot_transactions,
+    usable_snapshots,
+)
+from kdump.state.stability import stability
+
+Value = TypeVar("Value")
+_Pairs = Sequence[tuple[Segment, Segment | None]]
+"""Segments, each with the one that follows it in the log."""
+
+_NOTHING = TopicPartition("", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectSplit(Split):
+    """A partition to read.
+
+    Attributes:
+        partition: as it is listed.
+        key: the partition.
+        log_start_offset: from the checkpoint; None if it has no line.
+        recovery_point: likewise.
+        high_watermark: likewise.
+        is_clean: whether the log directory has the clean shutdown marker.
+    """
+
+    partition: Partition | None = None
+    key: TopicPartition = _NOTHING
+    log_start_offset: int | None = None
+    recovery_point: int | None = None
+    high_watermark: int | None = None
+    is_clean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CollectJob:
+    """Reads what the directory of one partition knows."""
+
+    def run(self, split: CollectSplit, /) -> CollectedPartition:
+        """Read one partition; what cannot be read is in the result's problems."""
+        assert split.partition is not None
+        return _Reading(split, split.partition).collected()
+
+
+class _Reading:
+    """The reading of one partition."""
+
+    def __init__(self, split: CollectSplit, listed: Partition) -> None:
+        self.split = split
+        self.problems: dict[str, None] = {}
+        self.listed = listed
+        self.partition = self._try(lambda: as_loaded(listed)) or listed
+        self.log_start = find_log_start(self.partition, split.log_start_offset)
+        self.sums = HeaderSums()
+        self.is_checkpoint_true = True
+
+    def collected(self) -> CollectedPartition:
+        history = self._epochs()
+        end: ValidEnd | None = None
+        log: LogTransactions | None = None
+        if self.partition.is_0_7:
+            self._problem("a log of Kafka 0.7 is not read")
+        elif self.partition.segments:
+            end = self._try(lambda: valid_end(self.partition))
+            for damage in () if end is None else end.damage:
+                self._on_damage(damage)
+            log = self._read_logs(history, end)
+            self._take_snapshots()
+        log_end = self._log_end(end)
+        entries = () if history is None else history.entries
+        last_epoch, last_start = self._last_epoch(entries, end)
+        return CollectedPartition(
+            directory=self.listed.path.name,
+            topic=self.split.key.topic,
+            partition=self.split.key.partition,
+            state=self.listed.state,
+            topic_id=self._topic_id(),
+            leader_epochs=entries,
+            highest_batch_epoch=self._highest_batch_epoch(end),
+            last_epoch=last_epoch,
+            last_epoch_start_offset=last_start,
+            log_start_offset=self.log_start,
+            log_end_offset=log_end,
+            last_stable_offset=self._last_stable_offset(log, log_end),
+            high_watermark=self.split.high_watermark,
+            highest_producer_id=self.sums.highest_producer_id,
+            size_bytes=self.listed.total_bytes,
+            problems=tuple(self.problems),
+        )
+
+    # ---- small files
+
+    def _topic_id(self) -> str | None:
+        found = self._try(self.listed.read_metadata, names.PARTITION_METADATA)
+        return None if found is None or found.topic_id == ZERO_UUID else format_uuid(found.topic_id)
+
+    def _epochs(self) -> EpochHistory | None:
+        entries = self._try(self.listed.read_leader_epochs, names.LEADER_EPOCH_CHECKPOINT)
+        if entries is None:
+            return None
+        try:
+            return EpochHistory(entries)
+        except ValueError as problem:
+            self._problem(f"{names.LEADER_EPOCH_CHECKPOINT}: {problem}")
+            return None
+
+    # ---- logs
+
+    def _read_logs(
+        self, history: EpochHistory | None, end: ValidEnd | None
+    ) -> LogTransactions | None:
+        """Read what follows the last usable producer snapshot, and as much more as epochs need.
+
+        Returns:
+            The transactions; None if not all that they need can be read.
+        """
+        pairs = list(self.partition.with_following())
+        replay = TransactionReplay(self.split.high_watermark)
+        log = None if end is None else snapshot_transactions(self.partition, end.offset)
+        first = len(pairs) if log is not None else self._first_to_replay(replay)
+        self.is_checkpoint_true = self._has_all_epochs(history, pairs[:first], end)
+        if not self.is_checkpoint_true:
+            self._read_segments(pairs[:first])
+        is_complete = self._read_segments(pairs[first:], replay)
+        for offset, before, epoch in self.sums.falls[:1]:
+            self._problem(f"the leader epoch falls from {before} to {epoch} at offset {offset}")
+        if log is not None or not is_complete:
+            return log
+        return replay.result(self.partition.segments[-1].base_offset)
+
+    def _has_all_epochs(
+        self, history: EpochHistory | None, unread: _Pairs, end: ValidEnd | None
+    ) -> bool:
+        """Whether the checkpoint has the epochs of all segments that were not read."""
+        samples = self._try(
+            lambda: first_headers(self.partition, [segment for segment, _ in unread])
+        )
+        if samples is None or end is None:
+            return False
+        return agree(history, [*samples, *_last_sample(end)], self.log_start or 0)
+
+    def _read_segments(self, pairs: _Pairs, replay: TransactionReplay | None = None) -> bool:
+        """Read all batches of some segments, and return whether all could be read."""
+        is_complete = True
+        for segment, following in pairs:
+            try:
+                read_headers(self.partition, segment, following, self.sums, self._on_damage, replay)
+            except OSError as failure:
+                self._unreadable(failure)
+                is_complete = False
+        return is_complete
+
+    def _first_to_replay(self, replay: TransactionReplay) -> int:
+        """The number of the first segment after the last usable snapshot, which is loaded."""
+        flushed = None if self.split.is_clean else self.split.recovery_point or 0
+        bases = [segment.base_offset for segment in self.partition.segments]
+        for offset in usable_snapshots(self.partition, self.split.log_start_offset or 0, flushed):
+            entries = self._snapshot(offset)
+            if entries is not None:
+                replay.load(entries)
+                return bases.index(offset)
+        return 0
+
+    def _snapshot(self, offset: int) -> tuple[producer_snapshot.ProducerEntry, ...] | None:
+        name = str(OffsetFileName(offset, FileKind.PRODUCER_SNAPSHOT))
+        path = self.partition.file_path(name)
+        found = self._try(lambda: producer_snapshot.read(path.read()), name)
+        return None if found is None else found.entries
+
+    def _take_snapshots(self) -> None:
+        """Count the producers of all snapshots."""
+        for each in self.partition.producer_snapshots:
+            if each.size_bytes == producer_snapshot.HEADER_BYTES:
+                continue  # Most are empty.
+            entries = self._snapshot(each.offset) or ()
+            highest = max((entry.producer_id for entry in entries), default=-1)
+            if highest >= 0:
+                self.sums.take_producer_id(highest)
+
+    def _log_end(self, end: ValidEnd | None) -> int | None:
+        """Where the log ends; a broker empties a log that ends before its start."""
+        if not self.partition.segments:
+            return self.split.recovery_point if self.split.is_clean else None
+        found, start = None if end is None else end.offset, self.log_start
+        if found is not None and start is not None and found < start:
+            self._problem(
+                f"{names.LOG_START_OFFSET_CHECKPOINT} has offset {start}, but the log ends at"
+                f" {found}: a starting broker deletes all its records"
+            )
+            return start
+        return found
+
+    def _highest_batch_epoch(self, end: ValidEnd | None) -> int | None:
+        found = (self.sums.highest_epoch, _epoch_of(end))
+        return max((epoch for epoch in found if epoch is not None), default=None)
+
+    def _last_epoch(
+        self, entries: Sequence[EpochEntry], end: ValidEnd | None
+    ) -> tuple[int | None, int | None]:
+        """The last epoch of the log, and where it begins."""
+        in_log = _epoch_of(end)
+        last = entries[-1] if entries and entries[-1].epoch >= (in_log or 0) else None
+        if last is not None and self.is_checkpoint_true:
+            return last
+        epoch = in_log if last is None else last.epoch
+        if epoch is None:
+            return None, None
+        return epoch, self.sums.first_offsets.get(epoch, None if last is None else last[1])
+
+    def _last_stable_offset(self, log: LogTransactions | None, log_end: int | None) -> int | None:
+        if log is None or log_end is None or self.log_start is None:
+            return None
+        high_watermark = self.split.high_watermark
+        if high_watermark is not None:
+            high_watermark = max(min(high_watermark, log_end), self.log_start)
+        return stability(log, self.log_start, high_watermark).last_stable_offset
+
+    # ---- problems
+
+    def _try(self, read: Callable[[], Value | None], name: str = "") -> Value | None:
+        try:
+            return read()
+        except UnfinishedSwapError as failure:
+            self._problem(str(failure))
+        except FormatError as failure:
+            self._problem(f"{name}: {failure}")
+        except OSError as failure:
+            self._unreadable(failure, name)
+        return None
+
+    def _unreadable(self, failure: OSError, name: str = "") -> None:
+        where = str(failure.filename or name).rpartition("/")[2]
+        self._problem(f"{where}: {failure.strerror or failure}")
+
+    def _on_damage(self, damage: Damage) -> None:
+        name = damage.path.rpartition("/")[2]
+        self._problem(f"{name}: bytes {damage.start} to {damage.end}: {damage.problem}")
+
+    def _problem(self, what: str) -> None:
+        self.problems.setdefault(what)
+
+
+def _epoch_of(end: ValidEnd | None) -> int | None:
+    return None if end is None or end.leader_epoch < 0 else end.leader_epoch
+
+
+def _last_sample(end: ValidEnd | None) -> list[EpochSample]:
+    """The last batch as a sample: its last offset has the same epoch."""
+    return [] if end is None or not end.offset else [EpochSample(end.offset - 1, end.leader_epoch)]

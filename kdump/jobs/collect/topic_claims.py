@@ -1,0 +1,320 @@
+"""What the internal topics of a log directory say of other topics.
+
+Committed offsets, assignments, transactions and tiered segments name partitions that may have no
+directory on this disk, or on any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kdump.engine.engine_choice import EngineOptions, run_job
+from kdump.engine.job import Split
+from kdump.engine.progress import Progress
+from kdump.formats import record_batch
+from kdump.formats.errors import FormatError
+from kdump.formats.internal_topics import decode_remote_log_metadata
+from kdump.formats.names import PartitionState, TopicPartition
+from kdump.formats.uuids import ZERO_UUID, format_uuid
+from kdump.jobs.groups import OFFSETS_TOPIC, GroupLog, read_logs
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.replicas import Replica
+from kdump.log.valid_records import valid_records
+from kdump.log.valid_windows import Damage
+from kdump.scan.records import RecordColumns
+from kdump.scan.walk import MessageSet
+from kdump.state.consumer_groups import read_groups
+from kdump.state.disk_collection import ClaimedPartition, TopicClaim
+from kdump.state.group_image import CommittedOffset, Group
+from kdump.state.group_members import AssignedPartitions
+from kdump.state.latest_records import LatestRecords
+from kdump.state.transaction_coordinator import (
+    TRANSACTION_STATE_TOPIC,
+    CoordinatorLogReader,
+    CoordinatorTransaction,
+)
+
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
+_READ_HERE: Final = (TRANSACTION_STATE_TOPIC, REMOTE_LOG_METADATA_TOPIC)
+_NO_TOPIC_ID: Final = format_uuid(ZERO_UUID)
+_FIRST: Final = TopicPartition("", 0)
+
+
+class Claim(NamedTuple):
+    """A partition that a record names, with the epoch and the offset that it names."""
+
+    topic: str
+    topic_id: str | None
+    partition: int
+    leader_epoch: int | None = None
+    offset: int | None = None
+
+
+@dataclass(slots=True)
+class ClaimsFound:
+    """What the internal topics of a directory say.
+
+    Attributes:
+        claims: by source, topic and id.
+        highest_producer_id: in ``__transaction_state``; None if there is none.
+        problems: by name of a partition's directory: what could not be read.
+    """
+
+    highest_producer_id: int | None = None
+    problems: dict[str, list[str]] = field(default_factory=dict)
+    _claimed: dict[tuple[str, str, str], dict[int, ClaimedPartition]] = field(default_factory=dict)
+
+    def add(self, source: str, claim: Claim) -> None:
+        """Take in one claim; numbers that no partition can have are not one."""
+        if not claim.topic or claim.partition < 0:
+            return
+        key = (source, claim.topic, claim.topic_id or "")
+        known = self._claimed.setdefault(key, {}).get(claim.partition)
+        known = known or ClaimedPartition(claim.partition)
+        self._claimed[key][claim.partition] = ClaimedPartition(
+            claim.partition,
+            _greater(known.highest_leader_epoch, claim.leader_epoch),
+            _greater(known.highest_offset, claim.offset),
+        )
+
+    def add_problems(self, name: str, problems: Iterable[str]) -> None:
+        """Take in what cannot be read in a partition's directory."""
+        for problem in problems:
+            self.problems.setdefault(name, []).append(problem)
+
+    @property
+    def claims(self) -> tuple[TopicClaim, ...]:
+        """All claims, by source, topic and id."""
+        return tuple(
+            TopicClaim(
+                source,
+                topic,
+                topic_id or None,
+                tuple(partitions[number] for number in sorted(partitions)),
+            )
+            for (source, topic, topic_id), partitions in sorted(self._claimed.items())
+        )
+
+
+def _greater(known: int | None, more: int | None) -> int | None:
+    if more is None or more < 0:
+        return known
+    return more if known is None else max(known, more)
+
+
+def read_claims(
+    directories: Sequence[LogDirectory], options: EngineOptions, progress: Progress
+) -> list[ClaimsFound]:
+    """Read the internal topics of log directories, one after the other.
+
+    Raises:
+        KdumpError: the engine failed.
+    """
+    found = [ClaimsFound() for _ in directories]
+    offsets: list[tuple[ClaimsFound, TopicPartition, Replica]] = []
+    others: list[tuple[ClaimsFound, ClaimsSplit]] = []
+    for own, directory in zip(found, directories, strict=True):
+        for partition in directory.partitions:
+            key = partition.topic_partition
+            if key is None or partition.state is not PartitionState.LIVE or partition.is_0_7:
+                continue
+            if key.topic == OFFSETS_TOPIC:
+                offsets.append((own, key, Replica(directory, partition)))
+            elif key.topic in _READ_HERE:
+                others.append((own, _split(key, partition)))
+    if offsets:
+        logs = read_logs([(key, replica) for _, key, replica in offsets], options, progress)
+        for (own, _, _), log in zip(offsets, logs, strict=True):
+            _add_groups(own, log)
+    if others:
+        results = run_job(ClaimsJob(), [split for _, split in others], options, progress)
+        for (own, split), result in zip(others, results, strict=True):
+            for claim in result.claims:
+                own.add(split.key.topic, claim)
+            own.highest_producer_id = _greater(own.highest_producer_id, result.producer_id)
+            own.add_problems(split.path.name, result.problems)
+    return found
+
+
+# ---- __consumer_offsets
+
+
+def _add_groups(found: ClaimsFound, log: GroupLog) -> None:
+    assert isinstance(log.records, LatestRecords)
+    groups = read_groups(log.records, lambda _group: True)
+    for group in groups.groups:
+        for claim in _claims_of_group(group):
+            found.add(OFFSETS_TOPIC, claim)
+    problems = [_damage_text(damage) for damage in log.damage]
+    problems += [f"a coordinator does not load it: {what}" for what in groups.problems]
+    if log.unreadable is not None:
+        problems.append(f"{_file_name(log.unreadable.path)}: {log.unreadable.what}")
+    found.add_problems(log.replica.partition.path.name, problems)
+
+
+def _claims_of_group(group: Group) -> Iterator[Claim]:
+    for (topic, number), each in group.offsets.items():
+        for offset in (each.committed, *(pending.committed for pending in each.pending)):
+            yield _claim_of_offset(topic, number, offset)
+    for topic_id, (topic, numbers) in group.share_partitions.items():
+        for number in numbers:
+            yield Claim(topic, topic_id, number)
+    for member in group.members:
+        for assigned in (*member.assigned, *(member.target or ())):
+            if isinstance(assigned, AssignedPartitions) and assigned.topic:
+                for number in assigned.partitions:
+                    yield Claim(assigned.topic, assigned.topic_id, number)
+
+
+def _claim_of_offset(topic: str, number: int, offset: CommittedOffset | None) -> Claim:
+    if offset is None:
+        return Claim(topic, None, number)
+    return Claim(topic, offset.topic_id, number, offset.leader_epoch, offset.offset)
+
+
+# ---- __transaction_state and __remote_log_metadata
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsSplit(Split):
+    """A partition of an internal topic.
+
+    Attributes:
+        partition: as it is listed.
+        key: the partition.
+    """
+
+    partition: Partition | None = None
+    key: TopicPartition = _FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionClaims:
+    """What one partition of an internal topic says.
+
+    Attributes:
+        claims: each once.
+        producer_id: the highest; None if there is none.
+        problems: what could not be read.
+    """
+
+    claims: tuple[Claim, ...]
+    producer_id: int | None
+    problems: tuple[str, ...]
+
+
+def _split(key: TopicPartition, partition: Partition) -> ClaimsSplit:
+    return ClaimsSplit(
+        partition.path,
+        size_bytes=partition.data_bytes,
+        label=partition.path.name,
+        partition=partition,
+        key=key,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsJob:
+    """Reads what a partition of an internal topic says."""
+
+    def run(self, split: ClaimsSplit, /) -> PartitionClaims:
+        assert split.partition is not None
+        reading = _ClaimsReading()
+        take = reading.take_coordinators
+        if split.key.topic == REMOTE_LOG_METADATA_TOPIC:
+            take = reading.take_segments
+        try:
+            for records in valid_records(split.partition, reading.take_damage):
+                take(records)
+        except OSError as failure:
+            name = _file_name(failure.filename or str(split.path))
+            reading.problems.append(f"{name}: {failure.strerror or failure}")
+        return reading.result()
+
+
+class _ClaimsReading:
+    """The claims of one partition while it is read."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self._coordinator = CoordinatorLogReader()
+        self._claims: dict[Claim, None] = {}
+        self._unreadable = 0
+
+    def take_damage(self, damage: Damage) -> None:
+        self.problems.append(_damage_text(damage))
+        self._coordinator.take_damage()
+
+    def take_coordinators(self, records: RecordColumns | MessageSet) -> None:
+        self._coordinator.take(records)
+
+    def take_segments(self, records: RecordColumns | MessageSet) -> None:
+        if isinstance(records, MessageSet):
+            return
+        is_control = (records.batches.attributes & record_batch.CONTROL_FLAG) != 0
+        for row in range(records.count):
+            if is_control[records.batch[row]]:
+                continue
+            try:
+                claim = _claim_of_segment(records.value(row) or b"")
+            except FormatError as problem:
+                self._unreadable += 1
+                if self._unreadable == 1:
+                    offset = int(records.offset[row])
+                    self.problems.append(f"the record at offset {offset}: {problem.what}")
+                continue
+            if claim is not None:
+                self._claims[claim] = None
+
+    def result(self) -> PartitionClaims:
+        log = self._coordinator.log()
+        producer_id = None
+        for each in log.transactions:
+            for claim in _claims_of_transaction(each):
+                self._claims[claim] = None
+            for number in (each.producer_id, each.previous_producer_id, each.next_producer_id):
+                producer_id = _greater(producer_id, number)
+        if log.unreadable is not None:
+            self.problems.append(
+                f"the record at offset {log.unreadable.offset}: {log.unreadable.what}"
+            )
+        return PartitionClaims(tuple(self._claims), producer_id, tuple(self.problems))
+
+
+def _claims_of_transaction(transaction: CoordinatorTransaction) -> Iterator[Claim]:
+    for topic, number in transaction.partitions:
+        yield Claim(topic, None, number)
+
+
+def _claim_of_segment(value: bytes) -> Claim | None:
+    """The partition of a tiered segment, with its last epoch and the offset after it.
+
+    Raises:
+        FormatError: Kafka cannot read the record.
+    """
+    _, _, fields = decode_remote_log_metadata(value)
+    segment = fields.get("remoteLogSegmentId", fields)
+    partition = segment.get("topicIdPartition")
+    if partition is None:
+        return None
+    epochs = [each["leaderEpoch"] for each in fields.get("segmentLeaderEpochs", ())]
+    end_offset = fields.get("endOffset")
+    topic_id = partition["id"]
+    return Claim(
+        partition["name"],
+        None if topic_id == _NO_TOPIC_ID else topic_id,
+        partition["partition"],
+        max(epochs, default=None),
+        None if end_offset is None else end_offset + 1,
+    )
+
+
+def _damage_text(damage: Damage) -> str:
+    return f"{_file_name(damage.path)}: bytes {damage.start} to {damage.end}: {damage.problem}"
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
