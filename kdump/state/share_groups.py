@@ -114,13 +114,15 @@ class ShareRecords:
         changes: by key without the type.
         superseded_up_to: as in :class:`~kdump.state.latest_records.LatestRecords`.
         last_offset: likewise.
-        problems: what a share coordinator cannot load.
+        without_key: how many records have no key; a share coordinator does not load such a log.
+        update_tombstones: how many updates have no value; likewise.
     """
 
     changes: dict[bytes, _Changes] = field(default_factory=dict)
     superseded_up_to: int = NO_OFFSET
     last_offset: int = NO_OFFSET
     without_key: int = 0
+    update_tombstones: int = 0
     _ends_damaged: bool = False
 
     def add_damage(self) -> None:
@@ -162,6 +164,7 @@ class ShareRecords:
         if later.superseded_up_to != NO_OFFSET:
             self.superseded_up_to = max(self.superseded_up_to, later.superseded_up_to)
         self.without_key += later.without_key
+        self.update_tombstones += later.update_tombstones
         self._ends_damaged |= later._ends_damaged
         for key, changes in later.changes.items():
             if changes.snapshot is not None:
@@ -184,8 +187,10 @@ class ShareRecords:
         for key, row in zip(keys, rows.tolist(), strict=True):
             latest = Latest(int(columns.offset[row]), columns.value(row))
             self.changes[key] = _Changes(latest)
-        updates = has_type & (key_type == share.SHARE_UPDATE.id) & (columns.value_size >= 0)
-        for row in np.flatnonzero(updates).tolist():
+        updates = has_type & (key_type == share.SHARE_UPDATE.id)
+        has_value = columns.value_size >= 0
+        self.update_tombstones += int((updates & ~has_value).sum())
+        for row in np.flatnonzero(updates & has_value).tolist():
             full_key = columns.key(row)
             assert full_key is not None
             of_key = self.changes.setdefault(full_key[_TYPE_BYTES:], _Changes())
@@ -224,6 +229,8 @@ def read_share_partitions(records: ShareRecords, is_selected: Callable[[str], bo
     found, problems = [], []
     if records.without_key:
         problems.append(f"{counted(records.without_key, 'record')} without a key")
+    if records.update_tombstones:
+        problems.append(f"{counted(records.update_tombstones, 'tombstone')} of updates")
     prefix = share.SHARE_SNAPSHOT.id.to_bytes(_TYPE_BYTES, "big")
     for key, changes in records.changes.items():
         try:

@@ -405,3 +405,12 @@ def test_a_replica_of_an_earlier_topic_is_not_the_log_that_a_group_reads(
     write_partition(directory / "txn-hang-0", {0: b"".join(batches(1))})
     (row,) = of_type("offset", answered(directory))
     assert (row["log_end_offset"], row["lag"], row["topic_state"]) == (None, None, "live")
+
+
+def test_the_tombstone_of_an_update_keeps_a_share_coordinator_from_loading(tmp_path: Path) -> None:
+    directory = write_log_directory(tmp_path / "logs")
+    key = b"\0\1" + text_field(b"g") + bytes(16) + bytes(4)
+    write_partition(directory / "__share_group_state-0", {0: batch([record(0, key, None)])})
+    outcome = groups(directory)
+    assert b"a coordinator does not load it: 1 tombstone of updates" in outcome.stderr
+    assert outcome.exit_status == 4
