@@ -22,6 +22,7 @@ from kdump.jobs.partition_transactions import (
 from kdump.log.directory import LogDirectory
 from kdump.log.replicas import Replica, ReplicaEnd, replica_end, replicas_by_partition
 from kdump.log.selection import PartitionSelection
+from kdump.log.valid_windows import Damage
 from kdump.phases import during, phase
 from kdump.state.cluster import read_newest_image
 from kdump.state.hanging_transactions import (
@@ -143,11 +144,13 @@ class TxnsReport:
     Attributes:
         coordinators: what all coordinators know.
         partitions: the selected ones.
-        problems: what could not be read.
+        damages: the damaged ranges of logs.
+        problems: what could not be read, and what no broker or coordinator loads.
     """
 
     coordinators: Coordinators
     partitions: Sequence[PartitionTransactions]
+    damages: Sequence[Damage]
     problems: Sequence[Problem]
 
     def transactions(self) -> Iterator[tuple[int, CoordinatorTransaction]]:
@@ -172,6 +175,7 @@ def txns(
         KdumpError: the engine failed.
     """
     problems: list[Problem] = []
+    damages: list[Damage] = []
     with phase("choosing among replicas"):
         chosen = [
             each
@@ -183,7 +187,9 @@ def txns(
     for each, outcome in zip(chosen, results, strict=True):
         if isinstance(outcome, TxnsResult):
             read.append((each, outcome))
-            problems += _problems(each, outcome)
+            damages += outcome.damages
+            problem = _loading_problem(each, outcome)
+            problems += [] if problem is None else [problem]
         elif isinstance(outcome, NotLoadable):
             problems.append(Problem(str(each.replica.partition.path), outcome.what, True))
         else:
@@ -197,7 +203,7 @@ def txns(
         for each in chosen
         if each.replica.partition in request.selection
     ]
-    return TxnsReport(coordinators, partitions, problems)
+    return TxnsReport(coordinators, partitions, damages, problems)
 
 
 def _chosen(
@@ -261,17 +267,13 @@ def _split(each: PartitionTransactions) -> TxnsSplit:
     )
 
 
-def _problems(each: PartitionTransactions, result: TxnsResult) -> Iterator[Problem]:
-    for damage in result.damages:
-        what = f"bytes {damage.start} to {damage.end}: {damage.problem}"
-        yield Problem(damage.path, what, True)
+def _loading_problem(each: PartitionTransactions, result: TxnsResult) -> Problem | None:
+    """Why a coordinator does not load its log; None if it does."""
     unreadable = None if result.coordinator is None else result.coordinator.unreadable
-    if unreadable is not None:
-        yield Problem(
-            str(each.replica.partition.path),
-            f"offset {unreadable.offset}: {unreadable.what}: a coordinator stops loading there",
-            True,
-        )
+    if unreadable is None:
+        return None
+    what = f"offset {unreadable.offset}: {unreadable.what}: a coordinator stops loading there"
+    return Problem(str(each.replica.partition.path), what, True)
 
 
 def _coordinators(

@@ -87,6 +87,8 @@ def command(
         require_selected(selection, directories)
         request = TxnsRequest(directories, selection, now_ms, max_timeout_minutes * _MINUTE_MS)
         report = txns(request, engine.options, engine.progress)
+    for damage in report.damages:
+        diagnostics.report_damage(damage)
     for problem in report.problems:
         diagnostics.report_problem(problem.path, problem.what, is_damage=problem.is_damage)
     shown = ShownTransactions(
