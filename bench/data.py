@@ -5,6 +5,7 @@ Seeds are fixed, so that all machines measure over the same bytes.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import re
@@ -56,18 +57,25 @@ class SegmentShape:
     keys: int = 0
 
 
+@contextlib.contextmanager
+def finished(path: Path) -> Iterator[Path]:
+    """Yield the path at which to make a file or directory; it gets its name when it is complete."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    yield unfinished
+    unfinished.rename(path)
+
+
 def make_segment(shape: SegmentShape, folder: Path) -> Path:
     """Write ``FOLDER/NAME/00000000000000000000.log`` unless it exists; return its path."""
     path = folder / shape.name / f"{0:020d}.log"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_suffix(".unfinished")
-        with unfinished.open("wb") as file:
+        with finished(path) as unfinished, unfinished.open("wb") as file:
             for batch in _batches(shape):
                 if file.tell() >= shape.size_bytes:
                     break
                 file.write(batch)
-        unfinished.rename(path)
     return path
 
 
@@ -200,29 +208,27 @@ def make_compactable(
     directory = folder / name
     if directory.exists():
         return directory
-    unfinished = directory.with_name(directory.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    first = unfinished / "topic-0"
-    first.mkdir(parents=True)
-    batches = _batches_of_random_keys(shape)
-    end_offset = 0
-    for number in range(segments + 1):
-        log = first / f"{end_offset:020d}.log"
-        with log.open("wb") as file:
-            while file.tell() < (shape.size_bytes if number < segments else 1):
-                batch = next(batches)
-                _BASE_OFFSET.pack_into(batch, 0, end_offset)
-                file.write(batch)
-                end_offset += shape.records_per_batch
-        _write_indexes(log, shape)
-    (first / f"{end_offset:020d}.snapshot").write_bytes(_EMPTY_SNAPSHOT)
-    (first / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
-    (first / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
-    for number in range(1, partitions):
-        shutil.copytree(first, unfinished / f"topic-{number}", copy_function=_link_logs)
-    ends = [f"topic {number} {end_offset}" for number in range(partitions)]
-    write_root(unfinished, ends, ends, is_clean=True)
-    unfinished.rename(directory)
+    with finished(directory) as unfinished:
+        first = unfinished / "topic-0"
+        first.mkdir(parents=True)
+        batches = _batches_of_random_keys(shape)
+        end_offset = 0
+        for number in range(segments + 1):
+            log = first / f"{end_offset:020d}.log"
+            with log.open("wb") as file:
+                while file.tell() < (shape.size_bytes if number < segments else 1):
+                    batch = next(batches)
+                    _BASE_OFFSET.pack_into(batch, 0, end_offset)
+                    file.write(batch)
+                    end_offset += shape.records_per_batch
+            _write_indexes(log, shape)
+        (first / f"{end_offset:020d}.snapshot").write_bytes(_EMPTY_SNAPSHOT)
+        (first / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+        (first / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+        for number in range(1, partitions):
+            shutil.copytree(first, unfinished / f"topic-{number}", copy_function=_link_logs)
+        ends = [f"topic {number} {end_offset}" for number in range(partitions)]
+        write_root(unfinished, ends, ends, is_clean=True)
     return directory
 
 
@@ -269,27 +275,25 @@ def make_log_directory(folder: Path, partitions: int) -> Path:
     directory = folder / f"directory-{partitions}"
     if directory.exists():
         return directory
-    unfinished = directory.with_name(directory.name + ".unfinished")
-    unfinished.mkdir(parents=True)
-    batch = bytes(_batch(SegmentShape("any", 0, records_per_batch=5), random.Random(1)))
-    files = {
-        f"{0:020d}.log": batch,
-        f"{0:020d}.index": b"",
-        f"{0:020d}.timeindex": struct.pack(">qi", EPOCH_MS + 4, 4),
-        f"{5:020d}.snapshot": _EMPTY_SNAPSHOT,
-        "leader-epoch-checkpoint": b"0\n1\n0 0\n",
-    }
-    names = [f"topic-{number // 10:04d}-{number % 10}" for number in range(partitions)]
-    for name in names:
-        partition = unfinished / name
-        partition.mkdir()
-        for file, content in files.items():
-            (partition / file).write_bytes(content)
-        topic_id = f"{name[6:10]:A<22}"
-        (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
-    lines = [name.rpartition("-")[0] + f" {name[-1]} 5" for name in names]
-    write_root(unfinished, lines, lines, is_clean=True)
-    unfinished.rename(directory)
+    with finished(directory) as unfinished:
+        batch = bytes(_batch(SegmentShape("any", 0, records_per_batch=5), random.Random(1)))
+        files = {
+            f"{0:020d}.log": batch,
+            f"{0:020d}.index": b"",
+            f"{0:020d}.timeindex": struct.pack(">qi", EPOCH_MS + 4, 4),
+            f"{5:020d}.snapshot": _EMPTY_SNAPSHOT,
+            "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+        }
+        names = [f"topic-{number // 10:04d}-{number % 10}" for number in range(partitions)]
+        for name in names:
+            partition = unfinished / name
+            partition.mkdir()
+            for file, content in files.items():
+                (partition / file).write_bytes(content)
+            topic_id = f"{name[6:10]:A<22}"
+            (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+        lines = [name.rpartition("-")[0] + f" {name[-1]} 5" for name in names]
+        write_root(unfinished, lines, lines, is_clean=True)
     return directory
 
 
@@ -317,17 +321,16 @@ def make_partitions(
     }
     if is_clean:
         files[f"{end_offset:020d}.snapshot"] = _EMPTY_SNAPSHOT
-    unfinished = directory.with_name(directory.name + ".unfinished")
-    for number in range(partitions):
-        partition = unfinished / f"topic-{number}"
-        partition.mkdir(parents=True)
-        (partition / log.name).hardlink_to(log)
-        for file, content in files.items():
-            (partition / file).write_bytes(content)
-    ends = [f"topic {number} {end_offset}" for number in range(partitions)]
-    starts = [f"topic {number} 0" for number in range(partitions)]
-    write_root(unfinished, ends if is_clean else starts, ends, is_clean=is_clean)
-    unfinished.rename(directory)
+    with finished(directory) as unfinished:
+        for number in range(partitions):
+            partition = unfinished / f"topic-{number}"
+            partition.mkdir(parents=True)
+            (partition / log.name).hardlink_to(log)
+            for file, content in files.items():
+                (partition / file).write_bytes(content)
+        ends = [f"topic {number} {end_offset}" for number in range(partitions)]
+        starts = [f"topic {number} 0" for number in range(partitions)]
+        write_root(unfinished, ends if is_clean else starts, ends, is_clean=is_clean)
     return directory
 
 
@@ -344,28 +347,50 @@ def make_group_offsets(name: str, size_bytes: int, folder: Path) -> Path:
     directory = folder / name
     if directory.exists():
         return directory
-    unfinished = directory.with_name(directory.name + ".unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    partition = unfinished / "__consumer_offsets-0"
-    partition.mkdir(parents=True)
-    pool = [_commit(number) for number in range(_GROUPS)]
-    base_offset = written = 0
-    while written < size_bytes:
-        log = partition / f"{base_offset:020d}.log"
-        with log.open("wb") as file:
-            for batch in itertools.cycle(pool):
-                if file.tell() >= min(1 << 30, size_bytes - written) - len(batch):
-                    break
-                _BASE_OFFSET.pack_into(batch, 0, base_offset)
-                file.write(batch)
-                base_offset += _COMMITTED_PARTITIONS
-            written += file.tell() + len(batch)
-        entries, _ = _offset_index(log)
-        log.with_suffix(".index").write_bytes(entries)
-    end = [f"__consumer_offsets 0 {base_offset}"]
-    write_root(unfinished, end, end, is_clean=True)
-    unfinished.rename(directory)
+    with finished(directory) as unfinished:
+        partition = unfinished / "__consumer_offsets-0"
+        partition.mkdir(parents=True)
+        pool = [_commit(number) for number in range(_GROUPS)]
+        batch_bytes = len(pool[0])
+        base_offset = written = 0
+        while written < size_bytes:
+            count = -(-min(1 << 30, size_bytes - written) // batch_bytes) - 1
+            log = partition / f"{base_offset:020d}.log"
+            _write_in_turn(log, pool, count, base_offset)
+            entries = _offset_index_of_equal_batches(batch_bytes, count)
+            log.with_suffix(".index").write_bytes(entries)
+            base_offset += count * _COMMITTED_PARTITIONS
+            written += (count + 1) * batch_bytes
+        end = [f"__consumer_offsets 0 {base_offset}"]
+        write_root(unfinished, end, end, is_clean=True)
     return directory
+
+
+def _write_in_turn(log: Path, pool: list[bytearray], count: int, base_offset: int) -> None:
+    """Write ``count`` batches, those of the pool again and again, at the following offsets.
+
+    They have one size; no checksum covers the offsets, which are set in columns.
+    """
+    import numpy as np
+
+    batches = np.frombuffer(b"".join(pool), np.uint8).reshape(len(pool), -1).copy()
+    with log.open("wb") as file:
+        for first in range(0, count, len(pool)):
+            rows = np.arange(first, min(first + len(pool), count))
+            offsets = (base_offset + rows * _COMMITTED_PARTITIONS).astype(">i8")
+            in_bytes = offsets.view(np.uint8).reshape(len(rows), -1)
+            batches[: len(rows), : _BASE_OFFSET.size] = in_bytes
+            file.write(batches[: len(rows)].tobytes())
+
+
+def _offset_index_of_equal_batches(batch_bytes: int, count: int) -> bytes:
+    """Build what :func:`_offset_index` finds in a log of group offsets, without reading it."""
+    import numpy as np
+
+    step = _INDEX_INTERVAL_BYTES // batch_bytes + 1
+    rows = np.arange(step, count, step)
+    last_offsets = (rows + 1) * _COMMITTED_PARTITIONS - 1
+    return np.column_stack([last_offsets, rows * batch_bytes]).astype(">i4").tobytes()
 
 
 def _commit(number: int) -> bytearray:

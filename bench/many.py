@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from data import EPOCH_MS, write_root
+from data import EPOCH_MS, finished, write_root
 
 from kdump.formats.record_batch import (
     CONTROL_FLAG,
@@ -97,13 +97,12 @@ def _encoded(offset: int, producer_id: int, attributes: int, key: bytes, value: 
 def _write(directory: Path, files: Mapping[str, bytes], end_offset: int) -> Path:
     if directory.exists():
         return directory
-    unfinished = directory.with_name(directory.name + ".unfinished")
-    partition = unfinished / "topic-0"
-    partition.mkdir(parents=True)
-    for name, content in _with_small_files(files):
-        (partition / name).write_bytes(content)
-    write_root(unfinished, ["topic 0 0"], [f"topic 0 {end_offset}"], is_clean=False)
-    unfinished.rename(directory)
+    with finished(directory) as unfinished:
+        partition = unfinished / "topic-0"
+        partition.mkdir(parents=True)
+        for name, content in _with_small_files(files):
+            (partition / name).write_bytes(content)
+        write_root(unfinished, ["topic 0 0"], [f"topic 0 {end_offset}"], is_clean=False)
     return directory
 
 
