@@ -69,20 +69,37 @@ class Cursor:
         self.position += 1
         return value
 
+    # The most frequent ones make no further call.
+
     def int16(self) -> int:
-        return self._fixed(_INT16, "int16")
+        start = self.position
+        if start + 2 > self.end:
+            self._need(2, "int16")
+        self.position = start + 2
+        value: int = _INT16.unpack_from(self.data, start)[0]
+        return value
 
     def uint16(self) -> int:
         return self._fixed(_UINT16, "uint16")
 
     def int32(self) -> int:
-        return self._fixed(_INT32, "int32")
+        start = self.position
+        if start + 4 > self.end:
+            self._need(4, "int32")
+        self.position = start + 4
+        value: int = _INT32.unpack_from(self.data, start)[0]
+        return value
 
     def uint32(self) -> int:
         return self._fixed(_UINT32, "uint32")
 
     def int64(self) -> int:
-        return self._fixed(_INT64, "int64")
+        start = self.position
+        if start + 8 > self.end:
+            self._need(8, "int64")
+        self.position = start + 8
+        value: int = _INT64.unpack_from(self.data, start)[0]
+        return value
 
     def float64(self) -> float:
         self._need(_FLOAT64.size, "float64")

@@ -20,8 +20,10 @@ tagged fields    flexible versions only, at the end of each struct: count, then 
 
 from __future__ import annotations
 
+import itertools
+import struct
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -157,9 +159,9 @@ class _Compiler:
         if layout is not self.schema and self.version > self.schema.versions.highest:
             return _unreadable(f"Can't read version {self.version} of {layout.name}")
         present = fields_of(layout, self.schema, self.version)
-        plain = [(item.name, self.reader(item)) for item in present if item.tag is None]
+        plain = _in_runs([(item, self.reader(item)) for item in present if item.tag is None])
         if not self.flexible:
-            return lambda cursor: {name: read(cursor) for name, read in plain}
+            return lambda cursor: _filled({}, plain, cursor)
         tagged = {
             item.tag: (item.name, self.reader(item)) for item in present if item.tag is not None
         }
@@ -171,8 +173,7 @@ class _Compiler:
             value: MessageValue = dict.fromkeys(in_order)
             for item in defaults:
                 value[item.name] = default_of(item, self.schema, self.version)
-            for name, read in plain:
-                value[name] = read(cursor)
+            _filled(value, plain, cursor)
             for _ in range(read_unsigned_varint(cursor)):
                 tag = read_unsigned_varint(cursor)
                 # A known field determines where it ends; Kafka does not compare that with its size.
@@ -237,6 +238,57 @@ class _Compiler:
         return read_array
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Consecutive fields of fixed size, which are read together."""
+
+    layout: struct.Struct
+    names: tuple[str, ...]
+    readers: tuple[_Read, ...]
+    """One by one, where the bytes end among them."""
+
+    @classmethod
+    def of(cls, fields: Sequence[tuple[Field, _Read]]) -> _Run:
+        codes = "".join(_CODES[item.type] for item, _ in fields)
+        names = tuple(item.name for item, _ in fields)
+        return cls(struct.Struct(f">{codes}"), names, tuple(read for _, read in fields))
+
+
+_Step: TypeAlias = tuple[str, _Read] | _Run
+
+
+def _in_runs(plain: Sequence[tuple[Field, _Read]]) -> list[_Step]:
+    """The fields one by one, or several together that have a fixed size."""
+    steps: list[_Step] = []
+    for is_fixed, group in itertools.groupby(plain, key=lambda each: each[0].type in _CODES):
+        fields = list(group)
+        if is_fixed and len(fields) > 1:
+            steps.append(_Run.of(fields))
+        else:
+            steps.extend((item.name, read) for item, read in fields)
+    return steps
+
+
+def _filled(value: MessageValue, steps: Iterable[_Step], cursor: Cursor) -> MessageValue:
+    """Read fields into ``value``, and return it."""
+    for step in steps:
+        if isinstance(step, tuple):
+            name, read = step
+            value[name] = read(cursor)
+            continue
+        start = cursor.position
+        following = start + step.layout.size
+        if following > cursor.end:
+            value.update(
+                (name, read(cursor)) for name, read in zip(step.names, step.readers, strict=True)
+            )
+        else:
+            fields = step.layout.unpack_from(cursor.data, start)
+            value.update(zip(step.names, fields, strict=True))
+            cursor.position = following
+    return value
+
+
 def _unreadable(java_message: str) -> _Read:
     def read(cursor: Cursor) -> MessageValue:
         raise _error(java_message, cursor)
@@ -253,7 +305,11 @@ def _string_reader(name: str, read_length: Callable[[Cursor], int], *, nullable:
             raise _null(name, cursor)
         if length > MAX_STRING_BYTES:
             raise _error(f"string field {name} had invalid length {length}", cursor)
-        return java_utf8(_take(cursor, length))
+        start = cursor.position
+        if start + length > cursor.end:
+            _take(cursor, length)  # raises
+        cursor.position = start + length
+        return java_utf8(bytes(cursor.data[start : cursor.position]))
 
     return read_string
 
@@ -290,6 +346,18 @@ _FIXED_READERS: Final[Mapping[Scalar, _Read]] = {
     FLOAT64: Cursor.float64,
     UUID: _read_uuid,
 }
+
+
+_CODES: Final[Mapping[Scalar | Array | Struct, str]] = {
+    BOOL: "?",
+    INT8: "b",
+    INT16: "h",
+    UINT16: "H",
+    INT32: "i",
+    INT64: "q",
+    FLOAT64: "d",
+}
+"""The struct format of scalars of a fixed size."""
 
 
 def _take(cursor: Cursor, size: int) -> bytes:
