@@ -101,7 +101,7 @@ def _read_part(split: CoordinatorSplit) -> CoordinatorPart:
         assert split.end is not None
         end = split.end
     if isinstance(records, LatestRecords):
-        records.settle()
+        records.reduce()
     return CoordinatorPart(records, tuple(damage), end, last_batch)
 
 

@@ -73,7 +73,6 @@ def read_groups(latest: LatestRecords, is_selected: Callable[[str], bool]) -> Gr
         latest: the records.
         is_selected: which groups, by name.
     """
-    latest.settle()
     sorter = GroupRecordSorter(latest, is_selected)
     records = sorter.records()
     problems = sorter.problems

@@ -12,7 +12,7 @@ Of what counts, the greatest offset wins, whenever its marker came.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -27,6 +27,7 @@ from kdump.scan.batches import BatchColumns, Column, Flags, Window
 from kdump.scan.distinct_keys import last_rows
 from kdump.scan.records import RecordColumns
 from kdump.scan.walk import MessageSet, expand_window
+from kdump.state.latest_columns import LatestColumns
 from kdump.state.markers import is_control, read_markers
 from kdump.state.transaction_outcomes import log_path
 
@@ -39,8 +40,6 @@ _OPEN: Final = 3
 _UNDECIDED: Final = 4
 """The marker that follows cannot be read."""
 
-_MOST_HELD_BYTES: Final = 12 << 20
-"""Records are reduced by their keys when there are so many bytes of them."""
 _TYPE_BYTES: Final = 2
 _HIGHEST_OFFSET_TYPE: Final = max(LEGACY_OFFSET_COMMIT.id, OFFSET_COMMIT.id)
 
@@ -57,14 +56,6 @@ class Latest(NamedTuple):
     value: bytes | None
 
 
-class _Held(NamedTuple):
-    """Records in the order of their offsets, copied out of a window."""
-
-    key: pa.Array
-    value: pa.Array
-    offset: Column
-
-
 @dataclass(slots=True)
 class LatestRecords:
     """What the records of a log, or of a part of it, add up to; takes them in offset order.
@@ -72,7 +63,6 @@ class LatestRecords:
     Parts can be read apart from each other and joined by :meth:`extend`.
 
     Attributes:
-        values: by key, the latest record with a value, in a committed transaction or in none.
         tombstones: by key, the offset of the latest tombstone.
         not_committed: by key, the offset of the latest record of a transaction that was aborted,
             or whose marker was not seen.
@@ -88,7 +78,6 @@ class LatestRecords:
         without_key: how many have no key; a coordinator does not load such a log.
     """
 
-    values: dict[bytes, Latest] = field(default_factory=dict)
     tombstones: dict[bytes, int] = field(default_factory=dict)
     not_committed: dict[bytes, int] = field(default_factory=dict)
     pending: dict[int, dict[bytes, Latest]] = field(default_factory=dict)
@@ -100,8 +89,19 @@ class LatestRecords:
     records: int = 0
     without_key: int = 0
     _ends_damaged: bool = False
-    _held: list[_Held] = field(default_factory=list)
-    _held_bytes: int = 0
+    _values: dict[bytes, Latest] = field(default_factory=dict)
+    _columns: LatestColumns = field(default_factory=LatestColumns)
+
+    @property
+    def values(self) -> Mapping[bytes, Latest]:
+        """By key, the latest record with a value, in a committed transaction or in none."""
+        for key, offset, value in self._columns.take():
+            self._put(key, Latest(offset, value))
+        return self._values
+
+    def reduce(self) -> None:
+        """Take less memory, in a pickle too; changes nothing else."""
+        self._columns.reduce()
 
     def add_damage(self) -> None:
         """Take note of damage after the batches so far; it counts once batches follow."""
@@ -138,8 +138,6 @@ class LatestRecords:
 
     def extend(self, later: LatestRecords) -> None:
         """Take the records of the next part of the log."""
-        self.settle()
-        later.settle()
         if later.last_offset == NO_OFFSET:
             self._ends_damaged |= later._ends_damaged
             return
@@ -157,7 +155,8 @@ class LatestRecords:
         if later.is_interrupted:
             self._interrupt()
         self.superseded_up_to = max(self.superseded_up_to, later.superseded_up_to)
-        for key, latest in later.values.items():
+        self._columns.extend(later._columns)
+        for key, latest in later._values.items():
             self._put(key, latest)
         for key, offset in later.tombstones.items():
             self._bury(key, offset)
@@ -225,44 +224,12 @@ class LatestRecords:
             state = np.where(_is_offset(columns), batch_states[columns.batch], _DIRECT)
             counts = is_value & (state <= _COMMITTED)
             self._add_not_committed(columns, is_value & ~counts, state)
-        self._hold(columns, counts)
+        self._columns.add(columns, counts)
         is_tombstone = has_key & ~is_value
         if is_tombstone.any():
             keys, rows = last_of_each(columns, is_tombstone)
             for key, offset in zip(keys, columns.offset[rows].tolist(), strict=True):
                 self._bury(key, offset)
-
-    def _hold(self, columns: RecordColumns, counts: Flags) -> None:
-        """Keep records until there are enough to find the latest of each key among them."""
-        rows = np.flatnonzero(counts)
-        if not rows.size:
-            return
-        is_there = np.ones(rows.size, np.bool_)
-        data, offset = columns.data, columns.offset[rows]
-        key = gather_bytes(data, columns.key_start[rows], columns.key_size[rows], is_there)
-        value = gather_bytes(data, columns.value_start[rows], columns.value_size[rows], is_there)
-        self._held.append(_Held(key, value, offset))
-        self._held_bytes += int(key.nbytes + value.nbytes + offset.nbytes)
-        if self._held_bytes >= _MOST_HELD_BYTES:
-            self.settle()
-
-    def settle(self) -> None:
-        """Bring :attr:`values` up to date; call it before they are read."""
-        if not self._held:
-            return
-        held, self._held, self._held_bytes = self._held, [], 0
-        key = pa.concat_arrays([each.key for each in held])
-        value = pa.concat_arrays([each.value for each in held])
-        offset = np.concatenate([each.offset for each in held])
-        rows = last_rows(key)
-        taken = pa.array(rows)
-        for one_key, one_value, one_offset in zip(
-            key.take(taken).to_pylist(),
-            value.take(taken).to_pylist(),
-            offset[rows].tolist(),
-            strict=True,
-        ):
-            self._put(one_key, Latest(one_offset, one_value))
 
     def _add_not_committed(self, columns: RecordColumns, chosen: Flags, state: Column) -> None:
         """Take offsets of transactions that are aborted, or whose end is not in the window."""
@@ -293,16 +260,16 @@ class LatestRecords:
                 self._put(key, Latest(message.offset, value))
 
     def _put(self, key: bytes, latest: Latest) -> None:
-        known = self.values.get(key)
+        known = self._values.get(key)
         if known is None or known.offset < latest.offset:
             is_buried = self.tombstones.get(key, NO_OFFSET) > latest.offset
-            self.values[key] = Latest(latest.offset, None) if is_buried else latest
+            self._values[key] = Latest(latest.offset, None) if is_buried else latest
 
     def _bury(self, key: bytes, offset: int) -> None:
         self.tombstones[key] = max(offset, self.tombstones.get(key, NO_OFFSET))
-        known = self.values.get(key)
+        known = self._values.get(key)
         if known is not None and known.offset < offset:
-            self.values[key] = Latest(known.offset, None)
+            self._values[key] = Latest(known.offset, None)
 
     def _mention(self, key: bytes, offset: int) -> None:
         self.not_committed[key] = max(offset, self.not_committed.get(key, NO_OFFSET))
