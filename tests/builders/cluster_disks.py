@@ -30,7 +30,8 @@ class ClusterDisks:
     Attributes:
         nodes: three controllers and three brokers.
         said: what ``Admin`` said just before they were killed.
-        old_copy: the copy of the metadata log that broker 3 had before the last changes.
+        old_copy: the copy of the metadata log that broker 3 had when it stopped, before the last
+            changes.
     """
 
     folder: Path
@@ -54,16 +55,22 @@ def copy_disks(source: Path, target: Path) -> None:
 
 
 def write_disks(jvms: ClusterJvms, folder: Path) -> ClusterDisks:
-    """Let a cluster live, kill it with its clients, then start it again, and stop it."""
+    """Let a cluster live, kill it with its clients, then start it again, and stop it.
+
+    Broker 3 stops early, and is behind the others when they are killed.
+    """
     cluster = KraftCluster(jvms, folder / "live", [*three_controllers(), *three_brokers()])
     cluster.format()
     cluster.start()
     cluster_story.tell(cluster.clients, seed=7)
+    earlier = cluster.clients.describe()
+    cluster.stop(3)
     old_copy = folder / "old copy"
     (broker_3,) = cluster.log_dirs(3)
     shutil.copytree(broker_3 / METADATA, old_copy)
     cluster_story.tell_the_latest(cluster.clients, seed=8)
     said = cluster.clients.describe(cluster_story.GROUPS)
+    _complete(said, earlier)
     jvms.kill()
     copy_disks(cluster.folder, folder / KILLED)
     with cluster.running() as clients:
@@ -71,3 +78,11 @@ def write_disks(jvms: ClusterJvms, folder: Path) -> ClusterDisks:
     copy_disks(cluster.folder, folder / CLEAN)
     shutil.rmtree(cluster.folder)
     return ClusterDisks(folder, list(cluster.nodes.values()), said, old_copy)
+
+
+def _complete(said: dict[str, Any], earlier: dict[str, Any]) -> None:
+    """Add the offsets of partitions without a leader from an earlier answer."""
+    for name, topic in said["topics"].items():
+        for number, row in enumerate(topic["partitions"]):
+            if "end" not in row:
+                topic["partitions"][number] = earlier["topics"][name]["partitions"][number]

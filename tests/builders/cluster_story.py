@@ -37,15 +37,16 @@ def tell(clients: ClusterClients, seed: int) -> None:
 
 
 def tell_the_latest(clients: ClusterClients, seed: int) -> None:
-    """Let clients make changes that an older copy of the metadata does not have."""
+    """Let clients go on while broker 3 is down: its disk and its metadata know nothing of this."""
     rng = random.Random(seed)
-    clients.create_topic("younger", 2, cleanup_policy="compact")
+    clients.create_topic("younger", assignment=[[1, 2], [2, 1]], cleanup_policy="compact")
     clients.ask("expand", topic="pairs", partitions=5)
     clients.open_producer("late")
-    for partition in (("younger", 0), ("younger", 1), ("pairs", 4), ("orders", 0)):
+    changed = ("younger", 0), ("younger", 1), ("pairs", 4), ("orders", 0), ("unclean", 1)
+    for partition in changed:
         clients.send("late", partition, pairs(rng, 12))
     clients.commit_offsets("offsets-only", {("younger", 1): 5, ("pairs", 4): 2})
-    clients.wait_for_replicas()
+    clients.configure("TOPIC", "orders", retention_ms="-1", max_message_bytes="3000000")
 
 
 def _create(clients: ClusterClients) -> None:
