@@ -176,6 +176,9 @@ def read_lone_partition(path: Location, name: str) -> Partition:
         parsed = names.parse_partition_directory_name(name)
     except FormatError:
         return read_partition(path, names.parse_0_7_directory_name(name))
+    if parsed.topic == names.CLUSTER_METADATA_TOPIC:
+        # Named by itself, a copy that was moved aside is what the question is about.
+        return read_partition(path, parsed.topic_partition)
     return read_partition(path, parsed.topic_partition, parsed.state)
 
 

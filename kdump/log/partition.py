@@ -109,9 +109,14 @@ class Partition:
 
     @property
     def is_cluster_metadata(self) -> bool:
+        """Whether it is the copy of the cluster's metadata that the node uses.
+
+        A copy that was moved aside (``__cluster_metadata-0.…-stray``) is not used by any node.
+        """
         return (
             self.topic_partition is not None
             and self.topic_partition.topic == names.CLUSTER_METADATA_TOPIC
+            and self.state is PartitionState.LIVE
         )
 
     @property

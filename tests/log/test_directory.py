@@ -18,6 +18,7 @@ from kdump.log.directory import (
     directory_kind,
     log_directories_below,
     read_log_directory,
+    read_lone_partition,
 )
 from kdump.log.partition import Partition, read_partition
 from kdump.storage.local_disk import local
@@ -227,3 +228,13 @@ def test_names_that_are_not_utf_8_are_kept(fs: FakeFilesystem) -> None:
     write_log_directory(ROOT)
     write_partition(ROOT / name, {0: b""})
     assert read_log_directory(local(ROOT)).refused == (name,)
+
+
+def test_metadata_that_was_moved_aside_is_not_the_metadata_of_the_node() -> None:
+    write_log_directory(ROOT)
+    aside = f"__cluster_metadata-0.{'a' * 32}-stray"
+    for name in ("__cluster_metadata-0", aside):
+        write_partition(ROOT / name, {0: b""})
+    found = read_log_directory(local(ROOT))
+    assert [each.is_cluster_metadata for each in found.partitions] == [True, False]
+    assert read_lone_partition(local(ROOT / aside), aside).is_cluster_metadata
