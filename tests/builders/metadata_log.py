@@ -100,4 +100,5 @@ def _ids(ids: Sequence[int]) -> bytes:
 
 def _text(text: str) -> bytes:
     data = text.encode()
-    return bytes([len(data) + 1]) + data
+    more, least = divmod(len(data) + 1, 0x80)  # an unsigned varint
+    return bytes([least | 0x80, more] if more else [least]) + data

@@ -175,6 +175,15 @@ def change_a_checkpoint(root: Path) -> None:
     run_kdump(["checkpoint", "set", str(root), "cleaner-offset", "orders-0=3"], root)
 
 
+def become_stray(root: Path) -> None:
+    partition(root).rename(root / "orders-0.0123456789abcdef-stray")
+
+
+def become_stray_twice(root: Path) -> None:
+    shutil.copytree(partition(root), root / "orders-0.fedcba9876543210-stray")
+    become_stray(root)
+
+
 def leave_a_swap_of_an_unknown_segment(root: Path) -> None:
     (partition(root) / f"{12:020d}.log.swap").write_bytes(b"malformed")
 
@@ -325,6 +334,11 @@ CELLS: Final[dict[str, dict[int, tuple[tuple[str, ...], Happening]]]] = {
         4: (("snapshot", "rebuild", "."), break_a_length),
     },
     "txns": {0: (("txns", "."), NOTHING), 4: (("txns", "."), malform(RECOVERY_POINTS))},
+    "undelete": {
+        0: (("undelete", "."), NOTHING),
+        1: (("undelete", "."), become_stray),
+        4: (("undelete", "."), become_stray_twice),
+    },
     "undo": {0: (("undo", "."), change_a_checkpoint)},
     "verify": {
         0: (("verify", "."), NOTHING),
@@ -351,6 +365,7 @@ CELLS.update(
             "recover --dry-run",
             "resolve --dry-run",
             "snapshot --dry-run",
+            "undelete --dry-run",
             "verify --repair --dry-run",
         )
     }

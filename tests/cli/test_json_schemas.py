@@ -48,6 +48,7 @@ READING: Final = (
     "snapshot rebuild --dry-run",
     "resolve --drop-deleted --dry-run",
     "checkpoint rebuild --dry-run",
+    "undelete --dry-run",
     "checkpoint set --dry-run DIR recovery-point orders-0=0",
     f"retain --topic * --explain --dry-run {' '.join(CONFIG)}",
     f"delete-records --partition orders-0 --before 1 --dry-run {' '.join(CONFIG)}",

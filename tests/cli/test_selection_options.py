@@ -28,7 +28,7 @@ WITHOUT_PARTITIONS: Final = {
 OF_RECORDS: Final = {"metadata show", "metadata history", "metadata diff"}
 """Commands that select partitions in the cluster's metadata, whether they are on disk or not."""
 
-WITHOUT_ROWS: Final = {"checkpoint rebuild", "groups"}
+WITHOUT_ROWS: Final = {"checkpoint rebuild", "groups", "undelete"}
 """Commands that say nothing about these partitions."""
 
 KNOWN: Final = ("--config", "cleanup.policy=delete", "--config", "retention.ms=1", "--dry-run")

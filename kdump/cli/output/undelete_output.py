@@ -1,0 +1,187 @@
+"""The report of ``kdump undelete``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kdump.cli.output.brief import MAX_LISTED
+from kdump.cli.output.events import Event, Printer
+from kdump.cli.output.value_text import format_bytes
+from kdump.cli.output.write_report import (
+    Operations,
+    failure_events,
+    interrupted_event,
+    open_report,
+    plan_lines,
+    plan_row,
+    preview_status,
+    report_failures,
+)
+from kdump.errors import ExitStatus
+from kdump.repair.restored_directories import NextStart, Obstacle, restored
+from kdump.words import counted, shell_command
+
+if TYPE_CHECKING:
+    from kdump.cli.options.repair_options import RepairArguments
+    from kdump.jobs.execution import Interrupted, PlanResult
+    from kdump.jobs.undelete import LogEnds, UndeleteOutcome
+    from kdump.repair.restored_directories import Candidate
+
+
+def report_undelete(
+    outcomes: Sequence[UndeleteOutcome],
+    done: Sequence[PlanResult],
+    interrupted: Iterable[Interrupted],
+    repair: RepairArguments,
+) -> ExitStatus:
+    """Report what was restored, what was not, and what the next start does; returns the status."""
+    status = ExitStatus.SOUND
+    operations = Operations(done, verbose=repair.verbose)
+    with open_report(repair.output_format, done) as printer:
+        for earlier in interrupted:
+            printer.emit(interrupted_event(earlier))
+        for event in failure_events(done):
+            printer.emit(event)
+        for outcome, result in zip(outcomes, done, strict=True):
+            if result.failure is None:
+                _report_directory(printer, outcome, result, operations, verbose=repair.verbose)
+                if not result.plan.is_empty:
+                    status |= ExitStatus.REPAIRED
+        every = [each for outcome in outcomes for each in outcome.candidates]
+        if outcomes:
+            paths = [outcome.directory.path for outcome in outcomes]
+            _report_summary(printer, every, paths, repair)
+        if any(_needs_attention(each) for each in every):
+            status |= ExitStatus.DAMAGE_LEFT
+    status |= report_failures(done)
+    return preview_status(status) if repair.dry_run else status
+
+
+def _report_directory(
+    printer: Printer,
+    outcome: UndeleteOutcome,
+    result: PlanResult,
+    operations: Operations,
+    *,
+    verbose: bool,
+) -> None:
+    path = outcome.target.path
+    row = {"log_dir": str(path), **plan_row(result), "operations": operations.rows(path)}
+    lines = [*plan_lines(result), *operations.counts(result), *operations.lines(path)]
+    printer.emit(Event("directory", row, lines))
+    listed = 0
+    for each in outcome.candidates:
+        is_listed = each.obstacle not in (None, Obstacle.METADATA_LOG) or verbose
+        if is_listed and not verbose:
+            listed += 1
+        lines = [*_lines(each)] if is_listed and listed <= MAX_LISTED else []
+        printer.emit(Event("partition", _row(each, outcome.ends[each.partition.path.name]), lines))
+    if listed > MAX_LISTED:
+        more = counted(listed - MAX_LISTED, "more directory", "more directories")
+        printer.emit_text([f"… and {more} left unchanged (--verbose lists all)"])
+
+
+def _row(candidate: Candidate, ends: LogEnds) -> dict[str, Any]:
+    obstacle = candidate.obstacle
+    is_restored = obstacle is None
+    return {
+        "log_dir": str(candidate.log_dir.path),
+        "directory": candidate.partition.path.name,
+        "state": candidate.partition.state.value.removeprefix("-"),
+        "topic": candidate.topic,
+        "partition": candidate.number,
+        "topic_id": candidate.topic_id,
+        "log_start_offset": ends.start_offset,
+        "log_end_offset": ends.end_offset,
+        "total_bytes": candidate.partition.total_bytes,
+        "restored_as": str(candidate.key) if is_restored else None,
+        "obstacle": None if obstacle is None else obstacle.value,
+        "why": candidate.why or None,
+        "next_start": candidate.forecast.outcome.value if is_restored else None,
+        "next_start_why": candidate.forecast.why or None if is_restored else None,
+    }
+
+
+def _lines(candidate: Candidate) -> Iterator[str]:
+    path = candidate.partition.path
+    if candidate.obstacle is not None:
+        yield f"{path}: left unchanged: {candidate.why}"
+        return
+    size = format_bytes(candidate.partition.total_bytes)
+    then = candidate.forecast.outcome
+    words = {
+        NextStart.KEPT: "the next start keeps it",
+        NextStart.STRAY: f"the next start renames it to -stray: {candidate.forecast.why}",
+        NextStart.UNKNOWN: "no metadata says what the next start does with it",
+    }
+    yield f"{path}: becomes {candidate.key}, {size}; {words[then]}"
+
+
+def _needs_attention(candidate: Candidate) -> bool:
+    if candidate.obstacle is not None:
+        return candidate.obstacle is not Obstacle.METADATA_LOG
+    return candidate.forecast.outcome is NextStart.STRAY
+
+
+def _report_summary(
+    printer: Printer,
+    candidates: Sequence[Candidate],
+    log_dirs: Sequence[object],
+    repair: RepairArguments,
+) -> None:
+    done = restored(candidates)
+    outcomes = Counter(each.forecast.outcome for each in done)
+    left = [each for each in candidates if each.obstacle not in (None, Obstacle.METADATA_LOG)]
+    row = {
+        "restored": len(done),
+        "left": len(left),
+        "kept_at_next_start": outcomes[NextStart.KEPT],
+        "stray_at_next_start": outcomes[NextStart.STRAY],
+        "unknown_at_next_start": outcomes[NextStart.UNKNOWN],
+    }
+    printer.emit(Event("summary", row, [*_summary(done, left, log_dirs, repair)]))
+
+
+def _summary(
+    done: Sequence[Candidate],
+    left: Sequence[Candidate],
+    log_dirs: Sequence[object],
+    repair: RepairArguments,
+) -> Iterator[str]:
+    if not done and not left:
+        yield "no -stray or -delete directory"
+        return
+    would = "would be " if repair.dry_run else ""
+    unchanged = f", {counted(len(left), 'directory', 'directories')} left unchanged" if left else ""
+    yield f"{counted(len(done), 'partition')} {would}restored{unchanged}"
+    if not done:
+        return
+    yield from _next_start(done)
+    command = shell_command("recover", log_dirs)
+    yield f"then let kdump check the restored logs as a starting broker does: {command}"
+
+
+def _next_start(done: Sequence[Candidate]) -> Iterator[str]:
+    """What the next start does, and what to do first."""
+    outcomes = Counter(each.forecast.outcome for each in done)
+    if outcomes[NextStart.KEPT] == len(done):
+        yield "the next start of the broker keeps them: the metadata has them on this broker"
+        return
+    reasons = Counter(
+        each.forecast.why for each in done if each.forecast.outcome is NextStart.STRAY
+    )
+    for why, count in reasons.most_common():
+        yield f"the next start renames {count} of them to -stray: {why}"
+    if reasons:
+        yield (
+            "do not start the broker yet: first give the controllers metadata that has them (kdump"
+            " metadata plan, kdump metadata apply)"
+        )
+    unknown = outcomes[NextStart.UNKNOWN]
+    if unknown:
+        yield (
+            f"no metadata here says whether the next start keeps {unknown} of them; name some with"
+            " --metadata or --plan"
+        )

@@ -1,0 +1,208 @@
+"""What log directories become when their ``-stray`` and ``-delete`` directories are restored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kdump.apply.directory_changes import RenamedDirectory
+from kdump.apply.plan import TargetDirectory
+from kdump.broker.loader.checkpoints import with_lines
+from kdump.broker.loader.swapped_partition import UnfinishedSwapError, as_loaded
+from kdump.formats import names
+from kdump.formats.errors import FormatError
+from kdump.formats.names import TopicPartition
+from kdump.formats.uuids import format_uuid
+from kdump.log.broker import by_broker
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.log.selection import EVERYTHING, PartitionSelection
+from kdump.log.valid_end import valid_end
+from kdump.phases import phase
+from kdump.repair.restored_directories import (
+    GONE_STATES,
+    Candidate,
+    forecast,
+    restored,
+    with_full_name,
+    without_conflicts,
+)
+from kdump.state.cluster import ClusterImage
+from kdump.storage.location import Location
+from kdump.target.target_file import Gone, TargetFile
+
+
+@dataclass(frozen=True, slots=True)
+class UndeleteRequest:
+    """What to restore.
+
+    Attributes:
+        directories: log directories, with all their ``-stray`` and ``-delete`` directories listed.
+        clusters: the metadata that each broker will have when it starts, by path of the log
+            directory; None if it is not known.
+        topic_names: names of topics by id, also of topics that are deleted.
+        selection: which to restore.
+        given_names: full names of topics, by name of the directory.
+    """
+
+    directories: Sequence[LogDirectory]
+    clusters: Mapping[Location, ClusterImage | None]
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    selection: PartitionSelection = EVERYTHING
+    given_names: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnds:
+    """Where the log of a directory begins and ends; None if it cannot be read."""
+
+    start_offset: int | None = None
+    end_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UndeleteOutcome:
+    """The result for one log directory.
+
+    Attributes:
+        directory: the log directory.
+        candidates: the selected directories, by partition.
+        ends: of their logs, by name of the directory.
+        target: the target state of the log directory.
+    """
+
+    directory: LogDirectory
+    candidates: tuple[Candidate, ...]
+    ends: Mapping[str, LogEnds]
+    target: TargetDirectory
+
+
+def is_candidate(name: str, key: TopicPartition) -> bool:
+    """Whether to list a directory: it may be restored, or is the cluster's metadata."""
+    is_gone = any(name.endswith(state.value) for state in GONE_STATES)
+    return is_gone or key.topic == names.CLUSTER_METADATA_TOPIC
+
+
+def undelete(request: UndeleteRequest) -> list[UndeleteOutcome]:
+    """Find the target state of each log directory.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    brokers = {
+        str(directory.path): broker
+        for broker, own in by_broker(request.directories).items()
+        for directory in own
+    }
+    candidates = [
+        candidate
+        for directory in request.directories
+        for partition in directory.partitions
+        if partition.state in GONE_STATES
+        and _is_selected(candidate := _candidate(request, directory, partition), request.selection)
+    ]
+    decided = without_conflicts(candidates, request.directories, brokers)
+    outcomes = []
+    with phase("reading the ends of logs", len(decided)) as reading:
+        for directory in request.directories:
+            own = [_with_forecast(each, request) for each in decided if each.log_dir is directory]
+            ends = {
+                each.partition.path.name: _ends_of(each.partition) for each in reading.over(own)
+            }
+            target = _target(directory, restored(own), ends)
+            outcomes.append(UndeleteOutcome(directory, tuple(own), ends, target))
+    return outcomes
+
+
+def _candidate(
+    request: UndeleteRequest, directory: LogDirectory, partition: Partition
+) -> Candidate:
+    candidate = Candidate(directory, partition, None, _topic_id(partition))
+    given = request.given_names.get(partition.path.name)
+    return with_full_name(candidate, request.topic_names, given)
+
+
+def _is_selected(candidate: Candidate, selection: PartitionSelection) -> bool:
+    return selection.matches(
+        candidate.partition.path.name, candidate.key or candidate.partition.topic_partition
+    )
+
+
+def _topic_id(partition: Partition) -> str | None:
+    try:
+        metadata = partition.read_metadata()
+    except (OSError, FormatError):
+        return None
+    return None if metadata is None else format_uuid(metadata.topic_id)
+
+
+def _with_forecast(candidate: Candidate, request: UndeleteRequest) -> Candidate:
+    directory = candidate.log_dir
+    properties = directory.meta_properties
+    node_id = None if properties is None else properties.node_id
+    cluster = request.clusters[directory.path]
+    return replace(candidate, forecast=forecast(candidate, cluster, node_id))
+
+
+def _ends_of(partition: Partition) -> LogEnds:
+    """Where a log begins and ends; a log that cannot be read is restored all the same."""
+    try:
+        loaded = as_loaded(partition)
+        end = valid_end(loaded)
+    except (OSError, UnfinishedSwapError):
+        return LogEnds()
+    if end is None:
+        return LogEnds()
+    return LogEnds(loaded.segments[0].base_offset, end.offset)
+
+
+def _target(
+    directory: LogDirectory, candidates: Iterable[Candidate], ends: Mapping[str, LogEnds]
+) -> TargetDirectory:
+    path = directory.path.local_path
+    changes = {str(each.key): RenamedDirectory(each.partition.path.name) for each in candidates}
+    if not changes:
+        return TargetDirectory(path, (), {})
+    offsets = {
+        each.key: ends[each.partition.path.name].end_offset
+        for each in candidates
+        if each.key is not None
+    }
+    return TargetDirectory(path, (), _root(directory, offsets), directories=changes)
+
+
+def _root(
+    directory: LogDirectory, ends: Mapping[TopicPartition, int | None]
+) -> dict[str, TargetFile]:
+    """The checkpoints and the clean shutdown marker with restored partitions.
+
+    A line that is missing stays missing, and means to a broker: recover the whole log, a high
+    watermark of 0, and no deleted records at the start of the log. After a clean shutdown the
+    recovery point is known: everything that the files have was flushed with the others. But the
+    indexes of a log that was not closed have their full preallocated size, and with the marker a
+    broker would not check them (``LogLoader.recoverLog``). So the marker goes, and the broker
+    checks the last segment of each log. A log start offset past the end is removed: a broker would
+    delete the whole log.
+    """
+    root: dict[str, TargetFile] = {}
+    if directory.is_clean:
+        root[names.CLEAN_SHUTDOWN_MARKER] = Gone()
+    malformed = {problem.path.name for problem in directory.problems}
+    points = directory.checkpoints.recovery_points or {}
+    lines: dict[TopicPartition, int | None] = {}
+    for key, end_offset in ends.items():
+        if end_offset is not None and directory.is_clean:
+            lines[key] = end_offset
+        elif key in points and end_offset is not None:
+            lines[key] = min(points[key], end_offset)
+    if lines and names.RECOVERY_POINT_CHECKPOINT not in malformed:
+        root |= with_lines(directory, names.RECOVERY_POINT_CHECKPOINT, lines)
+    starts = directory.checkpoints.log_start_offsets or {}
+    stale: dict[TopicPartition, int | None] = {
+        key: None
+        for key, end_offset in ends.items()
+        if end_offset is not None and starts.get(key, 0) > end_offset
+    }
+    if stale:
+        root |= with_lines(directory, names.LOG_START_OFFSET_CHECKPOINT, stale)
+    return root

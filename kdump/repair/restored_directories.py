@@ -1,0 +1,233 @@
+"""Which ``-stray`` and ``-delete`` directories become partitions again, and which cannot.
+
+A broker renames the directory of a partition to ``-stray`` if the cluster's metadata does not have
+it on this broker, and to ``-delete`` if its topic is deleted. Neither is closed at a shutdown
+(``LogManager.shutdown`` closes current and future logs), and their lines leave the checkpoints when
+those are written next.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kdump.formats.names import (
+    CLUSTER_METADATA_TOPIC,
+    PartitionState,
+    TopicPartition,
+    is_kafkas_name,
+)
+from kdump.log.directory import LogDirectory
+from kdump.log.partition import Partition
+from kdump.state.cluster import ClusterImage
+from kdump.words import counted
+
+GONE_STATES: Final = (PartitionState.STRAY, PartitionState.DELETE)
+"""States of partitions that a broker does not use."""
+_LONGEST_NAME: Final = 255
+
+
+class Obstacle(enum.Enum):
+    """Why a directory is left unchanged; the value is its code in output."""
+
+    SEVERAL = "several-candidates"
+    """Several directories could become the same partition."""
+    EXISTS = "exists"
+    """The partition has a directory that the broker uses."""
+    NAME_CUT = "name-cut"
+    """The name of the topic was cut short, and nothing says what it was."""
+    NAME_DIFFERS = "name-differs"
+    """The metadata, or the user, gives the topic another name than the directory has."""
+    METADATA_LOG = "metadata-log"
+    """A copy of the cluster's metadata that was moved aside."""
+
+
+class NextStart(enum.Enum):
+    """What the next start of the broker does; the value is the word in output."""
+
+    KEPT = "kept"
+    STRAY = "stray"
+    """It renames the directory to ``-stray``."""
+    UNKNOWN = "unknown"
+    """There is no copy of the metadata that can be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartForecast:
+    """What the next start does with a restored partition, and why."""
+
+    outcome: NextStart
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A directory that may become a partition again.
+
+    Attributes:
+        log_dir: its log directory.
+        partition: the directory as it is listed; its topic may be cut short.
+        topic: the full name of its topic; None if it is not known.
+        topic_id: from ``partition.metadata``, as Kafka writes it; None if it cannot be read.
+        obstacle: why it is left unchanged; None if it is restored.
+        why: a sentence about that.
+        forecast: what the next start does with it.
+    """
+
+    log_dir: LogDirectory
+    partition: Partition
+    topic: str | None
+    topic_id: str | None
+    obstacle: Obstacle | None = None
+    why: str = ""
+    forecast: StartForecast = field(default=StartForecast(NextStart.UNKNOWN))
+
+    @property
+    def number(self) -> int:
+        key = self.partition.topic_partition
+        assert key is not None
+        return key.partition
+
+    @property
+    def key(self) -> TopicPartition | None:
+        """The partition that it becomes; None if that is not known."""
+        return None if self.topic is None else TopicPartition(self.topic, self.number)
+
+    def left(self, obstacle: Obstacle, why: str) -> Candidate:
+        """The same, to be left unchanged."""
+        return replace(self, obstacle=obstacle, why=why)
+
+
+def with_full_name(candidate: Candidate, names: Mapping[str, str], given: str | None) -> Candidate:
+    """Find the full name of a directory's topic.
+
+    ``LocalLog.logDeleteDirName`` cuts a topic short so that the directory's name has 255
+    characters. A name with fewer is complete. Otherwise the topic's id in ``partition.metadata``
+    leads to it.
+
+    Args:
+        candidate: the directory.
+        names: names of topics by id.
+        given: the name that the user gives; None if there is none.
+    """
+    key = candidate.partition.topic_partition
+    assert key is not None
+    if key.topic == CLUSTER_METADATA_TOPIC:
+        what = "a copy of the cluster's metadata that was moved aside, not a partition"
+        return candidate.left(Obstacle.METADATA_LOG, what)
+    may_be_cut = len(candidate.partition.path.name) == _LONGEST_NAME
+    by_id = names.get(candidate.topic_id or "")
+    name = given or by_id or (None if may_be_cut else key.topic)
+    if name is None:
+        return candidate.left(
+            Obstacle.NAME_CUT,
+            "the name of its topic was cut short, and no metadata has its id; give the whole name"
+            f" with --name {candidate.partition.path.name}=TOPIC",
+        )
+    is_possible = name.startswith(key.topic) if may_be_cut else name == key.topic
+    if not is_possible or by_id not in (None, name) or not is_kafkas_name(f"{name}-0"):
+        source = f"--name says {given!r}" if given else f"the metadata calls its id {by_id!r}"
+        return candidate.left(Obstacle.NAME_DIFFERS, f"{source}, which does not fit its name")
+    return replace(candidate, topic=name)
+
+
+def without_conflicts(
+    candidates: Sequence[Candidate],
+    directories: Iterable[LogDirectory],
+    brokers: Mapping[str, object],
+) -> list[Candidate]:
+    """Leave those unchanged that are not the only directory of their partition on their broker.
+
+    A broker does not start with two of them ("Duplicate log directories"), and nothing on the disks
+    says which one is right.
+
+    Args:
+        candidates: all of them, with full names.
+        directories: all log directories, also those without candidates.
+        brokers: the broker of each log directory, by its path as text.
+    """
+    live = {
+        (brokers[str(directory.path)], key): str(directory.path)
+        for directory in directories
+        for key, state in directory.identities
+        if state is PartitionState.LIVE
+    }
+    rivals: dict[tuple[object, TopicPartition], list[Candidate]] = defaultdict(list)
+    for each in candidates:
+        if each.key is not None and each.obstacle is None:
+            rivals[brokers[str(each.log_dir.path)], each.key].append(each)
+    return [_checked(each, live, rivals, brokers) for each in candidates]
+
+
+def _checked(
+    each: Candidate,
+    live: Mapping[tuple[object, TopicPartition], str],
+    rivals: Mapping[tuple[object, TopicPartition], Sequence[Candidate]],
+    brokers: Mapping[str, object],
+) -> Candidate:
+    if each.key is None or each.obstacle is not None:
+        return each
+    of_partition = brokers[str(each.log_dir.path)], each.key
+    if of_partition in live:
+        where = live[of_partition]
+        return each.left(
+            Obstacle.EXISTS,
+            f"{where} has a directory {each.key} that the broker uses; if this one is to replace"
+            " it, move that one out of the log directory first",
+        )
+    others = rivals[of_partition]
+    if len(others) > 1:
+        places = ", ".join(str(other.partition.path) for other in others)
+        return each.left(
+            Obstacle.SEVERAL,
+            f"{counted(len(others), 'directory', 'directories')} can become {each.key}: {places};"
+            " choose one: --partition with the name of its directory",
+        )
+    return each
+
+
+def forecast(
+    candidate: Candidate, cluster: ClusterImage | None, node_id: int | None
+) -> StartForecast:
+    """Predict whether a starting broker renames the restored partition to ``-stray``.
+
+    Follows ``BrokerMetadataPublisher.initializeManagers`` and ``LogManager.isStrayReplica``: the
+    topic's id must be in the metadata, with a replica on this broker. The topic's name is not
+    compared.
+
+    Args:
+        candidate: the directory.
+        cluster: the metadata that the broker will have; None if it is not known.
+        node_id: of the broker; None if it is not known.
+    """
+    if candidate.topic_id is None:
+        return StartForecast(NextStart.STRAY, "it has no readable partition.metadata")
+    if cluster is None:
+        return StartForecast(NextStart.UNKNOWN)
+    topic = cluster.topic_of(candidate.topic_id)
+    if topic is None:
+        again = cluster.topics.get(candidate.topic or "")
+        if again is None:
+            return StartForecast(NextStart.STRAY, "the metadata has no topic with its id")
+        return StartForecast(
+            NextStart.STRAY, "the metadata has another topic of this name: it was created again"
+        )
+    assigned = topic.partitions.get(candidate.number)
+    if assigned is None:
+        return StartForecast(NextStart.STRAY, "the metadata has the topic without this partition")
+    if node_id is None:
+        return StartForecast(NextStart.UNKNOWN)
+    if node_id not in assigned.replicas:
+        replicas = ", ".join(map(str, assigned.replicas)) or "no broker"
+        return StartForecast(
+            NextStart.STRAY, f"the metadata has its replicas on {replicas}, not on {node_id}"
+        )
+    return StartForecast(NextStart.KEPT)
+
+
+def restored(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Those that become partitions again."""
+    return [each for each in candidates if each.obstacle is None]
